@@ -1,0 +1,1 @@
+"""Fourth stage: restores commit order and releases whole transactions."""

@@ -1,0 +1,1 @@
+"""Third stage: decoder processes turn raw batches into column buffers."""

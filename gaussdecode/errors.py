@@ -1,0 +1,146 @@
+"""Every error that ends a command or the daemon, and what it means to systemd.
+
+Each class says two things: the exit status, and whether trying again can help. The
+message says what was wrong, where, and what to do; it never holds a column value or a
+password. Arguments go to ``super().__init__`` unchanged, so that an error survives the
+way from a child process to the main one (see `to_record` and `from_record`).
+"""
+
+import os
+from typing import Any, ClassVar, Final
+
+from gaussdecode.model.lsn import Lsn
+
+EX_OK: Final = os.EX_OK
+EX_UNAVAILABLE: Final = os.EX_UNAVAILABLE
+EX_SOFTWARE: Final = os.EX_SOFTWARE
+EX_IOERR: Final = os.EX_IOERR
+EX_PROTOCOL: Final = os.EX_PROTOCOL
+EX_CONFIG: Final = os.EX_CONFIG
+
+
+class GaussDecodeError(Exception):
+    """Root of all errors this package raises on purpose.
+
+    Attributes:
+        exit_status: what the process ends with; see the table in docs/operations.md.
+        retryable: True when the same attempt may succeed later without an operator.
+    """
+
+    exit_status: ClassVar[int] = EX_SOFTWARE
+    retryable: ClassVar[bool] = False
+
+
+class ConfigError(GaussDecodeError):
+    """The configuration, or what the operator asked for, cannot be carried out."""
+
+    exit_status = EX_CONFIG
+
+
+class SourceError(GaussDecodeError):
+    """The source refused, vanished or broke off; trying again later may help.
+
+    Attributes:
+        sqlstate: the server's five-character code, or None when it sent none.
+    """
+
+    exit_status = EX_UNAVAILABLE
+    retryable = True
+
+    def __init__(self, reason: str, sqlstate: str | None = None) -> None:
+        super().__init__(reason, sqlstate)
+        self.reason = reason
+        self.sqlstate = sqlstate
+
+    def __str__(self) -> str:
+        return self.reason if self.sqlstate is None else f"{self.reason} (SQLSTATE {self.sqlstate})"
+
+
+class SourceRefusedError(SourceError):
+    """The source will refuse again until an operator changes something."""
+
+    exit_status = EX_CONFIG
+    retryable = False
+
+
+class IdentityError(SourceRefusedError):
+    """The server, slot or position is not the one the commit log belongs to."""
+
+
+class WireError(GaussDecodeError):
+    """Bytes that do not follow the wire format; the same bytes fail again.
+
+    Attributes:
+        reason: what is wrong; lower case, no full stop, never a column value.
+        offset: byte in the message where reading stopped, from 0.
+        lsn: WAL position of the message, or None before it is known.
+    """
+
+    exit_status = EX_PROTOCOL
+
+    def __init__(self, reason: str, offset: int, lsn: int | None = None) -> None:
+        super().__init__(reason, offset, lsn)
+        self.reason = reason
+        self.offset = offset
+        self.lsn = None if lsn is None else Lsn(lsn)
+
+    def __str__(self) -> str:
+        where = f"{self.reason} at byte {self.offset}"
+        return where if self.lsn is None else f"{where} of message {self.lsn}"
+
+
+class TruncatedError(WireError):
+    """A field reaches past the end of its message."""
+
+
+class SequenceError(GaussDecodeError):
+    """Messages or entries came in an order that the protocol forbids."""
+
+    exit_status = EX_PROTOCOL
+
+
+class LandingError(GaussDecodeError):
+    """The landing is damaged, fenced, or is not what the log says it is."""
+
+    exit_status = EX_IOERR
+
+
+class DiskError(LandingError):
+    """The file system failed; what it holds now is for recovery to decide."""
+
+
+class ChildError(GaussDecodeError):
+    """A process of the pipeline died without saying why."""
+
+    exit_status = EX_SOFTWARE
+    retryable = True
+
+
+_CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
+    cls.__name__: cls
+    for cls in (
+        ConfigError,
+        SourceError,
+        SourceRefusedError,
+        IdentityError,
+        WireError,
+        TruncatedError,
+        SequenceError,
+        LandingError,
+        DiskError,
+        ChildError,
+    )
+}
+
+
+def to_record(error: BaseException) -> dict[str, Any]:  # Any: JSON
+    """Make an error fit for JSON, to cross a process border."""
+    if isinstance(error, GaussDecodeError) and type(error).__name__ in _CLASSES:
+        return {"class": type(error).__name__, "args": list(error.args)}
+    return {"class": "GaussDecodeError", "args": [f"{type(error).__name__}: {error}"]}
+
+
+def from_record(record: dict[str, Any]) -> GaussDecodeError:  # Any: JSON
+    """Rebuild an error that `to_record` wrote."""
+    cls = _CLASSES.get(record["class"], GaussDecodeError)
+    return cls(*record["args"])

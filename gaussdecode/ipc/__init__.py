@@ -1,0 +1,1 @@
+"""Bounded queues between processes, in memory that has no name."""

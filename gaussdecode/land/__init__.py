@@ -1,0 +1,1 @@
+"""Fifth stage: makes files and commit entries durable, then says so."""

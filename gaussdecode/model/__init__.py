@@ -1,0 +1,1 @@
+"""The nouns that pass between the stages; imports nothing of ours."""

@@ -1,0 +1,133 @@
+"""What lands: files, entries of the commit log, and the identity they belong to."""
+
+import dataclasses
+import enum
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Where a row or marker stands in the order of one source.
+
+    Attributes:
+        lsn: end of the commit record.
+        seq: number inside the transaction, from 0, over all tables.
+    """
+
+    lsn: int
+    seq: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """Everything of a source up to here is complete.
+
+    Attributes:
+        epoch: rises when LSNs may repeat (new snapshot, accepted gap, another cluster).
+        timeline: of the server that streamed it; 0 where the source has none.
+        lsn: the durable position.
+        csn: commit sequence number, or None where the source has none.
+    """
+
+    epoch: int
+    timeline: int
+    lsn: int
+    csn: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """Which stream a landing belongs to; all of it must match at every start.
+
+    Attributes:
+        kind: ``postgresql``, ``gaussdb`` or ``capture``.
+        system_identifier: of the cluster, as text.
+        database: name.
+        slot: name.
+        plugin: output plug-in of the slot.
+    """
+
+    kind: str
+    system_identifier: str
+    database: str
+    slot: str
+    plugin: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LandingFile:
+    """One immutable Parquet file, as its commit entry describes it.
+
+    Attributes:
+        table: encoded ``<schema>.<name>``, the directory below ``data/``.
+        path: relative to the root, with ``/``.
+        rows: number of rows.
+        bytes: size of the file.
+        first: position of its first row.
+        last: position of its last row.
+        schema_id: file in ``schemas/<table>/`` without ``.json``.
+        ops: rows by operation: ``{"I": 3, "D": 1}``.
+        has_unchanged: some row has unchanged TOAST columns.
+        has_key_change: some row changes its key.
+        checksum: ``sha256:`` and 64 hexadecimal digits over the whole file.
+    """
+
+    table: str
+    path: str
+    rows: int
+    bytes: int
+    first: Position
+    last: Position
+    schema_id: str
+    ops: dict[str, int]
+    has_unchanged: bool
+    has_key_change: bool
+    checksum: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Truncate:
+    """A table was emptied at a position.
+
+    Attributes:
+        table: encoded directory name.
+        position: of the T row.
+        cascade: TRUNCATE ... CASCADE.
+        restart_identity: TRUNCATE ... RESTART IDENTITY.
+    """
+
+    table: str
+    position: Position
+    cascade: bool
+    restart_identity: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """Rows of a table land under another schema from a position on.
+
+    Attributes:
+        table: encoded directory name.
+        position: of the first row or marker under the new schema.
+        schema_id: the new one.
+        previous: the one before, or None for a table never seen.
+    """
+
+    table: str
+    position: Position
+    schema_id: str
+    previous: str | None
+
+
+class EntryKind(enum.StrEnum):
+    """What an entry of the commit log says."""
+
+    GENESIS = "genesis"
+    DATA = "data"
+    IDLE = "idle"
+    SNAPSHOT = "snapshot"
+    PREPARED = "prepared"
+    RESOLVED = "resolved"
+    GAP = "gap"
+    SUSPECT = "suspect"
+    COMPACT = "compact"
+    RETENTION = "retention"

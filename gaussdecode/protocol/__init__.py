@@ -1,0 +1,1 @@
+"""Conversations without I/O: bytes and times in, decisions out."""

@@ -1,0 +1,1 @@
+"""First stage: the only code that opens a database socket."""
