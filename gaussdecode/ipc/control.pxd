@@ -1,0 +1,65 @@
+"""The nogil side of `ipc.control`: one page of words that all processes share."""
+
+cimport cython
+from libc.stdint cimport uint64_t
+
+cdef enum:
+    MAX_DECODERS = 32
+    DECODER_BASE = 64           # first word of decoder 0
+    DECODER_STRIDE = 16         # words per decoder: two cache lines
+    WORD_COUNT = 576            # DECODER_BASE + MAX_DECODERS * DECODER_STRIDE
+
+# Words from 0 are written by main (one cache line apart where the writers differ).
+cdef enum ControlWord:
+    WORD_DURABLE_LSN = 0        # main: everything up to here is landed; only ever rises
+    WORD_STOP_REQUESTED = 1     # main: 1 = stop reading and drain
+    WORD_FINISHED = 2           # main: 1 = all is landed, send the last status and leave
+    WORD_MAIN_HEARTBEAT_NS = 3  # monotonic clock
+    WORD_DISK_WAIT = 4          # main: 1 = waiting for room on the disk
+    # the reader's
+    WORD_READER_HEARTBEAT_NS = 16
+    WORD_RECEIVED_BYTES = 17
+    WORD_RECEIVED_MESSAGES = 18
+    WORD_RECEIVED_LSN = 19
+    WORD_SERVER_WAL_END = 20
+    WORD_LAST_SERVER_TIME_US = 21
+    WORD_CONFIRMED_LSN = 22
+    WORD_STATUS_SENT_COUNT = 23
+    WORD_STALLED_NS = 24        # waited for room in a ring
+    WORD_WAITED_NS = 25         # waited for the server (napped, idle)
+    WORD_BUSY_NS = 26
+    WORD_BATCHES = 27
+    WORD_RELATIONS = 28
+    WORD_TRANSACTION_OPEN = 29  # 1 between begin and commit
+    WORD_LAST_RECEIVE_NS = 30   # monotonic clock
+
+# Words of one decoder, from DECODER_BASE + decoder_index * DECODER_STRIDE.
+cdef enum DecoderWord:
+    DECODER_HEARTBEAT_NS = 0
+    DECODER_BATCHES = 1
+    DECODER_WIRE_BYTES = 2
+    DECODER_ROWS = 3
+    DECODER_BUSY_NS = 4
+    DECODER_WAITED_INPUT_NS = 5
+    DECODER_WAITED_OUTPUT_NS = 6
+    DECODER_MISFITS = 7
+
+
+cdef inline unsigned int decoder_word(unsigned int decoder_index, DecoderWord word) noexcept nogil:
+    """Number of a decoder's word; out of range for an index over MAX_DECODERS."""
+    return DECODER_BASE + decoder_index * DECODER_STRIDE + <unsigned int>word
+
+
+@cython.final
+cdef class Control:
+    cdef uint64_t *words
+    cdef size_t mapped
+    cdef readonly int fd
+
+    # All are atomic, and cost a function call; a word out of range is an IndexError.
+    cpdef uint64_t get(self, unsigned int word) except? 0x7FFFFFFFFFFFFFFF nogil
+    cpdef int set(self, unsigned int word, uint64_t value) except -1 nogil
+    # add and raise_to return the word's new value.
+    cpdef uint64_t add(self, unsigned int word, uint64_t value) except? 0x7FFFFFFFFFFFFFFF nogil
+    cpdef uint64_t raise_to(self, unsigned int word, uint64_t value) except? 0x7FFFFFFFFFFFFFFF nogil
+    cdef int map_memory(self, int fd, size_t size) except -1
