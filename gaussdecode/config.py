@@ -1,0 +1,261 @@
+"""One YAML file, one slot: the whole configuration, checked before anything starts.
+
+`load` reports every mistake at once, one line each: file, line, key, value, what is
+allowed. A password is never in a message or in the ``repr`` of a section. What only a
+server can tell is left to ``gaussdecode check``. The sections are in `settings`.
+"""
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gaussdecode import options
+from gaussdecode.dsn import dsn_problems
+from gaussdecode.errors import ConfigError
+from gaussdecode.options import SourceKind
+from gaussdecode.settings import (
+    SLOT_NAME,
+    Config,
+    DecodingConfig,
+    LandingConfig,
+    MonitoringConfig,
+    RingConfig,
+    Setting,
+    SourceConfig,
+)
+from gaussdecode.values import ValueType
+from gaussdecode.yamlfile import Entry, Section, YamlError, parse
+
+__all__ = [
+    "Config",
+    "DecodingConfig",
+    "LandingConfig",
+    "MonitoringConfig",
+    "RingConfig",
+    "SourceConfig",
+    "load",
+    "process_memory_bytes",
+]
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_SECRET_KEYS: Final = frozenset({"password", "passwd", "pgpassword", "secret"})
+_NEEDED: Final = {SourceKind.POSTGRESQL: ("dsn", "publication"), SourceKind.CAPTURE: ("file",)}
+_UNUSED: Final = {
+    SourceKind.POSTGRESQL: ("file",),
+    SourceKind.CAPTURE: ("dsn", "password-file", "publication"),
+}
+SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share no base
+    "source": SourceConfig,
+    "landing": LandingConfig,
+    "ring": RingConfig,
+    "monitoring": MonitoringConfig,
+}
+_TOP_KEYS: Final = ("slot", "source", "decoding", "landing", "ring", "monitoring")
+
+
+def process_memory_bytes() -> int | None:
+    """Memory this process may use: the machine's or its control group's, whichever is less."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    try:
+        text = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        text = ""
+    limits += [int(text)] if text.isdigit() else []
+    return min((limit for limit in limits if limit > 0), default=None)
+
+
+def load(path: Path | str, *, memory_bytes: int | None = None) -> Config:
+    """Read and check one configuration.
+
+    Args:
+        path: the YAML file.
+        memory_bytes: memory of the process, for the options whose range depends on it;
+            None asks the system.
+
+    Raises:
+        ConfigError: with all mistakes, one line each.
+    """
+    path = Path(path)
+    reader = _Reader(path, memory_bytes or process_memory_bytes())
+    config = reader.read()
+    if reader.problems or config is None:
+        lines = sorted(reader.problems)
+        raise ConfigError("\n".join(reader.word(line, text) for line, text in lines))
+    return config
+
+
+class _Reader:
+    """Walks one file and gathers complaints."""
+
+    def __init__(self, path: Path, memory_bytes: int | None) -> None:
+        self.path = path
+        self.memory_bytes = memory_bytes
+        self.problems: list[tuple[int, str]] = []
+
+    def word(self, line: int, text: str) -> str:
+        """Put file and line before a complaint."""
+        return f"{self.path.name}:{line}: {text}" if line else f"{self.path.name}: {text}"
+
+    def read(self) -> Config | None:
+        """Read all sections, then check what spans several; None after any complaint."""
+        try:
+            tree = parse(self.path.read_text(encoding="utf-8"))
+        except OSError as error:
+            self.problems.append((0, f"cannot be read: {error.strerror}"))
+            return None
+        except UnicodeDecodeError:
+            self.problems.append((0, "is not UTF-8"))
+            return None
+        except YamlError as error:
+            self.problems.extend(error.problems)
+            return None
+        self._refuse_unknown(tree, "", _TOP_KEYS)
+        slot = self._value(tree, "", "slot", SLOT_NAME, is_required=True)
+        fields = {name: self._fields(tree, name, cls) for name, cls in SECTIONS.items()}
+        given = self._options(tree, fields["source"].get("kind"))
+        self._check_source(tree, fields["source"])
+        self._check_landing(tree, fields["landing"])
+        self._check_monitoring(tree, fields["monitoring"])
+        if self.problems or not isinstance(slot, str):
+            return None
+        sections = {name: cls(**fields[name]) for name, cls in SECTIONS.items()}
+        return Config(path=self.path, slot=slot, decoding=_decoding(given), **sections)
+
+    def _sub(self, tree: Section, name: str) -> Section:
+        """Find a section; complaining once when something else stands there."""
+        entry = tree.get(name)
+        if entry is None or entry.value is None:
+            return {}
+        if not isinstance(entry.value, dict):
+            self.problems.append((entry.line, f"{name}: must hold keys and values"))
+            return {}
+        return entry.value
+
+    def _refuse_unknown(self, section: Section, prefix: str, known: tuple[str, ...]) -> None:
+        for key, entry in section.items():
+            if key in known:
+                continue
+            if key.replace("-", "").replace("_", "").lower() in _SECRET_KEYS:
+                hint = "passwords do not stand here; use source.password-file"
+            else:
+                close = difflib.get_close_matches(key.replace("_", "-"), known, 1)
+                hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+            self.problems.append((entry.line, f"{prefix}{key}: unknown key; {hint}"))
+
+    def _value(
+        self, section: Section, prefix: str, key: str, value_type: ValueType, *, is_required: bool
+    ) -> object:
+        entry = section.get(key)
+        if entry is None:
+            if is_required:
+                self.problems.append((0, f"{prefix}{key}: missing; allowed: {value_type.allowed}"))
+            return None
+        return self._checked(entry, f"{prefix}{key}", value_type)
+
+    def _checked(self, entry: Entry, path: str, value_type: ValueType) -> object:
+        try:
+            value = "{...}" if isinstance(entry.value, dict) else entry.value
+            return value_type.read(value)
+        except ValueError as error:
+            self.problems.append((entry.line, f"{path}: {error}"))
+            return None
+
+    def _fields(self, tree: Section, name: str, cls: type[Any]) -> dict[str, Any]:  # Any: fields
+        """Read the fields of a section that are present and right."""
+        section = self._sub(tree, name)
+        fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
+        self._refuse_unknown(section, f"{name}.", tuple(fields))
+        values: dict[str, Any] = {}  # Any: field values of several types
+        for key, field in fields.items():
+            setting: Setting = field.metadata["setting"]
+            is_required = field.default is dataclasses.MISSING
+            if key not in section and not is_required:
+                continue
+            before = len(self.problems)
+            if setting.is_secret and not isinstance(section[key].value, str):
+                self.problems.append((section[key].line, f"{name}.{key}: is not a text"))
+                continue
+            value = self._value(section, f"{name}.", key, setting.type, is_required=is_required)
+            if len(self.problems) == before:
+                values[field.name] = SourceKind(str(value)) if key == "kind" else value
+        return values
+
+    def _options(self, tree: Section, kind: SourceKind | None) -> dict[str, object]:
+        section = self._sub(tree, "decoding")
+        self._refuse_unknown(section, "decoding.", tuple(options.BY_NAME))
+        decoders = section.get("parallel-decode-num")
+        is_parallel = decoders is not None and decoders.value != 1
+        given: dict[str, object] = {}
+        for name, entry in section.items():
+            option = options.BY_NAME.get(name)
+            if option is None:
+                continue
+            allowed = option.range(is_parallel=is_parallel, memory_bytes=self.memory_bytes)
+            before = len(self.problems)
+            value = self._checked(entry, f"decoding.{name}", allowed)
+            if len(self.problems) == before:
+                given[name] = value
+        for name, reason in options.refusals(given, kind or SourceKind.POSTGRESQL):
+            self.problems.append((section[name].line, f"decoding.{name}: {reason}"))
+        return given
+
+    def _check_source(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        section = self._sub(tree, "source")
+        kind: SourceKind = fields.get("kind", SourceKind.POSTGRESQL)
+        at = _lines(section)
+        if kind is SourceKind.GAUSSDB:
+            reason = "gaussdb is not in this version; allowed: postgresql, capture"
+            self.problems.append((at("kind"), f"source.kind: {reason}"))
+        for key in _NEEDED.get(kind, ()):
+            if key not in section:
+                self.problems.append((0, f"source.{key}: missing; kind {kind} needs it"))
+        for key in _UNUSED.get(kind, ()):
+            if key in section:
+                self.problems.append((at(key), f"source.{key}: has no use with kind {kind}"))
+        if "dsn" in fields and kind is SourceKind.POSTGRESQL:
+            is_private = _is_private(self.path)
+            is_insecure_allowed = bool(fields.get("allow_insecure"))
+            for text in dsn_problems(fields["dsn"], is_private, is_insecure_allowed):
+                self.problems.append((at("dsn"), f"source.dsn: {text}"))
+        if fields.get("retry_first", 1.0) > fields.get("retry_max", 60.0):
+            self.problems.append((at("retry-first"), "source.retry-first: above source.retry-max"))
+
+    def _check_landing(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        at = _lines(self._sub(tree, "landing"))
+        defaults = {f.name: f.default for f in dataclasses.fields(LandingConfig)}
+        values = {**defaults, **fields}
+        if values["row_group_bytes"] > values["memory_bytes"]:
+            self.problems.append(
+                (at("row-group-bytes"), "landing.row-group-bytes: above landing.memory-bytes")
+            )
+
+    def _check_monitoring(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        at = _lines(self._sub(tree, "monitoring"))
+        listen = fields.get("listen")
+        if listen is not None and listen.host not in _LOOPBACK and not fields.get("allow_remote"):
+            reason = (
+                f"{listen} is reached from other machines, without TLS; "
+                "allowed: 127.0.0.1, ::1, localhost, or any with allow-remote: true"
+            )
+            self.problems.append((at("listen"), f"monitoring.listen: {reason}"))
+
+
+def _lines(section: Section) -> Callable[[str], int]:
+    return lambda key: section[key].line if key in section else 0
+
+
+def _is_private(path: Path) -> bool:
+    """Whether nobody but us (and root) reads the file."""
+    status = path.stat()
+    return status.st_uid in {os.geteuid(), 0} and not status.st_mode & 0o077
+
+
+def _decoding(given: Mapping[str, Any]) -> DecodingConfig:  # Any: option values
+    names = {field.name for field in dataclasses.fields(DecodingConfig)} - {"given"}
+    values = {name.replace("-", "_"): value for name, value in given.items()}
+    return DecodingConfig(
+        **{name: value for name, value in values.items() if name in names}, given=dict(given)
+    )

@@ -1,0 +1,141 @@
+"""Connection strings: what may stand in one, and where the password comes from.
+
+A string is parsed by psycopg, as libpq will read it. Nothing here connects, and no
+message repeats a part of the string.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from gaussdecode.errors import ConfigError
+
+_OURS: Final = ("replication", "options", "client_encoding", "service", "servicefile")
+_NEEDED: Final = ("dbname", "user")
+_SAFE_MODE: Final = "verify-full"
+CREDENTIAL: Final = "password"
+_MAX_PASSWORD_BYTES: Final = 4096
+
+
+def _parameters(dsn: str) -> dict[str, str]:
+    return {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
+
+
+def _is_local(parameters: Mapping[str, str]) -> bool:
+    """Whether every host is a Unix socket."""
+    hosts = parameters.get("host", "").split(",")
+    return "hostaddr" not in parameters and all(host.startswith(("/", "@")) for host in hosts)
+
+
+def dsn_problems(dsn: str, is_private_file: bool, is_insecure_allowed: bool) -> Iterator[str]:
+    """Find what is wrong with a connection string.
+
+    Args:
+        dsn: the string.
+        is_private_file: the file it stands in is readable by its owner only.
+        is_insecure_allowed: the operator accepts a connection that can be listened to.
+
+    Yields:
+        One text per problem; none repeats a value.
+    """
+    try:
+        parameters = _parameters(dsn)
+    except (ProgrammingError, ValueError):
+        yield "is not a connection string; write host=... port=... dbname=... user=..."
+        return
+    if "host" not in parameters and "hostaddr" not in parameters:
+        yield "names no host; write host=NAME, or host=/DIRECTORY for a Unix socket"
+    for key in _NEEDED:
+        if key not in parameters:
+            yield f"names no {key}; write {key}=..."
+    for key in _OURS:
+        if key in parameters:
+            yield f"must not set {key}: the daemon sets what it needs"
+    if "password" in parameters and not is_private_file:
+        yield "holds a password in a file that others can read; use password-file, or chmod 0600"
+    mode = parameters.get("sslmode", _SAFE_MODE)
+    if mode != _SAFE_MODE and not _is_local(parameters) and not is_insecure_allowed:
+        yield (
+            "asks for less than sslmode=verify-full, so the stream could be read or forged on "
+            "its way; set allow-insecure: true to accept that"
+        )
+
+
+def read_password(password_file: Path | None, credentials: str | None) -> str | None:
+    """Read the password, from the service's credentials if there are any.
+
+    Args:
+        password_file: as configured.
+        credentials: the value of ``$CREDENTIALS_DIRECTORY``, or None.
+
+    Returns:
+        The first line, or None when no password is configured.
+
+    Raises:
+        ConfigError: the file cannot be read, is readable by others, or is empty.
+    """
+    credential = Path(credentials, CREDENTIAL) if credentials else None
+    if credential is not None and credential.is_file():
+        return _first_line(credential)
+    if password_file is None:
+        return None
+    try:
+        status = password_file.stat()
+    except OSError as error:
+        raise ConfigError(f"source.password-file: {password_file}: {error.strerror}") from None
+    if status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise ConfigError(f"source.password-file: {password_file} is open to others; chmod 0600")
+    return _first_line(password_file)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            line = file.read(_MAX_PASSWORD_BYTES).split(b"\n")[0].removesuffix(b"\r")
+        password = line.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"source.password-file: {path}: {reason}") from None
+    if not password or "\0" in password:
+        raise ConfigError(f"source.password-file: {path} holds no password on its first line")
+    return password
+
+
+def connection_string(
+    dsn: str, *, password_file: Path | None, connect_timeout: float, is_replication: bool
+) -> str:
+    """Complete a configured string with password and safe defaults; never log the result.
+
+    Args:
+        dsn: as configured.
+        password_file: as configured.
+        connect_timeout: seconds.
+        is_replication: the connection is to speak the replication protocol.
+    """
+    parameters = _parameters(dsn)
+    password = read_password(password_file, os.environ.get("CREDENTIALS_DIRECTORY"))
+    defaults = {
+        "sslmode": "disable" if _is_local(parameters) else _SAFE_MODE,
+        "ssl_min_protocol_version": "TLSv1.2",
+        "application_name": "gaussdecode",
+        "connect_timeout": str(max(2, round(connect_timeout))),
+        "keepalives_idle": "30",
+        "keepalives_interval": "10",
+        "keepalives_count": "3",
+        "tcp_user_timeout": "60000",
+    }
+    own = {"replication": "database"} if is_replication else {}
+    secret = {} if password is None else {"password": password}
+    return make_conninfo("", **{**defaults, **parameters, **secret, **own})
+
+
+def describe(dsn: str) -> str:
+    """Name server, database and user, and nothing else, for messages and logs."""
+    parameters = _parameters(dsn)
+    keys = ("host", "hostaddr", "port", "dbname", "user")
+    return " ".join(f"{key}={parameters[key]}" for key in keys if key in parameters)

@@ -1,0 +1,180 @@
+"""The log: few structured events with fixed names, one line each, on standard error.
+
+JSON unless a person looks on at a terminal. Every event is a member of `Event`; nothing
+else is logged. Secrets are dropped by key and cut out of texts, row values are never
+given to it. A log that cannot be written is no reason to stop landing, so errors of the
+stream are swallowed. Child processes do not log: they report, and `relay` says it here.
+"""
+
+import enum
+import os
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, TextIO
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor, WrappedLogger
+
+LEVELS: Final[Mapping[str, int]] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_SECRET_KEYS: Final = re.compile(r"pass|secret|credential|token|sslkey|dsn|conninfo", re.IGNORECASE)
+_SECRET_TEXT: Final = re.compile(
+    r"((?:password|sslpassword|passfile|sslkey)\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", re.IGNORECASE
+)
+_SECRET_URL: Final = re.compile(r"(postgres(?:ql)?://[^\s:/@]*:)[^\s@]*(@)", re.IGNORECASE)
+_MAX_TEXT: Final = 4000  # of one field; arbitrary, journald splits lines at 48 KiB
+
+
+class Event(enum.StrEnum):
+    """What is worth a line. The value is the name in the log."""
+
+    DAEMON_STARTED = "daemon_started"
+    DAEMON_STOPPING = "daemon_stopping"
+    DAEMON_STOPPED = "daemon_stopped"
+    CONFIG_WARNING = "config_warning"
+    SERVER_KNOWN_BUG = "server_known_bug"
+    SESSION_STARTED = "session_started"
+    SESSION_ENDED = "session_ended"
+    SESSION_RETRYING = "session_retrying"
+    SOURCE_CONNECTED = "source_connected"
+    SOURCE_LOST = "source_lost"
+    STREAM_STARTED = "stream_started"
+    STREAMING_FELL_BACK = "streaming_fell_back"
+    RELATION_SEEN = "relation_seen"
+    RELATION_CHANGED = "relation_changed"
+    CATALOG_UNREADABLE = "catalog_unreadable"
+    TRANSACTION_SKIPPED = "transaction_skipped"
+    TRANSACTION_SPOOLED = "transaction_spooled"
+    CHILD_STARTED = "child_started"
+    CHILD_ENDED = "child_ended"
+    CHILD_REPORTED = "child_reported"
+    BATCH_LANDED = "batch_landed"
+    POSITION_ADVANCED = "position_advanced"
+    LANDING_CREATED = "landing_created"
+    LANDING_RECOVERED = "landing_recovered"
+    LANDING_COMPACTED = "landing_compacted"
+    LANDING_EXPIRED = "landing_expired"
+    DISK_FULL = "disk_full"
+    DISK_FREED = "disk_freed"
+    VALUES_MISFIT = "values_misfit"
+    HTTP_STARTED = "http_started"
+    WATCHDOG_WITHHELD = "watchdog_withheld"
+    SLOT_CREATED = "slot_created"
+    SLOT_DROPPED = "slot_dropped"
+    SLOT_ADVANCED = "slot_advanced"
+    ERROR = "error"
+
+
+class _Stream:
+    """Writes lines and never fails: a full disk under the journal must not stop the data."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def msg(self, message: str) -> None:
+        """Write one line."""
+        try:
+            self._file.write(message + "\n")
+            self._file.flush()
+        except (OSError, ValueError):
+            pass
+
+    debug = info = warning = warn = error = critical = fatal = exception = log = msg
+
+
+def redact(text: str) -> str:
+    """Cut passwords out of a text that libpq or a URL may have put there."""
+    return _SECRET_URL.sub(r"\1***\2", _SECRET_TEXT.sub(r"\1***", text))
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        text = redact(value)
+        return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."
+    if isinstance(value, Mapping):
+        return {str(k): _clean(v) for k, v in value.items() if not _SECRET_KEYS.search(str(k))}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean(item) for item in value]
+    return value if isinstance(value, int | float | None) else _clean(str(value))
+
+
+def drop_secrets(
+    _logger: WrappedLogger,
+    _method: str,
+    fields: MutableMapping[str, Any],  # Any: any field
+) -> MutableMapping[str, Any]:  # Any: any field
+    """Remove fields that name a secret, at any depth, and redact texts."""
+    cleaned = _clean(dict(fields))
+    return cleaned if isinstance(cleaned, dict) else {}
+
+
+def is_for_a_person(file: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether lines go to a terminal rather than to the journal or a collector."""
+    return file.isatty() and "JOURNAL_STREAM" not in environment
+
+
+def configure(
+    level: str = "info",
+    *,
+    file: TextIO | None = None,
+    is_readable: bool | None = None,
+    **context: object,
+) -> None:
+    """Set the log up, once per process.
+
+    Args:
+        level: least level to write.
+        file: where to; standard error when None.
+        is_readable: lines for people instead of JSON; None decides by the file.
+        context: fields of every line, such as the slot.
+    """
+    target = sys.stderr if file is None else file
+    readable = is_for_a_person(target, os.environ) if is_readable is None else is_readable
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(colors=target.isatty())
+        if readable
+        else structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.format_exc_info,
+            drop_secrets,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=lambda *_args: _Stream(target),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(**context)
+
+
+def get_logger(stage: str) -> FilteringBoundLogger:
+    """Give the logger of one stage; usable before `configure`.
+
+    Args:
+        stage: folder name, such as ``land``; field ``stage`` of its lines.
+    """
+    logger: FilteringBoundLogger = structlog.get_logger(stage=stage)
+    return logger
+
+
+def relay(report: Mapping[str, object], *, stage: str, **context: object) -> None:
+    """Say what a child process reported.
+
+    Args:
+        report: ``{"kind": "log", "event": ..., "level": ..., field: ...}`` as it came
+            through the report pipe; an event that is no member of `Event` is logged as
+            `Event.CHILD_REPORTED` with its name as a field.
+        stage: of the child.
+        context: more fields, such as ``decoder``.
+    """
+    fields = {k: v for k, v in report.items() if k not in {"kind", "event", "level", "stage"}}
+    name, level = str(report.get("event", "")), str(report.get("level", "info"))
+    if name not in set(Event):
+        fields, name = {**fields, "reported": name}, Event.CHILD_REPORTED.value
+    number = LEVELS.get(level, LEVELS["info"])
+    get_logger(stage).log(number, name, **{**fields, **context})

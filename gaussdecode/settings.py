@@ -1,0 +1,296 @@
+"""The sections of a configuration: fields, defaults, ranges, units and meanings.
+
+Declared as data: reading (`config`), messages and docs/configuration.md come from here.
+Frozen; sizes are bytes and time spans seconds. Nothing here reads a file.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from gaussdecode.options import SourceKind
+from gaussdecode.values import (
+    GIB,
+    KIB,
+    MIB,
+    AbsolutePath,
+    Address,
+    AddressType,
+    Boolean,
+    Choice,
+    Duration,
+    Integer,
+    Size,
+    Text,
+    TextList,
+    ValueType,
+)
+
+_DAY: Final = 86400.0
+_HOUR: Final = 3600.0
+SLOT_NAME: Final = Text(r"[a-z0-9_]{1,63}", "1 to 63 of a-z, 0-9 and _")
+_PUBLICATION: Final = Text(r"[^\0]{1,63}", "a name of 1 to 63 bytes")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about a field besides its default.
+
+    Attributes:
+        type: reads and shows it.
+        meaning: one or two sentences.
+        is_secret: its value is never repeated.
+    """
+
+    type: ValueType
+    meaning: str
+    is_secret: bool = False
+
+
+def _is(value_type: ValueType, meaning: str, *, is_secret: bool = False) -> dict[str, Setting]:
+    return {"setting": Setting(value_type, meaning, is_secret)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig:
+    """Where changes come from, and how patient to be with it."""
+
+    kind: SourceKind = dataclasses.field(
+        metadata=_is(Choice(tuple(SourceKind)), "What is read: a server's slot, or a recording.")
+    )
+    dsn: str = dataclasses.field(
+        default="",
+        repr=False,
+        metadata=_is(
+            Text(r"[^\0]+", "a libpq connection string"),
+            "Where the server is: a libpq connection string with host, dbname and user. "
+            "`sslmode` is `verify-full` unless it says otherwise.",
+            is_secret=True,
+        ),
+    )
+    password_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            AbsolutePath(),
+            "File with the password on its first line, mode 0600 or 0400. The systemd credential "
+            "`password`, when there is one, is used instead.",
+        ),
+    )
+    publication: tuple[str, ...] = dataclasses.field(
+        default=(),
+        metadata=_is(TextList(_PUBLICATION), "Publications on the server; required there."),
+    )
+    file: Path | None = dataclasses.field(
+        default=None,
+        metadata=_is(AbsolutePath(), "The recording to read, with kind capture."),
+    )
+    allow_insecure: bool = dataclasses.field(
+        default=False,
+        metadata=_is(Boolean(), "Accept a network connection whose `sslmode` is not verify-full."),
+    )
+    messages: bool = dataclasses.field(
+        default=True,
+        metadata=_is(Boolean(), "Land logical messages (pg_logical_emit_message)."),
+    )
+    connect_timeout: float = dataclasses.field(
+        default=10.0,
+        metadata=_is(Duration(2.0, _HOUR), "Longest wait for a connection."),
+    )
+    receiver_timeout: float = dataclasses.field(
+        default=60.0,
+        metadata=_is(
+            Duration(1.0, _HOUR),
+            "A server that is silent for half of this is asked for a sign of life; for all of it, "
+            "the connection is given up.",
+        ),
+    )
+    status_interval: float = dataclasses.field(
+        default=10.0,
+        metadata=_is(
+            Duration(0.1, 600.0),
+            "Longest time between two positions sent to the server; keep it below a third of its "
+            "wal_sender_timeout.",
+        ),
+    )
+    retry_first: float = dataclasses.field(
+        default=1.0,
+        metadata=_is(Duration(0.1, _HOUR), "Wait before the first new attempt; doubles each time."),
+    )
+    retry_max: float = dataclasses.field(
+        default=60.0, metadata=_is(Duration(0.1, _HOUR), "Longest wait between attempts.")
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingConfig:
+    """GaussDB's options that the daemon carries out; `given` holds all that were set."""
+
+    parallel_decode_num: int = 1
+    parallel_queue_size: int = 128
+    white_table_list: str = ""
+    only_local: bool = True
+    skip_empty_xacts: bool = False
+    include_xids: bool = True
+    include_timestamp: bool = True
+    max_txn_in_memory: int = 64
+    max_reorderbuffer_in_memory: int = 0
+    sender_timeout: int | None = None
+    decode_style: str = "b"
+    sending_batch: int = 0
+    given: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether decoders run in processes of their own."""
+        return self.parallel_decode_num > 1
+
+    @property
+    def white_tables(self) -> tuple[tuple[str, str], ...]:
+        """The white list as (schema, table) pairs, ``*`` for all; empty lists everything."""
+        items = self.white_table_list.split(",") if self.white_table_list else []
+        return tuple((item.partition(".")[0], item.partition(".")[2]) for item in items)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LandingConfig:
+    """Where files go, how large they become, how long they stay."""
+
+    root: Path = dataclasses.field(
+        metadata=_is(AbsolutePath(), "Directory of this landing, on a local file system.")
+    )
+    target_file_size: int = dataclasses.field(
+        default=128 * MIB,
+        metadata=_is(Size(1 * MIB, 16 * GIB), "A file is closed at about this size."),
+    )
+    max_commit_interval: float = dataclasses.field(
+        default=30.0,
+        metadata=_is(
+            Duration(0.1, _DAY),
+            "Changes are published at least so often, unless publishing itself takes longer than "
+            "a quarter of it.",
+        ),
+    )
+    retention: float | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Duration(_HOUR, 3650 * _DAY, or_none=True),
+            "Files older than this are deleted; the newest 1000 entries stay.",
+        ),
+    )
+    compression: str = dataclasses.field(
+        default="zstd",
+        metadata=_is(
+            Choice(("zstd", "snappy", "lz4", "none")), "Compression of the Parquet files."
+        ),
+    )
+    writer_lanes: int = dataclasses.field(
+        default=2,
+        metadata=_is(Integer(1, 16), "Threads that encode files at the same time."),
+    )
+    row_group_rows: int = dataclasses.field(
+        default=131072,
+        metadata=_is(Integer(1024, 1048576), "Most rows in a row group."),
+    )
+    row_group_bytes: int = dataclasses.field(
+        default=64 * MIB,
+        metadata=_is(Size(1 * MIB, 1 * GIB), "Most bytes in a row group, before compression."),
+    )
+    memory_bytes: int = dataclasses.field(
+        default=512 * MIB,
+        metadata=_is(
+            Size(32 * MIB, 1024 * GIB),
+            "Memory for transactions that are open or not yet landed; what exceeds it is landed "
+            "early or goes to disk.",
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RingConfig:
+    """Shared memory between the processes, per decoder."""
+
+    raw_ring_bytes: int = dataclasses.field(
+        default=16 * MIB,
+        metadata=_is(
+            Size(1 * MIB, 1 * GIB, 64 * KIB), "The read change queue: from reader to decoder."
+        ),
+    )
+    decoded_ring_bytes: int = dataclasses.field(
+        default=64 * MIB,
+        metadata=_is(
+            Size(1 * MIB, 4 * GIB, 64 * KIB), "The decode change queue: from decoder to collector."
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoringConfig:
+    """The HTTP port for Prometheus and `gaussdecode status`, and the log."""
+
+    listen: Address = dataclasses.field(
+        default=Address("127.0.0.1", 9187),
+        metadata=_is(AddressType(), "Address of /metrics, /status, /livez and /readyz."),
+    )
+    allow_remote: bool = dataclasses.field(
+        default=False,
+        metadata=_is(Boolean(), "Accept a `listen` that other machines reach; there is no TLS."),
+    )
+    log_level: str = dataclasses.field(
+        default="info",
+        metadata=_is(Choice(("debug", "info", "warning", "error")), "Least level that is logged."),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A checked configuration.
+
+    Attributes:
+        path: the file it was read from.
+        slot: name of the replication slot.
+        source: where changes come from.
+        decoding: GaussDB's options.
+        landing: where they go.
+        ring: sizes of the queues.
+        monitoring: port and log.
+    """
+
+    path: Path
+    slot: str
+    source: SourceConfig
+    decoding: DecodingConfig
+    landing: LandingConfig
+    ring: RingConfig
+    monitoring: MonitoringConfig
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending: the instance of the systemd unit."""
+        return self.path.stem
+
+    @property
+    def txn_memory_bytes(self) -> int:
+        """Memory above which one open transaction goes to disk."""
+        limit = self.decoding.max_txn_in_memory * MIB
+        return min(limit or self.reorderbuffer_bytes, self.reorderbuffer_bytes)
+
+    @property
+    def reorderbuffer_bytes(self) -> int:
+        """Memory of all open transactions above which the current one goes to disk."""
+        limit = self.decoding.max_reorderbuffer_in_memory * GIB
+        return min(limit or self.landing.memory_bytes, self.landing.memory_bytes)
+
+    def memory_budget(self) -> dict[str, int]:
+        """Name every byte bound; their sum is what the processes may hold in buffers."""
+        decoders = self.decoding.parallel_decode_num
+        raw_rings = decoders if self.decoding.is_parallel else 0
+        return {
+            "read change queues": raw_rings * self.ring.raw_ring_bytes,
+            "decode change queues": decoders * self.ring.decoded_ring_bytes,
+            "batches being decoded": decoders * self.ring.decoded_ring_bytes // 4,
+            "transactions open or not yet landed": self.landing.memory_bytes,
+            "row groups being encoded": 2
+            * self.landing.writer_lanes
+            * self.landing.row_group_bytes,
+        }

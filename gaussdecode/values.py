@@ -1,0 +1,378 @@
+"""What a setting may hold: sizes, durations, whole numbers, names, paths.
+
+Each type reads one YAML scalar (or list) and returns the value the program uses. It
+raises ValueError with what is wrong and what is allowed; it knows no file, no key and
+no line, which `config` adds. The same objects write the documentation.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Final, Protocol
+
+KIB: Final = 2**10
+MIB: Final = 2**20
+GIB: Final = 2**30
+
+_SIZE_UNITS: Final = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 2**40}
+_DURATION_UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
+_ECHO_CHARACTERS: Final = 60  # of a refused value; arbitrary
+MAX_INT32: Final = 2**31 - 1
+
+
+class ValueType(Protocol):
+    """Reads one setting."""
+
+    @property
+    def allowed(self) -> str:
+        """What the operator may write, as the end of a sentence."""
+
+    def read(self, value: object) -> object:
+        """Turn what YAML gave into what the program uses, or raise ValueError."""
+
+    def show(self, value: object) -> str:
+        """Spell a value as it would stand in the file."""
+
+
+def echo(value: object) -> str:
+    """Spell a refused value for an error message, shortened."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= _ECHO_CHARACTERS else text[:_ECHO_CHARACTERS] + "..."
+
+
+def refuse(value: object, what: str, allowed: str) -> ValueError:
+    """Word a refusal: the value, what is wrong with it, and what is allowed."""
+    return ValueError(f"{echo(value)} {what}; allowed: {allowed}")
+
+
+def parse_size(text: str) -> int:
+    """Read ``"128MiB"`` as a number of bytes.
+
+    Raises:
+        ValueError: no number with one of the units B, KiB, MiB, GiB, TiB, or a broken byte.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2] not in _SIZE_UNITS:
+        raise ValueError(f"not a size: {echo(text)}")
+    size = float(match[1]) * _SIZE_UNITS[match[2]]
+    if not size.is_integer():
+        raise ValueError(f"not a whole number of bytes: {echo(text)}")
+    return int(size)
+
+
+def format_size(size: int) -> str:
+    """Spell a number of bytes in the largest unit that divides it."""
+    for unit, scale in reversed(_SIZE_UNITS.items()):
+        if size and size % scale == 0:
+            return f"{size // scale}{unit}"
+    return "0B"
+
+
+def parse_duration(text: str) -> float:
+    """Read ``"30s"`` or ``"500ms"`` as seconds.
+
+    Raises:
+        ValueError: no number with one of the units ms, s, min, h, d.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2] not in _DURATION_UNITS:
+        raise ValueError(f"not a duration: {echo(text)}")
+    return float(match[1]) * _DURATION_UNITS[match[2]]
+
+
+def format_duration(seconds: float) -> str:
+    """Spell seconds in the largest unit that divides them."""
+    milliseconds = round(seconds * 1000)
+    for unit, scale in reversed(_DURATION_UNITS.items()):
+        if milliseconds and milliseconds % round(scale * 1000) == 0:
+            return f"{milliseconds // round(scale * 1000)}{unit}"
+    return "0s"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Boolean:
+    """True or false; on, off, yes and no are read alike, as YAML 1.1 says.
+
+    Attributes:
+        only: the single value that can be had, or None for both.
+    """
+
+    only: bool | None = None
+
+    @property
+    def allowed(self) -> str:
+        """What the operator may write."""
+        return "true, false" if self.only is None else self.show(self.only)
+
+    def read(self, value: object) -> bool:
+        """Accept a YAML boolean only."""
+        if not isinstance(value, bool):
+            raise refuse(value, "is not a boolean", self.allowed)
+        if self.only is not None and value is not self.only:
+            raise refuse(value, "is not possible", self.allowed)
+        return value
+
+    def show(self, value: object) -> str:
+        """Spell it as YAML does."""
+        return str(bool(value)).lower()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Integer:
+    """A whole number.
+
+    Attributes:
+        minimum: smallest allowed.
+        maximum: largest allowed.
+        power_of_two: nothing else is allowed.
+    """
+
+    minimum: int
+    maximum: int
+    power_of_two: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The range in words."""
+        span = f"{self.minimum} to {self.maximum}"
+        return f"{span}, a power of two" if self.power_of_two else span
+
+    def read(self, value: object) -> int:
+        """Check the kind, the range and the shape, in this order."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise refuse(value, "is not a whole number", self.allowed)
+        if not self.minimum <= value <= self.maximum:
+            raise refuse(value, "is out of range", self.allowed)
+        if self.power_of_two and value.bit_count() != 1:
+            raise refuse(value, "is not a power of two", self.allowed)
+        return value
+
+    def show(self, value: object) -> str:
+        """Spell it in decimal."""
+        return str(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """A number of bytes, written with its unit.
+
+    Attributes:
+        minimum: smallest allowed.
+        maximum: largest allowed.
+        multiple: it must be a multiple of this.
+    """
+
+    minimum: int
+    maximum: int
+    multiple: int = 1
+
+    @property
+    def allowed(self) -> str:
+        """The range in words."""
+        span = f"{format_size(self.minimum)} to {format_size(self.maximum)}"
+        return span if self.multiple == 1 else f"{span}, a multiple of {format_size(self.multiple)}"
+
+    def read(self, value: object) -> int:
+        """Accept a text with a unit; a bare number would leave the unit to guess."""
+        if not isinstance(value, str):
+            raise refuse(value, 'is not a size with a unit, like "128MiB"', self.allowed)
+        try:
+            size = parse_size(value)
+        except ValueError:
+            raise refuse(value, 'is not a size like "128MiB"', self.allowed) from None
+        if not self.minimum <= size <= self.maximum:
+            raise refuse(value, "is out of range", self.allowed)
+        if size % self.multiple:
+            raise refuse(value, f"is no multiple of {format_size(self.multiple)}", self.allowed)
+        return size
+
+    def show(self, value: object) -> str:
+        """Spell it with a unit."""
+        return format_size(value) if isinstance(value, int) else str(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Duration:
+    """A time span, written with its unit; seconds in the program.
+
+    Attributes:
+        minimum: smallest allowed, seconds.
+        maximum: largest allowed, seconds.
+        or_none: the word ``none`` is allowed too.
+    """
+
+    minimum: float
+    maximum: float
+    or_none: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The range in words."""
+        span = f"{format_duration(self.minimum)} to {format_duration(self.maximum)}"
+        return f"none, or {span}" if self.or_none else span
+
+    def read(self, value: object) -> float | None:
+        """Accept a text with a unit; a bare number would leave the unit to guess."""
+        if self.or_none and value in (None, "none"):
+            return None
+        if not isinstance(value, str):
+            raise refuse(value, 'is not a duration with a unit, like "30s"', self.allowed)
+        try:
+            seconds = parse_duration(value)
+        except ValueError:
+            raise refuse(value, 'is not a duration like "30s"', self.allowed) from None
+        if not self.minimum <= seconds <= self.maximum:
+            raise refuse(value, "is out of range", self.allowed)
+        return seconds
+
+    def show(self, value: object) -> str:
+        """Spell it with a unit."""
+        return format_duration(value) if isinstance(value, int | float) else "none"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words.
+
+    Attributes:
+        words: all of them.
+    """
+
+    words: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return ", ".join(self.words)
+
+    def read(self, value: object) -> str:
+        """Accept one of the words, as they are spelled."""
+        if not isinstance(value, str) or value not in self.words:
+            raise refuse(value, "is unknown", self.allowed)
+        return value
+
+    def show(self, value: object) -> str:
+        """Spell the word."""
+        return str(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Text:
+    """A text of a certain shape.
+
+    Attributes:
+        pattern: the whole text must match it.
+        shape: the same in words.
+    """
+
+    pattern: str
+    shape: str
+
+    @property
+    def allowed(self) -> str:
+        """The shape in words."""
+        return self.shape
+
+    def read(self, value: object) -> str:
+        """Accept a text only: YAML reads a bare 123 or yes as something else."""
+        if not isinstance(value, str):
+            raise refuse(value, "is not a text; put it in quotes", self.allowed)
+        if re.fullmatch(self.pattern, value, re.DOTALL) is None:
+            raise refuse(value, "has the wrong form", self.allowed)
+        return value
+
+    def show(self, value: object) -> str:
+        """Spell the text; nothing is the empty text."""
+        return str(value) or '""'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TextList:
+    """A list of different texts of one shape, at least one.
+
+    Attributes:
+        item: the type of each.
+    """
+
+    item: Text
+
+    @property
+    def allowed(self) -> str:
+        """The shape in words."""
+        return f"a list, [a, b], of: {self.item.allowed}"
+
+    def read(self, value: object) -> tuple[str, ...]:
+        """Accept a YAML list; a single text is a list of one."""
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list) or not items:
+            raise refuse(value, "is not a list with at least one item", self.allowed)
+        texts = tuple(self.item.read(item) for item in items)
+        if len(set(texts)) != len(texts):
+            raise refuse(", ".join(texts), "names one thing twice", self.allowed)
+        return texts
+
+    def show(self, value: object) -> str:
+        """Spell it as a YAML flow list."""
+        return f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AbsolutePath:
+    """A path from the root of the file system; a service has no current directory."""
+
+    @property
+    def allowed(self) -> str:
+        """The shape in words."""
+        return "an absolute path"
+
+    def read(self, value: object) -> Path:
+        """Accept an absolute path without a NUL byte."""
+        if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
+            raise refuse(value, "is not an absolute path", self.allowed)
+        return Path(value)
+
+    def show(self, value: object) -> str:
+        """Spell the path."""
+        return "none" if value is None else str(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens.
+
+    Attributes:
+        host: name or number; IPv6 without brackets.
+        port: 0 takes any free one.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AddressType:
+    """``host:port``."""
+
+    @property
+    def allowed(self) -> str:
+        """The shape in words."""
+        return "host:port, with a port from 0 to 65535"
+
+    def read(self, value: object) -> Address:
+        """Split at the last colon; brackets around IPv6."""
+        host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+        is_number = port.isascii() and port.isdigit() and len(port) <= len("65535")
+        bare = host.removeprefix("[").removesuffix("]")
+        if not bare or not is_number or int(port) > 65535 or (":" in bare and bare == host):
+            raise refuse(value, "is not an address", self.allowed)
+        return Address(bare, int(port))
+
+    def show(self, value: object) -> str:
+        """Spell ``host:port``."""
+        return str(value)
