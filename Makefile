@@ -1,0 +1,87 @@
+# Everything a contributor does; `make` alone lists it. Each target does its own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+BIN := .venv/bin
+SOURCES := gaussdecode tests bench setup.py
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## create .venv, install the package and its tools, build the extensions
+	@.ci/setup dev
+
+.PHONY: setup-test
+setup-test:
+	@.ci/setup test
+
+.PHONY: demo
+demo: ## PostgreSQL, the daemon and Spark on this machine, in about a minute
+	@.ci/setup dev
+	@$(BIN)/gaussdecode demo $(ARGS)
+
+.PHONY: build
+build: ## build the extensions in place
+	@.ci/setup dev
+
+.PHONY: build-debug
+build-debug: setup ## build the extensions with bounds checks and without optimisation
+	GAUSSDECODE_BUILD=debug $(BIN)/python setup.py build_ext --inplace --force
+
+.PHONY: fmt
+fmt: setup ## format and fix what can be fixed
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+.PHONY: check
+check: setup ## lint, types, import contracts, spelling, generated pages
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/cython-lint gaussdecode
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell
+	$(BIN)/python -m gaussdecode.docs --check
+
+.PHONY: test
+test: setup-test ## every test, against real PostgreSQL servers
+	$(PYTEST) $(ARGS)
+
+.PHONY: test-unit
+test-unit: setup ## the tests that need no server
+	$(PYTEST) --ignore=tests/integration --ignore=tests/crash $(ARGS)
+
+.PHONY: test-crash
+test-crash: setup-test ## kill and cut the power at every step of a publication
+	$(PYTEST) tests/crash $(ARGS)
+
+.PHONY: test-integration
+test-integration: setup-test ## the daemon against real PostgreSQL servers, with faults
+	$(PYTEST) tests/integration $(ARGS)
+
+.PHONY: bench
+bench: setup-test ## live beside pg_recvlogical, then the replay of a capture
+	$(BIN)/python bench/live.py $(ARGS)
+	$(BIN)/python bench/replay.py $(ARGS)
+
+.PHONY: docs
+docs: setup ## write the generated pages again
+	$(BIN)/python -m gaussdecode.docs
+
+.PHONY: annotate
+annotate: setup ## Cython's HTML: yellow lines in hot functions are a review question
+	$(BIN)/cython -3 --annotate $$(git ls-files 'gaussdecode/*.pyx')
+
+.PHONY: wheel
+wheel: setup ## build the wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+.PHONY: clean
+clean: ## remove what was built; .venv stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-landing
+	find gaussdecode \( -name '*.so' -o -name '*.c' -o -name '*.html' -o -name __pycache__ \) -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""What `gaussdecode demo` needs beside the daemon: a server, a workload, a proof."""

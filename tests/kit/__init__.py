@@ -1,0 +1,1 @@
+"""Tools of the tests: servers, workloads, faults, and the oracle that judges what landed."""
