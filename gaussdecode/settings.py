@@ -105,14 +105,6 @@ class SourceConfig:
             "the connection is given up.",
         ),
     )
-    status_interval: float = dataclasses.field(
-        default=10.0,
-        metadata=_is(
-            Duration(0.1, 600.0),
-            "Longest time between two positions sent to the server; keep it below a third of its "
-            "wal_sender_timeout.",
-        ),
-    )
     retry_first: float = dataclasses.field(
         default=1.0,
         metadata=_is(Duration(0.1, _HOUR), "Wait before the first new attempt; doubles each time."),

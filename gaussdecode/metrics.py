@@ -1,0 +1,335 @@
+"""All metrics, one row each, and the collector that shows them to Prometheus.
+
+Names are ``gaussdecode_<stage>_<what>_<unit>[_total]``, in bytes and seconds; every
+series carries the label ``slot``. Nothing is counted here: the stages count in plain
+words, and a scrape asks the supervisor for a snapshot of them, so that the hot path pays
+nothing. Table names are no labels: there may be thousands, and they would tell too much.
+docs/metrics.md is generated from this table.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client import generate_latest as _generate
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+LABELS: Final = frozenset({"decoder", "stage", "reason", "version"})
+
+Labels = tuple[str, ...]
+Snapshot = Mapping[str, Mapping[Labels, float]]
+
+
+class Kind(enum.StrEnum):
+    """Prometheus's types that we use."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: as Prometheus shows it.
+        kind: counter or gauge.
+        unit: of the value; ``bool`` for 0 and 1.
+        help: what it says, one sentence without a full stop.
+        action: what to do when it moves.
+        labels: besides ``slot``, in the order of the snapshot's label tuples.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    help: str
+    action: str
+    labels: Labels = ()
+
+
+def _counter(name: str, unit: str, help_text: str, action: str, *labels: str) -> Metric:
+    return Metric(f"gaussdecode_{name}_total", Kind.COUNTER, unit, help_text, action, labels)
+
+
+def _gauge(name: str, unit: str, help_text: str, action: str, *labels: str) -> Metric:
+    return Metric(f"gaussdecode_{name}", Kind.GAUGE, unit, help_text, action, labels)
+
+
+_NOTHING: Final = "Nothing by itself; it is the base of rates."
+
+METRICS: Final[tuple[Metric, ...]] = (
+    _gauge(
+        "read_change_queue_length",
+        "entries",
+        "Batches that wait to be decoded, per decoder",
+        "Near 0 with lag: the server or the network is the limit. Near parallel-queue-size: "
+        "decoders are the limit, or what follows them; look at decode_change_queue_length.",
+        "decoder",
+    ),
+    _gauge(
+        "decode_change_queue_length",
+        "entries",
+        "Decoded batches that wait for the collector, per decoder",
+        "Near 0 with a full read queue: raise parallel-decode-num. High: landing is the limit; "
+        "look at land_encoded_seconds_total, raise landing.writer-lanes or use a faster disk.",
+        "decoder",
+    ),
+    _gauge(
+        "source_connected",
+        "bool",
+        "1 while changes are streamed from the server",
+        "0 for long: see the log for the reason; the slot holds back WAL meanwhile.",
+    ),
+    _counter("source_received_bytes", "bytes", "Bytes received from the server", _NOTHING),
+    _counter("source_received_messages", "messages", "Messages received from the server", _NOTHING),
+    _counter("source_dispatched_batches", "batches", "Batches given to the decoders", _NOTHING),
+    _gauge(
+        "source_received_lsn",
+        "lsn",
+        "Highest WAL position received",
+        "Standing still while source_server_wal_end_lsn moves: a large transaction is open on "
+        "the server, or the reader is stalled.",
+    ),
+    _gauge("source_server_wal_end_lsn", "lsn", "Newest WAL position the server told", _NOTHING),
+    _gauge(
+        "source_confirmed_lsn",
+        "lsn",
+        "Position last confirmed to the server",
+        "Behind land_durable_lsn for more than a few seconds: the connection is stuck.",
+    ),
+    _gauge(
+        "source_lag_bytes",
+        "bytes",
+        "WAL between the server's end and the durable position",
+        "Alert on growth: compare with max_slot_wal_keep_size, beyond which the slot is lost.",
+    ),
+    _gauge(
+        "source_lag_seconds",
+        "seconds",
+        "Time since everything the server had told of was durable",
+        "A few times max-commit-interval is usual. More: find the stage that the others wait for.",
+    ),
+    _gauge(
+        "source_silence_seconds",
+        "seconds",
+        "Time since the last byte from the server",
+        "Near source.receiver-timeout: the connection is about to be given up.",
+    ),
+    _counter("source_status_updates", "messages", "Positions sent to the server", _NOTHING),
+    _counter("source_busy_seconds", "seconds", "Time the reader worked", _NOTHING),
+    _counter(
+        "source_stalled_seconds",
+        "seconds",
+        "Time the reader waited for room in a read change queue",
+        "A rate near 1: decoding or landing is the limit, not the server.",
+    ),
+    _counter(
+        "source_waited_seconds",
+        "seconds",
+        "Time the reader waited for the server",
+        "A rate near 1 is idleness, or with lag a slow server or network.",
+    ),
+    _counter("decode_batches", "batches", "Batches decoded", _NOTHING, "decoder"),
+    _counter("decode_wire_bytes", "bytes", "Bytes decoded", _NOTHING, "decoder"),
+    _counter("decode_rows", "rows", "Rows decoded", _NOTHING, "decoder"),
+    _counter("decode_busy_seconds", "seconds", "Time a decoder worked", _NOTHING, "decoder"),
+    _counter(
+        "decode_waited_input_seconds",
+        "seconds",
+        "Time a decoder waited for something to decode",
+        "A rate near 1 on all decoders: fewer would do.",
+        "decoder",
+    ),
+    _counter(
+        "decode_waited_output_seconds",
+        "seconds",
+        "Time a decoder waited for room in its decode change queue",
+        "A rate near 1: landing is the limit.",
+        "decoder",
+    ),
+    _counter(
+        "decode_misfit_values",
+        "values",
+        "Values that did not fit their column and were kept as text in gd_raw",
+        "Any growth: look at gd_raw of the newest files; often Infinity, dates before Christ, "
+        "or a type that was altered.",
+        "decoder",
+    ),
+    _gauge(
+        "collect_open_transactions",
+        "transactions",
+        "Transactions begun and not yet committed",
+        "Standing high: applications keep transactions open; they hold memory and WAL.",
+    ),
+    _gauge(
+        "collect_open_bytes",
+        "bytes",
+        "Memory held by open transactions",
+        "Near max-reorderbuffer-in-memory or landing.memory-bytes: transactions go to disk.",
+    ),
+    _gauge(
+        "collect_pending_bytes",
+        "bytes",
+        "Memory held by released changes that are not yet landed",
+        "Near landing.memory-bytes: files are written before they are full.",
+    ),
+    _gauge(
+        "collect_spooled_bytes",
+        "bytes",
+        "Bytes of open transactions on disk, in spool/",
+        "Large: see the disk's free space; raise max-txn-in-memory if memory is plenty.",
+    ),
+    _counter(
+        "collect_spooled_transactions",
+        "transactions",
+        "Transactions that went to disk before they committed",
+        "Growing fast: raise max-txn-in-memory.",
+    ),
+    _counter("collect_transactions", "transactions", "Committed transactions released", _NOTHING),
+    _counter("collect_rows", "rows", "Rows released in commit order", _NOTHING),
+    _counter(
+        "collect_skipped_transactions",
+        "transactions",
+        "Transactions the server sent again and that were already landed",
+        "Some after each restart are usual.",
+    ),
+    _counter(
+        "collect_waited_seconds",
+        "seconds",
+        "Time the collector waited for decoders",
+        "A rate near 1 with lag: the limit is before the collector.",
+    ),
+    _gauge(
+        "land_durable_lsn",
+        "lsn",
+        "Everything up to this WAL position is landed",
+        "Standing still while changes come: see the log and land_disk_full.",
+    ),
+    _gauge("land_entry", "entries", "Number of the newest entry of the commit log", _NOTHING),
+    _counter("land_entries", "entries", "Entries published", _NOTHING),
+    _counter(
+        "land_files",
+        "files",
+        "Files published",
+        "Thousands per minute: raise max-commit-interval, or use fewer tables per slot.",
+    ),
+    _counter("land_rows", "rows", "Rows published", _NOTHING),
+    _counter("land_bytes", "bytes", "Bytes of the files published", _NOTHING),
+    _counter(
+        "land_encoded_seconds",
+        "seconds",
+        "Time the writer lanes encoded Parquet, summed",
+        "A rate near landing.writer-lanes: the lanes are the limit.",
+    ),
+    _counter(
+        "land_published_seconds",
+        "seconds",
+        "Time spent publishing: sync, link, rename",
+        "A rate above 0.25: the disk syncs slowly; the interval stretches by itself.",
+    ),
+    _gauge(
+        "land_disk_full",
+        "bool",
+        "1 while landing waits for room on the disk",
+        "Make room; it goes on by itself, and the slot holds back WAL meanwhile.",
+    ),
+    _gauge(
+        "land_free_bytes",
+        "bytes",
+        "Room on the file system of the landing",
+        "Alert well before 0; shorten landing.retention or grow the disk.",
+    ),
+    _gauge(
+        "daemon_memory_budget_bytes",
+        "bytes",
+        "Sum of all configured byte bounds",
+        "Compare with process_resident_memory_bytes and the unit's MemoryMax.",
+    ),
+    _gauge(
+        "daemon_started_seconds",
+        "seconds",
+        "When the daemon started, in seconds since 1970",
+        "Recent again and again: systemd restarts it; see the log.",
+    ),
+    _counter(
+        "daemon_sessions",
+        "sessions",
+        "Streams started, the first one included",
+        "Growing: connections break; see the log and daemon_restarts_total.",
+    ),
+    _counter(
+        "daemon_restarts",
+        "restarts",
+        "Streams that ended in an error and were started again, by class of error",
+        "ChildError: a process died, see its exit status in the log. SourceError: network or server.",
+        "reason",
+    ),
+    _gauge("daemon_info", "bool", "1, with the version", _NOTHING, "version"),
+)
+
+BY_NAME: Final[Mapping[str, Metric]] = {metric.name: metric for metric in METRICS}
+
+
+def unknown_series(snapshot: Snapshot) -> list[str]:
+    """Name what a snapshot holds that the table does not, for tests of the supervisor."""
+    wrong = [name for name in snapshot if name not in BY_NAME]
+    for name in snapshot.keys() & BY_NAME.keys():
+        expected = len(BY_NAME[name].labels)
+        wrong += [f"{name}{labels}" for labels in snapshot[name] if len(labels) != expected]
+    return wrong
+
+
+class SnapshotCollector(Collector):
+    """Shows the newest snapshot at each scrape.
+
+    Args:
+        slot: value of the label every series carries.
+        take: gives ``{metric name: {label values: value}}``; label values are those of
+            `Metric.labels` in order, ``()`` for none. Names missing from it are not
+            shown; names unknown to the table are left out.
+    """
+
+    def __init__(self, slot: str, take: Callable[[], Snapshot]) -> None:
+        self._slot = slot
+        self._take = take
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Say nothing in advance, so that registering takes no snapshot."""
+        return ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        """Make one family per metric that the snapshot holds."""
+        snapshot = self._take()
+        for metric in METRICS:
+            series = snapshot.get(metric.name)
+            if series is None:
+                continue
+            family_class = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            family = family_class(metric.name, metric.help, labels=("slot", *metric.labels))
+            for labels, value in sorted(series.items()):
+                family.add_metric((self._slot, *labels), value)
+            yield family
+
+
+class Exposition:
+    """The text of ``/metrics``.
+
+    Args:
+        slot: see `SnapshotCollector`.
+        take: see `SnapshotCollector`.
+    """
+
+    def __init__(self, slot: str, take: Callable[[], Snapshot]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(SnapshotCollector(slot, take))
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """Write one scrape in Prometheus's text format."""
+        return _generate(self._registry)
