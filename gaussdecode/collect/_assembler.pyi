@@ -1,0 +1,69 @@
+from collections.abc import Sequence
+from typing import Final, Protocol, final
+
+from gaussdecode.collect._columns import Accumulator
+from gaussdecode.collect.tables import Landed
+from gaussdecode.ipc.ring import Ring
+
+PUMP_TIME: Final[int]
+PUMP_ATTENTION: Final[int]
+PUMP_END: Final[int]
+
+class Owner(Protocol):
+    def register(self, version: int, definition: bytes) -> Accumulator[Landed] | None: ...
+    def flush(self, accumulator: Accumulator[Landed]) -> None: ...
+    def relieve(self) -> None: ...
+    def truncated(
+        self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int
+    ) -> None: ...
+
+class SpoolLike(Protocol):
+    def write(self, data: memoryview) -> int: ...
+    def read_into(self, offset: int, target: memoryview) -> None: ...
+    def clear(self) -> None: ...
+
+@final
+class Assembler:
+    resume_lsn: Final[int]
+    boundary_lsn: Final[int]
+    last_end_lsn: Final[int]
+    last_commit_time_us: Final[int]
+    message_lsn: Final[int]
+    held_bytes: Final[int]
+    retained_bytes: Final[int]
+    spooled_bytes: Final[int]
+    spooled_total: Final[int]
+    transaction_count: Final[int]
+    row_count: Final[int]
+    resent_count: Final[int]
+    foreign_count: Final[int]
+    message_count: Final[int]
+    unpublished_count: Final[int]
+    unpublished_since_ns: Final[int]
+    keepalive_is_urgent: Final[bool]
+    dispatch_seq: Final[int]
+    waited_ns: Final[int]
+    busy_ns: Final[int]
+    @property
+    def is_transaction_open(self) -> bool: ...
+    @property
+    def can_publish(self) -> bool: ...
+    def __new__(
+        cls,
+        owner: Owner,
+        transactions: Accumulator[Landed],
+        messages: Accumulator[Landed],
+        spool: SpoolLike,
+        *,
+        resume_lsn: int,
+        memory_limit: int,
+        row_limit: int,
+        byte_limit: int,
+        budget: int,
+        only_local: bool = True,
+        skip_empty: bool = False,
+    ) -> Assembler: ...
+    def taken(self, byte_count: int) -> None: ...
+    def absorb_bytes(self, entry: bytes | bytearray | memoryview) -> None: ...
+    def published(self) -> None: ...
+    def pump(self, rings: Sequence[Ring], seconds: float) -> int: ...

@@ -1,0 +1,626 @@
+"""Restores commit order and releases whole transactions.
+
+Given decoded batches in dispatch order, which is wire order, it finds where each
+transaction commits, and only then appends its rows to the accumulators of their tables:
+the end of the commit record, which is every row's position, is not known before.
+
+Order. Rows are released in the order of their COMMIT on the wire. Inside a transaction
+`gd_seq` counts rows, truncate markers and transactional messages from 0 over all
+tables, after filters. The end LSN must rise from transaction to transaction.
+
+States. No transaction is open, or exactly one is (protocol 1 never interleaves). While
+one is open, the batches that hold its beginning are *retained*: in memory up to
+`memory_limit` bytes, then in the spool. `boundary_lsn` is where the stream stood when
+nothing was open: the end of the last commit, or a keepalive's WAL end behind it.
+
+Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
+sent again. A non-transactional message is durable only if its own LSN is below that
+position, since it says where its record begins, not where it ends; for the same reason
+nothing may be published while `message_lsn` is not below `boundary_lsn`.
+
+Crash. All state here dies with the process; nothing of it was confirmed.
+
+Deadlock. The rings are read strictly in dispatch order, so the ring that is waited for
+is the one whose decoder holds the oldest batch; it never waits for another's.
+"""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr, memcpy, memset
+
+from gaussdecode._layout cimport (
+    ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
+    EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_ORIGIN, EVENT_RELATION, EVENT_SEGMENT,
+    EVENT_TRUNCATE, Buffer, EntryHeader, Event, PartHeader, buffer_append, buffer_free,
+)
+from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
+from gaussdecode.ipc.ring cimport Ring
+
+import json
+
+from gaussdecode.errors import ChildError, SequenceError, from_record
+
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        int64_t tv_sec
+        int64_t tv_nsec
+    int CLOCK_MONOTONIC
+    int clock_gettime(int clock, timespec *now)
+
+
+cdef enum:
+    MAX_WAIT_MS = 100       # arbitrary: how long a stop request may go unnoticed
+
+cdef enum:
+    PUMP_TIME_C = 1
+    PUMP_ATTENTION_C = 2
+    PUMP_END_C = 3
+
+# What `Assembler.pump` came back for.
+PUMP_TIME = PUMP_TIME_C
+PUMP_ATTENTION = PUMP_ATTENTION_C
+PUMP_END = PUMP_END_C
+
+
+cdef struct Retained:
+    uint8_t *data           # NULL: in the spool
+    uint64_t offset         # there
+    uint64_t size
+    uint32_t first_event
+
+
+cdef inline int64_t now_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef int fail(str reason, uint64_t lsn) except -1:
+    raise SequenceError(f"{reason} near {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}")
+
+
+cdef class Assembler:
+    """Batches in, rows in accumulators out; see the module's text.
+
+    Args:
+        owner: is called with the GIL held, rarely: ``register(version, definition) ->
+            Accumulator | None``, ``flush(accumulator)`` when one is full,
+            ``relieve()`` when all together exceed their budget, ``truncated(accumulator,
+            lsn, seq, flags)``.
+        transactions: accumulator of one row per transaction (origin, user, rows).
+        messages: accumulator of logical messages (transactional, prefix, content).
+        spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
+            ``clear()``.
+        resume_lsn: everything that ends here or below is durable already.
+        memory_limit: bytes of an open transaction kept in memory.
+        row_limit, byte_limit: size of a row group.
+        budget: bytes of all accumulators together.
+        only_local: drop transactions that have an origin.
+        skip_empty: no row in `transactions` for a transaction without rows.
+    """
+
+    cdef object owner
+    cdef object spool
+    cdef Accumulator transactions
+    cdef Accumulator messages
+    cdef list accumulators          # by version; None: filtered or unknown
+    cdef PyObject **by_version
+    cdef uint32_t version_capacity
+    cdef Retained *retained
+    cdef uint32_t retained_count
+    cdef uint32_t retained_capacity
+    cdef bint is_open
+    cdef bint only_local
+    cdef bint skip_empty
+    cdef bint has_origin
+    cdef Buffer origin              # of the open transaction
+    cdef bint wants_attention
+    cdef uint64_t open_commit_lsn
+    cdef uint64_t open_xid
+    cdef uint64_t memory_limit
+    cdef uint64_t row_limit
+    cdef uint64_t byte_limit
+    cdef uint64_t budget
+    cdef readonly uint64_t resume_lsn
+    cdef readonly uint64_t boundary_lsn
+    cdef readonly uint64_t last_end_lsn
+    cdef readonly int64_t last_commit_time_us
+    cdef readonly uint64_t message_lsn
+    cdef readonly uint64_t held_bytes           # in all accumulators
+    cdef readonly uint64_t retained_bytes       # of the open transaction, in memory
+    cdef readonly uint64_t spooled_bytes        # of the open transaction, in the spool
+    cdef readonly uint64_t spooled_total
+    cdef readonly uint64_t transaction_count
+    cdef readonly uint64_t row_count
+    cdef readonly uint64_t resent_count
+    cdef readonly uint64_t foreign_count        # dropped by only_local
+    cdef readonly uint64_t message_count
+    cdef readonly uint64_t unpublished_count    # transactions and messages since `published`
+    cdef readonly int64_t unpublished_since_ns  # monotonic; of the first of them
+    cdef readonly bint keepalive_is_urgent
+    cdef readonly uint64_t dispatch_seq
+    cdef readonly uint64_t waited_ns
+    cdef readonly uint64_t busy_ns
+    cdef uint32_t end_count
+
+    def __cinit__(
+        self, owner, Accumulator transactions, Accumulator messages, spool, *,
+        uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
+        uint64_t byte_limit, uint64_t budget, bint only_local=True,
+        bint skip_empty=False,
+    ):
+        self.owner = owner
+        self.spool = spool
+        self.transactions = transactions
+        self.messages = messages
+        self.accumulators = []
+        self.resume_lsn = resume_lsn
+        self.boundary_lsn = resume_lsn
+        self.last_end_lsn = resume_lsn
+        self.memory_limit = memory_limit
+        self.row_limit = row_limit
+        self.byte_limit = byte_limit
+        self.budget = budget
+        self.only_local = only_local
+        self.skip_empty = skip_empty
+
+    def __dealloc__(self):
+        self.forget_retained()
+        free(self.retained)
+        free(self.by_version)
+        buffer_free(&self.origin)
+
+    # ---- relations -----------------------------------------------------------------
+
+    cdef int register(self, const uint8_t *entry, const Event *event) except -1 with gil:
+        """Make an accumulator for a version seen for the first time."""
+        cdef uint32_t version = event.index, capacity
+        cdef void *moved
+        if version < self.version_capacity and version < len(self.accumulators) and (
+            self.accumulators[version] is not None
+        ):
+            return 0
+        while len(self.accumulators) <= version:
+            self.accumulators.append(None)
+        if version >= self.version_capacity:
+            capacity = 2 * version + 64
+            moved = realloc(self.by_version, capacity * sizeof(PyObject *))
+            if moved == NULL:
+                raise MemoryError("no memory for the table of relation versions")
+            self.by_version = <PyObject **>moved
+            memset(
+                &self.by_version[self.version_capacity], 0,
+                (capacity - self.version_capacity) * sizeof(PyObject *),
+            )
+            self.version_capacity = capacity
+        definition = (<const char *>entry + event.payload_offset)[:event.payload_size]
+        accumulator = self.owner.register(version, definition)
+        self.accumulators[version] = False if accumulator is None else accumulator
+        self.by_version[version] = NULL if accumulator is None else <PyObject *>accumulator
+        return 0
+
+    cdef inline PyObject *find(self, uint32_t version) noexcept nogil:
+        return self.by_version[version] if version < self.version_capacity else NULL
+
+    # ---- retained batches of the open transaction ----------------------------------
+
+    cdef int retain(
+        self, const uint8_t *entry, uint64_t size, uint32_t first_event
+    ) except -1 nogil:
+        """Keep a copy of a batch, from one of its events on, until its commit comes."""
+        cdef Retained *item
+        if self.retained_count == self.retained_capacity:
+            self.retained_capacity = 2 * self.retained_capacity + 16
+            item = <Retained *>realloc(
+                self.retained, self.retained_capacity * sizeof(Retained)
+            )
+            if item == NULL:
+                with gil:
+                    raise MemoryError("no memory for an open transaction")
+            self.retained = item
+        item = &self.retained[self.retained_count]
+        item.size = size
+        item.first_event = first_event
+        item.data = NULL
+        if self.retained_bytes + size > self.memory_limit:
+            with gil:
+                item.offset = self.spool.write(<const uint8_t[:size]>entry)
+            self.spooled_bytes += size
+            self.spooled_total += size
+        else:
+            item.data = <uint8_t *>malloc(size)
+            if item.data == NULL:
+                with gil:
+                    raise MemoryError("no memory for an open transaction")
+            memcpy(item.data, entry, size)
+            self.retained_bytes += size
+        self.retained_count += 1
+        return 0
+
+    cdef void forget_retained(self) noexcept nogil:
+        cdef uint32_t i
+        for i in range(self.retained_count):
+            free(self.retained[i].data)
+        self.retained_count = 0
+        self.retained_bytes = 0
+
+    cdef int release_retained(self, Stamp *stamp, int64_t *seq) except -1 nogil:
+        """Release what was retained, in order, one batch in memory at a time."""
+        cdef uint32_t i
+        cdef Retained *item
+        cdef uint8_t *data
+        for i in range(self.retained_count):
+            item = &self.retained[i]
+            data = item.data
+            if data == NULL:
+                data = <uint8_t *>malloc(item.size)
+                if data == NULL:
+                    with gil:
+                        raise MemoryError("no memory to read a spooled batch")
+                with gil:
+                    try:
+                        self.spool.read_into(item.offset, <uint8_t[:item.size]>data)
+                    except BaseException:
+                        free(data)
+                        raise
+            item.data = data        # freed below, also when releasing fails
+            self.release_events(
+                data, item.first_event, (<EntryHeader *>data).event_count, stamp, seq
+            )
+            self.settle(data)
+            free(data)
+            item.data = NULL
+        return 0
+
+    cdef int drop_retained(self) except -1 nogil:
+        self.forget_retained()
+        if self.spooled_bytes:
+            self.spooled_bytes = 0
+            with gil:
+                self.spool.clear()
+        return 0
+
+    # ---- release -------------------------------------------------------------------
+
+    cdef int release_events(
+        self, const uint8_t *entry, uint32_t first, uint32_t stop, Stamp *stamp,
+        int64_t *seq,
+    ) except -1 nogil:
+        """Append the rows of events `first` .. `stop` to their accumulators."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
+        cdef const Event *event
+        cdef PyObject *found
+        cdef uint32_t i
+        for i in range(first, stop):
+            event = &events[i]
+            if event.kind == EVENT_SEGMENT:
+                found = self.find(parts[event.index].version)
+                if found == NULL:
+                    self.fail_unknown(parts[event.index].version, stamp.lsn)
+                (<Accumulator>found).append(
+                    entry, &parts[event.index], event.first_row, event.row_count,
+                    stamp, seq[0],
+                )
+                seq[0] += event.row_count
+            elif event.kind == EVENT_TRUNCATE:
+                found = self.find(event.index)
+                if found != NULL:
+                    (<Accumulator>found).append_marker(c'T', stamp, seq[0])
+                    with gil:
+                        self.owner.truncated(
+                            <object>found, stamp.lsn, seq[0], event.flags
+                        )
+                    seq[0] += 1
+            elif event.kind == EVENT_MESSAGE:
+                self.append_message(entry, event, stamp, seq[0])
+                seq[0] += 1
+        return 0
+
+    cdef int fail_unknown(self, uint32_t version, uint64_t lsn) except -1 with gil:
+        return fail(f"rows of relation version {version}, which was never described", lsn)
+
+    cdef inline void count_unpublished(self) noexcept nogil:
+        if self.unpublished_count == 0:
+            self.unpublished_since_ns = now_ns()
+        self.unpublished_count += 1
+
+    cdef int append_message(
+        self, const uint8_t *entry, const Event *event, Stamp *stamp, int64_t seq
+    ) except -1 nogil:
+        """Land a logical message; `seq` -1 where it is part of no transaction."""
+        cdef const uint8_t *prefix = entry + event.payload_offset
+        cdef const uint8_t *nul = <const uint8_t *>memchr(prefix, 0, event.payload_size)
+        cdef uint8_t transactional = event.flags & 1
+        cdef uint64_t row = self.messages.row_count, prefix_size
+        if nul == NULL:
+            with gil:
+                fail("a logical message without the end of its prefix", stamp.lsn)
+        prefix_size = nul - prefix
+        column_append_value(&self.messages.columns[0], row, &transactional, 1, False)
+        column_append_value(&self.messages.columns[1], row, prefix, prefix_size, False)
+        column_append_value(
+            &self.messages.columns[2], row, nul + 1, event.payload_size - prefix_size - 1, False
+        )
+        self.messages.stamp_rows(1, stamp, seq)
+        self.messages.row_count += 1
+        self.message_count += 1
+        return 0
+
+    cdef int land_transaction(self, Stamp *stamp, int64_t rows) except -1 nogil:
+        """One row in the table of transactions."""
+        cdef uint64_t row = self.transactions.row_count
+        column_append_value(
+            &self.transactions.columns[0], row, self.origin.data, self.origin.size, not self.has_origin
+        )
+        column_append_value(&self.transactions.columns[1], row, NULL, 0, True)
+        column_append_value(&self.transactions.columns[2], row, &rows, sizeof(rows), False)
+        self.transactions.stamp_rows(1, stamp, 0)
+        self.transactions.row_count += 1
+        return 0
+
+    cdef int release(
+        self, const uint8_t *entry, uint32_t first, uint32_t commit
+    ) except -1 nogil:
+        """A commit came: release the retained batches and events `first` .. `commit`."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *event = &(<const Event *>(entry + header.event_offset))[commit]
+        cdef Stamp stamp
+        cdef int64_t seq = 0
+        if event.x != self.open_commit_lsn:
+            with gil:
+                fail("a COMMIT whose position is not its BEGIN's", event.x)
+        self.is_open = False
+        if event.y <= self.resume_lsn:
+            self.resent_count += 1
+            return self.drop_retained()
+        if event.y <= self.last_end_lsn:
+            with gil:
+                fail("a COMMIT that does not end behind the one before it", event.y)
+        self.count_unpublished()
+        if self.has_origin and self.only_local:
+            self.foreign_count += 1
+            self.drop_retained()
+        else:
+            stamp.lsn = event.y
+            stamp.xid = self.open_xid
+            stamp.time_us = event.z
+            self.release_retained(&stamp, &seq)
+            self.release_events(entry, first, commit, &stamp, &seq)
+            self.drop_retained()
+            if seq or not self.skip_empty:
+                self.land_transaction(&stamp, seq)
+            self.row_count += seq
+            self.transaction_count += 1
+        self.last_end_lsn = event.y
+        self.boundary_lsn = event.y
+        self.last_commit_time_us = event.z
+        return 0
+
+    cdef int settle(self, const uint8_t *entry) except -1 nogil:
+        """After an entry's rows: hand over full row groups, keep to the budget."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
+        cdef PyObject *found
+        cdef uint32_t i
+        for i in range(header.part_count):
+            found = self.find(parts[i].version)
+            if found != NULL:
+                self.settle_one(found)
+        self.settle_one(<PyObject *>self.transactions)
+        self.settle_one(<PyObject *>self.messages)
+        if self.held_bytes > self.budget:
+            with gil:
+                self.owner.relieve()
+            self.wants_attention = True
+        return 0
+
+    cdef int settle_one(self, PyObject *found) except -1 nogil:
+        cdef uint64_t before = (<Accumulator>found).byte_count
+        (<Accumulator>found).measure()
+        self.held_bytes += (<Accumulator>found).byte_count - before
+        if (<Accumulator>found).row_count >= self.row_limit or (
+            (<Accumulator>found).byte_count >= self.byte_limit
+        ):
+            with gil:
+                self.owner.flush(<object>found)
+            self.wants_attention = True
+        return 0
+
+    def taken(self, uint64_t byte_count):
+        """The owner took `byte_count` bytes out of an accumulator."""
+        self.held_bytes -= byte_count
+
+    # ---- events ----------------------------------------------------------------------
+
+    cdef int64_t find_commit(self, const uint8_t *entry, uint32_t first) except -2 nogil:
+        """Walk the open transaction; its COMMIT's event, or -1 when it is not here."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef uint32_t i
+        for i in range(first, header.event_count):
+            if events[i].kind == EVENT_COMMIT:
+                return i
+            if events[i].kind == EVENT_ORIGIN:
+                self.origin.size = 0
+                buffer_append(
+                    &self.origin, entry + events[i].payload_offset, events[i].payload_size
+                )
+                self.has_origin = True
+            elif events[i].kind == EVENT_MESSAGE:
+                if not events[i].flags & 1:
+                    self.fail_order(&events[i])
+            elif events[i].kind != EVENT_SEGMENT and events[i].kind != EVENT_TRUNCATE:
+                self.fail_order(&events[i])
+        return -1
+
+    cdef int fail_order(self, const Event *event) except -1 with gil:
+        names = {
+            EVENT_BEGIN: "BEGIN", EVENT_COMMIT: "COMMIT", EVENT_SEGMENT: "rows",
+            EVENT_TRUNCATE: "TRUNCATE", EVENT_MESSAGE: "a logical message",
+            EVENT_ORIGIN: "ORIGIN", EVENT_KEEPALIVE: "a keepalive",
+            EVENT_RELATION: "RELATION",
+        }
+        where = "inside a transaction" if self.is_open else "outside of a transaction"
+        return fail(
+            f"{names.get(event.kind, 'an unknown event')} {where}",
+            self.open_commit_lsn if self.is_open else self.boundary_lsn,
+        )
+
+    cdef int continue_transaction(
+        self, const uint8_t *entry, uint64_t size, uint32_t first
+    ) except -1 nogil:
+        """Release the open transaction, or keep the batch; gives the next event."""
+        cdef int64_t commit = self.find_commit(entry, first)
+        if commit < 0:
+            self.retain(entry, size, first)
+            return <int>(<const EntryHeader *>entry).event_count
+        self.release(entry, first, <uint32_t>commit)
+        return <int>commit + 1
+
+    cdef int stand_alone(self, const uint8_t *entry, const Event *event) except -1 nogil:
+        """A keepalive or message outside of any transaction."""
+        cdef Stamp stamp
+        if event.kind == EVENT_KEEPALIVE:
+            if event.x > self.boundary_lsn:
+                self.boundary_lsn = event.x
+            if event.flags & 1:
+                self.keepalive_is_urgent = True
+                self.wants_attention = True
+        elif event.kind == EVENT_MESSAGE and not event.flags & 1:
+            if event.x >= self.resume_lsn:
+                stamp.lsn = event.x
+                stamp.xid = 0
+                stamp.time_us = 0
+                self.append_message(entry, event, &stamp, -1)
+                self.message_lsn = event.x
+                self.count_unpublished()
+            else:
+                self.resent_count += 1
+        else:
+            self.fail_order(event)
+        return 0
+
+    cdef int absorb(self, const uint8_t *entry, uint64_t size) except -1 nogil:
+        """Take one decoded batch in; nothing of it is needed afterwards."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef uint32_t i = 0
+        while i < header.event_count:
+            if events[i].kind == EVENT_RELATION:
+                self.register(entry, &events[i])
+                i += 1
+            elif self.is_open:
+                i = <uint32_t>self.continue_transaction(entry, size, i)
+            elif events[i].kind == EVENT_BEGIN:
+                self.is_open = True
+                self.has_origin = False
+                self.open_commit_lsn = events[i].x
+                self.open_xid = events[i].z
+                i = <uint32_t>self.continue_transaction(entry, size, i + 1)
+            else:
+                self.stand_alone(entry, &events[i])
+                i += 1
+        return self.settle(entry)
+
+    def absorb_bytes(self, const uint8_t[::1] entry not None):
+        """Absorb one decoded batch from Python; for tests and other slow callers."""
+        self.absorb(&entry[0], entry.shape[0])
+
+    @property
+    def is_transaction_open(self):
+        """True between a BEGIN and its COMMIT."""
+        return self.is_open
+
+    @property
+    def can_publish(self):
+        """False while a message stands behind the last boundary."""
+        return self.message_lsn == 0 or self.message_lsn < self.boundary_lsn
+
+    def published(self):
+        """All released so far is part of a publication."""
+        self.unpublished_count = 0
+        self.keepalive_is_urgent = False
+
+    # ---- rings -----------------------------------------------------------------------
+
+    def pump(self, list rings, double seconds):
+        """Take decoded batches from `rings`, in dispatch order.
+
+        Args:
+            rings: `ipc.ring.Ring` of each decoder, consumer side.
+            seconds: how long at most.
+
+        Returns:
+            PUMP_TIME when the time is over, PUMP_ATTENTION when a row group was handed
+            over or an answer is urgent, PUMP_END when the stream was closed and all
+            before its end is absorbed.
+
+        Raises:
+            ChildError: a decoder died without closing its stream.
+            GaussDecodeError: what a decoder reported, or a wrong order.
+        """
+        cdef int64_t start = now_ns(), deadline = start + <int64_t>(seconds * 1e9)
+        cdef int result
+        self.wants_attention = False
+        try:
+            while True:
+                result = self.pump_one(rings[self.dispatch_seq % len(rings)], deadline)
+                if result == PUMP_END_C and self.end_count < len(rings):
+                    continue
+                if result:
+                    return result
+        finally:
+            self.busy_ns += now_ns() - start
+
+    cdef int pump_one(self, Ring ring, int64_t deadline) except -1:
+        """Take the next batch from the one ring it can come from; 0: go on."""
+        cdef const uint8_t *entry = NULL
+        cdef size_t size = 0
+        cdef int64_t now = now_ns(), left
+        cdef int got
+        cdef uint32_t kind
+        with nogil:
+            got = ring.get(&entry, &size)
+            while got == 0:
+                left = (deadline - now) // 1000000
+                if now >= deadline:
+                    break
+                ring.wait_data(<int>(left + 1 if left < MAX_WAIT_MS else MAX_WAIT_MS))
+                left = now
+                now = now_ns()
+                self.waited_ns += now - left
+                got = ring.get(&entry, &size)
+        if got == 0:
+            return PUMP_TIME_C
+        if got < 0:
+            raise ChildError("a decoder ended without closing its stream")
+        kind = self.check(entry, size)
+        if kind == ENTRY_ERROR:
+            record = (<const char *>entry)[sizeof(EntryHeader):size]
+            raise from_record(json.loads(record))
+        with nogil:
+            if kind == ENTRY_DATA:
+                self.absorb(entry, size)
+            ring.release()
+        self.dispatch_seq += 1
+        if kind == ENTRY_END:
+            self.end_count += 1
+            return PUMP_END_C
+        if self.wants_attention:
+            return PUMP_ATTENTION_C
+        return PUMP_TIME_C if now_ns() >= deadline else 0
+
+    cdef int check(self, const uint8_t *entry, size_t size) except -1:
+        """The header of a decoded batch says what was expected; its kind."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        if size < sizeof(EntryHeader) or header.magic != ENTRY_MAGIC:
+            raise SequenceError("a decoded batch that does not begin with its header")
+        if header.dispatch_seq != self.dispatch_seq:
+            raise SequenceError(
+                f"decoded batch {header.dispatch_seq} came where {self.dispatch_seq} "
+                "was expected"
+            )
+        return header.kind

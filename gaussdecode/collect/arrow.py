@@ -1,0 +1,314 @@
+"""Row groups as Arrow tables: the columns of a table plus the columns we add.
+
+Given what an accumulator handed over, builds arrays around its memory; nothing is
+copied but bits, intervals and the rare lists. Knows no files and no transactions.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gaussdecode.collect._columns import OwnedMemory
+from gaussdecode.model.relation import Column
+from gaussdecode.model.types import ColumnType, Kind
+
+OLD_COLUMN: Final = 0x8000  # `_layout.pxd`: the value is of the old tuple
+OLD_PREFIX: Final = "old."
+_INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("micros", "<i8")])
+_TIMESTAMPTZ: Final = pa.timestamp("us", tz="UTC")
+_SIMPLE: Final[dict[Kind, pa.DataType]] = {
+    Kind.BOOL: pa.bool_(),
+    Kind.INT16: pa.int16(),
+    Kind.INT32: pa.int32(),
+    Kind.INT64: pa.int64(),
+    Kind.FLOAT32: pa.float32(),
+    Kind.FLOAT64: pa.float64(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us"),
+    Kind.TIMESTAMPTZ: _TIMESTAMPTZ,
+    Kind.STRING: pa.string(),
+    Kind.BINARY: pa.binary(),
+    Kind.INTERVAL: pa.struct(
+        [("months", pa.int32()), ("days", pa.int32()), ("micros", pa.int64())]
+    ),
+}
+_NAMES: Final = pa.list_(pa.field("element", pa.string(), nullable=False))
+_RAW: Final = pa.map_(pa.string(), pa.string())
+GD_FIELDS: Final[tuple[pa.Field, ...]] = (
+    pa.field("gd_op", pa.string(), nullable=False),
+    pa.field("gd_epoch", pa.int32(), nullable=False),
+    pa.field("gd_lsn", pa.int64(), nullable=False),
+    pa.field("gd_seq", pa.int64(), nullable=False),
+    pa.field("gd_csn", pa.int64()),
+    pa.field("gd_xid", pa.int64()),
+    pa.field("gd_ts", _TIMESTAMPTZ),
+    pa.field("gd_unchanged", _NAMES),
+)
+_STAMPS: Final = ("gd_epoch", "gd_lsn", "gd_seq", "gd_csn", "gd_xid", "gd_ts")
+TRANSACTIONS: Final = "gd_transactions"
+MESSAGES: Final = "gd_messages"
+_BY_NAME: Final = {field.name: field for field in GD_FIELDS}
+SYSTEM_COLUMNS: Final[dict[str, tuple[tuple[str, ColumnType], ...]]] = {
+    TRANSACTIONS: (
+        ("origin", ColumnType(Kind.STRING)),
+        ("user", ColumnType(Kind.STRING)),
+        ("rows", ColumnType(Kind.INT64)),
+    ),
+    MESSAGES: (
+        ("transactional", ColumnType(Kind.BOOL)),
+        ("prefix", ColumnType(Kind.STRING)),
+        ("content", ColumnType(Kind.BINARY)),
+    ),
+}
+
+Child = tuple[OwnedMemory | None, OwnedMemory | None, OwnedMemory, int, int]
+Taken = tuple[OwnedMemory | None, OwnedMemory | None, OwnedMemory | None, int, Child | None]
+
+
+class Rows(TypedDict):
+    """What ``Accumulator.take`` gives; see there."""
+
+    rows: int
+    op: OwnedMemory
+    lsn: OwnedMemory
+    seq: OwnedMemory
+    xid: OwnedMemory
+    time_us: OwnedMemory
+    new: list[Taken]
+    old: list[Taken] | None
+    old_present: OwnedMemory | None
+    unchanged: OwnedMemory
+    misfits: OwnedMemory
+    misfit_offsets: OwnedMemory
+    misfit_text: OwnedMemory
+    ops: dict[str, int]
+    has_key_change: bool
+
+
+def arrow_type(column: ColumnType) -> pa.DataType:
+    """Name the Arrow type that holds a column; none of them is unreadable for Spark."""
+    if column.kind is Kind.DECIMAL:
+        return pa.decimal128(column.precision, column.scale)
+    if column.kind is Kind.LIST:
+        return pa.list_(pa.field("element", _element_type(column)))
+    return _SIMPLE[column.kind]
+
+
+def _element_type(column: ColumnType) -> pa.DataType:
+    if column.element is Kind.DECIMAL:
+        return pa.decimal128(column.precision, column.scale)
+    assert column.element is not None
+    return _SIMPLE[column.element]
+
+
+def table_schema(columns: Sequence[Column], names: Sequence[str]) -> pa.Schema:
+    """Schema of a table's files.
+
+    Args:
+        columns: of the relation.
+        names: what each column is called in the files.
+    """
+    fields = [
+        pa.field(name, arrow_type(column.type))
+        for name, column in zip(names, columns, strict=True)
+    ]
+    identity = [
+        field for field, column in zip(fields, columns, strict=True) if column.is_identity
+    ]
+    old = [pa.field("gd_old", pa.struct(identity))] if identity else []
+    return pa.schema([*GD_FIELDS, *old, pa.field("gd_raw", _RAW), *fields])
+
+
+def system_schema(table: str) -> pa.Schema:
+    """Schema of ``gd_transactions`` or ``gd_messages``."""
+    stamps = [_BY_NAME[name] for name in _STAMPS]
+    if table == MESSAGES:
+        stamps[_STAMPS.index("gd_seq")] = pa.field("gd_seq", pa.int64())
+    else:
+        stamps.remove(_BY_NAME["gd_seq"])
+    fields = [pa.field(name, arrow_type(column)) for name, column in SYSTEM_COLUMNS[table]]
+    return pa.schema([*stamps, *fields])
+
+
+def _buffer(memory: OwnedMemory | None) -> pa.Buffer | None:
+    if memory is None:
+        return None
+    view = memoryview(memory)
+    return pa.py_buffer(view) if view.nbytes else pa.py_buffer(b"")
+
+
+def _interval(rows: int, validity: pa.Buffer | None, data: OwnedMemory, nulls: int) -> pa.Array:
+    """Split 16-byte intervals into the three children of their struct."""
+    values = np.frombuffer(data, dtype=_INTERVAL, count=rows)
+    assert _INTERVAL.names is not None
+    children = [pa.array(np.ascontiguousarray(values[name])) for name in _INTERVAL.names]
+    return pa.Array.from_buffers(
+        _SIMPLE[Kind.INTERVAL], rows, [validity], nulls, children=children
+    )
+
+
+def _plain(
+    kind: Kind, of: pa.DataType, rows: int, taken: Taken | Child
+) -> pa.Array:
+    validity, offsets, data, nulls = taken[:4]
+    assert data is not None
+    if kind is Kind.INTERVAL:
+        return _interval(rows, _buffer(validity), data, nulls)
+    buffers = [_buffer(validity), _buffer(data)]
+    if offsets is not None:
+        buffers.insert(1, _buffer(offsets))
+    return pa.Array.from_buffers(of, rows, buffers, nulls)
+
+
+def column_array(column: ColumnType, rows: int, taken: Taken) -> pa.Array:
+    """Build one column around its memory."""
+    if column.kind is not Kind.LIST:
+        return _plain(column.kind, arrow_type(column), rows, taken)
+    validity, offsets, _, nulls, child = taken
+    assert child is not None and column.element is not None
+    elements = _plain(column.element, _element_type(column), child[4], child)
+    return pa.Array.from_buffers(
+        arrow_type(column), rows, [_buffer(validity), _buffer(offsets)], nulls,
+        children=[elements],
+    )  # fmt: skip
+
+
+def _offsets(rows: int, of_rows: npt.NDArray[np.uint32]) -> tuple[list[pa.Buffer], int]:
+    """Validity and offsets of a list column of which most rows are NULL."""
+    counts = np.bincount(of_rows, minlength=rows)
+    offsets = np.zeros(rows + 1, dtype=np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    validity = np.packbits(counts > 0, bitorder="little")
+    return [pa.py_buffer(validity), pa.py_buffer(offsets)], int((counts == 0).sum())
+
+
+def _pairs(memory: OwnedMemory) -> npt.NDArray[np.uint32]:
+    view = memoryview(memory)
+    if not view.nbytes:
+        return np.empty((0, 2), dtype=np.uint32)
+    return np.frombuffer(view, dtype=np.uint32).reshape(-1, 2)
+
+
+def unchanged_array(rows: int, memory: OwnedMemory, names: Sequence[str]) -> pa.Array:
+    """``gd_unchanged``: the names of the TOAST columns that were not sent."""
+    pairs = _pairs(memory)
+    if not len(pairs):
+        return pa.nulls(rows, _NAMES)
+    buffers, nulls = _offsets(rows, pairs[:, 0])
+    values = pa.array(list(names), pa.string()).take(pa.array(pairs[:, 1]))
+    return pa.Array.from_buffers(_NAMES, rows, buffers, nulls, children=[values])
+
+
+def raw_array(taken: Rows, names: Sequence[str]) -> pa.Array:
+    """``gd_raw``: the original text of values that do not fit, by column."""
+    rows = taken["rows"]
+    pairs = _pairs(taken["misfits"])
+    if not len(pairs):
+        return pa.nulls(rows, _RAW)
+    buffers, nulls = _offsets(rows, pairs[:, 0])
+    keys = pa.array([*names, *(OLD_PREFIX + name for name in names)], pa.string())
+    index = (pairs[:, 1] & (OLD_COLUMN - 1)) + (pairs[:, 1] // OLD_COLUMN) * len(names)
+    texts = pa.Array.from_buffers(
+        pa.string(), len(pairs),
+        [None, _buffer(taken["misfit_offsets"]), _buffer(taken["misfit_text"])], 0,
+    )  # fmt: skip
+    entries = pa.StructArray.from_arrays(
+        [keys.take(pa.array(index)), texts], fields=[_RAW.key_field, _RAW.item_field]
+    )
+    return pa.Array.from_buffers(_RAW, rows, buffers, nulls, children=[entries])
+
+
+def _old_array(taken: Rows, columns: Sequence[Column], of: pa.DataType) -> pa.Array:
+    """``gd_old``: the identity's columns as they were, NULL where none were sent."""
+    rows = taken["rows"]
+    if taken["old"] is None:
+        return pa.nulls(rows, of)
+    identity = [column for column in columns if column.is_identity]
+    children = [
+        column_array(column.type, rows, old)
+        for column, old in zip(identity, taken["old"], strict=True)
+    ]
+    return pa.Array.from_buffers(of, rows, [_buffer(taken["old_present"])], children=children)
+
+
+def _stamps(taken: Rows, epoch: int, *, with_xid: bool, with_time: bool) -> dict[str, pa.Array]:
+    """Build the columns that every row has, by name."""
+    rows = taken["rows"]
+    int64 = pa.int64()
+
+    def fixed(name: str, of: pa.DataType) -> pa.Array:
+        memory: Any = taken[name]  # type: ignore[literal-required]  # Any: one of the buffers
+        return pa.Array.from_buffers(of, rows, [None, _buffer(memory)], 0)
+
+    return {
+        "gd_epoch": pa.array(np.full(rows, epoch, dtype=np.int32)),
+        "gd_lsn": fixed("lsn", int64),
+        "gd_seq": fixed("seq", int64),
+        "gd_csn": pa.nulls(rows, int64),
+        "gd_xid": fixed("xid", int64) if with_xid else pa.nulls(rows, int64),
+        "gd_ts": fixed("time_us", _TIMESTAMPTZ) if with_time else pa.nulls(rows, _TIMESTAMPTZ),
+    }
+
+
+def _op_array(taken: Rows) -> pa.Array:
+    """One letter per row: the bytes are the values, the offsets count."""
+    rows = taken["rows"]
+    offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32))
+    return pa.Array.from_buffers(pa.string(), rows, [None, offsets, _buffer(taken["op"])], 0)
+
+
+def table_rows(
+    taken: Rows, schema: pa.Schema, columns: Sequence[Column], names: Sequence[str],
+    epoch: int, *, with_xid: bool, with_time: bool,
+) -> pa.Table:  # fmt: skip
+    """Build a row group of a table.
+
+    Args:
+        taken: from the accumulator.
+        schema: of `table_schema`.
+        columns: of the relation.
+        names: as given to `table_schema`.
+        epoch: of the source.
+        with_xid: else ``gd_xid`` is NULL (``include-xids: false``).
+        with_time: else ``gd_ts`` is NULL (``include-timestamp: false``).
+    """
+    rows = taken["rows"]
+    arrays = _stamps(taken, epoch, with_xid=with_xid, with_time=with_time)
+    arrays["gd_op"] = _op_array(taken)
+    arrays["gd_unchanged"] = unchanged_array(rows, taken["unchanged"], names)
+    arrays["gd_raw"] = raw_array(taken, names)
+    if "gd_old" in schema.names:
+        arrays["gd_old"] = _old_array(taken, columns, schema.field("gd_old").type)
+    for name, column, new in zip(names, columns, taken["new"], strict=True):
+        arrays[name] = column_array(column.type, rows, new)
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def system_rows(
+    table: str, taken: Rows, epoch: int, *, with_xid: bool, with_time: bool
+) -> pa.Table:
+    """Build a row group of ``gd_transactions`` or ``gd_messages``."""
+    rows = taken["rows"]
+    schema = system_schema(table)
+    arrays = _stamps(taken, epoch, with_xid=with_xid, with_time=with_time)
+    if table == MESSAGES:
+        _blank_outside(arrays)
+    for (name, column), new in zip(SYSTEM_COLUMNS[table], taken["new"], strict=True):
+        arrays[name] = column_array(column, rows, new)
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def _blank_outside(arrays: dict[str, pa.Array]) -> None:
+    """A message outside of a transaction has no number in it, no xid and no time."""
+    seq = arrays["gd_seq"].to_numpy(zero_copy_only=False)
+    outside = seq < 0
+    if not outside.any():
+        return
+    arrays["gd_seq"] = pa.array(seq, mask=outside)
+    for name in ("gd_xid", "gd_ts"):
+        if arrays[name].null_count == 0:
+            values = arrays[name].cast(pa.int64()).to_numpy(zero_copy_only=False)
+            arrays[name] = pa.array(values, mask=outside).cast(arrays[name].type)

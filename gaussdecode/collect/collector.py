@@ -1,0 +1,278 @@
+"""The collector: from decoder rings to the writer, and when to publish.
+
+One thread. It pumps decoded batches through the assembler, hands full row groups to the
+writer, and closes a publication at a transaction boundary when it is large enough, old
+enough or asked for. Writing and fsync happen in the writer's threads; this one waits for
+them only when they fall behind, which is how back-pressure starts.
+"""
+
+import dataclasses
+import datetime
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from gaussdecode.collect._assembler import PUMP_END, Assembler
+from gaussdecode.collect._columns import Accumulator
+from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
+from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.tables import Landed, Tables
+from gaussdecode.ipc.ring import Ring
+from gaussdecode.model.landing import (
+    EntryKind,
+    Position,
+    Publication,
+    RowGroup,
+    SchemaChange,
+    SourcePosition,
+    Truncate,
+)
+from gaussdecode.model.relation import Relation
+
+IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
+IDLE_BYTES: Final = 16 << 20  # ... or after so much WAL of others (both arbitrary)
+_SLICE_SECONDS: Final = 0.1  # arbitrary: how stale a timer may be
+_PUBLICATION_SHARE: Final = 4  # a publication costs at most one part in so many
+_PAIR_BYTES: Final = 8  # row and column of a value that does not fit
+_CASCADE: Final = 1
+_RESTART_IDENTITY: Final = 2
+
+
+class Writer(Protocol):
+    """What the collector needs of ``land.writer.Writer``."""
+
+    @property
+    def written_bytes(self) -> int: ...
+    @property
+    def publication_seconds(self) -> float: ...
+    def write(self, group: RowGroup) -> None: ...
+    def publish(self, publication: Publication) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorSettings:
+    """Bounds of the collector; sizes in bytes, time spans in seconds."""
+
+    row_group_rows: int
+    row_group_bytes: int
+    memory_bytes: int
+    txn_memory_bytes: int
+    target_file_size: int
+    max_commit_interval: float
+    only_local: bool
+    skip_empty_xacts: bool
+    include_xids: bool
+    include_timestamp: bool
+
+
+class Collector:
+    """Collects one session's stream.
+
+    Args:
+        settings: bounds.
+        tables: where relation versions land.
+        writer: takes row groups and publications.
+        spool: for what an open transaction cannot hold in memory.
+        position: the durable position; the stream starts there.
+        schemas: per table directory, the schema its rows land under now.
+    """
+
+    def __init__(
+        self,
+        settings: CollectorSettings,
+        tables: Tables,
+        writer: Writer,
+        spool: Spool,
+        position: SourcePosition,
+        schemas: dict[str, str],
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._writer = writer
+        self._position = position
+        self._schemas = schemas
+        self._accumulators: dict[Landed, Accumulator[Landed]] = {}
+        self._truncates: list[Truncate] = []
+        self._changes: list[SchemaChange] = []
+        self._published_at = time.monotonic()
+        self.misfit_count = 0
+        self.assembler = Assembler(
+            self,
+            self._accumulator(tables.system(TRANSACTIONS)),
+            self._accumulator(tables.system(MESSAGES)),
+            spool,
+            resume_lsn=position.lsn,
+            memory_limit=settings.txn_memory_bytes,
+            row_limit=settings.row_group_rows,
+            byte_limit=settings.row_group_bytes,
+            budget=settings.memory_bytes,
+            only_local=settings.only_local,
+            skip_empty=settings.skip_empty_xacts,
+        )
+
+    # ---- called by the assembler -----------------------------------------------------
+
+    def register(self, version: int, definition: bytes) -> Accumulator[Landed] | None:
+        """Find or make the accumulator of a relation version; None when it is filtered."""
+        relation = Relation.from_record(json.loads(definition))
+        assert relation.version == version
+        if relation.is_filtered:
+            return None
+        return self._accumulator(self._tables.find(relation))
+
+    def _accumulator(self, landed: Landed) -> Accumulator[Landed]:
+        if landed not in self._accumulators:
+            kinds, old_count = landed.kinds()
+            self._accumulators[landed] = Accumulator(landed, kinds, old_count)
+        return self._accumulators[landed]
+
+    def truncated(
+        self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int
+    ) -> None:
+        """Remember a truncate for the entry; its marker row is in the accumulator."""
+        self._truncates.append(
+            Truncate(
+                accumulator.table.directory,
+                Position(lsn, seq),
+                cascade=bool(flags & _CASCADE),
+                restart_identity=bool(flags & _RESTART_IDENTITY),
+            )
+        )
+
+    def flush(self, accumulator: Accumulator[Landed]) -> None:
+        """Hand an accumulator's rows to the writer as one row group."""
+        if not accumulator.row_count:
+            return
+        landed = accumulator.table
+        first, last = (Position(*bound) for bound in accumulator.bounds())
+        self.assembler.taken(accumulator.byte_count)
+        self._note_schema(landed, first)
+        taken = accumulator.take()
+        self.misfit_count += len(taken["misfits"]) // _PAIR_BYTES
+        settings = self._settings
+        with_xid, with_time = settings.include_xids, settings.include_timestamp
+        epoch = self._position.epoch
+        if landed.relation is None:
+            table = system_rows(
+                landed.directory, taken, epoch, with_xid=with_xid, with_time=with_time
+            )
+        else:
+            table = table_rows(
+                taken, landed.schema, landed.columns, landed.names, epoch,
+                with_xid=with_xid, with_time=with_time,
+            )  # fmt: skip
+        ops = taken["ops"]
+        self._writer.write(
+            RowGroup(
+                table_dir=landed.directory,
+                schema_id=landed.schema_id,
+                table=table,
+                first=first,
+                last=last,
+                ops=ops,
+                has_unchanged=len(taken["unchanged"]) > 0,
+                has_key_change=taken["has_key_change"]
+                or (landed.updates_may_change_key and ops.get("U", 0) > 0),
+                metadata=_metadata(landed),
+            )
+        )
+
+    def _note_schema(self, landed: Landed, first: Position) -> None:
+        previous = self._schemas.get(landed.directory)
+        if previous != landed.schema_id:
+            self._schemas[landed.directory] = landed.schema_id
+            self._changes.append(
+                SchemaChange(landed.directory, first, landed.schema_id, previous)
+            )
+
+    def relieve(self) -> None:
+        """Flush the largest accumulators until half of the budget is free."""
+        largest = sorted(
+            self._accumulators.values(), key=lambda held: held.byte_count, reverse=True
+        )
+        for accumulator in largest:
+            if self.assembler.held_bytes <= self._settings.memory_bytes // 2:
+                return
+            self.flush(accumulator)
+
+    # ---- the loop --------------------------------------------------------------------
+
+    def run(self, rings: Sequence[Ring], on_round: Callable[[], None]) -> None:
+        """Collect until the stream is closed, then publish what is complete.
+
+        Args:
+            rings: consumer side, by decoder.
+            on_round: called a few times per second; raises to end the collection.
+        """
+        while True:
+            outcome = self.assembler.pump(rings, self._slice())
+            on_round()
+            if outcome == PUMP_END:
+                self._publish_if(is_due=True)
+                return
+            self._publish_if(is_due=self._is_due())
+
+    def _slice(self) -> float:
+        return min(_SLICE_SECONDS, self._settings.max_commit_interval / 8)
+
+    def _is_due(self) -> bool:
+        assembler = self.assembler
+        if assembler.keepalive_is_urgent:
+            return True
+        if not assembler.unpublished_count:
+            behind = assembler.boundary_lsn - self._position.lsn
+            waited = time.monotonic() - self._published_at
+            return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
+        if self._writer.written_bytes >= self._settings.target_file_size:
+            return True
+        age = (time.monotonic_ns() - assembler.unpublished_since_ns) / 1e9
+        return age >= self.effective_interval
+
+    @property
+    def effective_interval(self) -> float:
+        """Seconds between publications, so that they cost at most a quarter of the time."""
+        cost = _PUBLICATION_SHARE * self._writer.publication_seconds
+        return max(self._settings.max_commit_interval, cost)
+
+    def _publish_if(self, *, is_due: bool) -> None:
+        assembler = self.assembler
+        if not is_due or not assembler.can_publish:
+            return
+        has_content = assembler.unpublished_count > 0
+        if not has_content and assembler.boundary_lsn <= self._position.lsn:
+            assembler.published()
+            return
+        for landed in sorted(self._accumulators, key=lambda landed: landed.order):
+            self.flush(self._accumulators[landed])
+        self._position = dataclasses.replace(self._position, lsn=assembler.boundary_lsn)
+        self._writer.publish(
+            Publication(
+                kind=EntryKind.DATA if has_content else EntryKind.IDLE,
+                position=self._position,
+                commit_time=_time(assembler.last_commit_time_us) if has_content else None,
+                truncates=tuple(self._truncates),
+                schema_changes=tuple(self._changes),
+            )
+        )
+        assembler.published()
+        self._truncates.clear()
+        self._changes.clear()
+        self._published_at = time.monotonic()
+
+
+def _time(microseconds: int) -> datetime.datetime | None:
+    if not microseconds:
+        return None
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return epoch + datetime.timedelta(microseconds=microseconds)
+
+
+def _metadata(landed: Landed) -> dict[bytes, bytes]:
+    """Key-value metadata of a Parquet file: the true names."""
+    relation = landed.relation
+    facts = {"schema_id": landed.schema_id, "table": landed.directory}
+    if relation is not None:
+        facts["namespace"] = relation.namespace
+        facts["name"] = relation.name
+    return {b"gaussdecode": json.dumps(facts, sort_keys=True).encode()}

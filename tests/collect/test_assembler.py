@@ -1,0 +1,284 @@
+"""The assembler against a plain model of what a stream means."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kit.entries import (
+    BEGIN,
+    COMMIT,
+    KEEPALIVE,
+    MESSAGE,
+    ORIGIN,
+    TRUNCATE,
+    Item,
+    Mark,
+    Row,
+    entry,
+    relation,
+    relation_mark,
+)
+
+from gaussdecode.collect._assembler import Assembler
+from gaussdecode.collect._columns import Accumulator
+from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
+from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.tables import Landed, Tables
+from gaussdecode.errors import SequenceError
+from gaussdecode.model.relation import Relation
+
+TABLES = {1: relation(1, "a"), 2: relation(2, "b"), 3: relation(3, "c", filtered=True)}
+Line = tuple[str, str, int, int, int | None, str | None]  # table, op, lsn, seq, id, note
+
+
+class Schemas:
+    """Schema numbers by content, in memory."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+
+    def schema_id_for(self, table: str, record: dict[str, Any]) -> tuple[str, bool]:  # Any: JSON
+        key = f"{table}{record}"
+        is_new = key not in self.known
+        return self.known.setdefault(key, f"s{len(self.known)}"), is_new
+
+
+class Sink:
+    """Plays the collector: gathers what the assembler releases."""
+
+    def __init__(self, tmp_path: Any, **settings: Any) -> None:  # Any: a Path, keyword arguments
+        self.tables = Tables(
+            Schemas(), lambda schema, name: f"{schema}.{name}", list, lambda _: None
+        )
+        self.lines: list[Line] = []
+        self.transactions: list[dict[str, Any]] = []  # Any: row values
+        self.messages: list[dict[str, Any]] = []  # Any: row values
+        self.truncates: list[tuple[str, int, int]] = []
+        self.held: list[Accumulator[Landed]] = [
+            self._new(self.tables.system(TRANSACTIONS)), self._new(self.tables.system(MESSAGES))
+        ]  # fmt: skip
+        self.spool = Spool(tmp_path, lambda: None)
+        limits = {
+            "resume_lsn": 0, "memory_limit": 1 << 20, "row_limit": 1000, "byte_limit": 1 << 20,
+            "budget": 1 << 22,
+        }  # fmt: skip
+        self.assembler = Assembler(self, *self.held, self.spool, **{**limits, **settings})
+
+    def _new(self, landed: Landed) -> Accumulator[Landed]:
+        return Accumulator(landed, *landed.kinds())
+
+    def register(self, version: int, definition: bytes) -> Accumulator[Landed] | None:
+        described = TABLES[version]
+        if described.is_filtered:
+            return None
+        self.held.append(self._new(self.tables.find(described)))
+        return self.held[-1]
+
+    def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
+        self.truncates.append((accumulator.table.directory, lsn, seq))
+
+    def relieve(self) -> None:
+        for accumulator in self.held:
+            self.flush(accumulator)
+
+    def flush(self, accumulator: Accumulator[Landed]) -> None:
+        landed = accumulator.table
+        if not accumulator.row_count:
+            return
+        self.assembler.taken(accumulator.byte_count)
+        taken = accumulator.take()
+        if landed.relation is None:
+            rows = system_rows(landed.directory, taken, 7, with_xid=True, with_time=True)
+            rows.validate(full=True)
+            into = self.messages if landed.directory == MESSAGES else self.transactions
+            into.extend(rows.to_pylist())
+            return
+        table = table_rows(
+            taken, landed.schema, landed.columns, landed.names, 7, with_xid=True, with_time=True
+        )
+        table.validate(full=True)
+        self.lines.extend(
+            (landed.relation.name, r["gd_op"], r["gd_lsn"], r["gd_seq"], r["id"], r["note"])
+            for r in table.to_pylist()
+        )
+
+    def finish(self) -> None:
+        self.relieve()
+        assert self.assembler.held_bytes == 0
+        self.lines.sort(key=lambda line: line[2:4])
+
+
+@dataclasses.dataclass(frozen=True)
+class Txn:
+    """One transaction of the model."""
+
+    items: tuple[Item, ...]
+    origin: bytes | None = None
+
+
+notes = st.none() | st.text(max_size=5)
+rows = st.builds(Row, st.sampled_from([1, 2]), st.integers(-(2**63), 2**63 - 1), notes)
+markers = st.sampled_from(
+    [Mark(TRUNCATE, index=1), Mark(TRUNCATE, index=3), Mark(MESSAGE, 1, payload=b"p\0content")]
+)
+transactions = st.builds(
+    Txn, st.lists(rows | markers, max_size=12).map(tuple), st.sampled_from([None, None, b"far"])
+)
+
+
+def stream(txns: list[Txn]) -> list[Item]:
+    """Spell transactions as events; transaction *i* ends at ``100 * (i + 1)``."""
+    items: list[Item] = []
+    for i, txn in enumerate(txns):
+        end = 100 * (i + 1)
+        items.append(Mark(BEGIN, x=end - 10, y=i, z=1000 + i))
+        if txn.origin is not None:
+            items.append(Mark(ORIGIN, payload=txn.origin))
+        items += [*txn.items, Mark(COMMIT, x=end - 10, y=end, z=i)]
+    return items
+
+
+def expected(txns: list[Txn], resume_lsn: int, only_local: bool) -> list[Line]:
+    """What must be released, in order."""
+    lines: list[Line] = []
+    for i, txn in enumerate(txns):
+        end, seq = 100 * (i + 1), 0
+        if end <= resume_lsn or (only_local and txn.origin is not None):
+            continue
+        for item in txn.items:
+            if isinstance(item, Row):
+                name = TABLES[item.version].name
+                lines.append((name, "I", end, seq, item.id, item.note))
+            elif item.kind == TRUNCATE and item.index == 1:
+                lines.append(("a", "T", end, seq, None, None))
+            elif item.kind == TRUNCATE:
+                continue
+            seq += 1
+    return lines
+
+
+def cut(items: list[Item], draw: Callable[[int], int]) -> list[list[Item]]:
+    """Cut events into batches at places that `draw` picks."""
+    batches: list[list[Item]] = [[relation_mark(of) for of in TABLES.values()]]
+    for item in items:
+        if draw(3) == 0:
+            batches.append([])
+        batches[-1].append(item)
+    return batches
+
+
+@settings(deadline=None)
+@given(data=st.data(), txns=st.lists(transactions, max_size=6), only_local=st.booleans())
+def test_rows_come_out_whole_and_in_order(
+    data: st.DataObject, txns: list[Txn], only_local: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However the stream is cut and spooled, the model's rows come out."""
+    resume = 100 * data.draw(st.integers(0, len(txns)))
+    sink = Sink(
+        tmp_path_factory.getbasetemp(), resume_lsn=resume, only_local=only_local,
+        memory_limit=data.draw(st.sampled_from([0, 600, 1 << 20])),
+        row_limit=data.draw(st.sampled_from([1, 5, 1000])),
+        budget=data.draw(st.sampled_from([1, 1 << 20])),
+    )  # fmt: skip
+    batches = cut(stream(txns), lambda n: data.draw(st.integers(0, n)))
+    for seq, batch in enumerate(batches):
+        sink.assembler.absorb_bytes(entry(seq, batch))
+    sink.finish()
+
+    wanted = expected(txns, resume, only_local)
+    assert sink.lines == [line for line in wanted if line[0] != "message"]
+    landed = [
+        (100 * (i + 1), txn) for i, txn in enumerate(txns)
+        if 100 * (i + 1) > resume and not (only_local and txn.origin is not None)
+    ]  # fmt: skip
+    assert [row["gd_lsn"] for row in sink.transactions] == [end for end, _ in landed]
+    assert [row["origin"] for row in sink.transactions] == [
+        None if txn.origin is None else txn.origin.decode() for _, txn in landed
+    ]
+    assert sum(row["rows"] for row in sink.transactions) == len(wanted) + len(sink.messages)
+    assert not sink.assembler.is_transaction_open
+    sink.spool.close()
+
+
+@pytest.fixture
+def sink(tmp_path: Any) -> Sink:  # Any: Path
+    """An assembler that was told of the tables."""
+    made = Sink(tmp_path)
+    made.assembler.absorb_bytes(entry(0, [relation_mark(of) for of in TABLES.values()]))
+    return made
+
+
+WRONG = {
+    "rows outside": [Row(1, 1, "x")],
+    "commit outside": [Mark(COMMIT, x=90, y=100)],
+    "begin inside": [Mark(BEGIN, x=90), Mark(BEGIN, x=91)],
+    "keepalive inside": [Mark(BEGIN, x=90), Mark(KEEPALIVE, x=95)],
+    "message inside": [Mark(BEGIN, x=90), Mark(MESSAGE, 0, x=95, payload=b"p\0c")],
+    "other commit": [Mark(BEGIN, x=90), Mark(COMMIT, x=91, y=100)],
+    "lower end": [
+        Mark(BEGIN, x=90), Mark(COMMIT, x=90, y=100), Mark(BEGIN, x=91), Mark(COMMIT, x=91, y=100),
+    ],
+    "unknown version": [Mark(BEGIN, x=90), Row(9, 1, "x"), Mark(COMMIT, x=90, y=100)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("items", WRONG.values(), ids=WRONG.keys())
+def test_wrong_order_is_refused(sink: Sink, items: list[Item]) -> None:
+    """What the protocol forbids ends the session and releases nothing."""
+    with pytest.raises(SequenceError):
+        sink.assembler.absorb_bytes(entry(1, items))
+    assert sink.lines == []
+
+
+def test_message_waits_for_a_boundary_behind_it(sink: Sink) -> None:
+    """Its end is unknown, so nothing is published while it is the newest."""
+    sink.assembler.absorb_bytes(entry(1, [Mark(MESSAGE, 0, x=500, payload=b"p\0hello")]))
+    assert not sink.assembler.can_publish
+    sink.assembler.absorb_bytes(entry(2, [Mark(KEEPALIVE, x=500)]))
+    assert not sink.assembler.can_publish
+    sink.assembler.absorb_bytes(entry(3, [Mark(KEEPALIVE, x=560)]))
+    assert sink.assembler.can_publish
+    assert sink.assembler.boundary_lsn == 560
+    sink.finish()
+    message = sink.messages[0]
+    assert (message["gd_lsn"], message["gd_seq"], message["content"]) == (500, None, b"hello")
+
+
+def test_message_at_the_durable_position_is_new(tmp_path: Any) -> None:  # Any: Path
+    """Its own LSN is where it begins: only what lies below is durable."""
+    sink = Sink(tmp_path, resume_lsn=500)
+    for lsn in (499, 500):
+        sink.assembler.absorb_bytes(entry(0, [Mark(MESSAGE, 0, x=lsn, payload=b"p\0c")]))
+    sink.finish()
+    assert [message["gd_lsn"] for message in sink.messages] == [500]
+
+
+def test_open_transaction_holds_the_boundary(sink: Sink) -> None:
+    """Rows of a transaction that did not commit are not released."""
+    sink.assembler.absorb_bytes(entry(1, [Mark(BEGIN, x=90), Row(1, 1, "x")]))
+    sink.finish()
+    assert sink.lines == []
+    assert sink.assembler.boundary_lsn == 0
+    assert sink.assembler.retained_bytes > 0
+
+
+def test_empty_table_is_valid() -> None:
+    """A relation that was never filled gives no rows and no memory."""
+    landed = Tables(Schemas(), lambda s, n: f"{s}.{n}", list, lambda _: None).find(TABLES[1])
+    accumulator = Accumulator(landed, *landed.kinds())
+    table = table_rows(
+        accumulator.take(), landed.schema, landed.columns, landed.names, 1,
+        with_xid=False, with_time=False,
+    )  # fmt: skip
+    table.validate(full=True)
+    assert table.num_rows == 0
+    assert isinstance(table.schema.field("gd_old").type, pa.StructType)
+
+
+def test_relation_record_survives_json() -> None:
+    """What the reader sends is what the collector reads."""
+    assert Relation.from_record(TABLES[1].to_record()) == TABLES[1]
