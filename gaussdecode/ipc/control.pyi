@@ -1,7 +1,7 @@
 from enum import IntEnum
-from typing import Final
+from typing import Final, final
 
-MAX_DECODERS: Final[int]
+DECODER_LIMIT: Final[int]
 
 class Word(IntEnum):
     DURABLE_LSN = 0
@@ -37,6 +37,7 @@ class DecoderField(IntEnum):
 
 def word_of_decoder(decoder_index: int, field: DecoderField) -> int: ...
 
+@final
 class Control:
     @property
     def fd(self) -> int: ...

@@ -23,8 +23,7 @@ from enum import IntEnum
 from gaussdecode.errors import GaussDecodeError
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-_DECODERS = MAX_DECODERS
-globals()["MAX_DECODERS"] = _DECODERS
+DECODER_LIMIT = MAX_DECODERS
 
 
 class Word(IntEnum):
@@ -71,7 +70,7 @@ def word_of_decoder(decoder_index, field):
     Raises:
         IndexError: there is no such decoder or field.
     """
-    if not 0 <= decoder_index < _DECODERS or not 0 <= field < DECODER_STRIDE:
+    if not 0 <= decoder_index < DECODER_LIMIT or not 0 <= field < DECODER_STRIDE:
         raise IndexError(f"no word {field} of decoder {decoder_index}")
     return DECODER_BASE + decoder_index * DECODER_STRIDE + field
 
@@ -90,6 +89,9 @@ cdef class Control:
     def __dealloc__(self):
         if self.words != NULL:
             munmap(self.words, self.mapped)
+
+    def __del__(self):
+        self.close()
 
     @staticmethod
     def create():

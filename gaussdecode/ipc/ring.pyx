@@ -102,6 +102,7 @@ cdef extern from "<poll.h>" nogil:
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _PAGE = resource.getpagesize()
+_LONG_WAIT_MS = 60_000      # of one poll; the caller looks at its deadline after each
 _MAX_CAPACITY = 1 << 40     # arbitrary; far below where the double mapping could overflow
 
 
@@ -392,7 +393,7 @@ cdef class Ring:
         if piece.kind == PIECE_WHOLE or piece.kind == PIECE_FIRST:
             if self.joined_total:
                 fail_damaged("a message begins inside another")
-        elif piece.total != self.joined_total:
+        elif self.joined_total == 0 or piece.total != self.joined_total:
             fail_damaged("a piece belongs to another message")
         if piece.kind == PIECE_FIRST or piece.kind == PIECE_MORE:
             if piece.size == 0 or piece.size >= piece.total - piece.offset:
@@ -638,12 +639,12 @@ cdef class Ring:
 
 cdef bint _wait(Ring ring, bint for_data, object deadline) except -1:
     """Wait for a token until the deadline; False when it has passed. Runs signal handlers."""
-    cdef int timeout_ms = 1000
+    cdef int timeout_ms = -1
     if deadline is not None:
         left = deadline - time.monotonic()
         if left <= 0:
             return False
-        timeout_ms = min(timeout_ms, int(left * 1000) + 1)
+        timeout_ms = min(_LONG_WAIT_MS, int(left * 1000) + 1)
     with nogil:
         if for_data:
             ring.wait_data(timeout_ms)

@@ -1,0 +1,268 @@
+"""Starting a child process of the pipeline, and what a child says to its parent.
+
+Given: a module to run and its settings. Promises: the child inherits nothing but the
+descriptors it was given and a short environment, its settings show up neither in its
+arguments nor in its environment, it dies with its parent, and what it reports arrives as
+whole JSON objects. Refuses to know what the settings and the reports mean.
+
+Settings go down as one line of JSON on standard input, reports come up as one line of JSON
+each through a pipe of their own. Rows travel in rings, never here.
+
+A terminal's Ctrl-C reaches only the parent: children are in a process group of their own,
+and ignore SIGINT and SIGTERM (systemd sends those to the whole group). They stop when
+the parent says so through the control block, when it kills them, or when it dies.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import site
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from gaussdecode.errors import ChildError, to_record
+
+_PR_SET_PDEATHSIG: Final = 1
+_KEPT: Final = ("PATH", "LANG", "TZ", "PYTHON*", "LC_*", "LD_*", "ASAN_*", "GAUSSDECODE_*")
+_REPORT_LIMIT: Final = 1 << 20  # bytes of one report; arbitrary, an error record has hundreds
+_READ_SIZE: Final = 1 << 16
+
+# Any, in this module: JSON.
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies.
+
+    Call it first. The signal comes when the *thread* that started this process ends, so
+    the parent must start children from a thread that outlives them.
+
+    Args:
+        parent_pid: who must be the parent; if it already is another, this process exits.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent_pid:
+        os._exit(os.EX_OK)  # the parent died before prctl; nobody is left to be told
+
+
+class Reports:
+    """A child's way to tell its parent something; safe from any thread.
+
+    Args:
+        fd: writing end of the report pipe; closed by `close`.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lock = threading.Lock()
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Send one report; does nothing when the parent is gone.
+
+        Raises:
+            ValueError: the report is larger than the parent would take.
+        """
+        line = json.dumps({"kind": kind, **fields}, separators=(",", ":")).encode() + b"\n"
+        if len(line) > _REPORT_LIMIT:
+            raise ValueError(f"report {kind!r} of {len(line)} bytes, limit {_REPORT_LIMIT}")
+        rest = memoryview(line)
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+
+    def log(self, event: str, **fields: Any) -> None:
+        """Send a log event; the parent writes it with the slot's name."""
+        self.write("log", event=event, **fields)
+
+    def error(self, error: BaseException) -> None:
+        """Send the error that ends this process; `errors.from_record` rebuilds it."""
+        self.write("error", error=to_record(error))
+
+    def fail(self, error: BaseException) -> NoReturn:
+        """Send the error and end this process with its exit status."""
+        self.error(error)
+        raise SystemExit(getattr(error, "exit_status", os.EX_SOFTWARE))
+
+    def close(self) -> None:
+        """Close the pipe; the parent sees the end of file."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+
+def enter_child() -> tuple[dict[str, Any], Reports]:
+    """Begin life as a child: read the settings, bind to the parent, open the reports.
+
+    Returns:
+        What the parent gave `spawn_child`, and the way back to it.
+
+    Raises:
+        ChildError: standard input is not what `spawn_child` writes.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    settings = read_settings()
+    die_with_parent(int(settings["parent_pid"]))
+    report_fd = int(settings["report_fd"])
+    os.set_inheritable(report_fd, False)
+    return settings, Reports(report_fd)
+
+
+def read_settings() -> dict[str, Any]:
+    """Read the one line of settings from standard input.
+
+    Raises:
+        ChildError: it is missing, cut off, or no JSON object.
+    """
+    line = sys.stdin.buffer.readline()
+    try:
+        settings = json.loads(line)
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict) or not line.endswith(b"\n"):
+        raise ChildError("no settings on standard input: this module is started by the daemon")
+    return settings
+
+
+@dataclass(slots=True)
+class Child:
+    """A process of the pipeline, seen from its parent.
+
+    Attributes:
+        name: for messages: the module's last part, or what the caller said.
+        process: the running process.
+        report_fd: readable when there are reports, or the child is gone.
+    """
+
+    name: str
+    process: subprocess.Popen[bytes]
+    report_fd: int
+    _partial: bytearray = field(default_factory=bytearray, repr=False)
+
+    def reports(self) -> list[dict[str, Any]]:
+        """Take the reports that have arrived; never waits.
+
+        What a child wrote before it died is still there. Closes the pipe at its end:
+        `report_fd` is -1 then.
+
+        Raises:
+            ChildError: a report is no JSON object, or longer than a child may write.
+        """
+        while self.report_fd >= 0:
+            try:
+                got = os.read(self.report_fd, _READ_SIZE)
+            except BlockingIOError:
+                break
+            if not got:
+                self.close_reports()
+            self._partial += got
+            if len(self._partial) > 4 * _REPORT_LIMIT:
+                break  # take these first, the rest stays in the pipe
+        *lines, rest = bytes(self._partial).split(b"\n")
+        if len(rest) > _REPORT_LIMIT:
+            raise ChildError(f"{self.name}: a report longer than {_REPORT_LIMIT} bytes")
+        self._partial[:] = rest
+        return [self._parse(line) for line in lines]
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        try:
+            report = json.loads(line)
+        except ValueError:
+            report = None
+        if not isinstance(report, dict) or "kind" not in report:
+            raise ChildError(f"{self.name}: a report that is not JSON")
+        return report
+
+    def exit_status(self) -> int | None:
+        """Exit status, minus the signal that ended it, or None while it runs."""
+        return self.process.poll()
+
+    def kill(self) -> None:
+        """End it at once and reap it; nothing happens when it has ended."""
+        self.process.kill()
+        self.process.wait()
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait for its end. Returns its exit status, or None when the time is over."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close_reports(self) -> None:
+        """Stop listening."""
+        if self.report_fd >= 0:
+            os.close(self.report_fd)
+            self.report_fd = -1
+
+
+def spawn_child(
+    module: str,
+    settings: Mapping[str, Any],
+    pass_fds: Sequence[int] = (),
+    env_allow: Iterable[str] = (),
+    name: str | None = None,
+) -> Child:
+    """Start ``python -m module``; its `enter_child` returns `settings`.
+
+    Call it from a thread that outlives the child (see `die_with_parent`).
+
+    Args:
+        module: runs with this interpreter and this copy of the package.
+        settings: JSON; ``parent_pid`` and ``report_fd`` are added.
+        pass_fds: descriptors it inherits under the same numbers. The caller still has its own.
+        env_allow: more names of environment variables to keep; a final ``*`` is a prefix.
+        name: for messages, when several children run the same module.
+
+    Raises:
+        OSError: no process or descriptor left.
+    """
+    report_fd, child_report_fd = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(report_fd, False)
+    full = {**settings, "parent_pid": os.getpid(), "report_fd": child_report_fd}
+    line = json.dumps(full, separators=(",", ":")).encode() + b"\n"
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            stdin=subprocess.PIPE,
+            pass_fds=(*pass_fds, child_report_fd),
+            env=_environment((*_KEPT, *env_allow)),
+            process_group=0,
+        )
+    except BaseException:
+        os.close(report_fd)
+        raise
+    finally:
+        os.close(child_report_fd)
+    assert process.stdin is not None  # for mypy: stdin is a pipe
+    with contextlib.suppress(BrokenPipeError), process.stdin:  # a dead child shows by its status
+        process.stdin.write(line)
+    return Child(name or module.rpartition(".")[2], process, report_fd)
+
+
+def _environment(kept: Iterable[str]) -> dict[str, str]:
+    """Keep the variables that match, and see to it that the child finds this package."""
+    names = set(kept)
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key in names or (prefixes and key.startswith(prefixes))
+    }
+    root = str(Path(__file__).resolve().parents[2])
+    if root not in (*site.getsitepackages(), site.getusersitepackages()):
+        paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment

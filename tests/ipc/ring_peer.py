@@ -1,0 +1,57 @@
+"""The other end of a ring, in a process of its own; run by test_ring_processes.py.
+
+``ring_peer.py ROLE FD,FD,FD SEED COUNT LARGEST``: both ends make the same messages from the
+seed, so the consumer knows what must come.
+"""
+
+import hashlib
+import random
+import sys
+from collections.abc import Iterator
+
+from gaussdecode.ipc.ring import Ring
+
+
+def messages(seed: int, count: int, largest: int) -> Iterator[bytes]:
+    """Make `count` messages of 0 to `largest` bytes, small ones being as likely as large."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        size = min(int(2 ** rng.uniform(0, largest.bit_length())) - 1, largest)
+        yield rng.randbytes(size)
+
+
+def produce(ring: Ring, seed: int, count: int, largest: int) -> None:
+    """Store the messages, as fast as there is room."""
+    for message in messages(seed, count, largest):
+        ring.put_bytes(message)
+
+
+def consume(ring: Ring, seed: int, count: int, largest: int) -> None:
+    """Take the messages until the producer ends; print how many came and their digest."""
+    digest = hashlib.sha256()
+    taken = 0
+    for message in messages(seed, count, largest):
+        try:
+            got = ring.get_bytes()
+        except EOFError:
+            break
+        if got != message:
+            sys.exit(f"message {taken} is not what was sent")
+        digest.update(message)
+        taken += 1
+    print(taken, digest.hexdigest(), flush=True)
+
+
+def main() -> None:
+    """Do what the arguments say."""
+    role, fds, *numbers = sys.argv[1:]
+    seed, count, largest = map(int, numbers)
+    descriptors = [int(fd) for fd in fds.split(",")]
+    if role == "produce":
+        produce(Ring.attach_producer(descriptors), seed, count, largest)
+    else:
+        consume(Ring.attach_consumer(descriptors), seed, count, largest)
+
+
+if __name__ == "__main__":
+    main()
