@@ -45,9 +45,9 @@ cdef enum DecoderWord:
     DECODER_MISFITS = 7
 
 
-cdef inline unsigned int decoder_word(unsigned int decoder_index, DecoderWord word) noexcept nogil:
+cdef inline unsigned int decoder_word(unsigned int index, DecoderWord word) noexcept nogil:
     """Number of a decoder's word; out of range for an index over MAX_DECODERS."""
-    return DECODER_BASE + decoder_index * DECODER_STRIDE + <unsigned int>word
+    return DECODER_BASE + index * DECODER_STRIDE + <unsigned int>word
 
 
 @cython.final
@@ -57,9 +57,9 @@ cdef class Control:
     cdef readonly int fd
 
     # All are atomic, and cost a function call; a word out of range is an IndexError.
-    cpdef uint64_t get(self, unsigned int word) except? 0x7FFFFFFFFFFFFFFF nogil
+    cpdef uint64_t get(self, unsigned int word) except? 0x7FFFFFFF nogil
     cpdef int set(self, unsigned int word, uint64_t value) except -1 nogil
     # add and raise_to return the word's new value.
-    cpdef uint64_t add(self, unsigned int word, uint64_t value) except? 0x7FFFFFFFFFFFFFFF nogil
-    cpdef uint64_t raise_to(self, unsigned int word, uint64_t value) except? 0x7FFFFFFFFFFFFFFF nogil
+    cpdef uint64_t add(self, unsigned int word, uint64_t value) except? 0x7FFFFFFF nogil
+    cpdef uint64_t raise_to(self, unsigned int word, uint64_t value) except? 0x7FFFFFFF nogil
     cdef int map_memory(self, int fd, size_t size) except -1

@@ -138,7 +138,7 @@ cdef class Control:
         self.mapped = size
         return 0
 
-    cpdef uint64_t get(self, unsigned int word) except? 0x7FFFFFFFFFFFFFFF nogil:
+    cpdef uint64_t get(self, unsigned int word) except? 0x7FFFFFFF nogil:
         """Read a word."""
         if word >= WORD_COUNT or self.words == NULL:
             fail_word(word)
@@ -151,13 +151,13 @@ cdef class Control:
         store_release(&self.words[word], value)
         return 0
 
-    cpdef uint64_t add(self, unsigned int word, uint64_t value) except? 0x7FFFFFFFFFFFFFFF nogil:
+    cpdef uint64_t add(self, unsigned int word, uint64_t value) except? 0x7FFFFFFF nogil:
         """Add to a word; returns its new value."""
         if word >= WORD_COUNT or self.words == NULL:
             fail_word(word)
         return add_fetch(&self.words[word], value)
 
-    cpdef uint64_t raise_to(self, unsigned int word, uint64_t value) except? 0x7FFFFFFFFFFFFFFF nogil:
+    cpdef uint64_t raise_to(self, unsigned int word, uint64_t value) except? 0x7FFFFFFF nogil:
         """Raise a word to `value` unless it is higher; returns its new value."""
         if word >= WORD_COUNT or self.words == NULL:
             fail_word(word)

@@ -63,9 +63,9 @@ called from any thread and process that holds the ring, `close` only when no oth
 
 cimport cython
 from libc.errno cimport EAGAIN, EINTR, EPIPE, errno
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 from posix.mman cimport (
     MAP_ANONYMOUS,
     MAP_FAILED,
@@ -109,7 +109,8 @@ _MAX_CAPACITY = 1 << 40     # arbitrary; far below where the double mapping coul
 cdef int fail_damaged(const char *what) except -1 with gil:
     """Raise; cold. The numbers in the header no longer fit what this side did."""
     raise GaussDecodeError(
-        f"shared ring is damaged: {what.decode()}; another process wrote into it, restart the daemon"
+        f"shared ring is damaged: {what.decode()}; "
+        "another process wrote into it, restart the daemon"
     )
 
 
