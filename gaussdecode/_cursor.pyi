@@ -1,0 +1,1 @@
+"""Bounds-checked reading of one message; for `cimport` only."""

@@ -1,0 +1,1 @@
+"""Rows of one relation version in one batch; for `cimport` only."""

@@ -1,0 +1,51 @@
+"""The nogil side of `_wire`; the module's docstring explains it."""
+
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from gaussdecode._cursor cimport Cursor
+from gaussdecode._layout cimport Buffer, Event, RawHeader
+from gaussdecode._part cimport Part
+
+
+@cython.final
+cdef class BatchDecoder:
+    cdef Part **slots               # open addressing by OID; a power of two of them
+    cdef size_t slot_count
+    cdef size_t part_count          # tables known
+    cdef Part *last                 # part of the row before
+    cdef Part **used                # parts with rows in this batch, in order of their first
+    cdef size_t used_count
+    cdef size_t used_capacity
+    cdef Part *segment              # part of the open segment, the last event
+    cdef Buffer events
+    cdef Buffer payloads            # offsets of event payloads count from here until the end
+    cdef size_t retained            # bytes all parts hold on to
+    cdef readonly uint64_t row_count        # decoded since the start
+    cdef readonly uint64_t wire_bytes
+    cdef readonly uint64_t misfit_count     # values kept as text beside their row
+    cdef readonly uint64_t invalid_count    # of these, texts that were not UTF-8
+
+    # Decode one raw batch of `size` bytes; `data` is not needed any more afterwards. `out`
+    # is emptied and filled with one decoded batch. Returns its ENTRY_ kind.
+    cdef int decode(self, const uint8_t *data, size_t size, Buffer *out) except -1 nogil
+
+    cdef int reset(self) except -1 nogil
+    cdef int read_relations(self, Cursor *cursor, uint32_t count) except -1 nogil
+    cdef int read_messages(self, Cursor *cursor, uint32_t count) except -1 nogil
+    cdef int read_message(self, Cursor *cursor) except -1 nogil
+    cdef int read_begin(self, Cursor *cursor) except -1 nogil
+    cdef int read_commit(self, Cursor *cursor) except -1 nogil
+    cdef int read_origin(self, Cursor *cursor) except -1 nogil
+    cdef int read_row(self, Cursor *cursor, uint8_t op) except -1 nogil
+    cdef int read_truncate(self, Cursor *cursor) except -1 nogil
+    cdef int read_logical(self, Cursor *cursor) except -1 nogil
+    cdef Event *add_event(self, uint8_t kind) except NULL nogil
+    cdef int add_payload(self, Event *event, const void *data, size_t size) except -1 nogil
+    cdef int extend_segment(self, Part *part) except -1 nogil
+    cdef int use_part(self, Part *part) except -1 nogil
+    cdef Part **slot_of(self, uint32_t oid) noexcept nogil
+    cdef Part *part_of(self, Cursor *cursor, uint32_t oid) except NULL nogil
+    cdef int add_part(self, Part *part) except -1 nogil
+    cdef int grow_slots(self) except -1 nogil
+    cdef int write_entry(self, const RawHeader *header, Buffer *out) except -1 nogil

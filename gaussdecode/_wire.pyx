@@ -1,0 +1,473 @@
+"""pgoutput messages to columns: one raw batch in, one decoded batch out.
+
+Given a raw batch (see `_layout.pxd`): whole messages, and the relation versions this
+decoder has not been told yet. Promises a decoded batch with every event in wire order and
+every row in the columns of its relation version, or an error that names the byte; what a
+length or count claims is never believed before the bytes are there. It refuses to know
+about sockets, rings, clocks, configuration, transactions that span batches and what
+becomes of the rows.
+
+| type | message | layout after the type byte (integers big-endian) |
+|---|---|---|
+| B | Begin | u64 commit_lsn, i64 commit time, u32 xid |
+| C | Commit | u8 flags = 0, u64 commit_lsn, u64 end_lsn, i64 commit time |
+| O | Origin | u64 lsn, str name |
+| I | Insert | u32 oid, N tuple |
+| U | Update | u32 oid, optional (K or O tuple), N tuple |
+| D | Delete | u32 oid, K or O tuple |
+| T | Truncate | u32 count, u8 bits (1 cascade, 2 restart identity), count x u32 oid |
+| M | Message | u8 flags (1 transactional), u64 lsn, str prefix, u32 size, bytes |
+
+A tuple is a u16 column count, and per column a byte n (NULL), u (unchanged, not sent) or
+t with u32 size and text. Relation (R) and Type (Y) never get here: the reader keeps them.
+Messages of protocol 2 and later (streamed and prepared transactions) are refused.
+
+One decoder serves one process and is not safe to share between threads.
+`protocol/pgoutput.py` is the plain twin.
+"""
+
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+
+from gaussdecode._cursor cimport (
+    check_end, fail_wire, read_string, read_uint8, read_uint32, read_uint64, take,
+)
+from gaussdecode._layout cimport (
+    ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_KEEPALIVE,
+    EVENT_MESSAGE, EVENT_ORIGIN, EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, RAW_MAGIC,
+    RELATION_FILTERED, EntryHeader, Misfit, PartHeader, PlanColumn, RawRelation, buffer_align,
+    buffer_append, buffer_fill, buffer_free, buffer_grow,
+)
+from gaussdecode._part cimport (
+    part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,
+    part_read_old, part_reset, part_skip_tuple, part_write,
+)
+
+cdef enum:
+    FIRST_SLOTS = 64
+    MAX_KEPT_BYTES = 4 << 20        # of an event or payload buffer between batches; arbitrary
+    MAX_RETAINED_BYTES = 64 << 20   # of all parts between batches; arbitrary
+    TRUNCATE_BITS = 3
+    RAW_PADDING = 8                 # fewer bytes than this may follow the last message
+
+# The wire counts microseconds from 2000-01-01, we count them from 1970-01-01.
+cdef extern from *:
+    """
+    #define GD_EPOCH_SHIFT_US 946684800000000ULL
+    """
+    const uint64_t GD_EPOCH_SHIFT_US
+
+
+cdef int keep_small(Buffer *buffer) except -1 nogil:
+    """Empty a buffer, and give it back when only a huge message needed its size."""
+    if buffer.capacity > MAX_KEPT_BYTES:
+        buffer_free(buffer)
+    buffer.size = 0
+    return 0
+
+
+cdef class BatchDecoder:
+    """Decodes raw batches, and remembers the relation versions it was told."""
+
+    def __cinit__(self) -> None:
+        self.slots = <Part **>calloc(FIRST_SLOTS, sizeof(Part *))
+        if self.slots == NULL:
+            raise MemoryError("no memory for the table of relations")
+        self.slot_count = FIRST_SLOTS
+
+    def __dealloc__(self) -> None:
+        cdef size_t index
+        if self.slots != NULL:
+            for index in range(self.slot_count):
+                part_free(self.slots[index])
+        free(self.slots)
+        free(self.used)
+        buffer_free(&self.events)
+        buffer_free(&self.payloads)
+
+    def decode_bytes(self, raw not None) -> bytes:
+        """Decode one raw batch; the same as `decode`, for use from Python.
+
+        Args:
+            raw: a whole raw batch, bytes-like.
+
+        Returns:
+            One decoded batch.
+
+        Raises:
+            TruncatedError: a field reaches past the end of its message or section.
+            WireError: anything else that does not follow the format.
+        """
+        cdef const uint8_t[::1] view = raw
+        cdef Buffer out
+        cdef const uint8_t *data = &view[0] if view.shape[0] else NULL
+        memset(&out, 0, sizeof(Buffer))
+        try:
+            with nogil:
+                self.decode(data, view.shape[0], &out)
+            return (<const char *>out.data)[:out.size]
+        finally:
+            buffer_free(&out)
+
+    # ---- one batch
+
+    cdef int decode(self, const uint8_t *data, size_t size, Buffer *out) except -1 nogil:
+        """See `_wire.pxd`."""
+        cdef RawHeader header
+        cdef Cursor cursor
+        cdef Event *event
+        self.reset()
+        out.size = 0
+        cursor.head = cursor.next = data
+        cursor.end = data + size
+        memcpy(&header, take(&cursor, sizeof(RawHeader)), sizeof(RawHeader))
+        if header.magic != RAW_MAGIC or header.size != size:
+            fail_wire(&cursor, b"not a raw batch", sizeof(RawHeader))
+        if header.kind == ENTRY_DATA:
+            if header.message_offset < sizeof(RawHeader) or header.message_offset > size:
+                fail_wire(&cursor, b"message section outside of its batch", 0)
+            cursor.end = data + header.message_offset
+            self.read_relations(&cursor, header.relation_count)
+            cursor.next = cursor.end
+            cursor.end = data + size
+            self.read_messages(&cursor, header.message_count)
+            if header.keepalive_lsn:
+                event = self.add_event(EVENT_KEEPALIVE)
+                event.flags = header.keepalive_reply != 0
+                event.x = header.keepalive_lsn
+        elif header.kind != ENTRY_END:
+            fail_wire(&cursor, b"unknown kind of raw batch", sizeof(RawHeader))
+        self.write_entry(&header, out)
+        return header.kind
+
+    cdef int reset(self) except -1 nogil:
+        """Forget the rows of the batch before; the relations stay."""
+        cdef size_t index
+        cdef Part *part
+        for index in range(self.used_count):
+            part = self.used[index]
+            self.retained -= part.held_bytes
+            part_reset(part)
+            self.retained += part.held_bytes
+        if self.retained > MAX_RETAINED_BYTES:
+            for index in range(self.slot_count):
+                if self.slots[index] != NULL:
+                    part_free_rows(self.slots[index])
+            self.retained = 0
+        self.used_count = 0
+        self.segment = NULL
+        keep_small(&self.events)
+        keep_small(&self.payloads)
+        return 0
+
+    cdef int read_relations(self, Cursor *cursor, uint32_t count) except -1 nogil:
+        cdef RawRelation relation
+        cdef Cursor record
+        cdef const PlanColumn *plan
+        cdef const uint8_t *definition
+        cdef Event *event
+        cdef uint32_t index
+        for index in range(count):
+            record.head = cursor.head
+            record.next = cursor.next
+            record.end = cursor.end
+            memcpy(&relation, take(&record, sizeof(RawRelation)), sizeof(RawRelation))
+            record.next = cursor.next
+            record.end = take(cursor, relation.size) + relation.size
+            take(&record, sizeof(RawRelation))
+            plan = <const PlanColumn *>take(&record, relation.column_count * sizeof(PlanColumn))
+            definition = take(&record, relation.definition_size)
+            self.add_part(part_create(&relation, plan))
+            event = self.add_event(EVENT_RELATION)
+            event.index = relation.version
+            self.add_payload(event, definition, relation.definition_size)
+        return 0
+
+    cdef int read_messages(self, Cursor *cursor, uint32_t count) except -1 nogil:
+        cdef Cursor message
+        cdef uint32_t index, size
+        for index in range(count):
+            memcpy(&size, take(cursor, 4), 4)
+            message.head = message.next = take(cursor, size)
+            message.end = message.head + size
+            self.read_message(&message)
+        if cursor.end - cursor.next >= RAW_PADDING:
+            fail_wire(cursor, b"bytes after the last message of a batch", 0)
+        return 0
+
+    # ---- messages
+
+    cdef int read_message(self, Cursor *cursor) except -1 nogil:
+        cdef uint8_t tag = take(cursor, 1)[0]
+        if tag == c"I" or tag == c"U" or tag == c"D":
+            self.read_row(cursor, tag)
+        elif tag == c"B":
+            self.read_begin(cursor)
+        elif tag == c"C":
+            self.read_commit(cursor)
+        elif tag == c"O":
+            self.read_origin(cursor)
+        elif tag == c"T":
+            self.read_truncate(cursor)
+        elif tag == c"M":
+            self.read_logical(cursor)
+        elif tag == c"R" or tag == c"Y":
+            fail_wire(cursor, b"relation or type message inside a batch", 1)
+        else:
+            fail_wire(cursor, b"unknown type of message", 1)
+        return check_end(cursor)
+
+    cdef int read_begin(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_BEGIN)
+        cdef uint64_t lsn, time
+        cdef uint32_t xid
+        read_uint64(cursor, &lsn)
+        read_uint64(cursor, &time)
+        read_uint32(cursor, &xid)
+        event.x = lsn
+        event.y = time + GD_EPOCH_SHIFT_US
+        event.z = xid
+        return 0
+
+    cdef int read_commit(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_COMMIT)
+        cdef uint64_t commit_lsn, end_lsn, time
+        if read_uint8(cursor) != 0:
+            fail_wire(cursor, b"unknown flags of a commit", 1)
+        read_uint64(cursor, &commit_lsn)
+        read_uint64(cursor, &end_lsn)
+        read_uint64(cursor, &time)
+        event.x = commit_lsn
+        event.y = end_lsn
+        event.z = time + GD_EPOCH_SHIFT_US
+        return 0
+
+    cdef int read_origin(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_ORIGIN)
+        cdef const uint8_t *name
+        cdef uint64_t lsn
+        cdef size_t size
+        read_uint64(cursor, &lsn)
+        name = read_string(cursor, &size)
+        event.x = lsn
+        return self.add_payload(event, name, size)
+
+    cdef int read_row(self, Cursor *cursor, uint8_t op) except -1 nogil:
+        cdef Part *part
+        cdef uint32_t oid
+        cdef uint8_t old_tag = 0
+        cdef uint8_t tag
+        cdef bint is_kept
+        read_uint32(cursor, &oid)
+        part = self.part_of(cursor, oid)
+        is_kept = not part.flags & RELATION_FILTERED
+        if is_kept:
+            part_begin_row(part, op)
+        tag = take(cursor, 1)[0]
+        if op != c"I" and (tag == c"K" or tag == c"O"):
+            old_tag = tag
+            if is_kept:
+                part_read_old(part, cursor, tag)
+            else:
+                part_skip_tuple(part, cursor)
+            if op == c"U":
+                tag = take(cursor, 1)[0]
+        if op == c"D":
+            if old_tag == 0:
+                fail_wire(cursor, b"delete without an old tuple", 1)
+            if is_kept:
+                part_fill_nulls(part)
+        else:
+            if tag != c"N":
+                fail_wire(cursor, b"no new tuple where one must be", 1)
+            if is_kept:
+                part_read_new(part, cursor, old_tag)
+            else:
+                part_skip_tuple(part, cursor)
+        if is_kept:
+            self.extend_segment(part)
+        return 0
+
+    cdef int read_truncate(self, Cursor *cursor) except -1 nogil:
+        """One event per table; the count is believed only as far as there are bytes."""
+        cdef uint32_t count, index, oid
+        cdef uint8_t bits
+        cdef Part *part
+        cdef Event *event
+        self.segment = NULL
+        read_uint32(cursor, &count)
+        bits = take(cursor, 1)[0]
+        if bits & ~TRUNCATE_BITS:
+            fail_wire(cursor, b"unknown flags of a truncate", 1)
+        for index in range(count):
+            read_uint32(cursor, &oid)
+            part = self.part_of(cursor, oid)
+            if not part.flags & RELATION_FILTERED:
+                event = self.add_event(EVENT_TRUNCATE)
+                event.index = part.version
+                event.flags = bits
+        return 0
+
+    cdef int read_logical(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_MESSAGE)
+        cdef const uint8_t *prefix
+        cdef const uint8_t *content
+        cdef uint64_t lsn
+        cdef uint32_t content_size
+        cdef size_t size
+        cdef uint8_t flags = take(cursor, 1)[0]
+        if flags > 1:
+            fail_wire(cursor, b"unknown flags of a logical message", 1)
+        read_uint64(cursor, &lsn)
+        prefix = read_string(cursor, &size)
+        read_uint32(cursor, &content_size)
+        content = take(cursor, content_size)
+        event.flags = flags
+        event.x = lsn
+        self.add_payload(event, prefix, size + 1)
+        event.payload_size += content_size
+        return buffer_append(&self.payloads, content, content_size)
+
+    # ---- events and segments
+
+    cdef Event *add_event(self, uint8_t kind) except NULL nogil:
+        """Append an event, valid until the next; it ends the open segment."""
+        cdef Event *event
+        self.segment = NULL
+        buffer_grow(&self.events, sizeof(Event))
+        event = <Event *>(self.events.data + self.events.size)
+        self.events.size += sizeof(Event)
+        memset(event, 0, sizeof(Event))
+        event.kind = kind
+        return event
+
+    cdef int add_payload(self, Event *event, const void *data, size_t size) except -1 nogil:
+        event.payload_offset = self.payloads.size
+        event.payload_size = size
+        return buffer_append(&self.payloads, data, size)
+
+    cdef int extend_segment(self, Part *part) except -1 nogil:
+        """Complete a row: it belongs to the open segment, or opens one."""
+        cdef Event *event
+        if self.segment == part:
+            event = <Event *>(self.events.data + self.events.size) - 1
+        else:
+            if not part.is_used:
+                self.use_part(part)
+            event = self.add_event(EVENT_SEGMENT)
+            event.index = part.index
+            event.first_row = part.row_count
+            self.segment = part
+        event.row_count += 1
+        part.row_count += 1
+        return 0
+
+    cdef int use_part(self, Part *part) except -1 nogil:
+        cdef size_t capacity
+        cdef void *moved
+        if self.used_count == self.used_capacity:
+            capacity = self.used_capacity * 2 + 16
+            moved = realloc(self.used, capacity * sizeof(Part *))
+            if moved == NULL:
+                with gil:
+                    raise MemoryError("no memory for the parts of a batch")
+            self.used = <Part **>moved
+            self.used_capacity = capacity
+        part.index = <uint32_t>self.used_count
+        part.is_used = True
+        self.used[self.used_count] = part
+        self.used_count += 1
+        return 0
+
+    # ---- relations
+
+    cdef Part **slot_of(self, uint32_t oid) noexcept nogil:
+        """The slot that holds the OID, or the empty one where it would go."""
+        cdef size_t mask = self.slot_count - 1
+        cdef size_t index = (oid * <uint64_t>0x9E3779B97F4A7C15 >> 32) & mask
+        while self.slots[index] != NULL and self.slots[index].oid != oid:
+            index = (index + 1) & mask
+        return &self.slots[index]
+
+    cdef Part *part_of(self, Cursor *cursor, uint32_t oid) except NULL nogil:
+        cdef Part *part = self.last
+        if part == NULL or part.oid != oid:
+            part = self.slot_of(oid)[0]
+            if part == NULL:
+                fail_wire(cursor, b"row of a relation that was not described", 4)
+                return NULL
+            self.last = part
+        return part
+
+    cdef int add_part(self, Part *part) except -1 nogil:
+        """Take a new version; the one before of the same table describes no later row."""
+        cdef Part **slot
+        if self.part_count * 2 >= self.slot_count:
+            self.grow_slots()
+        slot = self.slot_of(part.oid)
+        if slot[0] == NULL:
+            self.part_count += 1
+        else:
+            self.retained -= slot[0].held_bytes
+            part_free(slot[0])
+        slot[0] = part
+        self.last = NULL
+        return 0
+
+    cdef int grow_slots(self) except -1 nogil:
+        cdef Part **before = self.slots
+        cdef size_t count = self.slot_count
+        cdef size_t index
+        cdef Part **grown = <Part **>calloc(count * 2, sizeof(Part *))
+        if grown == NULL:
+            with gil:
+                raise MemoryError("no memory for the table of relations")
+        self.slots = grown
+        self.slot_count = count * 2
+        for index in range(count):
+            if before[index] != NULL:
+                self.slot_of(before[index].oid)[0] = before[index]
+        free(before)
+        return 0
+
+    # ---- the entry
+
+    cdef int write_entry(self, const RawHeader *header, Buffer *out) except -1 nogil:
+        cdef EntryHeader entry
+        cdef Event *event
+        cdef Part *part
+        cdef size_t index, payloads
+        memset(&entry, 0, sizeof(EntryHeader))
+        entry.magic = ENTRY_MAGIC
+        entry.kind = header.kind
+        entry.dispatch_seq = header.dispatch_seq
+        entry.event_count = <uint32_t>(self.events.size // sizeof(Event))
+        entry.part_count = <uint32_t>self.used_count
+        if header.kind == ENTRY_DATA:
+            entry.wire_bytes = header.size - header.message_offset
+            self.wire_bytes += entry.wire_bytes
+        buffer_fill(out, 0, sizeof(EntryHeader))
+        buffer_align(out)
+        entry.event_offset = out.size
+        buffer_append(out, self.events.data, self.events.size)
+        buffer_align(out)
+        entry.part_offset = out.size
+        buffer_fill(out, 0, self.used_count * sizeof(PartHeader))
+        for index in range(self.used_count):
+            part = self.used[index]
+            part_write(part, out, entry.part_offset + index * sizeof(PartHeader))
+            entry.row_count += part.row_count
+            self.misfit_count += part.misfits.size // sizeof(Misfit)
+            self.invalid_count += part.invalid_count
+        buffer_align(out)
+        payloads = out.size
+        buffer_append(out, self.payloads.data, self.payloads.size)
+        buffer_align(out)
+        event = <Event *>(out.data + entry.event_offset)
+        for index in range(entry.event_count):
+            if event[index].payload_size:
+                event[index].payload_offset += payloads
+        entry.size = out.size
+        memcpy(out.data, &entry, sizeof(EntryHeader))
+        self.row_count += entry.row_count
+        return 0
