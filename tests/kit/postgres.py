@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, LiteralString, cast
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
@@ -87,7 +87,7 @@ class Postgres(Cluster):
 
 def run(session: Session, query: str, values: Sequence[object] | None = None) -> list[Row]:
     """Run a statement whose text a test composed; give its rows, or none."""
-    cursor = session.execute(cast(LiteralString, query), values)
+    cursor = session.execute(query, values)
     return cursor.fetchall() if cursor.description else []
 
 
