@@ -173,7 +173,7 @@ class LandingConfig:
     compression: str = dataclasses.field(
         default="zstd",
         metadata=_is(
-            Choice(("zstd", "snappy", "lz4", "none")), "Compression of the Parquet files."
+            Choice(("zstd", "snappy", "none")), "Compression of the Parquet files."
         ),
     )
     writer_lanes: int = dataclasses.field(
