@@ -32,7 +32,7 @@ class Assembler:
     held_bytes: Final[int]
     retained_bytes: Final[int]
     spooled_bytes: Final[int]
-    spooled_total: Final[int]
+    spooled_count: Final[int]
     transaction_count: Final[int]
     row_count: Final[int]
     resent_count: Final[int]

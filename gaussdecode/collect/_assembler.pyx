@@ -130,7 +130,7 @@ cdef class Assembler:
     cdef readonly uint64_t held_bytes           # in all accumulators
     cdef readonly uint64_t retained_bytes       # of the open transaction, in memory
     cdef readonly uint64_t spooled_bytes        # of the open transaction, in the spool
-    cdef readonly uint64_t spooled_total
+    cdef readonly uint64_t spooled_count        # transactions that ever went to the spool
     cdef readonly uint64_t transaction_count
     cdef readonly uint64_t row_count
     cdef readonly uint64_t resent_count
@@ -226,8 +226,9 @@ cdef class Assembler:
         if self.retained_bytes + size > self.memory_limit:
             with gil:
                 item.offset = self.spool.write(<const uint8_t[:size]>entry)
+            if self.spooled_bytes == 0:
+                self.spooled_count += 1
             self.spooled_bytes += size
-            self.spooled_total += size
         else:
             item.data = <uint8_t *>malloc(size)
             if item.data == NULL:

@@ -145,7 +145,7 @@ class Collector:
         if not accumulator.row_count:
             return
         landed = accumulator.table
-        first, last = (Position(*bound) for bound in accumulator.bounds())
+        first, last = (Position(lsn, max(seq, 0)) for lsn, seq in accumulator.bounds())
         self.assembler.taken(accumulator.byte_count)
         self._note_schema(landed, first)
         taken = accumulator.take()

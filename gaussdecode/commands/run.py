@@ -1,0 +1,41 @@
+"""Follow the slot and land its changes, until stopped.
+
+This is the service: it stays in the foreground, logs to standard error, and ends with
+a status that tells systemd whether to start it again.
+
+Examples:
+  gaussdecode run /etc/gaussdecode/orders.yaml
+  systemctl enable --now gaussdecode@orders
+"""
+
+import argparse
+from pathlib import Path
+
+from gaussdecode import __version__, logs
+from gaussdecode.config import load
+from gaussdecode.daemon.notify import Notifier
+from gaussdecode.daemon.supervisor import Supervisor
+from gaussdecode.errors import EX_OK, GaussDecodeError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("config", type=Path, help="configuration file of one slot")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the daemon."""
+    config = load(args.config)
+    logs.configure(config.monitoring.log_level, slot=config.slot)
+    log = logs.get_logger("daemon")
+    log.info(logs.Event.DAEMON_STARTED, version=__version__, root=str(config.landing.root))
+    notifier = Notifier.from_environment()
+    try:
+        Supervisor(config, notifier).run()
+    except GaussDecodeError as error:
+        log.error(logs.Event.ERROR, reason=str(error), exit_status=error.exit_status)
+        raise
+    finally:
+        notifier.close()
+    log.info(logs.Event.DAEMON_STOPPED)
+    return EX_OK

@@ -1,0 +1,318 @@
+"""One session: one connection, its processes and queues, until it ends.
+
+    reader --raw rings--> decoders --decoded rings--> collector thread --> writer
+
+Main's thread spawns the children (they die with that thread, see `ipc.process`), then
+watches: reports, exits, the collector, progress. A session ends in one of three ways.
+*Drained*: the reader closed the stream, on request or because the source broke off; all
+that arrived whole is landed, then the reader is told to confirm it and leave. *Failed*: a
+process died, bytes were wrong, the disk failed; what is not durable is dropped. *Stuck*:
+a stage stopped moving; as failed. Nothing of one session reaches the next but the log.
+"""
+
+import dataclasses
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from gaussdecode.collect.collector import Collector
+from gaussdecode.errors import ChildError, GaussDecodeError, from_record
+from gaussdecode.ipc.control import Control, Word
+from gaussdecode.ipc.process import Child, spawn_child
+from gaussdecode.ipc.ring import Ring
+from gaussdecode.logs import Event, get_logger, relay
+
+POLL_SECONDS: Final = 0.2
+STUCK_SECONDS: Final = 120.0  # arbitrary; a stage moves many times a second
+LEAVE_SECONDS: Final = 10.0  # for the last status to reach the server
+_log = get_logger("daemon")
+
+Facts = Mapping[str, Any]  # Any: JSON of the reader's report
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """Sizes of a session; bytes.
+
+    Attributes:
+        decoder_count: 1 decodes in the reader's process.
+        queue_entries: bound of every ring in entries.
+        raw_ring_bytes: of each ring from reader to decoder.
+        decoded_ring_bytes: of each ring from decoder to collector.
+        reader: settings of the reader's process, without descriptors.
+    """
+
+    decoder_count: int
+    queue_entries: int
+    raw_ring_bytes: int
+    decoded_ring_bytes: int
+    reader: Mapping[str, Any]  # Any: JSON
+
+
+class Session:
+    """Runs one stream from the source to the writer.
+
+    Args:
+        settings: sizes and what the reader needs.
+        begin: called with the reader's facts before anything is streamed; checks them
+            against the log and makes the collector. Raises to refuse.
+        drain: waits until the writer has published all it was given.
+        should_stop: asked several times per second.
+        on_tick: called several times per second, for the watchdog.
+    """
+
+    def __init__(
+        self,
+        settings: SessionSettings,
+        begin: Callable[[Facts], Collector],
+        drain: Callable[[], None],
+        should_stop: Callable[[], bool],
+        on_tick: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._begin = begin
+        self._drain = drain
+        self._should_stop = should_stop
+        self._on_tick = on_tick
+        self._children: list[Child] = []
+        self._selector = selectors.DefaultSelector()
+        self._reader_error: GaussDecodeError | None = None
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._is_aborted = False
+        self._last_tick = time.monotonic()
+        self._grace_until = time.monotonic() + STUCK_SECONDS
+        self.control = Control.create()
+        self.raw_rings: list[Ring] = []
+        self.decoded_rings: list[Ring] = []
+        self.collector: Collector | None = None
+        self.facts: Facts | None = None
+        self.collector_round_ns = time.monotonic_ns()
+
+    # ---- life ------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Stream until stopped.
+
+        Raises:
+            GaussDecodeError: why the session ended other than on request.
+        """
+        try:
+            self._spawn()
+            self._watch()
+            self._finish()
+        finally:
+            self._close()
+        if self._reader_error is not None:
+            raise self._reader_error
+
+    def _spawn(self) -> None:
+        """Make the queues and start the processes, each with its own ends only."""
+        settings = self._settings
+        count = settings.decoder_count
+        parallel = count > 1
+        make = Ring.create
+        self.decoded_rings = [
+            make(settings.decoded_ring_bytes, settings.queue_entries) for _ in range(count)
+        ]
+        if parallel:
+            self.raw_rings = [
+                make(settings.raw_ring_bytes, settings.queue_entries) for _ in range(count)
+            ]
+        for index in range(count if parallel else 0):
+            raw, decoded = self.raw_rings[index], self.decoded_rings[index]
+            fds = {
+                "raw_ring_fds": raw.consumer_fds(),
+                "decoded_ring_fds": decoded.producer_fds(),
+                "control_fd": self.control.fd,
+            }
+            self._start_child(
+                "gaussdecode.decode.worker", {**fds, "decoder_index": index}, f"decoder {index}"
+            )
+            raw.close_consumer_side()
+            decoded.close_producer_side()
+        targets = self.raw_rings or self.decoded_rings
+        fds = {
+            "ring_fds": [ring.producer_fds() for ring in targets],
+            "control_fd": self.control.fd,
+        }
+        reader = {**settings.reader, **fds, "decoder_count": count}
+        self._start_child("gaussdecode.source.reader", reader, "reader")
+        for ring in targets:
+            ring.close_producer_side()
+
+    def _start_child(self, module: str, settings: dict[str, Any], name: str) -> None:  # Any: JSON
+        child = spawn_child(module, settings, sorted(_descriptors(settings)), ("PG*", "SSL*"), name)
+        self._children.append(child)
+        self._selector.register(child.report_fd, selectors.EVENT_READ, child)
+        _log.debug(Event.CHILD_STARTED, child=name, pid=child.process.pid)
+
+    # ---- watching --------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Until the collector's thread has ended, or there will never be one."""
+        while True:
+            self._take_reports(POLL_SECONDS)
+            self._tick()
+            if self._failure is not None:
+                raise self._failure
+            if self._should_stop():
+                self.control.set(Word.STOP_REQUESTED, 1)
+            if self._thread is None and self._reader_error is not None:
+                raise self._reader_error
+            if self._thread is not None and not self._thread.is_alive():
+                return
+            self._check_children()
+            if self._thread is None and self._should_stop():
+                return
+            self._check_progress()
+
+    def _take_reports(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
+            child: Child = key.data
+            for report in child.reports():
+                self._take_report(child, report)
+            if child.report_fd < 0:
+                self._selector.unregister(key.fd)
+
+    def _take_report(self, child: Child, report: dict[str, Any]) -> None:  # Any: JSON
+        kind = report["kind"]
+        if kind == "log":
+            relay(report, stage="source" if child.name == "reader" else "decode", child=child.name)
+        elif kind == "connected":
+            self._connected(report)
+        elif kind == "error":
+            error = from_record(report["error"])
+            _log.debug(Event.CHILD_REPORTED, child=child.name, reason=str(error))
+            if child.name == "reader":
+                self._reader_error = error
+            elif self._failure is None and self._thread is None:
+                self._failure = error
+
+    def _connected(self, facts: Facts) -> None:
+        """The reader stands before the stream: check, make the collector, let it go."""
+        self.facts = facts
+        self.collector = self._begin(facts)
+        self._thread = threading.Thread(target=self._collect, name="collector", daemon=True)
+        self._thread.start()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.control.set(Word.GO, 1)
+
+    def _collect(self) -> None:
+        assert self.collector is not None
+        try:
+            self.collector.run(self.decoded_rings, self._collector_round)
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread
+            if self._failure is None:
+                self._failure = error
+
+    def _collector_round(self) -> None:
+        self.collector_round_ns = time.monotonic_ns()
+        if self._is_aborted:
+            raise ChildError("the session was given up")
+
+    def _check_children(self) -> None:
+        """A child that ended with an error, or was killed, ends the session."""
+        for child in self._children:
+            status = child.exit_status()
+            if status is None or status == os.EX_OK:
+                continue
+            self._take_reports(0)
+            if child.name == "reader" and self._reader_error is not None:
+                continue  # it closed the stream in order; the collector sees its end
+            if status > 0 and self._thread is not None and self._thread.is_alive():
+                self._thread.join(POLL_SECONDS)  # a decoder's error comes through its queue
+                if self._failure is not None:
+                    raise self._failure
+            raise ChildError(f"{child.name} (process {child.process.pid}) {_ended(status)}")
+
+    # ---- progress --------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if now - self._last_tick > STUCK_SECONDS / 4:
+            self._grace_until = now + STUCK_SECONDS  # we were stopped ourselves, and all with us
+        self._last_tick = now
+        self.control.set(Word.MAIN_HEARTBEAT_NS, time.monotonic_ns())
+        self._on_tick()
+
+    def oldest_heartbeat(self) -> tuple[str, float]:
+        """The stage that has not moved for longest, and for how many seconds."""
+        now = time.monotonic_ns()
+        beats = {"reader": self.control.get(Word.READER_HEARTBEAT_NS)}
+        for index in range(len(self.raw_rings)):
+            beats[f"decoder {index}"] = self.control.decoder_snapshot(index)["heartbeat_ns"]
+        if self._thread is not None and self._thread.is_alive() and not self._waits_for_disk():
+            beats["collector"] = self.collector_round_ns
+        ages = {name: (now - beat) / 1e9 for name, beat in beats.items() if beat}
+        return max(ages.items(), key=lambda item: item[1], default=("none", 0.0))
+
+    def process_ids(self) -> dict[str, int]:
+        """Process number of each child, by name."""
+        return {child.name: child.process.pid for child in self._children}
+
+    def _waits_for_disk(self) -> bool:
+        return bool(self.control.get(Word.DISK_WAIT))
+
+    def _check_progress(self) -> None:
+        if self._thread is None or time.monotonic() < self._grace_until:
+            return
+        stage, age = self.oldest_heartbeat()
+        if age > STUCK_SECONDS:
+            raise ChildError(f"{stage} has not moved for {age:.0f} seconds")
+
+    # ---- end -------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """The stream is closed and collected: land it, have it confirmed, let all leave."""
+        if self._failure is not None:
+            raise self._failure
+        if self._thread is not None:
+            self._drain()
+        self.control.set(Word.FINISHED, 1)
+        deadline = time.monotonic() + LEAVE_SECONDS
+        for child in self._children:
+            while child.exit_status() is None and time.monotonic() < deadline:
+                self._take_reports(POLL_SECONDS / 4)
+                self._on_tick()
+        self._take_reports(0)
+
+    def _close(self) -> None:
+        """Leave nothing behind: no process, no descriptor, no thread."""
+        self._is_aborted = True
+        for child in self._children:
+            child.kill()
+            child.close_reports()
+            _log.debug(Event.CHILD_ENDED, child=child.name, status=child.exit_status())
+        self._selector.close()
+        if self._thread is not None:
+            self._thread.join(LEAVE_SECONDS)
+        for ring in (*self.raw_rings, *self.decoded_rings):
+            if self._thread is None or not self._thread.is_alive():
+                ring.close()
+
+
+def _descriptors(value: object) -> set[int]:
+    """All descriptors in a child's settings: values of keys that end with ``fd`` or ``fds``."""
+    found: set[int] = set()
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if str(key).endswith(("_fd", "_fds")):
+                found |= _numbers(item)
+    return found
+
+
+def _numbers(value: object) -> set[int]:
+    if isinstance(value, int):
+        return {value}
+    assert isinstance(value, list | tuple)
+    return set().union(*map(_numbers, value)) if value else set()
+
+
+def _ended(status: int) -> str:
+    return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"

@@ -1,0 +1,269 @@
+"""What the daemon shows of itself: one reading of all counters, as metrics and as status.
+
+Reads words that other threads and processes write; every number is whole by itself, two
+of them may be an instant apart. Counters of past sessions are carried along, so that a
+new session does not make them fall.
+"""
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import gaussdecode
+from gaussdecode.collect.collector import Collector
+from gaussdecode.daemon.session import Session
+from gaussdecode.metrics import BY_NAME, Kind, Labels
+from gaussdecode.model.lsn import Lsn
+
+_NS: Final = 1e-9
+Values = dict[str, dict[Labels, float]]
+
+
+class WriterFacts(Protocol):
+    """What `land.writer.Writer` counts."""
+
+    def stats(self) -> Mapping[str, float]: ...
+
+
+@dataclasses.dataclass(slots=True)
+class DaemonFacts:
+    """What the supervisor knows, and changes while others read.
+
+    Attributes:
+        slot: name.
+        root: of the landing.
+        started_time: seconds since 1970.
+        decoder_count: ``parallel-decode-num``.
+        budget_bytes: sum of all byte bounds.
+        session: the running one, or None between two.
+        state: a word for the operator: starting, connecting, streaming, retrying, stopping.
+        reason: why it is not streaming, or None.
+        durable_lsn: of the commit log.
+        caught_up_at: monotonic; when everything the server had told of was durable.
+        sessions: started so far.
+        restarts: sessions that ended in an error, by class of error.
+    """
+
+    slot: str
+    root: Path
+    started_time: float
+    decoder_count: int
+    budget_bytes: int
+    session: Session | None = None
+    state: str = "starting"
+    reason: str | None = None
+    durable_lsn: int = 0
+    entry: int = -1
+    caught_up_at: float = dataclasses.field(default_factory=time.monotonic)
+    sessions: int = 0
+    restarts: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+class Snapshots:
+    """Takes readings; counters never fall.
+
+    Args:
+        facts: shared with the supervisor.
+        writer: shared with the pipeline.
+    """
+
+    def __init__(self, facts: DaemonFacts, writer: WriterFacts) -> None:
+        self._facts = facts
+        self._writer = writer
+        self._past: Values = {}
+
+    def retire(self, session: Session) -> None:
+        """Carry the counters of a session that ends along."""
+        for name, series in _session_values(session).items():
+            if BY_NAME[name].kind is Kind.COUNTER:
+                kept = self._past.setdefault(name, {})
+                for labels, value in series.items():
+                    kept[labels] = kept.get(labels, 0) + value
+
+    def metrics(self) -> Values:
+        """All metrics, for `metrics.Exposition`."""
+        facts = self._facts
+        values: Values = {name: dict(series) for name, series in self._past.items()}
+        session = facts.session
+        if session is not None:
+            for name, series in _session_values(session).items():
+                into = values.setdefault(name, {})
+                is_counter = BY_NAME[name].kind is Kind.COUNTER
+                for labels, value in series.items():
+                    into[labels] = value + (into.get(labels, 0) if is_counter else 0)
+        lag = self.lag(session)
+        plain = {
+            "source_connected": float(facts.state == "streaming"),
+            "source_lag_bytes": lag["lag_bytes"],
+            "source_lag_seconds": lag["lag_seconds"],
+            "land_durable_lsn": facts.durable_lsn,
+            "land_entry": facts.entry,
+            "land_free_bytes": _free_bytes(facts.root),
+            "daemon_memory_budget_bytes": facts.budget_bytes,
+            "daemon_started_seconds": facts.started_time,
+            "daemon_sessions_total": facts.sessions,
+            **self._writer.stats(),
+        }
+        values.update({f"gaussdecode_{name}": {(): value} for name, value in plain.items()})
+        values["gaussdecode_daemon_restarts_total"] = {
+            (reason,): count for reason, count in facts.restarts.items()
+        }
+        values["gaussdecode_daemon_info"] = {(gaussdecode.__version__,): 1.0}
+        return values
+
+    def lag(self, session: Session | None) -> dict[str, float]:
+        """How far the durable position is behind what the server told of."""
+        facts = self._facts
+        end = 0 if session is None else session.control.snapshot()["server_wal_end"]
+        behind = max(0, end - facts.durable_lsn)
+        now = time.monotonic()
+        if not behind:
+            facts.caught_up_at = now
+        return {"lag_bytes": behind, "lag_seconds": now - facts.caught_up_at}
+
+    def status(self) -> dict[str, Any]:  # Any: JSON
+        """The document of ``/status``: first the columns of gs_get_parallel_decode_status."""
+        facts = self._facts
+        session = facts.session
+        words = {} if session is None else session.control.snapshot()
+        lengths = [[], []] if session is None else _queue_lengths(session)
+        received = words.get("received_lsn", 0)
+        collector = None if session is None else session.collector
+        return {
+            "slot_name": facts.slot,
+            "parallel_decode_num": facts.decoder_count,
+            "read_change_queue_length": _queues(lengths[0]),
+            "decode_change_queue_length": _queues(lengths[1]),
+            "reader_lsn": str(Lsn(received)),
+            "working_txn_cnt": int(collector is not None and collector.assembler.is_transaction_open),
+            "working_txn_memory": 0 if collector is None else collector.assembler.retained_bytes,
+            "durable_lsn": str(Lsn(facts.durable_lsn)),
+            "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),
+            "server_wal_end": str(Lsn(words.get("server_wal_end", 0))),
+            **self.lag(session),
+            "state": facts.state,
+            "detail": facts.reason,
+            "entry": facts.entry,
+            "root": str(facts.root),
+            "pid": os.getpid(),
+            "children": {} if session is None else session.process_ids(),
+            "stages": _stages(session, self._writer.stats()),
+            "version": gaussdecode.__version__,
+        }
+
+
+def _free_bytes(root: Path) -> float:
+    try:
+        found = os.statvfs(root)
+    except OSError:
+        return 0.0
+    return float(found.f_bavail * found.f_frsize)
+
+
+def _queue_lengths(session: Session) -> list[list[int]]:
+    decoded = [ring.length() for ring in session.decoded_rings]
+    raw = [ring.length() for ring in session.raw_rings] or [0] * len(decoded)
+    return [raw, decoded]
+
+
+def _queues(lengths: list[int]) -> str:
+    """The server's spelling: ``queue0: 33, queue1: 36``."""
+    return ", ".join(f"queue{index}: {length}" for index, length in enumerate(lengths))
+
+
+def _session_values(session: Session) -> Values:
+    """Everything that belongs to one session."""
+    words = session.control.snapshot()
+    now = time.monotonic_ns()
+    last = words["last_receive_ns"]
+    plain = {
+        "source_received_bytes_total": words["received_bytes"],
+        "source_received_messages_total": words["received_messages"],
+        "source_dispatched_batches_total": words["batches"],
+        "source_received_lsn": words["received_lsn"],
+        "source_server_wal_end_lsn": words["server_wal_end"],
+        "source_confirmed_lsn": words["confirmed_lsn"],
+        "source_silence_seconds": (now - last) * _NS if last else 0.0,
+        "source_status_updates_total": words["status_sent_count"],
+        "source_busy_seconds_total": words["busy_ns"] * _NS,
+        "source_stalled_seconds_total": words["stalled_ns"] * _NS,
+        "source_waited_seconds_total": words["waited_ns"] * _NS,
+        "land_disk_full": words["disk_wait"],
+    }
+    if session.collector is not None:
+        plain |= _collector_values(session.collector)
+    values: Values = {f"gaussdecode_{name}": {(): float(value)} for name, value in plain.items()}
+    raw, decoded = _queue_lengths(session)
+    for index, (waiting, done) in enumerate(zip(raw, decoded, strict=True)):
+        label = (str(index),)
+        decoder = session.control.decoder_snapshot(index)
+        series = {
+            "read_change_queue_length": waiting,
+            "decode_change_queue_length": done,
+            "decode_batches_total": decoder["batches"],
+            "decode_wire_bytes_total": decoder["wire_bytes"],
+            "decode_rows_total": decoder["rows"],
+            "decode_busy_seconds_total": decoder["busy_ns"] * _NS,
+            "decode_waited_input_seconds_total": decoder["waited_input_ns"] * _NS,
+            "decode_waited_output_seconds_total": decoder["waited_output_ns"] * _NS,
+            "decode_misfit_values_total": decoder["misfits"],
+        }
+        for name, value in series.items():
+            values.setdefault(f"gaussdecode_{name}", {})[label] = float(value)
+    return values
+
+
+def _collector_values(collector: Collector) -> dict[str, float]:
+    held = collector.assembler
+    return {
+        "collect_open_transactions": float(held.is_transaction_open),
+        "collect_open_bytes": held.retained_bytes,
+        "collect_pending_bytes": held.held_bytes,
+        "collect_spooled_bytes": held.spooled_bytes,
+        "collect_spooled_transactions_total": held.spooled_count,
+        "collect_transactions_total": held.transaction_count,
+        "collect_rows_total": held.row_count,
+        "collect_skipped_transactions_total": held.resent_count,
+        "collect_waited_seconds_total": held.waited_ns * _NS,
+    }
+
+
+def _stages(session: Session | None, writer: Mapping[str, float]) -> dict[str, Any]:  # Any: JSON
+    """Seconds each stage worked and waited, so that the limiting one can be named."""
+    if session is None:
+        return {}
+    words = session.control.snapshot()
+    decoders = [
+        session.control.decoder_snapshot(index) for index in range(len(session.decoded_rings))
+    ]
+    stages: dict[str, Any] = {  # Any: JSON
+        "source": {
+            "busy_seconds": words["busy_ns"] * _NS,
+            "waited_seconds": words["waited_ns"] * _NS,
+            "stalled_seconds": words["stalled_ns"] * _NS,
+        },
+        "decode": [
+            {
+                "busy_seconds": decoder["busy_ns"] * _NS,
+                "waited_seconds": decoder["waited_input_ns"] * _NS,
+                "stalled_seconds": decoder["waited_output_ns"] * _NS,
+                "rows": decoder["rows"],
+            }
+            for decoder in decoders
+        ],
+        "land": dict(writer),
+    }
+    if session.collector is not None:
+        held = session.collector.assembler
+        waited = held.waited_ns * _NS
+        stages["collect"] = {
+            "busy_seconds": max(0.0, held.busy_ns * _NS - waited),
+            "waited_seconds": waited,
+            "rows": held.row_count,
+            "transactions": held.transaction_count,
+            "misfits": session.collector.misfit_count,
+        }
+    return stages

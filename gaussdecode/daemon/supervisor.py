@@ -1,0 +1,183 @@
+"""Runs sessions one after the other until asked to stop, or until trying again is useless.
+
+A session that ends in an error which may pass (the source is away) is followed by another
+after a wait that doubles, with jitter, and starts over once a session has lasted. Any
+other error ends the daemon with that error's exit status, for systemd to act on: a dead
+process of the pipeline too, so that nothing half-alive stays behind.
+
+States, for `status` and systemd: starting, connecting, streaming, retrying, stopping.
+"""
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+from gaussdecode.daemon.http import MonitoringServer
+from gaussdecode.daemon.notify import Notifier
+from gaussdecode.daemon.pipeline import Pipeline
+from gaussdecode.daemon.session import POLL_SECONDS, STUCK_SECONDS, Session
+from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots
+from gaussdecode.errors import GaussDecodeError
+from gaussdecode.logs import Event, get_logger
+from gaussdecode.metrics import Exposition
+from gaussdecode.settings import Config
+
+_LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
+_START_SECONDS: Final = 600.0  # recovery may read every byte of one publication
+_log = get_logger("daemon")
+
+
+class Backoff:
+    """How long to wait before the next attempt.
+
+    Args:
+        first: seconds before the first new attempt; doubles each time.
+        longest: seconds at most.
+        jitter: gives a factor between 0.5 and 1, so that many daemons do not come at once.
+    """
+
+    def __init__(
+        self,
+        first: float,
+        longest: float,
+        jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0),
+    ) -> None:
+        self._first = first
+        self._longest = longest
+        self._jitter = jitter
+        self._next = first
+
+    def next_wait(self, lasted: float) -> float:
+        """Seconds to wait after a session that lasted so many seconds."""
+        if lasted >= _LASTED_SECONDS:
+            self._next = self._first
+        wait = self._next
+        self._next = min(2 * wait, self._longest)
+        return wait * self._jitter()
+
+
+class Supervisor:
+    """One daemon, one slot.
+
+    Args:
+        config: checked.
+        notifier: systemd's socket, or one that does nothing.
+    """
+
+    def __init__(self, config: Config, notifier: Notifier) -> None:
+        self._config = config
+        self._notifier = notifier
+        self._stop = threading.Event()
+        self._backoff = Backoff(config.source.retry_first, config.source.retry_max)
+        self._facts = DaemonFacts(
+            slot=config.slot,
+            root=config.landing.root,
+            started_time=time.time(),
+            decoder_count=config.decoding.parallel_decode_num,
+            budget_bytes=sum(config.memory_budget().values()),
+        )
+        self._pipeline: Pipeline | None = None
+
+    def run(self) -> None:
+        """Recover the landing, then stream until stopped.
+
+        Raises:
+            GaussDecodeError: why it cannot go on.
+        """
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        self._notifier.extend(_START_SECONDS)
+        with Pipeline(self._config, self._facts, self._stop.is_set) as pipeline:
+            self._pipeline = pipeline
+            snapshots = Snapshots(self._facts, pipeline.writer)
+            server = self._serve(snapshots)
+            self._notifier.ready("landing recovered")
+            try:
+                self._run_sessions(pipeline, snapshots)
+            finally:
+                self._set_state("stopping")
+                server.close()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop.set()
+
+    def _serve(self, snapshots: Snapshots) -> MonitoringServer:
+        exposition = Exposition(self._config.slot, snapshots.metrics)
+        server = MonitoringServer(
+            self._config.monitoring.listen,
+            render_metrics=exposition.render,
+            take_status=snapshots.status,
+            is_alive=self._is_alive,
+            why_not_ready=self._why_not_ready,
+        )
+        server.start()
+        _log.info(Event.HTTP_STARTED, address=str(server.address))
+        return server
+
+    # ---- sessions --------------------------------------------------------------------
+
+    def _run_sessions(self, pipeline: Pipeline, snapshots: Snapshots) -> None:
+        while not self._stop.is_set():
+            self._set_state("connecting")
+            self._facts.sessions += 1
+            began = time.monotonic()
+            session = pipeline.session(self._on_tick, lambda: self._set_state("streaming"))
+            self._facts.session = session
+            error = self._run_one(session)
+            snapshots.retire(session)
+            self._facts.session = None
+            if error is not None and not self._stop.is_set():
+                self._wait(error, time.monotonic() - began)
+
+    def _run_one(self, session: Session) -> GaussDecodeError | None:
+        """Run a session; an error that may pass is given back, others are raised."""
+        try:
+            session.run()
+        except GaussDecodeError as error:
+            name = type(error).__name__
+            self._facts.restarts[name] = self._facts.restarts.get(name, 0) + 1
+            if not error.retryable:
+                raise
+            return error
+        return None
+
+    def _wait(self, error: GaussDecodeError, lasted: float) -> None:
+        wait = self._backoff.next_wait(lasted)
+        self._set_state("retrying", str(error))
+        _log.warning(Event.SESSION_RETRYING, reason=str(error), wait_seconds=round(wait, 2))
+        deadline = time.monotonic() + wait
+        while not self._stop.is_set() and time.monotonic() < deadline:
+            self._on_tick()
+            self._stop.wait(min(POLL_SECONDS, wait))
+
+    # ---- how it is -------------------------------------------------------------------
+
+    def _set_state(self, state: str, reason: str | None = None) -> None:
+        self._facts.state = state
+        self._facts.reason = reason
+        text = state if reason is None else f"{state}: {reason}"
+        if state == "stopping":
+            self._notifier.stopping(text)
+        else:
+            self._notifier.status(text)
+
+    def _on_tick(self) -> None:
+        assert self._pipeline is not None
+        self._pipeline.check()
+        if not self._notifier.feed(time.monotonic(), self._is_alive):
+            _log.error(Event.WATCHDOG_WITHHELD)
+
+    def _is_alive(self) -> bool:
+        session = self._facts.session
+        return session is None or session.oldest_heartbeat()[1] < STUCK_SECONDS
+
+    def _why_not_ready(self) -> str | None:
+        if self._facts.state != "streaming":
+            return self._facts.reason or self._facts.state
+        if self._pipeline is not None and self._pipeline.writer.is_waiting_for_space:
+            return "the landing's disk is full"
+        return None
