@@ -1,0 +1,50 @@
+"""The nogil side of `source._dispatch`."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from gaussdecode._layout cimport Buffer
+from gaussdecode._wire cimport BatchDecoder
+from gaussdecode.ipc.ring cimport Ring
+
+
+cdef class Dispatcher:
+    cdef readonly list rings
+    cdef readonly unsigned int decoder_count
+    cdef readonly uint64_t dispatch_seq  # of the batch being filled
+    cdef readonly size_t batch_bytes
+    cdef Ring target            # of the batch being filled or waiting
+    cdef BatchDecoder decoder   # serial mode, else None
+    cdef Buffer decoded         # serial mode: the decoded batch
+    cdef Buffer batch           # header, relations, messages
+    cdef Buffer relations       # records that some decoder has not been told
+    cdef Buffer starts          # uint64 offset of each in `relations`
+    cdef uint32_t first_version  # of the first record there
+    cdef readonly uint32_t version_count
+    cdef uint32_t *told         # per decoder: highest version it knows
+    cdef size_t message_offset
+    cdef uint32_t message_count
+    cdef uint32_t relation_count
+    cdef bint is_open           # a batch is being filled
+    cdef readonly bint is_waiting  # a finished entry waits for room
+    cdef const uint8_t *entry   # that entry
+    cdef size_t entry_size
+    cdef readonly unsigned int ends_left
+    cdef bint is_ending
+    cdef bint is_serial
+
+    cdef int open_batch(self) except -1 nogil
+    cdef int append(self, const uint8_t *data, size_t size) except -1 nogil
+    cdef bint fits(self, size_t size) noexcept nogil
+    cdef bint is_full(self) noexcept nogil
+    # Close the batch; it waits for room until `flush` says 1. An empty one is dropped.
+    cdef int cut(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil
+    # 1 = nothing waits. 0 = no room in the ring. -1 = the ring's consumer is gone.
+    cdef int flush(self) except -2 nogil
+    cdef bint target_is_empty(self) noexcept nogil
+    cdef int space_fd(self) noexcept nogil
+    cdef int tell_relations(self, uint32_t decoder_index) except -1 nogil
+    cdef int forget_told(self) noexcept nogil
+    cdef int offer(self) noexcept nogil
+    cdef int decode_batch(self) except -1 nogil
+    cdef int choose_target(self) except -1 nogil
+    cdef int put_end(self) except -1 nogil
