@@ -1,0 +1,203 @@
+"""Builds pgoutput messages by field name, and raw batches as the reader hands them over."""
+
+import json
+import struct
+from collections.abc import Iterable, Sequence
+
+from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
+from gaussdecode.model.types import ColumnType, Kind
+
+EPOCH_SHIFT_US = 946_684_800_000_000
+RAW_MAGIC = 0x42524447
+RAW_HEADER = struct.Struct("=IIQIIQQQII")
+RAW_RELATION = struct.Struct("=IIIIHHI")
+PLAN_COLUMN = struct.Struct("=BBBBBBH")
+DATA, END = 0, 1
+OID = 16385
+
+Cell = bytes | str | None
+UNCHANGED = b"\0unchanged"  # no text of the server holds a zero byte
+
+
+def cell(value: Cell) -> bytes:
+    """One value of a tuple: NULL, `UNCHANGED`, or text."""
+    if value is None:
+        return b"n"
+    if value == UNCHANGED:
+        return b"u"
+    text = value.encode() if isinstance(value, str) else value
+    return b"t" + struct.pack(">I", len(text)) + text
+
+
+def row(values: Sequence[Cell]) -> bytes:
+    """A tuple: column count and values."""
+    return struct.pack(">H", len(values)) + b"".join(map(cell, values))
+
+
+def begin(commit_lsn: int = 0x2000, commit_time_us: int = EPOCH_SHIFT_US, xid: int = 7) -> bytes:
+    """A Begin message; the time counts from 1970, as everywhere in the product."""
+    return b"B" + struct.pack(">QqI", commit_lsn, commit_time_us - EPOCH_SHIFT_US, xid)
+
+
+def commit(
+    commit_lsn: int = 0x2000,
+    end_lsn: int = 0x2030,
+    commit_time_us: int = EPOCH_SHIFT_US,
+    flags: int = 0,
+) -> bytes:
+    """A Commit message."""
+    return b"C" + struct.pack(
+        ">BQQq", flags, commit_lsn, end_lsn, commit_time_us - EPOCH_SHIFT_US
+    )
+
+
+def origin(lsn: int = 0x99, name: str = "elsewhere") -> bytes:
+    """An Origin message."""
+    return b"O" + struct.pack(">Q", lsn) + name.encode() + b"\0"
+
+
+def insert(values: Sequence[Cell], oid: int = OID) -> bytes:
+    """An Insert message."""
+    return b"I" + struct.pack(">I", oid) + b"N" + row(values)
+
+
+def update(
+    values: Sequence[Cell],
+    key: Sequence[Cell] | None = None,
+    old: Sequence[Cell] | None = None,
+    oid: int = OID,
+) -> bytes:
+    """An Update message with a K tuple (`key`), an O tuple (`old`) or neither."""
+    before = b""
+    if key is not None:
+        before = b"K" + row(key)
+    elif old is not None:
+        before = b"O" + row(old)
+    return b"U" + struct.pack(">I", oid) + before + b"N" + row(values)
+
+
+def delete(values: Sequence[Cell], tag: bytes = b"K", oid: int = OID) -> bytes:
+    """A Delete message."""
+    return b"D" + struct.pack(">I", oid) + tag + row(values)
+
+
+def truncate(*oids: int, bits: int = 0) -> bytes:
+    """A Truncate message."""
+    return b"T" + struct.pack(f">IB{len(oids)}I", len(oids), bits, *oids)
+
+
+def logical(
+    prefix: bytes = b"app", content: bytes = b"\x00\xff", lsn: int = 0x55, flags: int = 1
+) -> bytes:
+    """A logical message."""
+    return (
+        b"M" + struct.pack(">BQ", flags, lsn) + prefix + b"\0"
+        + struct.pack(">I", len(content)) + content
+    )  # fmt: skip
+
+
+def relation_message(
+    columns: Sequence[tuple[int, str, int, int]],
+    oid: int = OID,
+    namespace: str = "public",
+    name: str = "orders",
+    identity: bytes = b"d",
+) -> bytes:
+    """A Relation message; columns are (flags, name, type OID, type modifier)."""
+    head = b"R" + struct.pack(">I", oid) + namespace.encode() + b"\0" + name.encode() + b"\0"
+    body = b"".join(
+        bytes([flags]) + column.encode() + b"\0" + struct.pack(">Ii", type_oid, modifier)
+        for flags, column, type_oid, modifier in columns
+    )
+    return head + identity + struct.pack(">H", len(columns)) + body
+
+
+def type_message(oid: int, namespace: str, name: str) -> bytes:
+    """A Type message."""
+    names = namespace.encode() + b"\0" + name.encode() + b"\0"
+    return b"Y" + struct.pack(">I", oid) + names
+
+
+def relation(
+    types: Sequence[ColumnType | Kind],
+    identity: Iterable[int] = (0,),
+    version: int = 1,
+    oid: int = OID,
+    *,
+    filtered: bool = False,
+) -> Relation:
+    """A relation with one column per type; `identity` names columns by index."""
+    keys = set(identity)
+    columns = tuple(
+        Column(
+            f"c{index}",
+            25,
+            -1,
+            "text",
+            held if isinstance(held, ColumnType) else ColumnType(held),
+            is_identity=index in keys,
+        )
+        for index, held in enumerate(types)
+    )
+    return Relation(version, oid, "public", f"t{oid}", ReplicaIdentity.DEFAULT, columns, filtered)
+
+
+def padded(record: bytes) -> bytes:
+    """Pad with zeros to a multiple of 8."""
+    return record + bytes(-len(record) % 8)
+
+
+def raw_relation(of: Relation) -> bytes:
+    """The record that tells a decoder a relation version."""
+    plan = b"".join(
+        PLAN_COLUMN.pack(
+            column.type.kind,
+            column.type.element or 0,
+            column.type.precision,
+            column.type.scale,
+            column.is_identity,
+            0,
+            0,
+        )
+        for column in of.columns
+    )
+    definition = json.dumps(of.to_record()).encode()
+    size = RAW_RELATION.size + len(plan) + len(definition)
+    head = RAW_RELATION.pack(
+        size + -size % 8, of.oid, of.version, of.is_filtered, len(of.columns), 0, len(definition)
+    )
+    return padded(head + plan + definition)
+
+
+def raw_batch(
+    messages: Sequence[bytes],
+    relations: Sequence[Relation] = (),
+    seq: int = 0,
+    kind: int = DATA,
+    keepalive: tuple[int, bool] = (0, False),
+) -> bytes:
+    """A raw batch of whole messages.
+
+    Args:
+        messages: payloads from their type byte.
+        relations: versions that the decoder has not been told yet.
+        seq: dispatch sequence.
+        kind: DATA or END.
+        keepalive: WAL end and whether a reply is wanted; 0 for none.
+    """
+    described = b"".join(map(raw_relation, relations))
+    section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
+    offset = RAW_HEADER.size + -RAW_HEADER.size % 8 + len(described)
+    header = RAW_HEADER.pack(
+        RAW_MAGIC,
+        kind,
+        seq,
+        len(relations),
+        len(messages),
+        offset,
+        offset + len(section),
+        keepalive[0],
+        keepalive[1],
+        0,
+    )
+    return padded(header) + described + section
