@@ -262,7 +262,7 @@ class Cluster:
             stderr=subprocess.STDOUT,
             cwd=self.home,
             env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
-            preexec_fn=_die_with_parent(),
+            preexec_fn=_die_with_parent(),  # noqa: PLW1509 - it makes one system call
             start_new_session=True,  # Ctrl-C is for us, not for the server
             user=self._user.pw_uid if self._user else None,
             group=self._user.pw_gid if self._user else None,

@@ -79,7 +79,7 @@ def main() -> int:
             fetch(major)
             directory = fetched_bin(major)
         check = subprocess.run(
-            [directory / "postgres", "--version"], capture_output=True, text=True
+            [directory / "postgres", "--version"], check=False, capture_output=True, text=True
         )
         if check.returncode:
             print(f"setup: PostgreSQL {major} does not start: {check.stderr}", file=sys.stderr)

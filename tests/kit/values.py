@@ -4,6 +4,7 @@ Every generator is seeded and leans to the ends of its type: limits, infinities,
 before Christ, empty strings, text that looks like NULL, many-byte characters.
 """
 
+import itertools
 import json
 from collections.abc import Callable
 from random import Random
@@ -87,7 +88,7 @@ def uuid(rng: Random) -> str:
     """Make a UUID."""
     digits = f"{rng.getrandbits(128):032x}"
     cuts = (0, 8, 12, 16, 20, 32)
-    return "-".join(digits[a:b] for a, b in zip(cuts, cuts[1:], strict=False))
+    return "-".join(digits[a:b] for a, b in itertools.pairwise(cuts))
 
 
 def moment(rng: Random) -> str:

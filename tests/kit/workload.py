@@ -456,7 +456,7 @@ class Workload:
                     time.sleep(0.1)
                 if pause:
                     self._stop.wait(pause)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - `finish` raises it
             self._failures.append(error)
         finally:
             worker.close()
