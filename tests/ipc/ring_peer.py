@@ -1,11 +1,13 @@
 """The other end of a ring, in a process of its own; run by test_ring_processes.py.
 
 ``ring_peer.py ROLE FD,FD,FD SEED COUNT LARGEST``: both ends make the same messages from the
-seed, so the consumer knows what must come.
+seed, so the consumer knows what must come. They never wait inside the ring but poll its
+descriptors, as loops do that have sockets to look after too: a wake-up that is lost is lost.
 """
 
 import hashlib
 import random
+import select
 import sys
 from collections.abc import Iterator
 
@@ -23,7 +25,8 @@ def messages(seed: int, count: int, largest: int) -> Iterator[bytes]:
 def produce(ring: Ring, seed: int, count: int, largest: int) -> None:
     """Store the messages, as fast as there is room."""
     for message in messages(seed, count, largest):
-        ring.put_bytes(message)
+        while not ring.put_bytes(message, 0):
+            select.select([ring.space_fd], [], [])
 
 
 def consume(ring: Ring, seed: int, count: int, largest: int) -> None:
@@ -32,7 +35,8 @@ def consume(ring: Ring, seed: int, count: int, largest: int) -> None:
     taken = 0
     for message in messages(seed, count, largest):
         try:
-            got = ring.get_bytes()
+            while (got := ring.get_bytes(0)) is None:
+                select.select([ring.data_fd], [], [])
         except EOFError:
             break
         if got != message:

@@ -165,6 +165,19 @@ def test_entries_are_the_limit() -> None:
     assert ring.put_bytes(b"x", 0)
 
 
+def test_waits_are_counted() -> None:
+    """The time each end waited inside the ring shows who was slow."""
+    ring = Ring.create(PAGE, 1)
+    assert ring.get_bytes(0.001) is None
+    assert ring.put_bytes(b"x", 0.001)
+    assert not ring.put_bytes(b"x", 0.001)
+
+    stats = ring.stats()
+    assert stats["data_wait_ns"] > 0
+    assert stats["space_wait_ns"] > 0
+    assert stats["empty_count"] > 0
+
+
 def test_long_message_through_one_entry() -> None:
     """One entry of a quarter page is enough for a message of many pages."""
     ring = Ring.create(1, 1)

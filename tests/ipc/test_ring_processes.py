@@ -69,6 +69,7 @@ def numbered(seed: int, count: int, largest: int) -> Iterator[bytes]:
     [
         (1, 1, 3000, 100),
         (1, 2, 800, 20_000),
+        (1, 1024, 50_000, 900),
         (8192, 3, 3000, 3000),
         (65_536, 128, 5000, 30_000),
         (65_536, 1, 12, 8_000_000),
@@ -141,7 +142,6 @@ def test_stopped_consumer_stops_the_producer(peers: Peers) -> None:
     for message in numbered(3, 10_000, 100):
         assert ring.get_bytes() == message
     assert producer.wait() == 0
-    assert ring.stats()["space_wait_ns"] > 0
     with pytest.raises(EOFError):
         ring.get_bytes()
 
