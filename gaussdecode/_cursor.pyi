@@ -1,1 +1,0 @@
-"""Bounds-checked reading of one message; for `cimport` only."""

@@ -1,1 +1,0 @@
-"""Rows of one relation version in one batch; for `cimport` only."""

@@ -1,1 +1,0 @@
-"""Text to typed values; for `cimport` only."""

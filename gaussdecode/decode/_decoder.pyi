@@ -1,0 +1,6 @@
+from gaussdecode.ipc.control import Control
+from gaussdecode.ipc.ring import Ring
+
+class DecoderLoop:
+    def __init__(self, raw: Ring, decoded: Ring, control: Control, decoder_index: int) -> None: ...
+    def run(self) -> None: ...

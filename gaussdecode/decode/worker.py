@@ -1,0 +1,50 @@
+"""A decoder process: ``python -m gaussdecode.decode.worker``, started by the daemon.
+
+Given, as one line of settings on standard input, the descriptors of its two rings and of
+the control block. Promises one decoded batch for every raw batch, in order, and an exit
+status that says how it ended: 0 after the end of the stream, 76 when bytes broke the
+format (the collector finds the reason in place), 70 when a neighbour died. It refuses to
+know about servers, files and other decoders, and imports no pyarrow.
+"""
+
+from typing import Any
+
+from gaussdecode.decode._decoder import DecoderLoop
+from gaussdecode.ipc.control import Control
+from gaussdecode.ipc.process import enter_child
+from gaussdecode.ipc.ring import Ring
+
+
+def run(settings: dict[str, Any]) -> None:  # Any: JSON
+    """Decode until the end of the stream.
+
+    Args:
+        settings: ``raw_ring_fds`` (consumer's end), ``decoded_ring_fds`` (producer's end),
+            ``control_fd``, ``decoder_index``.
+
+    Raises:
+        WireError: bytes that do not follow the format.
+        ChildError: the reader or the collector is gone.
+    """
+    raw = Ring.attach_consumer(settings["raw_ring_fds"])
+    decoded = Ring.attach_producer(settings["decoded_ring_fds"])
+    control = Control.attach(settings["control_fd"])
+    try:
+        DecoderLoop(raw, decoded, control, settings["decoder_index"]).run()
+    finally:
+        decoded.close()
+        raw.close()
+        control.close()
+
+
+def main() -> None:
+    """Live and die as a child of the daemon."""
+    settings, reports = enter_child()
+    try:
+        run(settings)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the daemon is to know
+        reports.fail(error)
+
+
+if __name__ == "__main__":
+    main()
