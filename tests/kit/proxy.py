@@ -1,0 +1,146 @@
+"""A TCP proxy between the daemon and the server that breaks connections on purpose."""
+
+import contextlib
+import enum
+import selectors
+import socket
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+_CHUNK: Final = 16384
+
+
+class Fault(enum.Enum):
+    """What happens to a connection once its bytes are used up.
+
+    CUT closes both sides at once, in the middle of a message; STALL forwards nothing any
+    more from the server; BLACKHOLE forwards nothing either way, as a dead network does.
+    """
+
+    CUT = enum.auto()
+    STALL = enum.auto()
+    BLACKHOLE = enum.auto()
+
+
+class Proxy:
+    """Forwards connections to a port on 127.0.0.1.
+
+    Attributes:
+        port: where to connect to.
+        connections: how many were accepted.
+        faults: how many faults happened.
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self._target = target_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self._plan: tuple[Fault, int] | None = None
+        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._closed = False
+        self.port: int = self._listener.getsockname()[1]
+        self.connections = 0
+        self.faults = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def plan(self, fault: Fault, after_bytes: int) -> None:
+        """Let a fault happen once, when a connection has brought so many bytes from now on."""
+        with self._lock:
+            self._plan = (fault, after_bytes)
+
+    def cut_all(self) -> None:
+        """Close every connection now."""
+        with self._lock:
+            pairs = list(self._pairs)
+        for pair in pairs:
+            self._close(pair)
+
+    def close(self) -> None:
+        """Close everything."""
+        self._closed = True
+        self._listener.close()
+        self.cut_all()
+
+    def __enter__(self) -> Self:
+        """Give the proxy; it listens already."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close everything."""
+        self.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                client.close()
+                continue
+            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        pair = (client, server)
+        with self._lock:
+            self._pairs.add(pair)
+        silent: set[socket.socket] = set()
+        with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
+            selector.register(client, selectors.EVENT_READ, server)
+            selector.register(server, selectors.EVENT_READ, client)
+            while not self._closed:
+                for key, _ in selector.select(0.2):
+                    source: socket.socket = key.fileobj  # type: ignore[assignment]
+                    data = source.recv(_CHUNK)
+                    if not data:
+                        raise OSError("closed")
+                    if source not in silent:
+                        sink: socket.socket = key.data
+                        sink.sendall(self._spoil(data, source is server, pair, silent))
+        self._close(pair)
+        with self._lock:
+            self._pairs.discard(pair)
+
+    def _spoil(
+        self,
+        data: bytes,
+        from_server: bool,
+        pair: tuple[socket.socket, socket.socket],
+        silent: set[socket.socket],
+    ) -> bytes:
+        """Count the server's bytes; carry out the plan when they are used up."""
+        if not from_server:
+            return data
+        with self._lock:
+            if self._plan is None:
+                return data
+            fault, left = self._plan
+            if len(data) <= left:
+                self._plan = (fault, left - len(data))
+                return data
+            self._plan = None
+            self.faults += 1
+        client, server = pair
+        if fault is Fault.CUT:
+            client.sendall(data[:left])
+            raise OSError("cut")
+        silent.add(server)
+        if fault is Fault.BLACKHOLE:
+            silent.add(client)
+        return data[:left]
+
+    @staticmethod
+    def _close(pair: tuple[socket.socket, socket.socket]) -> None:
+        for end in pair:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
