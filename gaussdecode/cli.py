@@ -7,13 +7,14 @@ message; anything else is a bug and shows its traceback.
 """
 
 import argparse
+import ast
 import importlib
-import inspect
 import os
 import pkgutil
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, Protocol, cast
 
 import gaussdecode
@@ -56,16 +57,29 @@ def _rank(name: str) -> tuple[int, str]:
     return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
 
 
-def find_commands() -> dict[str, Command]:
-    """Import every command, in the order in which help shows them."""
+def command_names() -> list[str]:
+    """Name every command, in the order in which help shows them."""
     names = [info.name for info in pkgutil.iter_modules(commands.__path__)]
-    public = sorted((name for name in names if not name.startswith("_")), key=_rank)
-    package = commands.__name__
-    return {name: cast("Command", importlib.import_module(f"{package}.{name}")) for name in public}
+    return sorted((name for name in names if not name.startswith("_")), key=_rank)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Make the whole parser."""
+def load_command(name: str) -> Command:
+    """Import one command."""
+    return cast("Command", importlib.import_module(f"{commands.__name__}.{name}"))
+
+
+def _docstring(name: str) -> str:
+    """Read a command's docstring without importing what it needs."""
+    path = Path(commands.__path__[0], f"{name}.py")
+    return ast.get_docstring(ast.parse(path.read_bytes())) or name
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """Make the parser.
+
+    Args:
+        only: the one command whose arguments are needed; None for all, which imports all.
+    """
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="gaussdecode", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw
@@ -74,18 +88,19 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"%(prog)s {gaussdecode.__version__}"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in find_commands().items():
-        doc = inspect.getdoc(command) or name
+    for name in command_names():
+        doc = _docstring(name)
         summary = doc.splitlines()[0].rstrip(".")
         sub = subparsers.add_parser(name, help=summary, description=doc, formatter_class=raw)
-        command.add_arguments(sub)
-        sub.set_defaults(execute=command.execute)
-    _add_completion(parser, subparsers)
+        if only in {None, name}:
+            command = load_command(name)
+            command.add_arguments(sub)
+            sub.set_defaults(execute=command.execute)
+    _add_completion(subparsers)
     return parser
 
 
 def _add_completion(
-    parser: argparse.ArgumentParser,
     subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
 ) -> None:
     summary = "Print a script that completes commands and options in a shell"
@@ -93,7 +108,7 @@ def _add_completion(
     sub.add_argument("shell", choices=SHELLS, help="source its output in the shell's start file")
 
     def execute(args: argparse.Namespace) -> int:
-        sys.stdout.write(completion_script(parser, args.shell))
+        sys.stdout.write(completion_script(build_parser(), args.shell))
         return EX_OK
 
     sub.set_defaults(execute=execute)
@@ -108,7 +123,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status; see docs/operations.md.
     """
-    args = build_parser().parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    args = build_parser(command).parse_args(arguments)
     try:
         status = int(args.execute(args))
         sys.stdout.flush()

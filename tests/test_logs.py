@@ -1,0 +1,121 @@
+"""Tests for `gaussdecode.logs`."""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from gaussdecode.logs import Event, configure, get_logger, is_for_a_person, redact, relay
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """A log that is read back; the old set-up returns afterwards."""
+    file = io.StringIO()
+    configure("info", file=file, is_readable=False, slot="orders")
+    yield file
+    structlog.contextvars.clear_contextvars()
+    structlog.reset_defaults()
+
+
+def records(file: io.StringIO) -> list[dict[str, Any]]:
+    """Parse the log."""
+    return [json.loads(line) for line in file.getvalue().splitlines()]
+
+
+def test_an_event_is_one_line_of_json(lines: io.StringIO) -> None:
+    """Name, level, time, slot and stage are always there."""
+    get_logger("land").info(Event.BATCH_LANDED, rows=3, text="two\nlines")
+    (record,) = records(lines)
+    assert record.pop("time").endswith("Z")
+    assert record == {
+        "event": "batch_landed",
+        "level": "info",
+        "slot": "orders",
+        "stage": "land",
+        "rows": 3,
+        "text": "two\nlines",
+    }
+
+
+def test_levels_below_are_left_out(lines: io.StringIO) -> None:
+    """Nothing under the configured level is written."""
+    get_logger("land").debug(Event.BATCH_LANDED)
+    assert records(lines) == []
+
+
+@pytest.mark.parametrize(
+    "key", ["password", "PassFile", "sslkey", "dsn", "conninfo", "api_token", "client_secret"]
+)
+def test_secret_fields_are_dropped_at_any_depth(lines: io.StringIO, key: str) -> None:
+    """Whatever names a secret never reaches the log."""
+    get_logger("source").info(Event.SOURCE_LOST, **{key: "hunter2"}, inner={key: "hunter2"})
+    assert "hunter2" not in lines.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "failed: host=a password=hunter2 user=b",
+        "failed: password = 'hunter2 \\' x' user=b",
+        "failed: postgresql://u:hunter2@host/db",
+        "failed: PASSWORD=hunter2",
+        "sslpassword=hunter2",
+    ],
+)
+def test_secrets_in_texts_are_cut_out(lines: io.StringIO, text: str) -> None:
+    """The library may repeat a connection string in its message."""
+    get_logger("source").warning(Event.SOURCE_LOST, reason=text, more=[text])
+    assert "hunter2" not in lines.getvalue()
+    assert "***" in redact(text)
+
+
+def test_reports_of_children_are_said_again(lines: io.StringIO) -> None:
+    """Event, level and fields of the child, with what the parent knows."""
+    report = {"kind": "log", "event": "relation_seen", "level": "warning", "table": "t"}
+    relay(report, stage="source", decoder=1)
+    (record,) = records(lines)
+    assert (record["event"], record["level"]) == ("relation_seen", "warning")
+    assert (record["stage"], record["decoder"], record["table"]) == ("source", 1, "t")
+
+
+def test_unknown_events_of_children_keep_their_name(lines: io.StringIO) -> None:
+    """Nothing a child says is lost, nor can it invent names."""
+    relay({"kind": "log", "event": "surprise"}, stage="source")
+    (record,) = records(lines)
+    assert (record["event"], record["reported"]) == ("child_reported", "surprise")
+
+
+def test_a_log_that_cannot_be_written_is_no_error() -> None:
+    """A full disk under the log must not stop the data."""
+
+    class Full(io.StringIO):
+        def write(self, s: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    configure(file=Full(), is_readable=False)
+    get_logger("land").info(Event.BATCH_LANDED)
+    structlog.reset_defaults()
+
+
+def test_lines_for_people_only_on_a_terminal() -> None:
+    """Under the journal, or into a file, it is JSON."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert is_for_a_person(Terminal(), {})
+    assert not is_for_a_person(Terminal(), {"JOURNAL_STREAM": "8:1"})
+    assert not is_for_a_person(io.StringIO(), {})
+
+
+def test_event_names_are_fixed_and_lower_case() -> None:
+    """The name in the log is the name in the code."""
+    for event in Event:
+        assert event.value == event.name.lower()
+        assert re.fullmatch("[a-z_]+", event)

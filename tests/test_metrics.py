@@ -1,0 +1,95 @@
+"""Tests for `gaussdecode.metrics`."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from gaussdecode.metrics import (
+    BY_NAME,
+    LABELS,
+    METRICS,
+    Exposition,
+    Kind,
+    Metric,
+    Snapshot,
+    unknown_series,
+)
+
+STAGES = {"source", "decode", "collect", "land", "daemon"}
+SERVER_NAMES = {"read_change_queue_length", "decode_change_queue_length"}
+
+
+def full_snapshot() -> Snapshot:
+    """One series of every metric."""
+    return {
+        metric.name: {tuple("0" for _ in metric.labels): float(index)}
+        for index, metric in enumerate(METRICS)
+    }
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_names_follow_the_rule(metric: Metric) -> None:
+    """gaussdecode_<stage>_<what>_<unit>[_total], but for the two of the server."""
+    match = re.fullmatch(r"gaussdecode_([a-z]+)_[a-z_]*[a-z]", metric.name)
+    assert match is not None
+    bare = metric.name.removeprefix("gaussdecode_")
+    assert match[1] in STAGES or bare in SERVER_NAMES
+    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_units_are_base_units(metric: Metric) -> None:
+    """Bytes and seconds stand in the name; no other scale of them exists."""
+    name = metric.name.removesuffix("_total")
+    for unit in ("bytes", "seconds", "lsn"):
+        assert name.endswith(f"_{unit}") == (metric.unit == unit)
+    assert not re.search(r"_(ms|us|ns|kb|mb|mib|percent|minutes)(_|$)", metric.name)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_row_helps(metric: Metric) -> None:
+    """Labels come from the fixed set; help and action are there."""
+    assert set(metric.labels) <= LABELS
+    assert not metric.help.endswith(".")
+    assert metric.action.endswith(".")
+
+
+def test_names_are_unique() -> None:
+    """No name stands twice."""
+    assert len(BY_NAME) == len(METRICS)
+
+
+def test_every_series_carries_the_slot() -> None:
+    """The label is added by the collector, next to the metric's own."""
+    text = Exposition("orders", full_snapshot).render().decode()
+    for metric in METRICS:
+        line = next(line for line in text.splitlines() if line.startswith(metric.name + "{"))
+        assert 'slot="orders"' in line
+        assert all(f'{label}="0"' in line for label in metric.labels)
+
+
+def test_an_absent_metric_is_not_shown() -> None:
+    """What is not known is left out rather than shown as zero."""
+    text = Exposition("orders", lambda: {"gaussdecode_land_entry": {(): 7.0}}).render().decode()
+    assert 'gaussdecode_land_entry{slot="orders"} 7.0' in text
+    assert "gaussdecode_source" not in text
+
+
+def test_unknown_series_are_named() -> None:
+    """A name or label that the table does not know is found by a test, not by an operator."""
+    assert unknown_series(full_snapshot()) == []
+    wrong: Snapshot = {"gaussdecode_x": {}, "gaussdecode_decode_rows_total": {(): 1.0}}
+    assert unknown_series(wrong) == ["gaussdecode_x", "gaussdecode_decode_rows_total()"]
+
+
+def test_promtool_finds_nothing() -> None:
+    """Prometheus's own linter accepts the whole exposition."""
+    promtool = shutil.which("promtool")
+    assert promtool is not None, "promtool is missing: apt-get install prometheus"
+    text = Exposition("orders", full_snapshot).render()
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=text, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
