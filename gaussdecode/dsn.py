@@ -4,7 +4,6 @@ A string is parsed by psycopg, as libpq will read it. Nothing here connects, and
 message repeats a part of the string.
 """
 
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -106,32 +105,18 @@ def _first_line(path: Path) -> str:
     return password
 
 
-def connection_string(
-    dsn: str, *, password_file: Path | None, connect_timeout: float, is_replication: bool
-) -> str:
-    """Complete a configured string with password and safe defaults; never log the result.
+def completed(dsn: str, *, connect_timeout: float, sender_timeout_ms: int | None) -> str:
+    """Add what the configuration says elsewhere; what the string says itself stays.
 
     Args:
         dsn: as configured.
-        password_file: as configured.
         connect_timeout: seconds.
-        is_replication: the connection is to speak the replication protocol.
+        sender_timeout_ms: option sender-timeout; None leaves the server's.
     """
-    parameters = _parameters(dsn)
-    password = read_password(password_file, os.environ.get("CREDENTIALS_DIRECTORY"))
-    defaults = {
-        "sslmode": "disable" if _is_local(parameters) else _SAFE_MODE,
-        "ssl_min_protocol_version": "TLSv1.2",
-        "application_name": "gaussdecode",
-        "connect_timeout": str(max(2, round(connect_timeout))),
-        "keepalives_idle": "30",
-        "keepalives_interval": "10",
-        "keepalives_count": "3",
-        "tcp_user_timeout": "60000",
-    }
-    own = {"replication": "database"} if is_replication else {}
-    secret = {} if password is None else {"password": password}
-    return make_conninfo("", **{**defaults, **parameters, **secret, **own})
+    parameters = {"connect_timeout": str(max(2, round(connect_timeout))), **_parameters(dsn)}
+    if sender_timeout_ms is not None:
+        parameters["options"] = f"-c wal_sender_timeout={sender_timeout_ms}"
+    return make_conninfo("", **parameters)
 
 
 def describe(dsn: str) -> str:

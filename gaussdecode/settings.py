@@ -5,10 +5,12 @@ Frozen; sizes are bytes and time spans seconds. Nothing here reads a file.
 """
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from gaussdecode.dsn import completed, read_password
 from gaussdecode.options import SourceKind
 from gaussdecode.values import (
     GIB,
@@ -260,6 +262,22 @@ class Config:
     def name(self) -> str:
         """The file's name without its ending: the instance of the systemd unit."""
         return self.path.stem
+
+    def conninfo(self) -> str:
+        """Make the connection string, without a password from elsewhere; never log it."""
+        return completed(
+            self.source.dsn,
+            connect_timeout=self.source.connect_timeout,
+            sender_timeout_ms=self.decoding.sender_timeout,
+        )
+
+    def password(self) -> str | None:
+        """Read the password from the service's credential or the password file.
+
+        Raises:
+            ConfigError: the file cannot be used.
+        """
+        return read_password(self.source.password_file, os.environ.get("CREDENTIALS_DIRECTORY"))
 
     @property
     def txn_memory_bytes(self) -> int:

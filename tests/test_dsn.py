@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from gaussdecode.dsn import connection_string, describe, dsn_problems, read_password
+from gaussdecode.dsn import completed, describe, dsn_problems, read_password
 from gaussdecode.errors import ConfigError
 
 GOOD = "host=db1 dbname=shop user=gd"
@@ -86,31 +86,16 @@ def test_bad_password_files_are_refused(
         read_password(path, None)
 
 
-def test_connection_string_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Password, TLS and time limits are added; what the operator says stays."""
-    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
-    path = secret(tmp_path, b"it's \\ a\n")
-    text = connection_string(
-        f"{GOOD} keepalives_idle=7", password_file=path, connect_timeout=10.0, is_replication=True
-    )
+def test_what_the_configuration_says_elsewhere_is_added() -> None:
+    """Time limits become parameters; what the string says itself stays."""
+    text = completed(GOOD, connect_timeout=10.0, sender_timeout_ms=5000)
     parameters = conninfo_to_dict(text)
-    assert parameters["password"] == "it's \\ a"
-    assert parameters["sslmode"] == "verify-full"
-    assert parameters["replication"] == "database"
-    assert parameters["keepalives_idle"] == "7"
     assert parameters["connect_timeout"] == "10"
-
-
-def test_sockets_are_not_asked_for_tls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library would refuse verify-full where no TLS can be."""
-    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
-    text = connection_string(
-        "host=/run dbname=d user=u", password_file=None, connect_timeout=0.1, is_replication=False
-    )
+    assert parameters["options"] == "-c wal_sender_timeout=5000"
+    text = completed(f"{GOOD} connect_timeout=7", connect_timeout=10.0, sender_timeout_ms=None)
     parameters = conninfo_to_dict(text)
-    assert parameters["sslmode"] == "disable"
-    assert "replication" not in parameters
-    assert parameters["connect_timeout"] == "2"
+    assert parameters["connect_timeout"] == "7"
+    assert "options" not in parameters
 
 
 def test_description_shows_no_secret() -> None:
