@@ -46,6 +46,15 @@ def consume(ring: Ring, seed: int, count: int, largest: int) -> None:
     print(taken, digest.hexdigest(), flush=True)
 
 
+def dawdle(ring: Ring, count: int) -> None:
+    """Take that many messages, each a little later than the producer would like."""
+    for _ in range(count):
+        while ring.get_bytes(0) is None:
+            select.select([ring.data_fd], [], [])
+        for _ in range(60):
+            pass
+
+
 def main() -> None:
     """Do what the arguments say."""
     role, fds, *numbers = sys.argv[1:]
@@ -53,6 +62,8 @@ def main() -> None:
     descriptors = [int(fd) for fd in fds.split(",")]
     if role == "produce":
         produce(Ring.attach_producer(descriptors), seed, count, largest)
+    elif role == "dawdle":
+        dawdle(Ring.attach_consumer(descriptors), count)
     else:
         consume(Ring.attach_consumer(descriptors), seed, count, largest)
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import runpy
+import select
 import signal
 import subprocess
 import sys
@@ -91,6 +92,20 @@ def test_all_arrive_in_order(
     assert ring.length() == ring.used_bytes() == 0
     assert ring.stats()["bytes_in"] == sum(map(len, numbered(7, count, largest)))
     assert ring.stats()["peak_bytes"] <= ring.capacity_bytes
+
+
+def test_room_for_more_than_one_release(peers: Peers) -> None:
+    """A piece that needs the room of many small ones is woken often, and not once too seldom."""
+    ring = Ring.create(1, 1000)
+    consumer = peers.start("dawdle", ring, 0, 150_000, 0)
+
+    for number in range(150_000):
+        message = bytes(1 if number % 8 else 900)
+        while not ring.put_bytes(message, 0):
+            select.select([ring.space_fd], [], [])
+
+    assert consumer.wait() == 0
+    assert ring.length() == 0
 
 
 @pytest.mark.parametrize("attempt", range(8))
