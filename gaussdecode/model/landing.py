@@ -118,6 +118,23 @@ class SchemaChange:
     previous: str | None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Replacement:
+    """A compacted file holds exactly the rows of several older ones.
+
+    Attributes:
+        path: the compacted file.
+        replaced: paths of the older files, in position order.
+        first_n: lowest number of the entries that named them.
+        last_n: highest number of the entries that named them.
+    """
+
+    path: str
+    replaced: tuple[str, ...]
+    first_n: int
+    last_n: int
+
+
 class EntryKind(enum.StrEnum):
     """What an entry of the commit log says."""
 

@@ -1,0 +1,255 @@
+"""The commit log: the one list of what has landed, and the only way to add to it.
+
+Order
+    Entries are numbered from 0 without holes. Entry *n* names the hash of entry *n - 1*,
+    and says: up to its positions everything is complete, for all tables.
+
+One writer
+    `CommitLog.open` holds a flock on the descriptor of the root until `close`. The lock
+    goes with the process, however it ends. Against a lock that did not hold (a copied
+    root, a file system that lies) an entry is linked, never renamed, into place: two
+    writers cannot both make entry *n*. The second finds the name taken and is *fenced*.
+
+States of a publication, and who sets them::
+
+    files hidden --settle--> durable --commit--> decided --reveal--> readable --show--> published
+        |                       |                   |                    |                  |
+    crash: swept at start   swept at start     completed            completed          confirmed
+
+    Up to "durable" nothing happened: what was landed comes again from the source. From
+    "decided" on there is only forward: recovery completes the entry with the same bytes,
+    never with others, and nothing of it may be landed again. The commit point is the fsync
+    of ``commits/`` after the hidden entry was linked. If anything fails between that link
+    and the end of the publication, this object is *broken*: it refuses to work on, the
+    process ends, and recovery decides from what is on disk.
+
+Confirming
+    `publish` calls `confirm` after the entry is published and durable, and at no other time.
+
+Threads
+    `publish` may be called from several (writer, compaction, retention); a lock makes them
+    take turns, since an entry must know the hash of the one before. `confirm` runs inside
+    the lock and must not call back.
+"""
+
+import datetime as dt
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final, Self
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land import layout as layouts
+from gaussdecode.land import publication, recovery
+from gaussdecode.land.checkpoint import BLOCK, Checkpoints
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry import Entries, parse_entry
+from gaussdecode.land.failpoints import Step
+from gaussdecode.land.files import Files
+from gaussdecode.land.names import entry_path
+from gaussdecode.land.publication import Draft
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.entry import CommitEntry, hash_of
+from gaussdecode.model.landing import SourceIdentity, SourcePosition
+
+ORDER_LSN: Final = "lsn"
+
+
+def utc_now() -> dt.datetime:
+    """The clock of the daemon: data only, never used for waiting."""
+    return dt.datetime.now(dt.UTC)
+
+
+class CommitLog:
+    """An open commit log, behind recovery. Make one with `open`.
+
+    Attributes:
+        disk: the landing's files.
+        layout: content of ``layout.json``.
+        source: name of the one source.
+        entries: reads published entries.
+        findings: what recovery did or saw that an operator should know, in sentences.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: layouts.Layout,
+        recovered: recovery.Recovered,
+        checkpoints: Checkpoints,
+        now: Callable[[], dt.datetime],
+    ) -> None:
+        self.disk = disk
+        self.layout = layout
+        (self.source,) = layout.sources
+        self.entries = Entries(disk)
+        self.findings = recovered.findings
+        self._checkpoints = checkpoints
+        self._state = recovered.state
+        self._now = now
+        self._lock = threading.RLock()
+        self._broken: BaseException | None = None
+        self._uncertain = False
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        identity: SourceIdentity,
+        *,
+        source: str | None = None,
+        order: str = ORDER_LSN,
+        space: SpaceWait | None = None,
+        now: Callable[[], dt.datetime] = utc_now,
+        writer: str | None = None,
+        block: int = BLOCK,
+    ) -> Self:
+        """Lock a landing, create it if the root is empty, and recover it.
+
+        Args:
+            files: the root; closed by `close`.
+            identity: of the source that will be landed.
+            source: its name in the entries; the slot's name by default.
+            order: ``lsn`` or ``csn``.
+            space: waits when the disk is full.
+            now: clock for publication times.
+            writer: token of this process; made up by default.
+            block: entries in a checkpoint.
+
+        Raises:
+            ConfigError: the root is not fit for a landing.
+            IdentityError: it belongs to another source.
+            LandingError: another process has it, or it is damaged.
+            DiskError: the file system failed.
+        """
+        files.check_root()
+        files.lock()
+        disk = Disk(files, space or SpaceWait(), writer or secrets.token_hex(8))
+        name = source or identity.slot
+        layout = layouts.read_layout(disk)
+        if layout is None:
+            recovery.refuse_without_layout(disk)
+            layout = layouts.Layout(secrets.token_hex(16), now(), order, {name: identity})
+            layouts.create_layout(disk, layout)
+        layouts.check_layout(layout, name, identity, order)
+        checkpoints = Checkpoints(disk, Entries(disk), block)
+        return cls(disk, layout, recovery.recover(disk, checkpoints), checkpoints, now)
+
+    @property
+    def is_empty(self) -> bool:
+        """There is no entry yet; the first one to publish is of kind genesis."""
+        return self._state.next_n == 0
+
+    @property
+    def next_n(self) -> int:
+        """Number the next entry gets."""
+        return self._state.next_n
+
+    @property
+    def position(self) -> SourcePosition | None:
+        """The durable position of the source; None in an empty log."""
+        return self._state.positions.get(self.source)
+
+    @property
+    def floor(self) -> int:
+        """Entries up to this number may be gone; -1 when none is."""
+        return self._state.floor
+
+    @property
+    def compacted(self) -> int:
+        """First entry number that no ``compact`` entry has looked at."""
+        return self._state.compacted
+
+    @property
+    def block(self) -> int:
+        """Entries in a checkpoint."""
+        return self._checkpoints.block
+
+    @property
+    def schemas(self) -> dict[str, str]:
+        """Per table, the schema_id its rows land under."""
+        with self._lock:
+            return dict(self._state.schemas)
+
+    @property
+    def is_uncertain(self) -> bool:
+        """A publication failed where only recovery can tell whether it happened."""
+        return self._uncertain
+
+    def today(self) -> dt.date:
+        """Day (UTC) of the partition for files that are begun now."""
+        return self._now().astimezone(dt.UTC).date()
+
+    def iterate(self, first: int, last: int) -> Iterator[CommitEntry]:
+        """Read entries `first` to `last`, old ones from their checkpoints."""
+        return self.entries.iterate(first, last)
+
+    def publish(
+        self, draft: Draft, confirm: Callable[[CommitEntry], object] | None = None
+    ) -> CommitEntry:
+        """Publish one entry: steps 1 to 6 of the protocol.
+
+        Args:
+            draft: what it says; its files are hidden and durable.
+            confirm: called once the entry is durable.
+
+        Returns:
+            The entry, with its number and hash.
+
+        Raises:
+            LandingError: fenced by another writer, or the log is broken.
+            DiskError: the file system failed; see `is_uncertain`.
+        """
+        with self._lock:
+            self._check_usable()
+            try:
+                entry = self._publish(draft)
+                if confirm is not None:
+                    confirm(entry)
+                self.disk.files.reach(Step.POSITION_CONFIRMED)
+                publication.tidy(self.disk, entry)
+                self._checkpoints.advance(self._state)
+            except BaseException as error:
+                self._broken = error
+                raise
+            return entry
+
+    def close(self) -> None:
+        """Give the landing back to others."""
+        self.disk.files.close()
+
+    def _publish(self, draft: Draft) -> CommitEntry:
+        planned = publication.plan(draft, self._state, self.source, self._now())
+        publication.settle(self.disk, planned)
+        entry = planned.entry
+        self._uncertain = True
+        publication.commit(self.disk, entry, self._check_next)
+        publication.reveal(self.disk, entry)
+        publication.show(self.disk, entry)
+        self._state.fold(entry)
+        self._uncertain = False
+        return entry
+
+    def _check_next(self) -> None:
+        """See on disk, not in memory, that the next number is still ours."""
+        n = self._state.next_n
+        if self.entries.raw(n) is not None:
+            raise LandingError(f"fenced: another writer published entry {n}")
+        if n == 0:
+            return
+        raw = self.entries.raw(n - 1)
+        if raw is None or _hash(raw, n - 1) != self._state.last_hash:
+            raise LandingError(f"fenced: entry {n - 1} is gone or is not the one written here")
+
+    def _check_usable(self) -> None:
+        if self._broken is not None:
+            raise LandingError(
+                f"the commit log stopped at an error ({self._broken}); restart, recovery decides"
+            )
+
+
+def _hash(raw: bytes, n: int) -> str:
+    try:
+        return hash_of(raw)
+    except ValueError:
+        return parse_entry(raw, entry_path(n)).hash

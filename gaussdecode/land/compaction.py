@@ -1,0 +1,217 @@
+"""Compaction: many small files become few, and nobody's position moves.
+
+Given a complete block of entries; promises a ``compact`` entry whose files, under
+``compact/``, hold exactly the rows of the files they replace, in position order. The old
+files stay until retention takes them, because plain streams read their directories; only
+readers of the log use the merged ones. Memory is bounded by a few row groups.
+"""
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gaussdecode.errors import DiskError, LandingError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.names import compact_directory
+from gaussdecode.land.parquet import ParquetSink
+from gaussdecode.land.publication import Draft, HiddenFile
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
+
+MIB: Final = 1 << 20
+_ROWS: Final = 128 * 1024
+_BYTES: Final = 64 * MIB
+_MAX_FILES: Final = 100_000
+"""Files looked at in one go; arbitrary, it bounds memory and the size of the entry."""
+
+_MAX_MERGED: Final = 256
+"""Files merged into one: all of them are open at once."""
+
+_ORDER: Final = ("gd_epoch", "gd_lsn", "gd_seq")
+_KINDS: Final = frozenset({EntryKind.DATA})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Small:
+    """A small file and the number of the entry that names it."""
+
+    n: int
+    file: LandingFile
+
+
+def compact(
+    log: CommitLog,
+    *,
+    target_bytes: int = 128 * MIB,
+    small_bytes: int = 32 * MIB,
+    compression: str = "zstd",
+    should_stop: Callable[[], bool] = lambda: False,
+) -> CommitEntry | None:
+    """Merge the small files of the next block of entries.
+
+    Call it from a thread of its own; only the publication at its end holds up the writer.
+
+    Args:
+        log: open.
+        target_bytes: a merged file becomes about this big at most.
+        small_bytes: larger files are left alone.
+        compression: of the merged files.
+        should_stop: asked between two files; true gives up what was merged so far.
+
+    Returns:
+        The ``compact`` entry; None when the block is not complete yet or a stop was asked for.
+    """
+    first = max(log.compacted, log.floor + 1)
+    block = first - first % log.block
+    if block + log.block > log.next_n:
+        return None
+    smalls, through = collect_small(log.iterate(first, block + log.block - 1), small_bytes)
+    files: list[HiddenFile] = []
+    replaced: dict[str, Replacement] = {}
+    for group in plan_groups(smalls, target_bytes):
+        if should_stop():
+            _abandon(log, files)
+            return None
+        merged = merge(log, block, [small.file for small in group], compression)
+        files.append(merged)
+        numbers = [small.n for small in group]
+        paths = tuple(small.file.path for small in group)
+        replaced[merged.path] = Replacement("", paths, min(numbers), max(numbers))
+    return log.publish(
+        Draft(
+            kind=EntryKind.COMPACT,
+            files=tuple(files),
+            replaced=replaced,
+            extra={"first": first, "through": through},
+        )
+    )
+
+
+def collect_small(entries: Iterable[CommitEntry], small_bytes: int) -> tuple[list[Small], int]:
+    """List the small files; large ones are kept as separators without being merged.
+
+    Returns:
+        Files in order of their entries, and the last entry number looked at.
+    """
+    found: list[Small] = []
+    through = 0
+    for entry in entries:
+        through = entry.n
+        if entry.kind in _KINDS:
+            found += [Small(entry.n, file) for file in entry.files]
+        if len(found) >= _MAX_FILES:
+            break
+    return [small for small in found if small.file.bytes < small_bytes], through
+
+
+def plan_groups(smalls: list[Small], target_bytes: int) -> Iterator[list[Small]]:
+    """Choose what is merged: runs of one table and one schema, in position order. Pure."""
+
+    def order(small: Small) -> tuple[str, int, int, int]:
+        file = small.file
+        return file.table, small.n, file.first.lsn, file.first.seq
+
+    def kind(small: Small) -> tuple[str, str]:
+        return small.file.table, small.file.schema_id
+
+    for _, run in itertools.groupby(sorted(smalls, key=order), key=kind):
+        group: list[Small] = []
+        size = 0
+        for small in run:
+            if group and (size + small.file.bytes > target_bytes or len(group) == _MAX_MERGED):
+                if len(group) > 1:
+                    yield group
+                group, size = [], 0
+            group.append(small)
+            size += small.file.bytes
+        if len(group) > 1:
+            yield group
+
+
+def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str) -> HiddenFile:
+    """Write the rows of several files into one hidden file.
+
+    Raises:
+        LandingError: a file is missing, damaged, or of another schema than its schema_id.
+    """
+    table = files[0].table
+    directory = compact_directory(block, table)
+    log.disk.ensure_directory(directory)
+    path = log.disk.unfinished(directory, log.next_n, "parquet")
+    try:
+        with ExitStack() as stack:
+            opened = [
+                pq.ParquetFile(stack.enter_context(log.disk.files.open(f.path))) for f in files
+            ]
+            schema = opened[0].schema_arrow
+            sink = None
+            for rows in _batched(_row_groups(opened)):
+                if sink is None:
+                    sink = ParquetSink(log.disk, path, schema, compression, rows)
+                sink.write(rows)
+    except (OSError, pa.ArrowException) as error:
+        raise LandingError(f"compaction of {files[0].path} and others: {error}") from error
+    if sink is None or sink.rows != sum(file.rows for file in files):
+        raise LandingError(f"{files[0].path} and others hold other rows than their entries say")
+    return _described(sink, files)
+
+
+def _described(sink: ParquetSink, files: list[LandingFile]) -> HiddenFile:
+    size, checksum = sink.finish()
+    ops: Counter[str] = Counter()
+    for file in files:
+        ops.update(file.ops)
+    return HiddenFile(
+        path=sink.path,
+        table=files[0].table,
+        rows=sink.rows,
+        bytes=size,
+        first=min(file.first for file in files),
+        last=max(file.last for file in files),
+        schema_id=files[0].schema_id,
+        ops=dict(sorted(ops.items())),
+        has_unchanged=any(file.has_unchanged for file in files),
+        has_key_change=any(file.has_key_change for file in files),
+        checksum=checksum,
+    )
+
+
+def _row_groups(files: list[pq.ParquetFile]) -> Iterator[pa.Table]:
+    """Row groups of all files in position order; those of lanes interleave."""
+    keyed = []
+    for index, file in enumerate(files):
+        columns = [name for name in _ORDER if name in file.schema_arrow.names]
+        for group in range(file.num_row_groups):
+            head = file.read_row_group(group, columns=columns).slice(0, 1).to_pylist()
+            if head:
+                key = tuple(head[0][name] or 0 for name in columns)
+                keyed.append((key, index, group))
+    for _, index, group in sorted(keyed):
+        yield files[index].read_row_group(group)
+
+
+def _batched(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Join small row groups into larger ones."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        rows = sum(one.num_rows for one in waiting)
+        if rows >= _ROWS or sum(one.nbytes for one in waiting) >= _BYTES:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _abandon(log: CommitLog, files: list[HiddenFile]) -> None:
+    for file in files:
+        try:
+            log.disk.remove(file.path)
+        except DiskError:
+            return  # the next start sweeps them

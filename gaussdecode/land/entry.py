@@ -1,0 +1,102 @@
+"""Entries on disk: read by number, wherever they are kept.
+
+An entry is in ``commits/<n>.json``, or, when it is old, in the checkpoint of its block, or
+in both. Given a number; promises the exact bytes, with their hash checked.
+"""
+
+from collections.abc import Iterator
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.names import (
+    CHECKPOINTS,
+    COMMITS,
+    checkpoint_range,
+    entry_number,
+    entry_path,
+)
+from gaussdecode.model.entry import CheckpointHeader, CommitEntry
+
+
+def parse_entry(raw: bytes, where: str) -> CommitEntry:
+    """Read an entry.
+
+    Args:
+        raw: its exact bytes.
+        where: the file, for the error.
+
+    Raises:
+        LandingError: it is torn, altered or of a newer version.
+    """
+    try:
+        return CommitEntry.from_bytes(raw)
+    except ValueError as error:
+        raise LandingError(
+            f"{where}: {error}; restore it from a copy of this landing, do not edit it"
+        ) from error
+
+
+class Entries:
+    """The published entries of a landing."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def numbers(self) -> list[int]:
+        """Numbers in ``commits/``, rising; the old ones are only in checkpoints."""
+        names = (item.name for item in self._disk.items(COMMITS))
+        return [n for n in map(entry_number, names) if n is not None]
+
+    def checkpoints(self) -> list[tuple[int, int, str]]:
+        """First number, last number and path of each checkpoint, rising."""
+        result = []
+        for item in self._disk.items(CHECKPOINTS):
+            found = checkpoint_range(item.name)
+            if found is not None:
+                result.append((*found, f"{CHECKPOINTS}/{item.name}"))
+        return result
+
+    def header(self, path: str) -> CheckpointHeader:
+        """Read the header of a checkpoint, and no more."""
+        with self._disk.files.open(path) as file:
+            line = file.readline()
+        try:
+            return CheckpointHeader.from_line(line.rstrip(b"\n"))
+        except ValueError as error:
+            raise LandingError(f"{path}: {error}; restore it from a copy") from error
+
+    def raw(self, n: int) -> bytes | None:
+        """Exact bytes of an entry in ``commits/``; None if it is not there."""
+        return self._disk.read(entry_path(n))
+
+    def iterate(self, first: int, last: int) -> Iterator[CommitEntry]:
+        """Entries `first` to `last`, one at a time.
+
+        Raises:
+            LandingError: one of them is missing or damaged.
+        """
+        checkpoints = self.checkpoints()
+        n = first
+        while n <= last:
+            held = next((c for c in checkpoints if c[0] <= n <= c[1]), None)
+            if held is None:
+                yield self._single(n)
+                n += 1
+            else:
+                end = min(last, held[1])
+                yield from self._lines(held[2], n - held[0], end - held[0] + 1)
+                n = end + 1
+
+    def _single(self, n: int) -> CommitEntry:
+        raw = self.raw(n)
+        if raw is None:
+            raise LandingError(f"{entry_path(n)}: missing; restore it from a copy of this landing")
+        return parse_entry(raw, entry_path(n))
+
+    def _lines(self, path: str, start: int, stop: int) -> Iterator[CommitEntry]:
+        with self._disk.files.open(path) as file:
+            file.readline()
+            for index in range(stop):
+                line = file.readline().rstrip(b"\n")
+                if index >= start:
+                    yield parse_entry(line, f"{path}, entry {index}")

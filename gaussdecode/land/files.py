@@ -1,0 +1,308 @@
+"""Every file operation of the landing.
+
+Given paths relative to the root, with ``/``; promises that nothing outside the root is
+touched (directories are opened component by component without following links) and that
+an operation either happened or raised OSError. Knows nothing of entries, order or retry.
+
+The rest of the stage uses no other way to the disk, so a test can put another disk under
+it, and a failpoint can fail or kill at each operation.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.land.failpoints import Failpoints, Operation, Step
+
+_DIRECTORY_MODE: Final = 0o750
+_FILE_MODE: Final = 0o640
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CACHED_DIRECTORIES: Final = 128
+_RENAME_NOREPLACE: Final = 1
+_NO_SUCH_RENAME: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+
+LOCAL_FILE_SYSTEMS: Final = frozenset(
+    ("ext2", "ext3", "ext4", "xfs", "btrfs", "bcachefs", "f2fs", "jfs", "zfs", "tmpfs", "overlay")
+)
+"""File systems on which link, rename, flock and fsync are known to do what they say."""
+
+
+class Item(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+
+
+class Files:
+    """The landing's root directory, and all that is ever done below it.
+
+    Thread-safe. Holds a descriptor of the root and a few of directories in use.
+    """
+
+    def __init__(self, root: Path, failpoints: Failpoints | None = None) -> None:
+        """Open the root.
+
+        Raises:
+            ConfigError: it is no directory, is not ours, or others may write to it.
+        """
+        self.root = root
+        self._failpoints = failpoints or Failpoints.from_environment()
+        self._lock = threading.Lock()
+        self._directories: OrderedDict[str, int] = OrderedDict()
+        try:
+            self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ConfigError(f"landing root {root}: {error.strerror}; create it first") from error
+
+    def check_root(self) -> None:
+        """Refuse a root that somebody else can change, or that is not on a local disk.
+
+        Raises:
+            ConfigError: and the text says what to do.
+        """
+        facts = os.fstat(self._root_fd)
+        if facts.st_uid != os.geteuid():
+            raise ConfigError(
+                f"landing root {self.root} belongs to user {facts.st_uid}, this process is user "
+                f"{os.geteuid()}; run as the owner, or chown the landing"
+            )
+        if facts.st_mode & stat.S_IWOTH:
+            raise ConfigError(f"landing root {self.root} is world-writable; chmod o-w it")
+        kind = file_system_of(self.root)
+        if kind not in LOCAL_FILE_SYSTEMS:
+            raise ConfigError(
+                f"landing root {self.root} is on file system {kind!r}; a landing needs a local "
+                f"one: {', '.join(sorted(LOCAL_FILE_SYSTEMS))}"
+            )
+
+    def lock(self) -> None:
+        """Take the landing for this process, until `close`.
+
+        Raises:
+            LandingError: another process has it.
+        """
+        try:
+            fcntl.flock(self._root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LandingError(
+                f"landing root {self.root} is in use by another process; stop that one first"
+            ) from error
+
+    def unlock(self) -> None:
+        """Give the lock back without closing."""
+        fcntl.flock(self._root_fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Give the landing back."""
+        with self._lock:
+            while self._directories:
+                os.close(self._directories.popitem()[1])
+            if self._root_fd >= 0:
+                os.close(self._root_fd)
+            self._root_fd = -1
+
+    def reach(self, point: Operation | Step) -> None:
+        """Pass a failpoint."""
+        if self._failpoints is not None:
+            self._failpoints.reach(point)
+
+    def create(self, path: str) -> int:
+        """Create a file that must not exist and give a handle for `write`."""
+        self.reach(Operation.CREATE)
+        with self._directory_of(path) as (directory, name):
+            return os.open(name, _CREATE_FLAGS, _FILE_MODE, dir_fd=directory)
+
+    def write(self, handle: int, data: bytes | memoryview) -> int:
+        """Append; gives how many bytes were taken, which may be fewer than given."""
+        self.reach(Operation.WRITE)
+        return os.write(handle, data)
+
+    def sync(self, handle: int) -> None:
+        """Make the content of an open file durable. Never call it again after it failed."""
+        self.reach(Operation.SYNC)
+        os.fsync(handle)
+
+    def close_handle(self, handle: int) -> None:
+        """Close what `create` opened."""
+        os.close(handle)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable; the root is the empty path."""
+        self.reach(Operation.SYNC_DIRECTORY)
+        with self._directory(path) as descriptor:
+            os.fsync(descriptor)
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name that must not exist."""
+        self.reach(Operation.LINK)
+        with self._directory_of(old) as (source, a), self._directory_of(new) as (target, b):
+            os.link(a, b, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename without replacing.
+
+        Raises:
+            FileExistsError: the new name is taken; nothing was changed.
+        """
+        self.reach(Operation.RENAME)
+        with self._directory_of(old) as (source, a), self._directory_of(new) as (target, b):
+            if not _rename_noreplace(source, a, target, b):
+                os.link(a, b, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+                os.unlink(a, dir_fd=source)
+
+    def replace(self, old: str, new: str) -> None:
+        """Rename, and replace a file that has the new name."""
+        self.reach(Operation.REPLACE)
+        with self._directory_of(old) as (source, a), self._directory_of(new) as (target, b):
+            os.replace(a, b, src_dir_fd=source, dst_dir_fd=target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        self.reach(Operation.UNLINK)
+        with self._directory_of(path) as (directory, name):
+            os.unlink(name, dir_fd=directory)
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory that must not exist."""
+        self.reach(Operation.MAKE_DIRECTORY)
+        with self._directory_of(path) as (directory, name):
+            os.mkdir(name, _DIRECTORY_MODE, dir_fd=directory)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        self.reach(Operation.REMOVE_DIRECTORY)
+        with self._lock:
+            descriptor = self._directories.pop(path, None)
+            if descriptor is not None:
+                os.close(descriptor)
+        with self._directory_of(path) as (directory, name):
+            os.rmdir(name, dir_fd=directory)
+
+    def set_time(self, path: str, mtime_ms: int) -> None:
+        """Set access and modification time, in milliseconds since 1970."""
+        self.reach(Operation.SET_TIME)
+        nanoseconds = mtime_ms * 1_000_000
+        with self._directory_of(path) as (directory, name):
+            os.utime(name, ns=(nanoseconds, nanoseconds), dir_fd=directory, follow_symlinks=False)
+
+    def items(self, path: str) -> list[Item]:
+        """Names in a directory, sorted; none if there is no such directory."""
+        try:
+            with self._directory(path) as descriptor, os.scandir(descriptor) as found:
+                return sorted(Item(e.name, e.is_dir(follow_symlinks=False)) for e in found)
+        except FileNotFoundError:
+            return []
+
+    def size(self, path: str) -> int | None:
+        """Size of a regular file; None if there is none."""
+        try:
+            with self._directory_of(path) as (directory, name):
+                facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
+    def has_directory(self, path: str) -> bool:
+        """Whether there is such a directory."""
+        try:
+            with self._directory_of(path) as (directory, name):
+                facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return stat.S_ISDIR(facts.st_mode)
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading."""
+        self.reach(Operation.READ)
+        with self._directory_of(path) as (directory, name):
+            return open(os.open(name, _READ_FLAGS, dir_fd=directory), "rb")
+
+    def read(self, path: str) -> bytes:
+        """Read a whole small file."""
+        with self.open(path) as file:
+            return file.read()
+
+    @contextlib.contextmanager
+    def _directory_of(self, path: str) -> Iterator[tuple[int, str]]:
+        parent, _, name = path.rpartition("/")
+        with self._directory(parent) as descriptor:
+            yield descriptor, name
+
+    @contextlib.contextmanager
+    def _directory(self, path: str) -> Iterator[int]:
+        """Lend a descriptor; a duplicate, so that the cache may drop its own at any time."""
+        descriptor = self._borrow(path)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _borrow(self, path: str) -> int:
+        with self._lock:
+            if self._root_fd < 0:
+                raise OSError(errno.EBADF, "the landing is closed")
+            known = self._directories.get(path)
+            if known is not None:
+                self._directories.move_to_end(path)
+                return os.dup(known)
+            descriptor = _open_directory(self._root_fd, path)
+            self._directories[path] = os.dup(descriptor)
+            if len(self._directories) > _CACHED_DIRECTORIES:
+                os.close(self._directories.popitem(last=False)[1])
+            return descriptor
+
+
+def _open_directory(root: int, path: str) -> int:
+    """Walk down without following links."""
+    descriptor = os.dup(root)
+    for component in path.split("/") if path else ():
+        if component in ("", ".", ".."):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "not a path below the root", path)
+        try:
+            below = os.open(component, _DIRECTORY_FLAGS, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def _rename_noreplace(source: int, old: str, target: int, new: str) -> bool:
+    """Call renameat2; False where the kernel, C library or file system lacks it."""
+    function = getattr(_libc, "renameat2", None)
+    if function is None:
+        return False
+    if function(source, os.fsencode(old), target, os.fsencode(new), _RENAME_NOREPLACE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_SUCH_RENAME:
+        return False
+    raise OSError(number, os.strerror(number), old, None, new)
+
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def file_system_of(path: Path) -> str:
+    """Name of the file system a directory is on, as the kernel spells it."""
+    wanted = os.fsencode(os.path.realpath(path))
+    best, kind = -1, "unknown"
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        left, _, right = line.partition(b" - ")
+        mount = left.split(b" ")[4].decode("unicode_escape").encode("latin-1")
+        inside = wanted == mount or wanted.startswith(mount.rstrip(b"/") + b"/")
+        if inside and len(mount) >= best:
+            best, kind = len(mount), os.fsdecode(right.split(b" ")[0])
+    return kind

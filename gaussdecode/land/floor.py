@@ -1,0 +1,58 @@
+"""Removing what lies at or below the floor of the log.
+
+Given the published floor; promises that files go before the entries that name them, so
+that a crash in between leaves work for the next start and never a file nobody knows.
+"""
+
+from collections.abc import Iterable
+
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry import Entries
+from gaussdecode.land.failpoints import Step
+from gaussdecode.land.names import CHECKPOINTS, COMMITS, COMPACT, DATA, entry_path, parent
+from gaussdecode.model.entry import CommitEntry
+
+
+def apply_floor(disk: Disk, entries: Entries, floor: int) -> None:
+    """Remove files, then entries, of every block at or below the floor.
+
+    Args:
+        disk: the landing.
+        entries: reads published entries.
+        floor: last entry number that is given up; already durable in the log.
+    """
+    for first, last, checkpoint in entries.checkpoints():
+        if last > floor:
+            break
+        _remove_files(disk, entries.iterate(first, last))
+        _remove_compacted(disk, f"{COMPACT}/{first:020d}")
+        disk.files.reach(Step.FILES_DELETED)
+        for n in range(first, last + 1):
+            if disk.size(entry_path(n)) is not None:
+                disk.remove(entry_path(n))
+        disk.sync_directories(COMMITS)
+        disk.remove(checkpoint)
+        disk.sync_directories(CHECKPOINTS)
+
+
+def _remove_files(disk: Disk, entries: Iterable[CommitEntry]) -> None:
+    touched = set()
+    for entry in entries:
+        for file in entry.files:
+            disk.remove(file.path)
+            touched.add(parent(file.path))
+    present = {path for path in touched if disk.files.has_directory(path)}
+    disk.sync_directories(*present)
+    for path in sorted(present):
+        if path.startswith(f"{DATA}/"):
+            disk.remove_directory(path)
+
+
+def _remove_compacted(disk: Disk, block: str) -> None:
+    for table in disk.items(block):
+        directory = f"{block}/{table.name}"
+        for item in disk.items(directory):
+            disk.remove(f"{directory}/{item.name}")
+        disk.sync_directories(directory)
+        disk.remove_directory(directory)
+    disk.remove_directory(block)

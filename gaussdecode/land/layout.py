@@ -1,0 +1,117 @@
+"""``layout.json``: which source a landing belongs to, and in what order it is.
+
+Written once, when the landing is created. Everything in it must agree at every start.
+"""
+
+import dataclasses
+import datetime as dt
+import json
+from typing import Any, Final, Self
+
+from gaussdecode.errors import IdentityError, LandingError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.names import DIRECTORIES, LAYOUT
+from gaussdecode.model.entry import canonical_json, format_time, parse_time
+from gaussdecode.model.landing import SourceIdentity
+
+VERSION: Final = 1
+CAPABILITIES: Final = ("checkpoints", "compact", "retention")
+"""What the entries of this landing may need a reader and a writer to understand."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """Content of ``layout.json``.
+
+    Attributes:
+        landing_id: made up when the landing was created; tells copies of a root apart from
+            a new landing at the same path.
+        created: when.
+        order: ``lsn`` or ``csn``.
+        sources: by name; exactly one in version 1.
+        capabilities: what a program must understand to work on this landing.
+    """
+
+    landing_id: str
+    created: dt.datetime
+    order: str
+    sources: dict[str, SourceIdentity]
+    capabilities: tuple[str, ...] = CAPABILITIES
+
+    def to_bytes(self) -> bytes:
+        """Give the content of the file."""
+        return canonical_json(
+            {
+                "version": VERSION,
+                "landing_id": self.landing_id,
+                "created": format_time(self.created),
+                "order": self.order,
+                "sources": {k: dataclasses.asdict(v) for k, v in self.sources.items()},
+                "capabilities": list(self.capabilities),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """Read the file.
+
+        Raises:
+            LandingError: damaged, or of a newer program.
+        """
+        try:
+            record: dict[str, Any] = json.loads(raw)  # Any: JSON, checked below
+            if record["version"] != VERSION:
+                raise ValueError(f"version {record['version']!r}, this program reads {VERSION}")
+            unknown = set(record["capabilities"]) - set(CAPABILITIES)
+            if unknown:
+                raise ValueError(f"it needs {', '.join(sorted(unknown))}: use a newer program")
+            return cls(
+                landing_id=str(record["landing_id"]),
+                created=parse_time(record["created"]),
+                order=str(record["order"]),
+                sources={k: SourceIdentity(**v) for k, v in record["sources"].items()},
+                capabilities=tuple(record["capabilities"]),
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise LandingError(f"{LAYOUT}: {error}") from error
+
+
+def read_layout(disk: Disk) -> Layout | None:
+    """Read the layout; None where no landing was created yet."""
+    raw = disk.read(LAYOUT)
+    return None if raw is None else Layout.from_bytes(raw)
+
+
+def create_layout(disk: Disk, layout: Layout) -> None:
+    """Make the directories, then the file that says they are a landing."""
+    for directory in DIRECTORIES:
+        disk.ensure_directory(directory)
+    disk.sync_directories("")
+    hidden = disk.unfinished("", 0, "json")
+    disk.write_file(hidden, layout.to_bytes())
+    disk.rename(hidden, LAYOUT)
+    disk.sync_directories("")
+
+
+def check_layout(layout: Layout, source: str, identity: SourceIdentity, order: str) -> None:
+    """Refuse a landing that belongs to another source, and say what differs.
+
+    Raises:
+        IdentityError: it does not belong together.
+    """
+    kept = layout.sources.get(source)
+    if kept is None or len(layout.sources) != 1:
+        raise IdentityError(f"the landing is of source {sorted(layout.sources)}, not [{source!r}]")
+    differences = [
+        f"{field.replace('_', ' ')} {getattr(kept, field)!r} in the landing, "
+        f"{getattr(identity, field)!r} now"
+        for field in SourceIdentity.__slots__
+        if getattr(kept, field) != getattr(identity, field)
+    ]
+    if layout.order != order:
+        differences.append(f"order {layout.order!r} in the landing, {order!r} now")
+    if differences:
+        raise IdentityError(
+            f"the landing belongs to another source: {'; '.join(differences)}. Point the "
+            "configuration at the right server and slot, or land into a new root"
+        )

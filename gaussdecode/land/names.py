@@ -1,0 +1,176 @@
+"""Names below the landing's root.
+
+Given names as the server knows them; promises names that are safe in a path, distinct,
+and visible to Spark exactly when they are meant to be. Touches no file.
+
+===================================  ====================================================
+``data/<table>/gd_date=D/F``         ``F`` = ``<n>-<lsn low>-<lsn high>[-k].parquet``
+``compact/<block>/<table>/F``        merged files of the entries of one block
+``schemas/<table>/<schema_id>.json`` content-addressed
+``commits/<n>.json``                 20 digits; ``.<n>.json`` until its files are in place
+``.gd-<writer>-...``                 anything not finished; swept at start
+===================================  ====================================================
+"""
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Final
+
+LAYOUT: Final = "layout.json"
+COMMITS: Final = "commits"
+CHECKPOINTS: Final = "commits/checkpoints"
+SCHEMAS: Final = "schemas"
+DATA: Final = "data"
+COMPACT: Final = "compact"
+SPOOL: Final = "spool"
+PREPARED: Final = "prepared"
+DIRECTORIES: Final = (COMMITS, CHECKPOINTS, SCHEMAS, DATA, COMPACT, SPOOL, PREPARED)
+
+TRANSACTIONS: Final = "gd_transactions"
+MESSAGES: Final = "gd_messages"
+
+_PART_BYTES: Final = 100
+"""Arbitrary; two parts and a dot stay well below the 255 bytes of a file name."""
+
+_PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_ENTRY: Final = re.compile(r"(\d{20})\.json")
+_HIDDEN_ENTRY: Final = re.compile(r"\.(\d{20})\.json")
+_UNFINISHED: Final = re.compile(r"\.gd-([0-9a-z]+)-(\d{20})-(\d+)\.(parquet|entry|json|jsonl)")
+_DATA_FILE: Final = re.compile(r"(\d{20})-([0-9a-f]{16})-([0-9a-f]{16})(?:-(\d+))?\.parquet")
+_DATE: Final = re.compile(r"gd_date=(\d{4}-\d{2}-\d{2})")
+_CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
+
+
+def table_directory(namespace: str, name: str) -> str:
+    """Name the directory of a table: both parts encoded, joined by a dot."""
+    return f"{encode_part(namespace)}.{encode_part(name)}"
+
+
+def encode_part(name: str) -> str:
+    """Make one name safe in a path; different names stay different.
+
+    Every byte outside ``[A-Za-z0-9_-]`` and a leading ``_`` becomes ``%XX``; an empty name
+    is ``%00``, which no server can send. A long one is cut and told apart by a hash.
+    """
+    raw = name.encode("utf-8", "surrogateescape")
+    if not raw:
+        return "%00"
+    parts = [chr(b) if b in _PLAIN else f"%{b:02X}" for b in raw]
+    if raw.startswith(b"_"):
+        parts[0] = "%5F"
+    encoded = "".join(parts)
+    if len(encoded) <= _PART_BYTES:
+        return encoded
+    digest = hashlib.sha256(raw).hexdigest()[:16]
+    kept, size = 0, 0
+    while size + len(parts[kept]) <= _PART_BYTES - 17:
+        size += len(parts[kept])
+        kept += 1
+    return "".join(parts[:kept]) + "~" + digest
+
+
+def safe_columns(names: Sequence[str]) -> list[str]:
+    """Rename columns that Spark could not tell apart from each other or from ours.
+
+    The first of several names that differ only by case keeps its name, the others get
+    ``_2``, ``_3`` ...; a name that begins with ``gd_`` in any case gets ``col_`` before it.
+
+    Args:
+        names: true names, in the order of the table.
+
+    Returns:
+        One name per column; distinct when lower-cased. Equal to `names` nearly always.
+    """
+    taken = {name.lower() for name in names}
+    used: set[str] = set()
+    result = []
+    for name in names:
+        chosen = f"col_{name}" if name.lower().startswith("gd_") else name
+        wanted, number = chosen, 1
+        while chosen.lower() in used or (chosen != name and chosen.lower() in taken):
+            number += 1
+            chosen = f"{wanted}_{number}"
+        used.add(chosen.lower())
+        result.append(chosen)
+    return result
+
+
+def entry_path(n: int) -> str:
+    """Path of a published entry."""
+    return f"{COMMITS}/{n:020d}.json"
+
+
+def hidden_entry_path(n: int) -> str:
+    """Path of an entry that is decided but not yet shown."""
+    return f"{COMMITS}/.{n:020d}.json"
+
+
+def entry_number(name: str) -> int | None:
+    """Number of a published entry, or None for any other name."""
+    match = _ENTRY.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def hidden_entry_number(name: str) -> int | None:
+    """Number of a hidden entry, or None for any other name."""
+    match = _HIDDEN_ENTRY.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def unfinished_name(writer: str, n: int, serial: int, suffix: str) -> str:
+    """Name something unfinished.
+
+    Args:
+        writer: token of this writer; lower-case letters and digits.
+        n: no entry before this one can name the file.
+        serial: number of the name in this writer.
+        suffix: ``parquet``, ``entry``, ``json`` or ``jsonl``.
+    """
+    return f".gd-{writer}-{n:020d}-{serial}.{suffix}"
+
+
+def unfinished_number(name: str) -> int | None:
+    """Number before which no entry names this file, or None if it is not of our pattern."""
+    match = _UNFINISHED.fullmatch(name)
+    return None if match is None else int(match[2])
+
+
+def data_name(n: int, low_lsn: int, high_lsn: int, k: int) -> str:
+    """Name a published Parquet file; `k` counts the files of one table in one entry."""
+    suffix = f"-{k}" if k else ""
+    return f"{n:020d}-{low_lsn:016x}-{high_lsn:016x}{suffix}.parquet"
+
+
+def data_number(name: str) -> int | None:
+    """Number of the entry a published Parquet file belongs to, or None."""
+    match = _DATA_FILE.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def data_directory(table: str, date: dt.date) -> str:
+    """Directory of the files of a table that are published on a day (UTC)."""
+    return f"{DATA}/{table}/gd_date={date.isoformat()}"
+
+
+def partition_date(name: str) -> dt.date | None:
+    """Day of a partition directory, or None for any other name."""
+    match = _DATE.fullmatch(name)
+    return None if match is None else dt.date.fromisoformat(match[1])
+
+
+def compact_directory(block: int, table: str) -> str:
+    """Directory of the merged files of a table for the block that begins at `block`."""
+    return f"{COMPACT}/{block:020d}/{table}"
+
+
+def checkpoint_range(name: str) -> tuple[int, int] | None:
+    """First and last entry number of a checkpoint, or None for any other name."""
+    match = _CHECKPOINT.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def parent(path: str) -> str:
+    """Directory of a path; the root is the empty string."""
+    return path.rpartition("/")[0]

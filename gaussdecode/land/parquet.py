@@ -1,0 +1,123 @@
+"""One Parquet file in the making.
+
+Given Arrow tables of one schema; promises one row group per table, and types that Spark
+reads. Dictionaries only where a sample says they pay: elsewhere they cost time and space.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.sink import Sink
+
+ZSTD_LEVEL: Final = 1
+_SAMPLE_ROWS: Final = 4096
+_PAYS_BELOW: Final = 0.1
+"""Distinct values per row in the sample below which a dictionary is used."""
+
+_ALWAYS: Final = frozenset({"gd_op", "gd_epoch"})
+
+
+class ParquetSink:
+    """Encodes tables into a hidden file. Owned by one thread at a time.
+
+    Attributes:
+        path: of the hidden file.
+        rows: written so far.
+    """
+
+    def __init__(
+        self, disk: Disk, path: str, schema: pa.Schema, compression: str, sample: pa.Table
+    ) -> None:
+        """Create the file.
+
+        Args:
+            disk: the landing.
+            path: hidden.
+            schema: with the metadata that shall be in the file.
+            compression: ``zstd``, ``snappy``, ``lz4`` or ``none``.
+            sample: the first rows, to choose encodings by.
+        """
+        self.path = path
+        self.rows = 0
+        self._sink = Sink(disk, path)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=compression,
+            compression_level=ZSTD_LEVEL if compression == "zstd" else None,
+            use_dictionary=dictionary_columns(sample),
+            write_statistics=True,
+            version="2.6",
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes encoded so far."""
+        return self._sink.size
+
+    def write(self, table: pa.Table) -> None:
+        """Append one row group."""
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self.rows += table.num_rows
+
+    def finish(self) -> tuple[int, str]:
+        """Write the footer, make the file durable; give its size and checksum."""
+        self._writer.close()
+        checksum = self._sink.finish()
+        return self._sink.size, checksum
+
+    def abandon(self) -> None:
+        """Give the file up; it stays on disk, unfinished."""
+        self._sink.abandon()
+
+
+def dictionary_columns(table: pa.Table) -> list[str]:
+    """Choose the leaf columns that get a dictionary, by a sample of the rows.
+
+    Args:
+        table: the first row group.
+
+    Returns:
+        Parquet paths, such as ``city`` or ``gd_old.city``.
+    """
+    rows = table.num_rows
+    if rows > _SAMPLE_ROWS:
+        step = rows // _SAMPLE_ROWS
+        table = table.take(pa.array(range(0, step * _SAMPLE_ROWS, step), pa.int64()))
+    chosen = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        for path, values in _leaves(field.name, column):
+            if field.name in _ALWAYS or _pays(values):
+                chosen.append(path)
+    return chosen
+
+
+def _leaves(path: str, column: pa.ChunkedArray) -> list[tuple[str, pa.ChunkedArray]]:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        found = []
+        for index in range(kind.num_fields):
+            child = pa.chunked_array(
+                [chunk.field(index) for chunk in column.chunks], kind.field(index).type
+            )
+            found += _leaves(f"{path}.{kind.field(index).name}", child)
+        return found
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        child = pa.chunked_array([chunk.flatten() for chunk in column.chunks], kind.value_type)
+        return _leaves(f"{path}.list.element", child)
+    if pa.types.is_map(kind):
+        keys = pa.chunked_array([chunk.keys for chunk in column.chunks], kind.key_type)
+        return [(f"{path}.key_value.key", keys)]
+    return [(path, column)]
+
+
+def _pays(values: pa.ChunkedArray) -> bool:
+    if pa.types.is_boolean(values.type) or len(values) == values.null_count:
+        return False
+    distinct: int = pc.count_distinct(values, mode="only_valid").as_py()
+    present: int = len(values) - values.null_count
+    return distinct < _PAYS_BELOW * present

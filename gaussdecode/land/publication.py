@@ -1,0 +1,295 @@
+"""One publication: what it is made of, and its steps on disk.
+
+The steps are functions over an entry, so that recovery goes the same way forward as the
+process that began. What each makes durable:
+
+============  ==============================================================  ===========
+step          does                                                            afterwards
+============  ==============================================================  ===========
+`settle`  1   data files and schemas under their directories, all fsynced     nothing yet
+`commit`  2   the entry, hidden, in ``commits/``                              decided
+`reveal`  3   modification times, data files under their names                readable
+`show`    4   the entry under its name                                        published
+============  ==============================================================  ===========
+"""
+
+import dataclasses
+import datetime as dt
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.failpoints import Step
+from gaussdecode.land.names import (
+    COMMITS,
+    DATA,
+    data_directory,
+    data_name,
+    entry_path,
+    hidden_entry_path,
+    parent,
+)
+from gaussdecode.land.state import LogState, ranks
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import (
+    EntryKind,
+    LandingFile,
+    Position,
+    Replacement,
+    SchemaChange,
+    SourcePosition,
+    Truncate,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HiddenFile:
+    """A finished, durable Parquet file that no entry names yet.
+
+    Attributes:
+        path: under its hidden name.
+        table: encoded directory name.
+        rows: number of rows.
+        bytes: size of the file.
+        first: position of its first row.
+        last: position of its last row.
+        schema_id: of its rows.
+        ops: rows by operation.
+        has_unchanged: some row has unchanged TOAST columns.
+        has_key_change: some row changes its key.
+        checksum: ``sha256:`` and digest.
+    """
+
+    path: str
+    table: str
+    rows: int
+    bytes: int
+    first: Position
+    last: Position
+    schema_id: str
+    ops: dict[str, int]
+    has_unchanged: bool
+    has_key_change: bool
+    checksum: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PendingSchema:
+    """A schema file to be written with the next publication."""
+
+    table: str
+    schema_id: str
+    content: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What is to become one entry.
+
+    Attributes:
+        kind: of the entry.
+        position: of the source, or None where it does not move.
+        commit_time: of the newest transaction, or None.
+        files: hidden and durable.
+        schemas: schema files the entry needs.
+        truncates: tables emptied.
+        schema_changes: tables whose rows change over.
+        replaced: by index into `files`: the older paths and their first and last n.
+        floor: new floor, for retention.
+        anchor: its hash.
+        extra: JSON for the entry.
+    """
+
+    kind: EntryKind
+    position: SourcePosition | None = None
+    commit_time: dt.datetime | None = None
+    files: tuple[HiddenFile, ...] = ()
+    schemas: tuple[PendingSchema, ...] = ()
+    truncates: tuple[Truncate, ...] = ()
+    schema_changes: tuple[SchemaChange, ...] = ()
+    replaced: dict[str, Replacement] = dataclasses.field(default_factory=dict)
+    floor: int | None = None
+    anchor: str | None = None
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # Any: JSON
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """A draft with its number and the final names of its files.
+
+    Attributes:
+        entry: sealed.
+        moves: hidden path now, hidden path in the directory of its final name.
+        schemas: of the draft.
+    """
+
+    entry: CommitEntry
+    moves: tuple[tuple[str, str], ...]
+    schemas: tuple[PendingSchema, ...]
+
+
+def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
+    """Number a draft. Pure.
+
+    Args:
+        draft: what is to be published.
+        state: of the log.
+        source: name of the one source.
+        now: aware; gives the partition and the modification times.
+    """
+    published = now.astimezone(dt.UTC)
+    files = sorted(draft.files, key=lambda file: (file.table, file.first, file.path))
+    landed: list[LandingFile] = []
+    moves: list[tuple[str, str]] = []
+    for table, group in itertools.groupby(files, key=lambda file: file.table):
+        for rank, file in enumerate(group):
+            directory = _directory(file, table, published.date())
+            name = data_name(state.next_n, file.first.lsn, file.last.lsn, rank)
+            landed.append(_landed(file, f"{directory}/{name}"))
+            moves.append((file.path, f"{directory}/{file.path.rpartition('/')[2]}"))
+    positions = dict(state.positions)
+    if draft.position is not None:
+        positions[source] = draft.position
+    entry = CommitEntry(
+        n=state.next_n,
+        kind=draft.kind,
+        previous=state.last_hash,
+        positions=positions,
+        published=published,
+        mtime_ms=max(int(published.timestamp() * 1000), state.mtime_ms + 1),
+        commit_time=draft.commit_time,
+        files=tuple(landed),
+        hidden=tuple(path.rpartition("/")[2] for _, path in moves),
+        truncates=draft.truncates,
+        schema_changes=draft.schema_changes,
+        replaced=tuple(
+            dataclasses.replace(draft.replaced[file.path], path=final.path)
+            for file, final in zip(files, landed, strict=True)
+            if file.path in draft.replaced
+        ),
+        floor=draft.floor,
+        anchor=draft.anchor,
+        extra=draft.extra,
+    ).sealed()
+    state.check_next(entry)
+    return Plan(entry, tuple(moves), draft.schemas)
+
+
+def settle(disk: Disk, planned: Plan) -> None:
+    """Step 1: see that everything the entry names is durable, under hidden names."""
+    touched: set[str] = set()
+    for (old, new), file in zip(planned.moves, planned.entry.files, strict=True):
+        if disk.size(file.path) is not None:
+            raise LandingError(f"{file.path} is there before its entry; run `gaussdecode verify`")
+        if old != new:
+            disk.ensure_directory(parent(new))
+            disk.rename(old, new)
+            touched.add(parent(old))
+        touched.add(parent(new))
+    for schema in planned.schemas:
+        touched.add(_write_schema(disk, planned.entry.n, schema))
+    disk.sync_directories(*touched)
+    disk.files.reach(Step.FILES_DURABLE)
+
+
+def commit(disk: Disk, entry: CommitEntry, check_next: Callable[[], None]) -> None:
+    """Step 2: write the hidden entry. When this returns, there is no way back.
+
+    Args:
+        disk: the landing.
+        entry: sealed.
+        check_next: raises when `entry` is not the next of the log any more.
+
+    Raises:
+        LandingError: another writer was faster; nothing of ours is left.
+        DiskError: nobody knows whether the entry is decided.
+    """
+    unfinished = disk.unfinished(COMMITS, entry.n, "entry")
+    hidden = hidden_entry_path(entry.n)
+    disk.write_file(unfinished, entry.to_bytes())
+    disk.files.reach(Step.ENTRY_WRITTEN)
+    try:
+        disk.link(unfinished, hidden)
+    except FileExistsError as error:
+        disk.remove(unfinished)
+        raise LandingError(f"fenced: another writer publishes entry {entry.n}") from error
+    disk.files.reach(Step.ENTRY_LINKED)
+    try:
+        check_next()
+    except LandingError:
+        disk.remove(hidden)
+        disk.remove(unfinished)
+        raise
+    disk.remove(unfinished)
+    disk.sync_directories(COMMITS)
+    disk.files.reach(Step.ENTRY_COMMITTED)
+
+
+def reveal(disk: Disk, entry: CommitEntry) -> None:
+    """Step 3: give every file its time and its name; files that have theirs are kept."""
+    touched = set()
+    for file, hidden, rank in zip(entry.files, entry.hidden, ranks(entry), strict=True):
+        directory = parent(file.path)
+        path = f"{directory}/{hidden}"
+        if disk.size(file.path) is None:
+            disk.set_time(path, entry.mtime_ms + rank)
+            disk.rename(path, file.path)
+        else:
+            disk.set_time(file.path, entry.mtime_ms + rank)
+            disk.remove(path)
+        touched.add(directory)
+    disk.sync_directories(*touched)
+    disk.files.reach(Step.FILES_RENAMED)
+
+
+def show(disk: Disk, entry: CommitEntry) -> None:
+    """Step 4: give the entry its name."""
+    try:
+        disk.link(hidden_entry_path(entry.n), entry_path(entry.n))
+    except FileExistsError as error:
+        if disk.read(entry_path(entry.n)) != entry.to_bytes():
+            raise LandingError(f"fenced: another writer published entry {entry.n}") from error
+    disk.sync_directories(COMMITS)
+    disk.files.reach(Step.ENTRY_SHOWN)
+
+
+def tidy(disk: Disk, entry: CommitEntry) -> None:
+    """Step 6: remove the hidden name; not worth an fsync, recovery knows it."""
+    disk.remove(hidden_entry_path(entry.n))
+    disk.files.reach(Step.ENTRY_TIDIED)
+
+
+def _directory(file: HiddenFile, table: str, date: dt.date) -> str:
+    if file.path.startswith(f"{DATA}/"):
+        return data_directory(table, date)
+    return parent(file.path)
+
+
+def _landed(file: HiddenFile, path: str) -> LandingFile:
+    return LandingFile(
+        table=file.table,
+        path=path,
+        rows=file.rows,
+        bytes=file.bytes,
+        first=file.first,
+        last=file.last,
+        schema_id=file.schema_id,
+        ops=file.ops,
+        has_unchanged=file.has_unchanged,
+        has_key_change=file.has_key_change,
+        checksum=file.checksum,
+    )
+
+
+def _write_schema(disk: Disk, n: int, schema: PendingSchema) -> str:
+    """Write a schema file; its name is its content, so it may be seen before the entry."""
+    directory = f"schemas/{schema.table}"
+    path = f"{directory}/{schema.schema_id}.json"
+    disk.ensure_directory(directory)
+    if disk.size(path) is None:
+        hidden = disk.unfinished(directory, n, "json")
+        disk.write_file(hidden, schema.content)
+        disk.rename(hidden, path)
+    return directory

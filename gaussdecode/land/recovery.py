@@ -1,0 +1,296 @@
+"""What a start makes of what is on disk.
+
+Given a locked landing; promises the state behind the last published entry, with every
+decided publication completed and everything undecided removed. Each act may be cut off and
+is then done again by the next start. What is found and what becomes of it:
+
+==============================================  ============================================
+hidden entry that is shown already              removed (step 6)
+next hidden entry, valid, its files all match   written again and completed from step 3
+any other hidden entry, no file of it renamed   removed
+any other hidden entry                          hard stop
+hidden file that an entry names                 renamed
+other unfinished name of our pattern            removed
+Parquet file with a number not in the log       hard stop: the log was restored from a copy
+entries or files at or below the floor          removed (retention)
+==============================================  ============================================
+
+The hidden entry is written again because the fsync that failed before may have lost its
+bytes while the page cache still shows them: only a new inode proves they are on disk.
+"""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Iterator
+from typing import Final
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land import publication
+from gaussdecode.land.checkpoint import Checkpoints
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry import Entries, parse_entry
+from gaussdecode.land.floor import apply_floor
+from gaussdecode.land.names import (
+    CHECKPOINTS,
+    COMMITS,
+    COMPACT,
+    DATA,
+    SCHEMAS,
+    data_number,
+    hidden_entry_number,
+    hidden_entry_path,
+    parent,
+    partition_date,
+    unfinished_number,
+)
+from gaussdecode.land.state import LogState
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import LandingFile
+
+_DAYS_BACK: Final = 2
+"""Partitions older than this before the last entry hold nothing unfinished: files are begun
+at most one publication ahead. What a stalled disk leaves there, `verify` reports."""
+
+_CHECKED_FILES: Final = 100
+"""Files of the last entry whose size is compared at start; arbitrary."""
+
+
+@dataclasses.dataclass(slots=True)
+class Recovered:
+    """What recovery found.
+
+    Attributes:
+        state: behind the last published entry.
+        findings: sentences for the operator.
+    """
+
+    state: LogState
+    findings: list[str] = dataclasses.field(default_factory=list)
+
+
+def refuse_without_layout(disk: Disk) -> None:
+    """Refuse to create a landing over the remains of another.
+
+    Raises:
+        LandingError: there are entries but no ``layout.json``.
+    """
+    entries = Entries(disk)
+    if entries.numbers() or entries.checkpoints():
+        raise LandingError("layout.json is missing, but there are entries: restore it from a copy")
+
+
+def recover(disk: Disk, checkpoints: Checkpoints) -> Recovered:
+    """Bring a landing into a state one can add to.
+
+    Raises:
+        LandingError: it is damaged in a way only an operator can judge.
+        DiskError: the file system failed.
+    """
+    return _Recovery(disk, checkpoints).run()
+
+
+class _Recovery:
+    def __init__(self, disk: Disk, checkpoints: Checkpoints) -> None:
+        self.disk = disk
+        self.checkpoints = checkpoints
+        self.entries = Entries(disk)
+        self.state = LogState()
+        self.result = Recovered(self.state)
+        self.last: CommitEntry | None = None
+
+    def run(self) -> Recovered:
+        self.replay()
+        rest = self.complete()
+        hidden, orphans = self.survey()
+        if orphans:
+            raise LandingError(
+                f"{orphans[0]} and {len(orphans) - 1} more files belong to no entry of the log: "
+                "the log is an older copy, or entries were deleted. Restore the newest copy of "
+                f"{COMMITS}/; nothing was changed"
+            )
+        self.drop(rest)
+        self.sweep(hidden)
+        self.check_last()
+        apply_floor(self.disk, self.entries, self.state.floor)
+        return self.result
+
+    def replay(self) -> None:
+        """Fold the entries behind the newest checkpoint."""
+        held = self.entries.checkpoints()
+        if held:
+            self.state = LogState.from_header(self.entries.header(held[-1][2]))
+            self.result.state = self.state
+        numbers = self.entries.numbers()
+        if held and numbers and numbers[0] <= held[-1][1] - self.checkpoints.block:
+            self.checkpoints.prune(held[-1][1])
+        behind = held[-1][1] if held else -1
+        self.check_newest(behind, numbers)
+        for n in (n for n in numbers if n > behind):
+            (entry,) = self.entries.iterate(n, n)
+            self.fold(entry)
+
+    def check_newest(self, behind: int, numbers: list[int]) -> None:
+        """See that the entry the newest checkpoint ends with is the one in ``commits/``."""
+        if behind < 0 or behind not in numbers:
+            return
+        raw = self.entries.raw(behind)
+        if raw is not None and parse_entry(raw, str(behind)).hash != self.state.last_hash:
+            raise LandingError(f"entry {behind} differs from the one in its checkpoint")
+
+    def fold(self, entry: CommitEntry) -> None:
+        self.state.fold(entry)
+        self.last = entry
+        self.checkpoints.advance(self.state)
+
+    def complete(self) -> list[tuple[int, bytes]]:
+        """Complete the hidden entry that is next; give the hidden entries that are not."""
+        rest = []
+        for n in sorted(self.hidden_numbers()):
+            raw = self.disk.read(hidden_entry_path(n)) or b""
+            if n < self.state.next_n and self.entries.raw(n) == raw:
+                self.disk.remove(hidden_entry_path(n))
+                continue
+            entry = self.completable(n, raw)
+            if entry is None:
+                rest.append((n, raw))
+            else:
+                self.finish(entry)
+        return rest
+
+    def hidden_numbers(self) -> Iterator[int]:
+        for item in self.disk.items(COMMITS):
+            n = hidden_entry_number(item.name)
+            if n is not None:
+                yield n
+
+    def completable(self, n: int, raw: bytes) -> CommitEntry | None:
+        """Read a hidden entry; None unless it is next and all its files are there."""
+        if n != self.state.next_n:
+            return None
+        try:
+            entry = CommitEntry.from_bytes(raw)
+            self.state.check_next(entry)
+        except (ValueError, LandingError):
+            return None
+        pairs = zip(entry.files, entry.hidden, strict=True)
+        return entry if all(self.is_there(file, hidden) for file, hidden in pairs) else None
+
+    def is_there(self, file: LandingFile, hidden: str) -> bool:
+        path = file.path
+        if self.disk.size(path) is None:
+            path = f"{parent(path)}/{hidden}"
+        return self.disk.matches(path, file.bytes, file.checksum)
+
+    def finish(self, entry: CommitEntry) -> None:
+        again = self.disk.unfinished(COMMITS, entry.n, "entry")
+        self.disk.write_file(again, entry.to_bytes())
+        self.disk.replace(again, hidden_entry_path(entry.n))
+        for file in entry.files:
+            self.disk.ensure_directory(parent(file.path))
+        self.disk.sync_directories(COMMITS)
+        publication.reveal(self.disk, entry)
+        publication.show(self.disk, entry)
+        publication.tidy(self.disk, entry)
+        self.fold(entry)
+        self.result.findings.append(
+            f"entry {entry.n} was decided but not shown when the last process ended; completed"
+        )
+
+    def survey(self) -> tuple[dict[str, int], list[str]]:
+        """List unfinished files with their lowest entry number, and files of no entry."""
+        hidden: dict[str, int] = {}
+        orphans = []
+        for directory in self.directories():
+            for item in self.disk.items(directory):
+                path = f"{directory}/{item.name}".lstrip("/")
+                unfinished, number = unfinished_number(item.name), data_number(item.name)
+                if unfinished is not None:
+                    hidden[path] = unfinished
+                elif number is not None and number >= self.state.next_n:
+                    orphans.append(path)
+        return hidden, orphans
+
+    def directories(self) -> Iterator[str]:
+        """Every directory that something unfinished can be in."""
+        yield from ("", COMMITS, CHECKPOINTS)
+        yield from self.below(SCHEMAS)
+        published = self.state.published
+        oldest = dt.date.min
+        if published is not None:
+            oldest = published.date() - dt.timedelta(days=_DAYS_BACK)
+        for table in self.below(DATA):
+            for item in self.disk.items(table):
+                date = partition_date(item.name)
+                if date is not None and date >= oldest:
+                    yield f"{table}/{item.name}"
+        for block in self.below(COMPACT):
+            if int(block.rpartition("/")[2]) + 2 * self.checkpoints.block > self.state.compacted:
+                yield from self.below(block)
+
+    def below(self, path: str) -> Iterator[str]:
+        for item in self.disk.items(path):
+            if item.is_directory:
+                yield f"{path}/{item.name}"
+
+    def drop(self, rest: list[tuple[int, bytes]]) -> None:
+        """Remove hidden entries that cannot be completed and that nobody can have seen."""
+        for n, raw in rest:
+            try:
+                entry = CommitEntry.from_bytes(raw)
+            except ValueError:
+                entry = None
+            for file in entry.files if entry is not None else ():
+                if not self.is_published(n, file) and self.disk.size(file.path) is not None:
+                    raise LandingError(
+                        f"{hidden_entry_path(n)} cannot be completed, but its file {file.path} "
+                        "has been renamed already; restore the missing files from a copy"
+                    )
+            self.disk.remove(hidden_entry_path(n))
+            self.result.findings.append(f"hidden entry {n} was not decided; removed")
+
+    def is_published(self, n: int, file: LandingFile) -> bool:
+        """Whether the published entry of this number names the same path."""
+        if n >= self.state.next_n or n <= self.state.floor:
+            return False
+        (entry,) = self.entries.iterate(n, n)
+        return any(file.path == other.path for other in entry.files)
+
+    def sweep(self, hidden: dict[str, int]) -> None:
+        """Rename unfinished files that an entry names, remove the others."""
+        named = self.named(min(hidden.values(), default=self.state.next_n))
+        removed = 0
+        for path in sorted(hidden):
+            file = named.get(path)
+            if file is None:
+                self.disk.remove(path)
+                removed += 1
+            elif self.disk.size(file.path) is not None:
+                self.disk.remove(path)
+            else:
+                self.restore(path, file)
+        if removed:
+            self.result.findings.append(f"{removed} unfinished files of an earlier process removed")
+
+    def named(self, first: int) -> dict[str, LandingFile]:
+        """Hidden path to file, for all entries that can name something unfinished."""
+        result = {}
+        for entry in self.entries.iterate(max(first, self.state.floor + 1), self.state.next_n - 1):
+            for file, hidden in zip(entry.files, entry.hidden, strict=True):
+                result[f"{parent(file.path)}/{hidden}"] = file
+        return result
+
+    def restore(self, path: str, file: LandingFile) -> None:
+        """Give a file of a published entry its name back."""
+        if not self.disk.matches(path, file.bytes, file.checksum):
+            raise LandingError(f"{file.path} is missing, and {path} is not it; restore it")
+        self.disk.rename(path, file.path)
+        self.disk.sync_directories(parent(file.path))
+        self.result.findings.append(f"{file.path} had lost its name; renamed")
+
+    def check_last(self) -> None:
+        """Compare sizes of files of the last entry; report what differs."""
+        for file in self.last.files[:_CHECKED_FILES] if self.last is not None else ():
+            size = self.disk.size(file.path)
+            if size != file.bytes:
+                found = "missing" if size is None else f"{size} bytes, not {file.bytes}"
+                self.result.findings.append(f"DAMAGED: {file.path} is {found}; run verify")

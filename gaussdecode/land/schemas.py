@@ -1,0 +1,139 @@
+"""Schemas of the tables, found again by the fingerprint of their content.
+
+Given a JSON description of a table's columns; promises that the same content always has
+the same ``schema_id`` and that its file is durable before an entry needs it. A name that
+changed while the attribute number stayed is written down as ``renamed_from``; that is part
+of the file and not of the fingerprint, because after a restart nobody knows it any more.
+"""
+
+import dataclasses
+import hashlib
+import json
+import threading
+from typing import Any, Final
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.names import SCHEMAS
+from gaussdecode.land.publication import PendingSchema
+from gaussdecode.model.entry import canonical_json
+
+COLUMNS: Final = "columns"
+NUMBER: Final = "attribute_number"
+RENAMED_FROM: Final = "renamed_from"
+_ID_DIGITS: Final = 16
+
+_Json = dict[str, Any]  # a schema file: JSON that only collect and spark look into
+
+
+@dataclasses.dataclass(slots=True)
+class _Last:
+    schema_id: str
+    record: _Json | None
+
+
+class SchemaStore:
+    """Schemas of one landing. Thread-safe.
+
+    What `schema_id_for` gives is provisional until the publication that carries the schema
+    is durable; `forget` goes back to what the log says.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._last: dict[str, _Last] = {}
+        self._pending: dict[tuple[str, str], PendingSchema] = {}
+        self.forget()
+
+    def schema_id_for(self, table: str, record: _Json) -> tuple[str, bool]:
+        """Find or make the schema of a table.
+
+        Args:
+            table: encoded directory name.
+            record: JSON with a list ``columns`` of objects; ``name`` and, when the
+                catalogue gave it, ``attribute_number`` of each are looked at.
+
+        Returns:
+            The schema_id, and whether the table's rows change over to it now (then the
+            publication wants a `SchemaChange`).
+        """
+        schema_id = fingerprint(record)
+        with self._lock:
+            last = self._last.get(table)
+            if last is not None and last.schema_id == schema_id:
+                return schema_id, False
+            previous = None if last is None else self._record(table, last)
+            content = canonical_json(with_renames(record, previous))
+            self._pending[table, schema_id] = PendingSchema(table, schema_id, content)
+            self._last[table] = _Last(schema_id, record)
+            return schema_id, True
+
+    def last(self, table: str) -> str | None:
+        """The schema_id the table's rows land under now; None for a table never seen."""
+        with self._lock:
+            last = self._last.get(table)
+            return None if last is None else last.schema_id
+
+    def take_pending(self) -> tuple[PendingSchema, ...]:
+        """Hand over the schema files that the next publication must write."""
+        with self._lock:
+            pending = tuple(self._pending.values())
+            self._pending = {}
+            return pending
+
+    def forget(self) -> None:
+        """Drop everything that is not in the log; call it when no publication is open."""
+        with self._lock:
+            self._pending = {}
+            self._last = {table: _Last(id_, None) for table, id_ in self._log.schemas.items()}
+
+    def _record(self, table: str, last: _Last) -> _Json | None:
+        if last.record is None:
+            last.record = read_schema(self._log.disk, table, last.schema_id)
+        return last.record
+
+
+def fingerprint(record: _Json) -> str:
+    """Give the schema_id of a description; ``renamed_from`` does not count."""
+    columns = [
+        {key: value for key, value in column.items() if key != RENAMED_FROM}
+        for column in record.get(COLUMNS, ())
+    ]
+    content = canonical_json({**record, COLUMNS: columns})
+    return hashlib.sha256(content).hexdigest()[:_ID_DIGITS]
+
+
+def with_renames(record: _Json, previous: _Json | None) -> _Json:
+    """Add ``renamed_from`` to the columns whose name changed under the same number."""
+    if previous is None:
+        return record
+    before = {column[NUMBER]: column["name"] for column in previous[COLUMNS] if column.get(NUMBER)}
+    names = {column["name"] for column in record[COLUMNS]}
+    columns = []
+    for column in record[COLUMNS]:
+        old = before.get(column.get(NUMBER))
+        is_renamed = old is not None and old != column["name"] and old not in names
+        columns.append({**column, RENAMED_FROM: old} if is_renamed else column)
+    return {**record, COLUMNS: columns}
+
+
+def read_schema(disk: Disk, table: str, schema_id: str) -> _Json | None:
+    """Read a schema file; None if it is not there.
+
+    Raises:
+        LandingError: its content is not what its name says.
+    """
+    path = f"{SCHEMAS}/{table}/{schema_id}.json"
+    raw = disk.read(path)
+    if raw is None:
+        return None
+    try:
+        record: _Json = json.loads(raw)
+        found = fingerprint(record)
+    except (ValueError, AttributeError) as error:
+        raise LandingError(f"{path}: not a schema file ({error}); restore it") from error
+    if found != schema_id:
+        raise LandingError(f"{path}: altered, its content has the fingerprint {found}; restore it")
+    return record

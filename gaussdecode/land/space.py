@@ -1,0 +1,115 @@
+"""What to do when a file operation fails.
+
+A full disk or a full quota passes: wait, and do the same operation again. So do running
+out of descriptors or kernel memory. Everything else does not: `DiskError`, and what the
+disk holds is for recovery to decide. A failed fsync is never tried again, because the
+kernel may have dropped the pages it could not write; it goes through `once`.
+"""
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from gaussdecode.errors import DiskError
+
+T = TypeVar("T")
+
+PASSING: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+)
+"""Errors that end by themselves, or when somebody makes room."""
+
+POLL_SECONDS: Final = 1.0
+
+
+def _never() -> bool:
+    return False
+
+
+class SpaceWait:
+    """Repeats operations until there is room. Thread-safe.
+
+    Args:
+        should_stop: asked between two attempts; true ends the wait with DiskError.
+        sleep: waits the given seconds.
+        on_wait: told once per operation that has to wait, with the reason.
+    """
+
+    def __init__(
+        self,
+        should_stop: Callable[[], bool] = _never,
+        sleep: Callable[[float], object] = time.sleep,
+        on_wait: Callable[[str], object] | None = None,
+    ) -> None:
+        self._should_stop = should_stop
+        self._sleep = sleep
+        self._on_wait = on_wait
+        self._lock = threading.Lock()
+        self._waiting = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Some operation is waiting for room now."""
+        return self._waiting > 0
+
+    def run(self, what: str, operation: Callable[[], T]) -> T:
+        """Do an operation that may be repeated.
+
+        Args:
+            what: names it in errors: ``write data/public.t/...``.
+            operation: must change nothing when it raises.
+
+        Raises:
+            DiskError: the disk failed, or a stop was asked for while it was full.
+            FileExistsError: passed through; only the caller knows what it means.
+            FileNotFoundError: likewise.
+        """
+        waited = False
+        try:
+            while True:
+                try:
+                    return operation()
+                except OSError as error:
+                    if error.errno not in PASSING:
+                        raise _translated(what, error) from error
+                    if self._should_stop():
+                        raise DiskError(
+                            f"{what}: {error.strerror}; stopped while waiting"
+                        ) from error
+                    if not waited:
+                        waited = True
+                        self._begin(f"{what}: {error.strerror}")
+                self._sleep(POLL_SECONDS)
+        finally:
+            if waited:
+                self._change(-1)
+
+    def once(self, what: str, operation: Callable[[], T]) -> T:
+        """Do an operation that must not be repeated: fsync.
+
+        Raises:
+            DiskError: it failed; nothing may be confirmed on the strength of it.
+        """
+        try:
+            return operation()
+        except OSError as error:
+            raise DiskError(
+                f"{what}: {error.strerror}; what is on disk is for recovery to decide, restart"
+            ) from error
+
+    def _begin(self, reason: str) -> None:
+        self._change(1)
+        if self._on_wait is not None:
+            self._on_wait(reason)
+
+    def _change(self, by: int) -> None:
+        with self._lock:
+            self._waiting += by
+
+
+def _translated(what: str, error: OSError) -> Exception:
+    if isinstance(error, FileExistsError | FileNotFoundError):
+        return error
+    return DiskError(f"{what}: {error.strerror}")

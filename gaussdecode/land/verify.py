@@ -1,0 +1,413 @@
+"""`verify`: does the landing hold what its log says, and does the log hold together?
+
+Given a root; reads everything, changes nothing, and may run beside the daemon. Promises to
+look at every published entry and every row's position, in memory that does not grow with
+the landing:
+
+* the chain: every entry follows the one before, every checkpoint agrees with itself;
+* the files: present, size, checksum, rows, counts by operation, and schema;
+* the rows: inside the positions of their entry; per transaction ``gd_seq`` from 0 without
+  gap or repetition over all tables; so no ``(gd_epoch, gd_lsn, gd_seq)`` twice;
+* compaction: as many rows by operation, with the same positions, as the files replaced;
+* nothing lies around that no entry names.
+
+A repetition and a gap are told apart from a whole transaction by count, highest number and
+a sum of 64-bit hashes of the numbers; two different sets agree by chance once in 2**64.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gaussdecode.errors import GaussDecodeError, LandingError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry import Entries
+from gaussdecode.land.files import Files
+from gaussdecode.land.layout import read_layout
+from gaussdecode.land.names import (
+    COMPACT,
+    DATA,
+    MESSAGES,
+    SCHEMAS,
+    TRANSACTIONS,
+    data_number,
+    unfinished_number,
+)
+from gaussdecode.land.schemas import read_schema
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.state import LogState
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, LandingFile, Position, SourcePosition
+
+_MAX_FINDINGS: Final = 1000
+_BATCH_ROWS: Final = 1 << 16
+_SEQUENCED: Final = frozenset({EntryKind.DATA})
+
+_Numbers = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+@dataclasses.dataclass(slots=True)
+class Report:
+    """What `verify` saw.
+
+    Attributes:
+        entries: number of entries read.
+        first_n: number of the first one; None in an empty log.
+        last_n: number of the last one.
+        files: published files read.
+        rows: rows in them, those of merged files left out.
+        bytes: size of the files.
+        ops: rows by operation, over all entries.
+        tables: number of tables.
+        positions: behind the last entry.
+        floor: of the log.
+        findings: what is wrong, in sentences; empty when all is well.
+        is_cut: there were more findings than are listed.
+    """
+
+    entries: int = 0
+    first_n: int | None = None
+    last_n: int | None = None
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    ops: Counter[str] = dataclasses.field(default_factory=Counter)
+    tables: int = 0
+    positions: dict[str, SourcePosition] = dataclasses.field(default_factory=dict)
+    floor: int = -1
+    findings: list[str] = dataclasses.field(default_factory=list)
+    is_cut: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing is wrong."""
+        return not self.findings
+
+    def add(self, finding: str) -> None:
+        """Write down something that is wrong."""
+        if len(self.findings) < _MAX_FINDINGS:
+            self.findings.append(finding)
+        else:
+            self.is_cut = True
+
+
+def verify(root: Path) -> Report:
+    """Check a landing.
+
+    Raises:
+        ConfigError: there is no directory at `root`.
+        LandingError: there is no landing in it.
+    """
+    files = Files(root)
+    try:
+        return verify_files(files)
+    finally:
+        files.close()
+
+
+def verify_files(files: Files) -> Report:
+    """Check a landing through its files.
+
+    Raises:
+        LandingError: there is no landing.
+    """
+    disk = Disk(files, SpaceWait(should_stop=lambda: True), "verify")
+    if read_layout(disk) is None:
+        raise LandingError("there is no layout.json: this is not the root of a landing")
+    return _Verification(disk).run()
+
+
+class _Verification:
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.entries = Entries(disk)
+        self.report = Report()
+        self.state = LogState()
+        self.schemas: set[tuple[str, str]] = set()
+        self.tables: set[str] = set()
+        self.anchor = self.state.anchor
+
+    def run(self) -> Report:
+        report = self.report
+        # Leftovers are looked for first: what is unfinished now may be published later.
+        lying = list(self.unnamed())
+        try:
+            for entry in self.chain():
+                self.check_entry(entry)
+        except GaussDecodeError as error:
+            report.add(f"the chain ends after entry {self.state.next_n - 1}: {error}")
+        self.check_floor()
+        self.check_leftovers(lying)
+        report.tables = len(self.tables)
+        report.positions = dict(self.state.positions)
+        report.floor = self.state.floor
+        return report
+
+    def chain(self) -> Iterator[CommitEntry]:
+        """All entries there are, each checked against the one before."""
+        checkpoints = self.entries.checkpoints()
+        numbers = self.entries.numbers()
+        for first, last, path in checkpoints:
+            header = self.entries.header(path)
+            if self.state.next_n == 0 and first > 0:
+                self.state = dataclasses.replace(
+                    LogState.from_header(header),
+                    next_n=first,
+                    last_hash=header.previous,
+                    positions={},
+                )
+            yield from self.follow(self.entries.iterate(first, last))
+            behind = LogState.from_header(header)
+            if behind.last_hash != self.state.last_hash or behind.schemas != self.state.schemas:
+                self.report.add(f"{path}: its header is not the state behind entry {last}")
+        newest = max(numbers, default=-1)
+        yield from self.follow(self.entries.iterate(self.state.next_n, newest))
+
+    def follow(self, entries: Iterator[CommitEntry]) -> Iterator[CommitEntry]:
+        for entry in entries:
+            yield entry
+            self.state.fold(entry)
+
+    def check_floor(self) -> None:
+        """See that nothing is missing between the floor and the first entry."""
+        first, floor = self.report.first_n, self.state.floor
+        if first is not None and first > floor + 1:
+            self.report.add(f"entries {floor + 1} to {first - 1} are missing above the floor")
+        if first == floor + 1 and self.anchor != self.state.anchor:
+            self.report.add(f"entry {first} does not go on from the anchor of the floor")
+
+    def check_entry(self, entry: CommitEntry) -> None:
+        report = self.report
+        report.first_n = entry.n if report.first_n is None else report.first_n
+        report.last_n = entry.n
+        if not report.entries:
+            self.anchor = entry.previous
+        report.entries += 1
+        self.state.check_next(entry)
+        order = _Order()
+        for file in entry.files:
+            self.tables.add(file.table)
+            self.check_schema(entry.n, file)
+            if self.is_gone(entry, file):
+                continue
+            self.check_file(entry, file, order)
+        if entry.kind in _SEQUENCED:
+            self.check_order(entry, order)
+        for replacement in entry.replaced:
+            self.check_replacement(entry, replacement.path, replacement.replaced)
+
+    def is_gone(self, entry: CommitEntry, file: LandingFile) -> bool:
+        """Whether retention may have taken a merged file although its entry stays."""
+        block = file.path.split("/")[1]
+        merged = file.path.startswith(f"{COMPACT}/")
+        return merged and int(block) <= self.newest_floor() and self.disk.size(file.path) is None
+
+    def newest_floor(self) -> int:
+        checkpoints = self.entries.checkpoints()
+        lowest = checkpoints[0][0] if checkpoints else min(self.entries.numbers(), default=0)
+        return lowest - 1
+
+    def check_schema(self, n: int, file: LandingFile) -> None:
+        key = (file.table, file.schema_id)
+        if key in self.schemas:
+            return
+        self.schemas.add(key)
+        try:
+            if read_schema(self.disk, *key) is None:
+                self.report.add(
+                    f"{SCHEMAS}/{file.table}/{file.schema_id}.json is missing; entry {n} needs it"
+                )
+        except LandingError as error:
+            self.report.add(str(error))
+
+    def check_file(self, entry: CommitEntry, file: LandingFile, order: "_Order") -> None:
+        report = self.report
+        size = self.disk.size(file.path)
+        if size != file.bytes:
+            found = "missing" if size is None else f"{size} bytes long, not {file.bytes}"
+            report.add(f"{file.path} of entry {entry.n} is {found}")
+            return
+        if self.disk.checksum(file.path) != file.checksum:
+            report.add(f"{file.path} of entry {entry.n} is altered: its checksum differs")
+            return
+        report.files += 1
+        report.bytes += file.bytes
+        try:
+            rows, ops = self.read_rows(file, order)
+        except (OSError, pa.ArrowException) as error:
+            report.add(f"{file.path} of entry {entry.n} cannot be read: {error}")
+            return
+        if rows != file.rows:
+            report.add(f"{file.path} holds {rows} rows, entry {entry.n} says {file.rows}")
+        if ops and dict(ops) != file.ops:
+            report.add(f"{file.path} holds {dict(ops)}, entry {entry.n} says {file.ops}")
+        if entry.kind is not EntryKind.COMPACT:
+            report.rows += rows
+            report.ops.update(ops)
+
+    def read_rows(self, file: LandingFile, order: "_Order") -> tuple[int, Counter[str]]:
+        """Read operations and positions of a file, batch by batch."""
+        rows, ops = 0, Counter[str]()
+        with self.disk.files.open(file.path) as raw:
+            parquet = pq.ParquetFile(raw)
+            names = parquet.schema_arrow.names
+            columns = [name for name in ("gd_op", "gd_lsn", "gd_seq") if name in names]
+            if not columns:
+                return parquet.metadata.num_rows, ops
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                rows += batch.num_rows
+                if "gd_op" in columns:
+                    counted = batch.column("gd_op").value_counts().to_pylist()
+                    ops.update({item["values"]: item["counts"] for item in counted})
+                if {"gd_lsn", "gd_seq"} <= set(columns) and file.table != TRANSACTIONS:
+                    order.add(file.table, batch)
+        return rows, ops
+
+    def check_order(self, entry: CommitEntry, order: "_Order") -> None:
+        (source,) = entry.positions
+        after = self.state.positions.get(source)
+        until = entry.positions[source]
+        for finding in order.findings(after, until):
+            self.report.add(f"entry {entry.n}: {finding}")
+
+    def check_replacement(self, entry: CommitEntry, path: str, replaced: tuple[str, ...]) -> None:
+        """Compare the positions in a merged file with those in the files it replaces."""
+        if any(self.disk.size(each) is None for each in (path, *replaced)):
+            return  # retention is at work, or the file's own entry was reported already
+        merged, parts = _Order(), _Order()
+        table = path.split("/")[2]
+        try:
+            for each, order in ((path, merged), *((old, parts) for old in replaced)):
+                self.read_rows(_file_at(each, table), order)
+        except (OSError, pa.ArrowException) as error:
+            self.report.add(f"{path} of entry {entry.n} cannot be compared: {error}")
+            return
+        if merged.seen != parts.seen:
+            self.report.add(f"{path} of entry {entry.n} holds other rows than it replaces")
+
+    def unnamed(self) -> Iterator[str]:
+        """Everything under ``data/`` and ``compact/`` that should not stay, or should be named."""
+        for top in (DATA, COMPACT):
+            for middle in self.disk.items(top):
+                for leaf in self.disk.items(f"{top}/{middle.name}"):
+                    directory = f"{top}/{middle.name}/{leaf.name}"
+                    for item in self.disk.items(directory):
+                        yield f"{directory}/{item.name}"
+
+    def check_leftovers(self, paths: list[str]) -> None:
+        """Report what no entry can name: numbers outside the log, names not of our pattern."""
+        published: dict[int, list[str]] = {}
+        for path in paths:
+            name = path.rpartition("/")[2]
+            number = data_number(name)
+            if unfinished_number(name) is not None:
+                if self.is_idle():
+                    self.report.add(f"{path} is unfinished; the next start removes it")
+            elif number is None:
+                self.report.add(f"{path} is not ours; nothing else may write below the root")
+            else:
+                published.setdefault(number, []).append(path)
+        for number in sorted(published):
+            self.check_named(number, published[number])
+
+    def check_named(self, n: int, paths: list[str]) -> None:
+        if n >= self.state.next_n or n < (self.report.first_n or 0):
+            if n >= self.state.next_n and not self.is_idle():
+                return
+            for path in paths:
+                self.report.add(f"{path} belongs to entry {n}, which is not in the log")
+            return
+        (entry,) = self.entries.iterate(n, n)
+        named = {file.path for file in entry.files}
+        for path in paths:
+            if path not in named:
+                self.report.add(f"{path} is not named by entry {n}")
+
+    def is_idle(self) -> bool:
+        """Whether no daemon has the landing; its unfinished files are no finding."""
+        try:
+            self.disk.files.lock()
+        except LandingError:
+            return False
+        self.disk.files.unlock()
+        return True
+
+
+@dataclasses.dataclass(slots=True)
+class _Transaction:
+    rows: int = 0
+    last_seq: int = -1
+    digest: int = 0
+
+
+class _Order:
+    """Counts, highest numbers and hash sums of `gd_seq` per transaction."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, _Transaction] = {}
+
+    def add(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take in the positions of a batch; messages outside a transaction have none."""
+        lsn, seq = batch.column("gd_lsn"), batch.column("gd_seq")
+        if table == MESSAGES:
+            present = pc.is_valid(seq)
+            lsn, seq = lsn.filter(present), seq.filter(present)
+        if not len(lsn):
+            return
+        lsns = lsn.to_numpy(zero_copy_only=False).astype(np.uint64)
+        seqs = seq.to_numpy(zero_copy_only=False).astype(np.uint64)
+        hashes = _mixed(seqs)
+        values, inverse = np.unique(lsns, return_inverse=True)
+        order = np.argsort(inverse, kind="stable")
+        starts = np.searchsorted(inverse[order], np.arange(len(values)))
+        counts = np.bincount(inverse, minlength=len(values))
+        sums = np.add.reduceat(hashes[order], starts, dtype=np.uint64)
+        highest = np.maximum.reduceat(seqs[order], starts)
+        found = zip(values.tolist(), counts.tolist(), sums.tolist(), highest.tolist(), strict=True)
+        for value, count, total, last in found:
+            one = self.seen.setdefault(value, _Transaction())
+            one.rows += count
+            one.last_seq = max(one.last_seq, last)
+            one.digest = (one.digest + total) % 2**64
+
+    def findings(self, after: SourcePosition | None, until: SourcePosition) -> Iterator[str]:
+        """Say what is wrong with the transactions of an entry."""
+        low = after.lsn if after is not None and after.epoch == until.epoch else -1
+        for lsn, one in sorted(self.seen.items()):
+            if not low < lsn <= until.lsn:
+                yield f"rows at {lsn}, outside of its positions ({low} to {until.lsn}]"
+            if one.rows != one.last_seq + 1 or one.digest != _whole_digest(one.rows):
+                yield (
+                    f"transaction at {lsn} has {one.rows} rows up to gd_seq {one.last_seq}: "
+                    "numbers are missing or repeated"
+                )
+
+
+def _mixed(numbers: _Numbers) -> _Numbers:
+    """Hash each number (splitmix64, its public constants)."""
+    z = numbers + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _whole_digest(rows: int) -> int:
+    """Hash sum of the numbers 0 to rows - 1."""
+    total = 0
+    for start in range(0, rows, _BATCH_ROWS):
+        numbers = np.arange(start, min(start + _BATCH_ROWS, rows), dtype=np.uint64)
+        total += int(_mixed(numbers).sum(dtype=np.uint64))
+    return total % 2**64
+
+
+def _file_at(path: str, table: str) -> LandingFile:
+    """Describe a file by its path alone, to read its rows."""
+    nowhere = Position(0, 0)
+    return LandingFile(table, path, 0, 0, nowhere, nowhere, "", {}, False, False, "")

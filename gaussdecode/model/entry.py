@@ -1,0 +1,348 @@
+"""Entries of the commit log: what they say, and their exact bytes.
+
+An entry is one line of canonical JSON (sorted keys, no spaces, ASCII) that ends with its
+own hash::
+
+    {"commit_time":...,"version":1,"hash":"<64 hex digits>"}
+
+The hash is SHA-256 over everything before ``,"hash"``, closed with ``}``; it is what the
+next entry carries as ``previous``. A checkpoint holds the entries of one block, after a
+header line with the state of the log behind its last entry.
+Given bytes or values; promises that bytes and entry name each other; knows no files.
+"""
+
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, Self
+
+from gaussdecode.model.landing import (
+    EntryKind,
+    LandingFile,
+    Position,
+    Replacement,
+    SchemaChange,
+    SourcePosition,
+    Truncate,
+)
+
+VERSION: Final = 1
+FIRST_PREVIOUS: Final = "0" * 64
+"""What entry 0 carries as the hash of the entry before it."""
+
+_TAIL: Final = b',"hash":"'
+_TAIL_SIZE: Final = len(_TAIL) + 64 + 2
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+_CHECKSUM: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_PATH: Final = re.compile(r"(data|compact)(/[A-Za-z0-9_%~=-][A-Za-z0-9_.%~=-]*){2,}\.parquet")
+_HIDDEN: Final = re.compile(r"\.gd-[A-Za-z0-9_.-]+")
+
+_Json = Any  # decoded JSON: checked field by field below
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEntry:
+    """One publication.
+
+    Attributes:
+        n: number in the log, from 0 without holes; the only progress number of readers.
+        kind: what the entry says.
+        previous: hash of entry ``n - 1``.
+        positions: per source, up to where everything is complete for all tables.
+        commit_time: of the newest transaction in it, or None where there is none.
+        published: when it was written, by the clock of the daemon.
+        mtime_ms: modification time of the first file of each table, in milliseconds;
+            the next files of the table follow one millisecond apart.
+        files: in position order per table.
+        hidden: per file, the name it had in its directory before it was published.
+        truncates: tables emptied.
+        schema_changes: tables whose rows change over to another schema.
+        replaced: ``compact`` only: which older files each file stands for.
+        floor: ``retention`` only: entries up to this number may be gone.
+        anchor: ``retention`` only: hash of entry ``floor``.
+        extra: JSON that only the writer of the kind understands.
+        hash: of this entry; empty until it is sealed.
+    """
+
+    n: int
+    kind: EntryKind
+    previous: str
+    positions: dict[str, SourcePosition]
+    published: dt.datetime
+    mtime_ms: int
+    commit_time: dt.datetime | None = None
+    files: tuple[LandingFile, ...] = ()
+    hidden: tuple[str, ...] = ()
+    truncates: tuple[Truncate, ...] = ()
+    schema_changes: tuple[SchemaChange, ...] = ()
+    replaced: tuple[Replacement, ...] = ()
+    floor: int | None = None
+    anchor: str | None = None
+    extra: dict[str, _Json] = dataclasses.field(default_factory=dict)
+    hash: str = ""
+
+    def to_bytes(self) -> bytes:
+        """Give the exact bytes of the entry, its hash included."""
+        body = canonical_json(_to_record(self))
+        return body[:-1] + _TAIL + hashlib.sha256(body).hexdigest().encode() + b'"}'
+
+    def sealed(self) -> Self:
+        """Give the same entry with its hash filled in."""
+        return dataclasses.replace(self, hash=hash_of(self.to_bytes()))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """Read an entry and check its hash and every field.
+
+        Args:
+            raw: exactly what `to_bytes` gave.
+
+        Raises:
+            ValueError: torn, altered, of a newer version, or not an entry; the text says
+                which, in lower case without full stop.
+        """
+        found = hash_of(raw)
+        record = json.loads(raw)
+        version = record.get("version")
+        if version != VERSION:
+            raise ValueError(f"version {version!r}, this program reads {VERSION}")
+        try:
+            entry = cls(**_from_record(record), hash=found)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"a field is missing or wrong: {error}") from error
+        if entry.to_bytes() != raw:
+            raise ValueError("unknown fields, or not in canonical form")
+        return entry
+
+
+def canonical_json(record: _Json) -> bytes:
+    """Give the one spelling of a JSON value that hashes are taken over."""
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def hash_of(raw: bytes) -> str:
+    """Check the hash at the end of an entry and give it.
+
+    Raises:
+        ValueError: the bytes are torn or altered.
+    """
+    body, tail = raw[:-_TAIL_SIZE], raw[-_TAIL_SIZE:]
+    written = tail[len(_TAIL) : -2].decode("ascii", "replace")
+    if not tail.startswith(_TAIL) or not tail.endswith(b'"}') or not _HASH.fullmatch(written):
+        raise ValueError("torn: it does not end with its hash")
+    if hashlib.sha256(body + b"}").hexdigest() != written:
+        raise ValueError("altered: its hash does not match its content")
+    return written
+
+
+def format_time(time: dt.datetime) -> str:
+    """Spell an aware time in UTC with microseconds."""
+    return time.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+def parse_time(text: str) -> dt.datetime:
+    """Read what `format_time` wrote."""
+    time = dt.datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError(f"a time without zone: {text!r}")
+    return time
+
+
+def position_record(position: SourcePosition) -> dict[str, _Json]:
+    """Make a source's position fit for JSON."""
+    return dataclasses.asdict(position)
+
+
+def parse_position(record: dict[str, _Json]) -> SourcePosition:
+    """Read what `position_record` wrote."""
+    csn = record["csn"]
+    return SourcePosition(
+        epoch=_whole(record["epoch"]),
+        timeline=_whole(record["timeline"]),
+        lsn=_whole(record["lsn"]),
+        csn=None if csn is None else _whole(csn),
+    )
+
+
+# A checkpoint: header line, then one line per entry, each its exact bytes.
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointHeader:
+    """State of the log behind the last entry of a checkpoint.
+
+    Attributes:
+        first: number of the first entry in it.
+        last: number of the last entry in it.
+        previous: hash of entry ``first - 1``.
+        hash: hash of entry ``last``.
+        positions: as of entry ``last``.
+        schemas: per table, the schema_id its rows land under.
+        floor: entries up to this number may be gone; -1 when none is.
+        anchor: hash of entry ``floor``.
+        compacted: the first entry number no ``compact`` entry has looked at yet.
+        mtime_ms: newest modification time given to a file.
+        published: when entry ``last`` was written.
+        checksum: SHA-256 over the lines of the entries, newlines included.
+    """
+
+    first: int
+    last: int
+    previous: str
+    hash: str
+    positions: dict[str, SourcePosition]
+    schemas: dict[str, str]
+    floor: int
+    anchor: str
+    compacted: int
+    mtime_ms: int
+    published: dt.datetime
+    checksum: str
+
+    def to_line(self) -> bytes:
+        """Give the first line of the checkpoint, without newline."""
+        record = {field: getattr(self, field) for field in self.__slots__}
+        record["positions"] = {k: position_record(v) for k, v in self.positions.items()}
+        record["published"] = format_time(self.published)
+        return canonical_json({**record, "version": VERSION})
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Self:
+        """Read what `to_line` wrote.
+
+        Raises:
+            ValueError: it is not a header this program reads.
+        """
+        try:
+            record = json.loads(line)
+            version = record.pop("version")
+            record["positions"] = {k: parse_position(v) for k, v in record["positions"].items()}
+            record["published"] = parse_time(record["published"])
+            header = cls(**record)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"not the header of a checkpoint: {error}") from error
+        if version != VERSION:
+            raise ValueError(f"version {version!r}, this program reads {VERSION}")
+        return header
+
+
+def checkpoint_name(first: int, last: int) -> str:
+    """Name the file in ``commits/checkpoints/`` that holds these entries."""
+    return f"{first:020d}-{last:020d}.jsonl"
+
+
+def parse_checkpoint(raw: bytes) -> tuple[CheckpointHeader, Iterator[bytes]]:
+    """Split a checkpoint into its header and the exact bytes of its entries.
+
+    Raises:
+        ValueError: torn or altered.
+    """
+    line, _, rest = raw.partition(b"\n")
+    header = CheckpointHeader.from_line(line)
+    if hashlib.sha256(rest).hexdigest() != header.checksum:
+        raise ValueError("altered: its checksum does not match its entries")
+    lines = rest.split(b"\n")[:-1]
+    if len(lines) != header.last - header.first + 1:
+        raise ValueError(f"{len(lines)} entries for numbers {header.first} to {header.last}")
+    return header, iter(lines)
+
+
+def _to_record(entry: CommitEntry) -> dict[str, _Json]:
+    return {
+        "version": VERSION,
+        "n": entry.n,
+        "kind": str(entry.kind),
+        "previous": entry.previous,
+        "positions": {k: position_record(v) for k, v in entry.positions.items()},
+        "commit_time": None if entry.commit_time is None else format_time(entry.commit_time),
+        "published": format_time(entry.published),
+        "mtime_ms": entry.mtime_ms,
+        "files": [_file_record(file) for file in entry.files],
+        "hidden": list(entry.hidden),
+        "truncates": [
+            {**dataclasses.asdict(item), "position": _pair(item.position)}
+            for item in entry.truncates
+        ],
+        "schema_changes": [
+            {**dataclasses.asdict(item), "position": _pair(item.position)}
+            for item in entry.schema_changes
+        ],
+        "replaced": [dataclasses.asdict(item) for item in entry.replaced],
+        "floor": entry.floor,
+        "anchor": entry.anchor,
+        "extra": entry.extra,
+    }
+
+
+def _from_record(record: dict[str, _Json]) -> dict[str, _Json]:
+    files = tuple(_parse_file(item) for item in record["files"])
+    hidden = tuple(_matching(_HIDDEN, item) for item in record["hidden"])
+    if len(files) != len(hidden):
+        raise ValueError(f"{len(files)} files, {len(hidden)} hidden names")
+    time = record["commit_time"]
+    return {
+        "n": _whole(record["n"]),
+        "kind": EntryKind(record["kind"]),
+        "previous": _matching(_HASH, record["previous"]),
+        "positions": {str(k): parse_position(v) for k, v in record["positions"].items()},
+        "commit_time": None if time is None else parse_time(time),
+        "published": parse_time(record["published"]),
+        "mtime_ms": _whole(record["mtime_ms"]),
+        "files": files,
+        "hidden": hidden,
+        "truncates": tuple(
+            Truncate(**{**item, "position": _parse_pair(item["position"])})
+            for item in record["truncates"]
+        ),
+        "schema_changes": tuple(
+            SchemaChange(**{**item, "position": _parse_pair(item["position"])})
+            for item in record["schema_changes"]
+        ),
+        "replaced": tuple(
+            Replacement(**{**item, "replaced": tuple(item["replaced"])})
+            for item in record["replaced"]
+        ),
+        "floor": None if record["floor"] is None else _whole(record["floor"]),
+        "anchor": None if record["anchor"] is None else _matching(_HASH, record["anchor"]),
+        "extra": dict(record["extra"]),
+    }
+
+
+def _file_record(file: LandingFile) -> dict[str, _Json]:
+    record = {field: getattr(file, field) for field in LandingFile.__slots__}
+    return {**record, "first": _pair(file.first), "last": _pair(file.last)}
+
+
+def _parse_file(record: dict[str, _Json]) -> LandingFile:
+    file = LandingFile(
+        **{**record, "first": _parse_pair(record["first"]), "last": _parse_pair(record["last"])}
+    )
+    _matching(_PATH, file.path)
+    _matching(_CHECKSUM, file.checksum)
+    _whole(file.rows)
+    _whole(file.bytes)
+    return file
+
+
+def _pair(position: Position) -> list[int]:
+    return [position.lsn, position.seq]
+
+
+def _parse_pair(value: _Json) -> Position:
+    lsn, seq = value
+    return Position(_whole(lsn), _whole(seq))
+
+
+def _whole(value: _Json) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"not a whole number from 0: {value!r}")
+    return value
+
+
+def _matching(pattern: re.Pattern[str], value: _Json) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ValueError(f"not of the expected form: {value!r}")
+    return value
