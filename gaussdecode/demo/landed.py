@@ -1,0 +1,73 @@
+"""What landed, table by table, as the commit log tells it."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LandedTable:
+    """One table as the commit log describes it.
+
+    Attributes:
+        directory: of its files, below ``data/``.
+        schema: true schema name.
+        name: true table name.
+        key: landed names of the columns that identify a row, or None.
+        columns: true name by landed name, as of the last schema.
+        files: paths of its Parquet files.
+        rows: number of landed rows.
+        ops: landed rows by operation.
+        bytes: size of the files.
+    """
+
+    directory: str
+    schema: str
+    name: str
+    key: tuple[str, ...] | None
+    columns: dict[str, str]
+    files: tuple[str, ...]
+    rows: int
+    ops: dict[str, int]
+    bytes: int
+
+    @property
+    def title(self) -> str:
+        """Schema and name."""
+        return f"{self.schema}.{self.name}"
+
+
+def read_tables(root: Path) -> list[LandedTable]:
+    """Read the commit log of a landing; give its tables by name."""
+    found: dict[str, list[dict[str, Any]]] = {}  # Any: JSON
+    for path in sorted((root / "commits").glob("[0-9]*.json")):
+        for file in json.loads(path.read_text())["files"]:
+            found.setdefault(file["table"], []).append(file)
+    tables = [
+        _table(root, directory, files)
+        for directory, files in found.items()
+        if not directory.startswith("gd_")
+    ]
+    return sorted(tables, key=lambda table: table.title)
+
+
+def _table(root: Path, directory: str, files: list[dict[str, Any]]) -> LandedTable:  # Any: JSON
+    path = root / "schemas" / directory / f"{files[-1]['schema_id']}.json"
+    record = json.loads(path.read_text())
+    landed = {column["name"]: column["landed"] for column in record["columns"]}
+    ops: dict[str, int] = {}
+    for file in files:
+        for op, count in file["ops"].items():
+            ops[op] = ops.get(op, 0) + count
+    return LandedTable(
+        directory=directory,
+        schema=record["schema"],
+        name=record["name"],
+        key=None if record["key"] is None else tuple(landed[name] for name in record["key"]),
+        columns={name: true for true, name in landed.items()},
+        files=tuple(str(root / file["path"]) for file in files),
+        rows=sum(file["rows"] for file in files),
+        ops=ops,
+        bytes=sum(file["bytes"] for file in files),
+    )

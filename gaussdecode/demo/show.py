@@ -1,0 +1,74 @@
+"""Progress on a terminal, or line by line where there is none."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+_PLAIN_SECONDS: Final = 2.0
+_CLEAR: Final = "\r\x1b[K"
+
+
+class Display:
+    """Headings, facts, a live line and tables.
+
+    Args:
+        out: standard output, or what a test gives.
+    """
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._is_terminal = self._out.isatty()
+        self._live = False
+        self._next_plain = 0.0
+
+    def step(self, text: str) -> None:
+        """Say what happens now."""
+        self._end_live()
+        mark = "\x1b[1m==>\x1b[0m" if self._is_terminal else "==>"
+        print(f"{mark} {text}", file=self._out, flush=True)
+
+    def fact(self, text: str) -> None:
+        """Say a detail of the step."""
+        self._end_live()
+        print(f"    {text}", file=self._out, flush=True)
+
+    def live(self, text: str, *, is_last: bool = False) -> None:
+        """Show how far it is; on a terminal in one line, else every other second."""
+        now = time.monotonic()
+        if self._is_terminal:
+            print(f"{_CLEAR}    {text}", end="", file=self._out, flush=True)
+            self._live = True
+        elif is_last or now >= self._next_plain:
+            self._next_plain = now + _PLAIN_SECONDS
+            print(f"    {text}", file=self._out, flush=True)
+
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show columns: the first to the left, the others to the right."""
+        self._end_live()
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        for row in (head, *rows):
+            cells = [
+                cell.ljust(width) if index == 0 else cell.rjust(width)
+                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            print("    " + "  ".join(cells).rstrip(), file=self._out, flush=True)
+
+    def _end_live(self) -> None:
+        if self._live:
+            print(file=self._out)
+            self._live = False
+
+
+def grouped(number: float) -> str:
+    """Write a whole number with thin groups: ``12 345``."""
+    return f"{int(number):,}".replace(",", " ")
+
+
+def size(number: float) -> str:
+    """Write a number of bytes as people say it."""
+    for unit in ("B", "kB", "MB"):
+        if abs(number) < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"
