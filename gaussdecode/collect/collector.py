@@ -22,12 +22,11 @@ from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
-    Publication,
-    RowGroup,
     SchemaChange,
     SourcePosition,
     Truncate,
 )
+from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
 
 IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
@@ -47,7 +46,7 @@ class Writer(Protocol):
     @property
     def publication_seconds(self) -> float: ...
     def write(self, group: RowGroup) -> None: ...
-    def publish(self, publication: Publication) -> None: ...
+    def publish(self, request: PublicationRequest) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +166,7 @@ class Collector:
             RowGroup(
                 table_dir=landed.directory,
                 schema_id=landed.schema_id,
+                schema=landed.schema,
                 table=table,
                 first=first,
                 last=last,
@@ -247,7 +247,7 @@ class Collector:
             self.flush(self._accumulators[landed])
         self._position = dataclasses.replace(self._position, lsn=assembler.boundary_lsn)
         self._writer.publish(
-            Publication(
+            PublicationRequest(
                 kind=EntryKind.DATA if has_content else EntryKind.IDLE,
                 position=self._position,
                 commit_time=_time(assembler.last_commit_time_us) if has_content else None,

@@ -34,7 +34,7 @@ class CatalogColumn(Protocol):
     @property
     def is_toastable(self) -> bool: ...
     @property
-    def type_text(self) -> str: ...
+    def formatted_type(self) -> str: ...
 
 
 class CatalogTable(Protocol):
@@ -139,11 +139,11 @@ def _column_record(
         "type": column.type_name,
         "type_oid": column.type_oid,
         "type_modifier": column.type_modifier,
-        "type_text": None if known is None else known.type_text,
+        "formatted_type": None if known is None else known.formatted_type,
         "arrow": str(arrow_type(column.type)),
         "identity": column.is_identity,
         "toastable": None if known is None else known.is_toastable,
-        "number": None if known is None else known.number,
+        "attribute_number": None if known is None else known.number,
     }
 
 

@@ -1,0 +1,225 @@
+"""The one file that knows all stages, and wires them.
+
+    config -> source settings -> reader, decoders -> collector -> writer -> commit log
+
+The landing is opened once, before the first session where it exists already (so that
+recovery does not wait for a server), else when the first connection has told whose it is.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from gaussdecode.collect.collector import Collector, CollectorSettings
+from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.tables import Tables
+from gaussdecode.daemon.session import Session, SessionSettings
+from gaussdecode.daemon.snapshot import DaemonFacts
+from gaussdecode.ipc.control import Word
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.files import Files
+from gaussdecode.land.layout import read_layout
+from gaussdecode.land.names import SPOOL, safe_columns, table_directory
+from gaussdecode.land.schemas import SchemaStore
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.writer import Writer
+from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
+from gaussdecode.model.publication import PublicationRequest
+from gaussdecode.settings import Config
+from gaussdecode.source.catalog import Catalog
+from gaussdecode.source.settings import reader_settings
+
+_FIRST_EPOCH: Final = 1
+_log = get_logger("daemon")
+
+
+class Pipeline:
+    """The landing, and sessions that fill it.
+
+    Args:
+        config: checked.
+        facts: what `status` shows; kept up to date.
+        should_stop: asked while waiting.
+    """
+
+    def __init__(
+        self, config: Config, facts: DaemonFacts, should_stop: Callable[[], bool]
+    ) -> None:
+        self._config = config
+        self._facts = facts
+        self._should_stop = should_stop
+        self._session: Session | None = None
+        self._failure: BaseException | None = None
+        self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait)
+        self.log: CommitLog | None = None
+        self.writer: Writer | None = None
+
+    def __enter__(self) -> Self:
+        """Open the landing if it exists."""
+        root = self._config.landing.root
+        identity = _kept_identity(root)
+        if identity is not None:
+            kind = self._config.source.kind.value
+            self._open(dataclasses.replace(identity, slot=self._config.slot, kind=kind))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go; what is not published is left to recovery after an error."""
+        if self.writer is not None:
+            self.writer.close()
+        if self.log is not None:
+            self.log.close()
+
+    # ---- landing ---------------------------------------------------------------------
+
+    def _open(self, identity: SourceIdentity) -> CommitLog:
+        landing = self._config.landing
+        self.log = CommitLog.open(Files(landing.root), identity, space=self._space)
+        for finding in self.log.findings:
+            _log.info(Event.LANDING_RECOVERED, finding=finding)
+        self.schemas = SchemaStore(self.log)
+        self.writer = Writer(
+            self.log,
+            schemas=self.schemas,
+            lanes=landing.writer_lanes,
+            queue_bytes=2 * landing.writer_lanes * landing.row_group_bytes,
+            target_file_size=landing.target_file_size,
+            compression=landing.compression,
+            on_durable=self._on_durable,
+            on_error=self._on_error,
+            on_landed=self._on_landed,
+        )
+        position = self.log.position
+        if position is not None:
+            self._facts.durable_lsn = position.lsn
+        self._facts.entry = self.log.next_n - 1
+        return self.log
+
+    def _on_durable(self, position: SourcePosition) -> None:
+        """Publisher's thread: from now on the reader may confirm this."""
+        assert self.log is not None
+        self._facts.durable_lsn = position.lsn
+        self._facts.entry = self.log.next_n - 1
+        if self._session is not None:
+            self._session.control.raise_to(Word.DURABLE_LSN, position.lsn)
+
+    def _on_error(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+
+    def _on_wait(self, reason: str) -> None:
+        _log.warning(Event.DISK_FULL, reason=reason)
+
+    def _must_not_wait(self) -> bool:
+        return self._failure is not None
+
+    def check(self) -> None:
+        """Called several times per second.
+
+        Raises:
+            GaussDecodeError: the writer failed.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._session is not None and self.writer is not None:
+            waits = self.writer.is_waiting_for_space
+            self._session.control.set(Word.DISK_WAIT, int(waits))
+
+    # ---- sessions --------------------------------------------------------------------
+
+    def session(self, on_tick: Callable[[], None], on_streaming: Callable[[], None]) -> Session:
+        """Make the next session, from the durable position.
+
+        Args:
+            on_tick: called several times per second.
+            on_streaming: called when the stream is about to begin.
+        """
+        config = self._config
+
+        def begin(facts: Mapping[str, Any]) -> Collector:  # Any: JSON
+            collector = self._begin(facts)
+            on_streaming()
+            return collector
+
+        session = Session(
+            SessionSettings(
+                decoder_count=config.decoding.parallel_decode_num,
+                queue_entries=config.decoding.parallel_queue_size,
+                raw_ring_bytes=config.ring.raw_ring_bytes,
+                decoded_ring_bytes=config.ring.decoded_ring_bytes,
+                reader=reader_settings(config, self.log),
+            ),
+            begin,
+            self._drain,
+            self._should_stop,
+            on_tick,
+        )
+        self._session = session
+        if self.log is not None and self.log.position is not None:
+            session.control.raise_to(Word.DURABLE_LSN, self.log.position.lsn)
+        return session
+
+    def _begin(self, facts: Mapping[str, Any]) -> Collector:  # Any: JSON
+        """Check whose stream it is, write the genesis entry of a new log, make a collector."""
+        config = self._config
+        identity = SourceIdentity(**facts["identity"])
+        log = self.log or self._open(identity)
+        log.check_identity(identity)
+        _log.info(Event.SOURCE_CONNECTED, **facts["identity"], version=facts["server_version"])
+        for warning in facts.get("warnings", ()):
+            _log.warning(Event.SERVER_KNOWN_BUG, text=warning)
+        assert self.writer is not None
+        timeline = int(facts["timeline"])
+        if log.position is None:
+            start = SourcePosition(_FIRST_EPOCH, timeline, int(facts["start_lsn"]))
+            self.writer.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
+            self.writer.flush()
+        assert log.position is not None
+        position = dataclasses.replace(log.position, timeline=timeline)
+        decoding, landing = config.decoding, config.landing
+        spool = Spool(landing.root / SPOOL, lambda: None)
+        catalog = Catalog(config)
+        tables = Tables(self.schemas, table_directory, safe_columns, catalog.look_up)
+        settings = CollectorSettings(
+            row_group_rows=landing.row_group_rows,
+            row_group_bytes=landing.row_group_bytes,
+            memory_bytes=landing.memory_bytes,
+            txn_memory_bytes=config.txn_memory_bytes,
+            target_file_size=landing.target_file_size,
+            max_commit_interval=landing.max_commit_interval,
+            only_local=decoding.only_local,
+            skip_empty_xacts=decoding.skip_empty_xacts,
+            include_xids=decoding.include_xids,
+            include_timestamp=decoding.include_timestamp,
+        )
+        return Collector(settings, tables, self.writer, spool, position, log.schemas)
+
+    def _drain(self) -> None:
+        assert self.writer is not None
+        self.writer.flush()
+        self.check()
+
+
+def _kept_identity(root: Path) -> SourceIdentity | None:
+    """Whose landing is at `root`; None where there is none yet."""
+    os.makedirs(root, mode=0o750, exist_ok=True)
+    files = Files(root)
+    try:
+        layout = read_layout(Disk(files, SpaceWait(), "look"))
+    finally:
+        files.close()
+    if layout is None:
+        return None
+    (identity,) = layout.sources.values()
+    return identity

@@ -1,0 +1,65 @@
+"""What the collector hands to the writer: row groups, and the word to publish them."""
+
+import dataclasses
+import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from gaussdecode.model.landing import (
+    EntryKind,
+    Position,
+    SchemaChange,
+    SourcePosition,
+    Truncate,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Rows of one table, in order, to be landed as one row group.
+
+    Attributes:
+        table_dir: encoded directory name of the table.
+        schema_id: of their schema.
+        schema: of `table`; only columns Spark reads.
+        table: the rows.
+        first: position of the first row.
+        last: position of the last row.
+        ops: rows by operation.
+        has_unchanged: some row has unchanged TOAST columns.
+        has_key_change: some row changes its key.
+        metadata: key-value metadata for the file.
+    """
+
+    table_dir: str
+    schema_id: str
+    schema: pa.Schema
+    table: pa.Table
+    first: Position
+    last: Position
+    ops: dict[str, int]
+    has_unchanged: bool = False
+    has_key_change: bool = False
+    metadata: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationRequest:
+    """What the collector says about everything written since the last one.
+
+    Attributes:
+        kind: of the entry.
+        position: up to here everything is complete.
+        commit_time: of the newest transaction, or None.
+        truncates: tables emptied.
+        schema_changes: tables whose rows change over.
+        extra: JSON for the entry.
+    """
+
+    kind: EntryKind
+    position: SourcePosition
+    commit_time: datetime.datetime | None = None
+    truncates: tuple[Truncate, ...] = ()
+    schema_changes: tuple[SchemaChange, ...] = ()
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # Any: JSON
