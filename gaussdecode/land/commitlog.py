@@ -176,6 +176,14 @@ class CommitLog:
         """A publication failed where only recovery can tell whether it happened."""
         return self._uncertain
 
+    def check_identity(self, identity: SourceIdentity) -> None:
+        """Refuse another source than the one the landing belongs to.
+
+        Raises:
+            IdentityError: and the text says what differs.
+        """
+        layouts.check_layout(self.layout, self.source, identity, self.layout.order)
+
     def today(self) -> dt.date:
         """Day (UTC) of the partition for files that are begun now."""
         return self._now().astimezone(dt.UTC).date()

@@ -175,7 +175,7 @@ class Writer:
             self._open = OpenPublication(*self._limits)
             self._changed.notify_all()
 
-    def flush(self) -> None:
+    def drain(self) -> None:
         """Wait until every requested publication is durable.
 
         Raises:
