@@ -38,7 +38,6 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "shared_buffers": "64MB",
     "max_wal_size": "4GB",
     "fsync": "off",
-    "synchronous_commit": "off",
     "autovacuum_naptime": "10s",
     "wal_sender_timeout": "60s",
     "log_min_messages": "warning",

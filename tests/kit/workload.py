@@ -79,6 +79,7 @@ class Worker:
         self._changes = 0
         self._session: Session | None = None
         self._columns = 0
+        self._savepoints = 0
         self.committed: list[int] = []
         self.messages: list[str] = []
         self.transactions = 0
@@ -385,14 +386,16 @@ class Worker:
 
     def _savepoint(self) -> None:
         before = self._changes
-        self._sql("SAVEPOINT s")
+        self._savepoints += 1
+        name = f"s{self._savepoints}"
+        self._sql(f"SAVEPOINT {name}")
         for _ in range(self._rng.randint(1, 4)):
             self._step()
         if self._rng.random() < 0.5:
-            self._sql("ROLLBACK TO SAVEPOINT s")
+            self._sql(f"ROLLBACK TO SAVEPOINT {name}")
             self._changes = before
         else:
-            self._sql("RELEASE SAVEPOINT s")
+            self._sql(f"RELEASE SAVEPOINT {name}")
 
 
 class Workload:

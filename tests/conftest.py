@@ -1,0 +1,83 @@
+"""Fixtures shared by all tests: servers, a database per test, a daemon over it."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kit.daemon import Daemon
+from kit.postgres import MAJORS, Database, Postgres
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Callable[[int], Postgres]]:
+    """Running servers by major, each started when it is first asked for."""
+    running: dict[int, Postgres] = {}
+
+    def get(major: int) -> Postgres:
+        if major not in running:
+            running[major] = Postgres(major).__enter__()
+        return running[major]
+
+    yield get
+    for server in running.values():
+        server.remove()
+
+
+@pytest.fixture(params=MAJORS)
+def postgres(request: pytest.FixtureRequest, servers: Callable[[int], Postgres]) -> Postgres:
+    """A running server: the test runs once for each major."""
+    major: int = request.param
+    return servers(major)
+
+
+@pytest.fixture
+def postgres_15(servers: Callable[[int], Postgres]) -> Postgres:
+    """A running server of the oldest major; for tests that one major is enough for."""
+    return servers(15)
+
+
+def _database(server: Postgres) -> Iterator[Database]:
+    database = Database(server, f"kit_{next(_numbers)}")
+    yield database
+    database.drop()
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[Database]:
+    """An empty database with a publication, on a server of each major."""
+    yield from _database(postgres)
+
+
+@pytest.fixture
+def database_15(postgres_15: Postgres) -> Iterator[Database]:
+    """An empty database with a publication, on the oldest major."""
+    yield from _database(postgres_15)
+
+
+@pytest.fixture
+def own_server() -> Iterator[Postgres]:
+    """A durable server that the test may stop and kill; it runs."""
+    with Postgres(15, {"fsync": "on", "wal_sender_timeout": "10s"}) as server:
+        yield server
+
+
+@pytest.fixture
+def make_daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Make daemons that are ended, and whose logs are shown, after the test."""
+    made: list[Daemon] = []
+
+    def make(database: Database, **options: object) -> Daemon:
+        directory = tmp_path / f"daemon{len(made)}"
+        directory.mkdir()
+        daemon = Daemon(database, directory, **options)  # type: ignore[arg-type]  # as given
+        made.append(daemon)
+        return daemon
+
+    yield make
+    for daemon in made:
+        daemon.__exit__(None, None, None)
+        if daemon.log.exists():
+            print(f"--- {daemon.log}\n{daemon.log_tail(60)}")
