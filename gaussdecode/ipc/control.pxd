@@ -16,6 +16,7 @@ cdef enum ControlWord:
     WORD_FINISHED = 2           # main: 1 = all is landed, send the last status and leave
     WORD_MAIN_HEARTBEAT_NS = 3  # monotonic clock
     WORD_DISK_WAIT = 4          # main: 1 = waiting for room on the disk
+    WORD_GO = 5                 # main: 1 = the log is ready, start the stream
     # the reader's
     WORD_READER_HEARTBEAT_NS = 16
     WORD_RECEIVED_BYTES = 17

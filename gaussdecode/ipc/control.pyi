@@ -9,6 +9,7 @@ class Word(IntEnum):
     FINISHED = 2
     MAIN_HEARTBEAT_NS = 3
     DISK_WAIT = 4
+    GO = 5
     READER_HEARTBEAT_NS = 16
     RECEIVED_BYTES = 17
     RECEIVED_MESSAGES = 18

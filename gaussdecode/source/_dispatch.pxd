@@ -31,6 +31,7 @@ cdef class Dispatcher:
     cdef readonly unsigned int ends_left
     cdef bint is_ending
     cdef bint is_serial
+    cdef readonly bint has_failed  # serial mode: the last batch could not be decoded
 
     cdef int open_batch(self) except -1 nogil
     cdef int append(self, const uint8_t *data, size_t size) except -1 nogil

@@ -12,6 +12,7 @@ class Dispatcher:
     version_count: int
     is_waiting: bool
     ends_left: int
+    has_failed: bool
     def __init__(
         self,
         rings: list[Ring],

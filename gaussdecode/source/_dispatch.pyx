@@ -176,7 +176,9 @@ cdef class Dispatcher:
     cdef int decode_batch(self) except -1 nogil:
         """Offer the decoded form instead."""
         self.is_waiting = False
+        self.has_failed = True      # unless the next line returns
         self.decoder.decode(self.batch.data, self.batch.size, &self.decoded)
+        self.has_failed = False
         self.entry = self.decoded.data
         self.entry_size = self.decoded.size
         self.is_waiting = True

@@ -1,0 +1,116 @@
+"""The libpq that psycopg loaded, and nothing but that one.
+
+`psycopg.pq` has three implementations. Two of them are extension modules linked to their
+own libpq, whose functions are found through the module's handle; the third opened a
+library itself. The addresses go to the receive loop. A second libpq in one process would
+read a ``PGconn`` it did not make, so the version must agree with psycopg's, and the socket
+of a connection with what psycopg says of it.
+"""
+
+import ctypes
+import dataclasses
+import importlib
+from typing import Final
+
+import psycopg  # noqa: F401 - psycopg_binary and psycopg_c want it imported before them
+from psycopg import pq
+from psycopg.pq.abc import PGconn
+
+from gaussdecode.errors import ConfigError
+
+FUNCTIONS: Final = (
+    "PQgetCopyData",
+    "PQconsumeInput",
+    "PQputCopyData",
+    "PQflush",
+    "PQfreemem",
+)
+_VERBOSE: Final = 2  # PQERRORS_VERBOSE: messages carry their SQLSTATE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LibPq:
+    """Where libpq's functions are.
+
+    Attributes:
+        implementation: psycopg's: ``binary``, ``c`` or ``python``.
+        version: such as 180006.
+        addresses: of `FUNCTIONS`, by name.
+        library: resolves every other function.
+    """
+
+    implementation: str
+    version: int
+    addresses: dict[str, int]
+    library: ctypes.CDLL = dataclasses.field(repr=False)
+
+    def check_connection(self, connection: PGconn) -> None:
+        """Make sure that both sides mean the same ``PGconn``.
+
+        Raises:
+            ConfigError: they name different sockets.
+        """
+        function = self.library.PQsocket
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int
+        seen = function(address_of(connection))
+        if seen != connection.socket:
+            raise ConfigError(
+                f"libpq's PQsocket says {seen}, psycopg ({self.implementation}) says "
+                f"{connection.socket}: two different libpq are loaded; reinstall psycopg"
+            )
+
+    def make_verbose(self, connection: PGconn) -> None:
+        """Have error texts carry their SQLSTATE, also while connecting."""
+        function = self.library.PQsetErrorVerbosity
+        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int], ctypes.c_int
+        function(address_of(connection), _VERBOSE)
+
+
+def find_libpq() -> LibPq:
+    """Find the functions of psycopg's libpq.
+
+    Raises:
+        ConfigError: psycopg has an unknown implementation, or the functions found belong
+            to another libpq.
+    """
+    implementation = str(pq.__impl__)
+    try:
+        library = _library(implementation)
+        addresses = {name: _address(library, name) for name in FUNCTIONS}
+        version = int(library.PQlibVersion())
+    except (ImportError, OSError, AttributeError) as error:
+        raise ConfigError(
+            f"no libpq behind psycopg's implementation {implementation!r} "
+            f"({type(error).__name__}); reinstall psycopg with its [binary] extra"
+        ) from error
+    if version != pq.version():
+        raise ConfigError(
+            f"libpq found is version {version}, psycopg ({implementation}) uses {pq.version()}; "
+            "reinstall psycopg"
+        )
+    return LibPq(implementation, version, addresses, library)
+
+
+def _library(implementation: str) -> ctypes.CDLL:
+    if implementation == "python":
+        module = importlib.import_module("psycopg.pq._pq_ctypes")
+        library = module.pq
+        assert isinstance(library, ctypes.CDLL)
+        return library
+    module = importlib.import_module(f"psycopg_{implementation}.pq")
+    if module.__file__ is None:
+        raise ImportError(module.__name__)
+    return ctypes.CDLL(module.__file__)
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    if not address:
+        raise AttributeError(name)
+    return address
+
+
+def address_of(connection: PGconn) -> int:
+    """Address of the ``PGconn``, for libpq's functions."""
+    address: int = connection.pgconn_ptr  # type: ignore[attr-defined]  # not in psycopg's protocol
+    return address

@@ -1,0 +1,269 @@
+"""A connection to PostgreSQL that can run commands and then stream.
+
+Given a connection string and what the operator allows, `connect` gives a `Connection` in
+replication mode, whose session spells values the way the decoder reads them. It speaks
+through ``psycopg.pq`` only and belongs to the thread that made it. Errors come out as
+`SourceError` or `SourceRefusedError`, judged by `sqlstate`, without the password.
+"""
+
+import dataclasses
+import select
+import time
+from collections.abc import Sequence
+from typing import Final, NoReturn, Self
+
+from psycopg import ProgrammingError, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq.abc import PGconn, PGresult
+
+from gaussdecode.errors import ConfigError, SourceError
+from gaussdecode.source.libpq import LibPq, find_libpq
+from gaussdecode.source.sqlstate import Phase, error_of
+
+MIN_VERSION: Final = 140000
+_SAFE_MODE: Final = "verify-full"
+_SESSION: Final = {
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+_DEFAULTS: Final = {
+    "application_name": "gaussdecode",
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+    "gssencmode": "disable",  # sslmode must decide how the stream is protected
+    "ssl_min_protocol_version": "TLSv1.2",
+}
+_GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
+_STOPPING_SECONDS: Final = 2.0  # arbitrary: for the server to see the last status and CopyDone
+
+Row = tuple[str | None, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceAddress:
+    """How to reach the server.
+
+    Attributes:
+        conninfo: libpq's connection string; may hold the password.
+        password: given apart from it, or None.
+        is_insecure_allowed: the stream may cross a network unprotected.
+    """
+
+    conninfo: str = dataclasses.field(repr=False)
+    password: str | None = dataclasses.field(default=None, repr=False)
+    is_insecure_allowed: bool = False
+
+    @property
+    def secret(self) -> str | None:
+        """What must never be shown."""
+        return self.password or _parameters(self.conninfo).get("password")
+
+
+def session_conninfo(address: SourceAddress, *, is_replication: bool = True) -> str:
+    """Complete a connection string with session settings and safe defaults.
+
+    Raises:
+        ConfigError: it cannot be parsed, or protects the stream less than verify-full
+            does without the operator's leave. Unix sockets need no protection.
+    """
+    given = _parameters(address.conninfo)
+    defaults = dict(_DEFAULTS)
+    if not _is_local(given):
+        defaults["sslmode"] = _SAFE_MODE
+        mode = given.get("sslmode", _SAFE_MODE)
+        if mode != _SAFE_MODE and not address.is_insecure_allowed:
+            raise ConfigError(
+                f"source.dsn: sslmode={mode} lets others read or forge the stream; "
+                f"use sslmode={_SAFE_MODE}, or set source.allow-insecure: true"
+            )
+    session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    own = {"client_encoding": "UTF8", "options": f"{given.get('options', '')} {session}".strip()}
+    if is_replication:
+        own["replication"] = "database"
+    if address.password is not None:
+        own["password"] = address.password
+    return make_conninfo("", **{**defaults, **given, **own})
+
+
+def _parameters(conninfo: str) -> dict[str, str]:
+    try:
+        parsed = conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        raise ConfigError(
+            "source.dsn: is not a connection string; write host=... port=... dbname=... user=..."
+        ) from None
+    return {key: str(value) for key, value in parsed.items() if value is not None}
+
+
+def _is_local(parameters: dict[str, str]) -> bool:
+    """Whether every host is a Unix socket; without a host, libpq takes its default one."""
+    hosts = parameters.get("host", "").split(",")
+    return "hostaddr" not in parameters and all(
+        not host or host.startswith(("/", "@")) for host in hosts
+    )
+
+
+class Connection:
+    """An open connection.
+
+    Attributes:
+        pgconn: psycopg's connection object.
+        libpq: the functions behind it.
+    """
+
+    def __init__(self, pgconn: PGconn, libpq: LibPq, secret: str | None) -> None:
+        self.pgconn = pgconn
+        self.libpq = libpq
+        self._secret = secret
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    @property
+    def server_version(self) -> int:
+        """Such as 150018."""
+        return self.pgconn.server_version
+
+    def parameter(self, name: str) -> str:
+        """A setting that the server reported; empty when it did not."""
+        return (self.pgconn.parameter_status(name.encode()) or b"").decode()
+
+    def query(self, command: str) -> list[Row]:
+        """Run one command and fetch what it gives, as text.
+
+        Raises:
+            SourceError: the server or the connection failed.
+            SourceRefusedError: the server refuses.
+        """
+        result = self.pgconn.exec_(command.encode())
+        if result.status not in _GOOD:
+            self._fail(Phase.COMMAND, result)
+        return [
+            tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
+            for row in range(result.ntuples)
+        ]
+
+    def start_stream(self, command: str) -> None:
+        """Run START_REPLICATION; afterwards the connection is in CopyBoth and non-blocking.
+
+        Raises:
+            SourceError: the server or the connection failed.
+            SourceRefusedError: the server refuses.
+        """
+        result = self.pgconn.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            self._fail(Phase.START, result)
+        self.libpq.check_connection(self.pgconn)
+        self.pgconn.nonblocking = 1
+
+    def stream_error(self) -> SourceError:
+        """Why the stream ended, after the copy has ended or the connection broke."""
+        try:
+            result = self.pgconn.get_result()
+        except Exception:  # noqa: BLE001 - psycopg's classes differ; the text follows below
+            result = None
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            return self._error(Phase.STREAM, result)
+        message = self.pgconn.get_error_message() if result is None else "the server closed it"
+        return error_of(Phase.STREAM, message, None, self._secret)
+
+    def end_stream(self) -> None:
+        """Say goodbye after the last status; waits a little for the server to read it."""
+        deadline = time.monotonic() + _STOPPING_SECONDS
+        try:
+            self.pgconn.put_copy_end()
+            while time.monotonic() < deadline:
+                unsent = self.pgconn.flush()
+                select.select([self.pgconn.socket], [self.pgconn.socket] if unsent else [], [], 0.1)
+                self.pgconn.consume_input()
+                while (size := self.pgconn.get_copy_data(1)[0]) > 0:
+                    pass
+                if size < 0:
+                    return
+        except Exception:  # noqa: BLE001 - the server may be gone already, and we are leaving
+            return
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.pgconn.finish()
+
+    def _fail(self, phase: Phase, result: PGresult) -> NoReturn:
+        raise self._error(phase, result)
+
+    def _error(self, phase: Phase, result: PGresult) -> SourceError:
+        code = result.error_field(pq.DiagnosticField.SQLSTATE)
+        primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
+        message = primary.decode(errors="replace") if primary else result.get_error_message()
+        return error_of(phase, message, code.decode() if code else None, self._secret)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
+
+
+def connect(address: SourceAddress, *, is_replication: bool = True) -> Connection:
+    """Open a connection.
+
+    Raises:
+        ConfigError: the connection string, or the libpq at hand, will not do.
+        SourceError: the server cannot be reached now.
+        SourceRefusedError: it refuses us, is not who it should be, or is too old.
+    """
+    conninfo = session_conninfo(address, is_replication=is_replication)
+    libpq = find_libpq()
+    pgconn = pq.PGconn.connect_start(conninfo.encode())
+    connection = Connection(pgconn, libpq, address.secret)
+    try:
+        _finish_connecting(connection, address, _limit_seconds(conninfo))
+        libpq.check_connection(pgconn)
+        if pgconn.server_version < MIN_VERSION:
+            raise ConfigError(
+                f"the server is version {pgconn.server_version}; PostgreSQL 14 or newer is needed"
+            )
+    except BaseException:
+        pgconn.finish()
+        raise
+    return connection
+
+
+def _limit_seconds(conninfo: str) -> float:
+    """The connection timeout, for all hosts together; 0 is none."""
+    parameters = _parameters(conninfo)
+    hosts = parameters.get("hostaddr", parameters.get("host", "")).count(",") + 1
+    return float(parameters["connect_timeout"]) * hosts
+
+
+def _finish_connecting(connection: Connection, address: SourceAddress, limit: float) -> None:
+    pgconn = connection.pgconn
+    deadline = time.monotonic() + limit if limit > 0 else float("inf")
+    if pgconn.status != pq.ConnStatus.BAD:
+        connection.libpq.make_verbose(pgconn)
+    status = pq.PollingStatus.WRITING
+    while pgconn.status != pq.ConnStatus.BAD:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise SourceError("connecting: no answer within connect_timeout; it is tried again")
+        socket = pgconn.socket
+        waits: tuple[Sequence[int], Sequence[int]] = (
+            ([socket], []) if status == pq.PollingStatus.READING else ([], [socket])
+        )
+        select.select(*waits, [], min(left, 3600.0))
+        status = pq.PollingStatus(pgconn.connect_poll())
+        if status == pq.PollingStatus.OK:
+            return
+        if status == pq.PollingStatus.FAILED:
+            break
+    raise error_of(Phase.CONNECT, pgconn.get_error_message(), None, address.secret)

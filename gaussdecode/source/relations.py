@@ -1,0 +1,100 @@
+"""The reader's slow path: what a Relation message means, told once to every decoder.
+
+Given Relation and Type messages in wire order, numbers the versions, resolves types from
+the wire alone, asks the white list, and builds the record of the raw batch (see
+``_layout.pxd``). The registry lives as long as the connection.
+"""
+
+import json
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from gaussdecode.errors import SequenceError
+from gaussdecode.model.relation import Relation
+from gaussdecode.protocol.pgoutput import RelationMessage, TypeMessage, describe, parse
+
+_RAW_RELATION: Final = struct.Struct("=IIIIHHI")
+_PLAN_COLUMN: Final = struct.Struct("=BBBBBBH")
+_FILTERED: Final = 1  # RELATION_FILTERED
+_ALIGNMENT: Final = 8
+_ALL: Final = "*"
+
+
+class WhiteList:
+    """Which tables are wanted.
+
+    Args:
+        items: pairs of schema and table; ``*`` stands for all. None lists everything.
+    """
+
+    def __init__(self, items: Iterable[tuple[str, str]] = ()) -> None:
+        self._items = frozenset(items)
+
+    def allows(self, namespace: str, name: str) -> bool:
+        """Whether the rows of a table are wanted; names are compared exactly."""
+        if not self._items:
+            return True
+        candidates = {(s, t) for s in (namespace, _ALL) for t in (name, _ALL)}
+        return not candidates.isdisjoint(self._items)
+
+
+class Relations:
+    """Numbers relation versions of one connection.
+
+    Args:
+        white_list: which tables are wanted.
+    """
+
+    def __init__(self, white_list: WhiteList) -> None:
+        self._white_list = white_list
+        self._user_types: dict[int, tuple[str, str]] = {}
+        self._last_version = 0
+
+    def note_type(self, message: bytes) -> int:
+        """Take a Type message; returns its OID."""
+        parsed = parse(message)
+        if not isinstance(parsed, TypeMessage):
+            raise SequenceError(f"a {type(parsed).__name__} where a Type must be")
+        self._user_types[parsed.oid] = (parsed.namespace, parsed.name)
+        return parsed.oid
+
+    def define(self, message: bytes) -> Relation:
+        """Take a Relation message that is not a repeat; returns the new version."""
+        parsed = parse(message)
+        if not isinstance(parsed, RelationMessage):
+            raise SequenceError(f"a {type(parsed).__name__} where a Relation must be")
+        self._last_version += 1
+        relation = describe(parsed, self._last_version, self._user_types)
+        if self._white_list.allows(relation.namespace, relation.name):
+            return relation
+        return describe(parsed, self._last_version, self._user_types, is_filtered=True)
+
+
+def relation_record(relation: Relation) -> bytes:
+    """Build RawRelation, PlanColumn[] and the definition, padded."""
+    definition = json.dumps(relation.to_record(), separators=(",", ":")).encode()
+    columns = b"".join(
+        _PLAN_COLUMN.pack(
+            column.type.kind,
+            column.type.element or 0,
+            column.type.precision,
+            column.type.scale,
+            column.is_identity,
+            0,
+            0,
+        )
+        for column in relation.columns
+    )
+    size = _RAW_RELATION.size + len(columns) + len(definition)
+    padding = -size % _ALIGNMENT
+    head = _RAW_RELATION.pack(
+        size + padding,
+        relation.oid,
+        relation.version,
+        _FILTERED if relation.is_filtered else 0,
+        len(relation.columns),
+        0,
+        len(definition),
+    )
+    return head + columns + definition + bytes(padding)

@@ -1,0 +1,100 @@
+"""What the reader's process is told: JSON of one line, see `reader_settings`."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gaussdecode.model.landing import SourceIdentity, SourcePosition
+from gaussdecode.options import SourceKind
+from gaussdecode.settings import Config
+from gaussdecode.source.postgresql import SourceAddress
+
+
+class Layout(Protocol):
+    """Whose landing it is."""
+
+    @property
+    def sources(self) -> Mapping[str, SourceIdentity]:
+        """Identity by name; there is one."""
+
+
+class Log(Protocol):
+    """A commit log, as far as the source must know it."""
+
+    @property
+    def layout(self) -> Layout:
+        """Content of ``layout.json``."""
+
+    @property
+    def position(self) -> SourcePosition | None:
+        """The durable position; None in an empty log."""
+
+
+def source_address(config: Config) -> SourceAddress:
+    """How to reach the server of a configuration, password included.
+
+    Raises:
+        ConfigError: the password file cannot be used.
+    """
+    return SourceAddress(config.conninfo(), config.password(), config.source.allow_insecure)
+
+
+def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: JSON
+    """Settings of ``gaussdecode.source.reader``.
+
+    Args:
+        config: checked.
+        log: of the landing; None, or one without a position, for a landing yet to begin.
+
+    Returns:
+        ========================= ==================================================
+        ``kind``                  ``postgresql`` or ``capture``
+        ``conninfo``              connection string, may hold a password
+        ``password``              or None
+        ``is_insecure_allowed``   see `SourceAddress`
+        ``file``                  of a capture
+        ``slot``                  name
+        ``publications``          names
+        ``messages``              logical messages too
+        ``only_local``            leave out what has an origin, where the server can
+        ``white_tables``          pairs of schema and table
+        ``receiver_timeout``      seconds of silence
+        ``log``                   fields of `slot.LogState`, ``lsn`` as a number; or None
+        ========================= ==================================================
+
+        The daemon adds ``ring_fds`` (producer's ends: raw rings, or the one decoded ring
+        with one decoder), ``control_fd`` and ``decoder_count``.
+
+    Raises:
+        ConfigError: the password file cannot be used.
+    """
+    source = config.source
+    is_server = source.kind is SourceKind.POSTGRESQL
+    address = source_address(config) if is_server else SourceAddress("")
+    return {
+        "kind": source.kind.value,
+        "conninfo": address.conninfo,
+        "password": address.password,
+        "is_insecure_allowed": address.is_insecure_allowed,
+        "file": None if source.file is None else str(source.file),
+        "slot": config.slot,
+        "publications": list(source.publication),
+        "messages": source.messages,
+        "only_local": config.decoding.only_local,
+        "white_tables": [list(pair) for pair in config.decoding.white_tables],
+        "receiver_timeout": source.receiver_timeout,
+        "log": _log_record(log),
+    }
+
+
+def _log_record(log: Log | None) -> dict[str, Any] | None:  # Any: JSON
+    if log is None or log.position is None:
+        return None
+    (identity,) = log.layout.sources.values()
+    return {
+        "system_identifier": identity.system_identifier,
+        "timeline": log.position.timeline,
+        "database": identity.database,
+        "slot": identity.slot,
+        "plugin": identity.plugin,
+        "lsn": log.position.lsn,
+    }

@@ -1,0 +1,351 @@
+"""Slots: what the server says of them, and commands that change them.
+
+All on a connection in replication mode, which takes SQL as well. Whether a stream may be
+started is decided in `start`, from what `read_server` finds here.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.postgresql import Connection, Row
+from gaussdecode.source.quoting import (
+    identifier,
+    literal,
+    publication_list,
+    slot_identifier,
+    start_replication,
+)
+
+PLUGIN: Final = "pgoutput"
+_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN: Final = re.compile(r"(\d+)\s*(ms|s|min|h|d|)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlotState:
+    """One row of pg_replication_slots; what the version does not have is None.
+
+    Attributes:
+        name: of the slot.
+        plugin: output plug-in; None for a physical slot.
+        slot_type: ``logical`` or ``physical``.
+        database: name; None for a physical slot.
+        is_temporary: it goes with its session.
+        is_active: somebody streams from it.
+        active_pid: who.
+        restart_lsn: oldest WAL it holds; None when lost.
+        confirmed_flush_lsn: what was confirmed.
+        wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
+        safe_wal_size: bytes until it may be lost; None without a limit.
+        is_two_phase: prepared transactions are sent at PREPARE.
+        invalidation_reason: why it cannot be used any more, from 17 on; from 16 the text
+            ``conflict``.
+        is_failover: it is kept on standbys, from 17 on.
+    """
+
+    name: str
+    plugin: str | None
+    slot_type: str
+    database: str | None
+    is_temporary: bool
+    is_active: bool
+    active_pid: int | None
+    restart_lsn: Lsn | None
+    confirmed_flush_lsn: Lsn | None
+    wal_status: str | None
+    safe_wal_size: int | None
+    is_two_phase: bool
+    invalidation_reason: str | None
+    is_failover: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerState:
+    """What there is to know before a stream is started.
+
+    Attributes:
+        version: such as 150018.
+        system_identifier: of the cluster.
+        timeline: of the server.
+        wal_end: end of its WAL.
+        database: we are connected to.
+        slot: the row, or None when there is no such slot.
+        sender_timeout_ms: ``wal_sender_timeout``; 0 for none.
+        encoding: of the database.
+        missing_publications: configured, but not there.
+        switch_points: where each earlier timeline ended.
+    """
+
+    version: int
+    system_identifier: str
+    timeline: int
+    wal_end: Lsn
+    database: str
+    slot: SlotState | None
+    sender_timeout_ms: int
+    encoding: str
+    missing_publications: tuple[str, ...] = ()
+    switch_points: Mapping[int, Lsn] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogState:
+    """What the commit log says it belongs to, and how far it is.
+
+    Attributes:
+        system_identifier: of the cluster.
+        timeline: of the last entry; 0 when it has none.
+        database: name.
+        slot: name.
+        plugin: output plug-in.
+        lsn: the durable position.
+    """
+
+    system_identifier: str
+    timeline: int
+    database: str
+    slot: str
+    plugin: str
+    lsn: Lsn
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table that a publication sends.
+
+    Attributes:
+        schema: name.
+        name: of the table.
+        identity: pg_class.relreplident.
+        has_primary_key: it has one.
+    """
+
+    schema: str
+    name: str
+    identity: str
+    has_primary_key: bool
+
+    @property
+    def can_update(self) -> bool:
+        """Whether the server lets rows be updated and deleted once it is published."""
+        return self.identity in ("f", "i") or (self.identity == "d" and self.has_primary_key)
+
+
+def read_server(
+    connection: Connection, slot: str, publications: Sequence[str], log: LogState | None = None
+) -> ServerState:
+    """Ask the server everything that `start.check_start` needs.
+
+    Args:
+        connection: in replication mode.
+        slot: name.
+        publications: configured names.
+        log: whose timeline is looked up when the server's is another.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    (identity,) = connection.query("IDENTIFY_SYSTEM")
+    system_identifier, timeline_text, wal_end, database = (value or "" for value in identity)
+    timeline = int(timeline_text)
+    slots = [state for state in list_slots(connection) if state.name == slot]
+    points: Mapping[int, Lsn] = {}
+    if log is not None and 0 < log.timeline < timeline:
+        points = _switch_points(connection, timeline)
+    return ServerState(
+        version=connection.server_version,
+        system_identifier=system_identifier,
+        timeline=timeline,
+        wal_end=Lsn.parse(wal_end),
+        database=database,
+        slot=slots[0] if slots else None,
+        sender_timeout_ms=_milliseconds(_setting(connection, "wal_sender_timeout")),
+        encoding=_setting(connection, "server_encoding"),
+        missing_publications=_missing_publications(connection, publications),
+        switch_points=points,
+    )
+
+
+def _setting(connection: Connection, name: str) -> str:
+    ((value,),) = connection.query(f"SHOW {name}")
+    return value or ""
+
+
+def _milliseconds(text: str) -> int:
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        raise SourceError(f"the server spells a time span {text!r}")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _missing_publications(connection: Connection, names: Sequence[str]) -> tuple[str, ...]:
+    rows = connection.query("SELECT pubname FROM pg_catalog.pg_publication")
+    present = {name for (name,) in rows}
+    return tuple(name for name in names if name not in present)
+
+
+def _switch_points(connection: Connection, timeline: int) -> dict[int, Lsn]:
+    """Read a history file: ``1<TAB>0/3000158<TAB>no recovery target specified``."""
+    ((_, content),) = connection.query(f"TIMELINE_HISTORY {timeline}")
+    points: dict[int, Lsn] = {}
+    for line in (content or "").splitlines():
+        fields = line.split("\t")
+        if len(fields) >= 2 and fields[0].strip().isdigit():
+            points[int(fields[0])] = Lsn.parse(fields[1].strip())
+    return points
+
+
+_COLUMNS: Final = (
+    "slot_name, plugin, slot_type, database, temporary, active, active_pid, restart_lsn, "
+    "confirmed_flush_lsn, wal_status, safe_wal_size, two_phase"
+)
+
+_SLOTS: Final = "pg_catalog.pg_replication_slots ORDER BY slot_name"
+_TABLES: Final = """
+    SELECT DISTINCT n.nspname, c.relname, c.relreplident, EXISTS (
+        SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+    FROM pg_catalog.pg_publication_tables t
+    JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+    WHERE t.pubname IN (%s) ORDER BY 1, 2
+"""
+
+
+def list_slots(connection: Connection) -> list[SlotState]:
+    """Read all slots of the server, by name.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    version = connection.server_version
+    reason, failover = "NULL", "false"
+    if version >= 170000:
+        reason, failover = "invalidation_reason", "failover"
+    elif version >= 160000:
+        reason = "CASE WHEN conflicting THEN 'conflict' END"
+    columns = f"{_COLUMNS}, {reason}, {failover}"
+    rows = connection.query(f"SELECT {columns} FROM {_SLOTS}")  # noqa: S608 - constants
+    return [_slot_state(row) for row in rows]
+
+
+def _slot_state(row: Row) -> SlotState:
+    return SlotState(
+        name=row[0] or "",
+        plugin=row[1],
+        slot_type=row[2] or "",
+        database=row[3],
+        is_temporary=row[4] == "t",
+        is_active=row[5] == "t",
+        active_pid=int(row[6]) if row[6] else None,
+        restart_lsn=Lsn.parse(row[7]) if row[7] else None,
+        confirmed_flush_lsn=Lsn.parse(row[8]) if row[8] else None,
+        wal_status=row[9],
+        safe_wal_size=int(row[10]) if row[10] else None,
+        is_two_phase=row[11] == "t",
+        invalidation_reason=row[12],
+        is_failover=row[13] == "t",
+    )
+
+
+def published_tables(connection: Connection, publications: Sequence[str]) -> list[PublishedTable]:
+    """Read which tables the publications send, by name.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    names = ", ".join(literal(name) for name in publications) or "NULL"
+    rows = connection.query(_TABLES % names)
+    return [
+        PublishedTable(schema or "", name or "", identity or "", has_key == "t")
+        for schema, name, identity, has_key in rows
+    ]
+
+
+# ---- changing ----------------------------------------------------------------------------
+
+
+def stream_options(
+    server_version: int, publications: Sequence[str], *, messages: bool, only_local: bool
+) -> dict[str, str]:
+    """The options of pgoutput for a server of this version."""
+    options = {"proto_version": "1", "publication_names": publication_list(publications)}
+    if messages:
+        options["messages"] = "true"
+    if server_version >= 160000:
+        options["origin"] = "none" if only_local else "any"
+    return options
+
+
+def start_stream(
+    connection: Connection, slot: str, start_lsn: Lsn, options: Mapping[str, str]
+) -> None:
+    """Start streaming.
+
+    Raises:
+        SourceError: the slot is in use, or the server failed.
+        SourceRefusedError: it refuses.
+    """
+    connection.start_stream(start_replication(slot, str(start_lsn), options))
+
+
+def create_slot(connection: Connection, name: str, *, failover: bool = False) -> Lsn:
+    """Create a logical slot; waits for the transactions that run on the server.
+
+    Args:
+        connection: in replication mode.
+        name: of the slot.
+        failover: have standbys keep it, from PostgreSQL 17 on.
+
+    Returns:
+        Its consistent point: every transaction that commits later will be streamed.
+
+    Raises:
+        SourceRefusedError: it exists, or the server has no room for it.
+        ConfigError: the name is not one for a slot.
+    """
+    version = connection.server_version
+    if failover and version < 170000:
+        raise SourceRefusedError("failover slots need PostgreSQL 17 or newer")
+    if version >= 150000:
+        options = "(SNAPSHOT 'nothing'" + (", FAILOVER)" if failover else ")")
+    else:
+        options = "NOEXPORT_SNAPSHOT"
+    command = f"CREATE_REPLICATION_SLOT {slot_identifier(name)} LOGICAL {PLUGIN} {options}"
+    (row,) = connection.query(command)
+    return Lsn.parse(row[1] or "")
+
+
+def drop_slot(connection: Connection, name: str) -> None:
+    """Drop a slot; whatever it had not confirmed cannot be read any more.
+
+    Raises:
+        SourceError: it is in use.
+        SourceRefusedError: it does not exist.
+    """
+    connection.query(f"DROP_REPLICATION_SLOT {slot_identifier(name)}")
+
+
+def advance_slot(connection: Connection, name: str, lsn: Lsn) -> Lsn:
+    """Move a slot forward; the changes up to there are gone.
+
+    Returns:
+        Where it stands now.
+
+    Raises:
+        SourceError: it is in use.
+        SourceRefusedError: it cannot go there.
+    """
+    slot_identifier(name)
+    call = f"pg_catalog.pg_replication_slot_advance({literal(name)}, '{lsn}')"
+    rows = connection.query(f"SELECT end_lsn FROM {call}")  # noqa: S608 - quoted above
+    return Lsn.parse(rows[0][0] or "")
+
+
+def create_publication(connection: Connection, name: str, tables: Sequence[str] = ()) -> None:
+    """Create a publication for tables (quoted names), or for all when none is given."""
+    target = f"TABLE {', '.join(tables)}" if tables else "ALL TABLES"
+    connection.query(f"CREATE PUBLICATION {identifier(name)} FOR {target}")

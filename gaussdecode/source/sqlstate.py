@@ -1,0 +1,152 @@
+"""What an error of the server means to the operator, and whether to try again.
+
+One table, by SQLSTATE and by the phase in which it came: the same code means a missing
+slot when the stream is started and a missing publication once it runs. A code that is not
+listed is judged by its class; an end without a code (shutdown, crash, network,
+``wal_sender_timeout``) may pass.
+"""
+
+import dataclasses
+import enum
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from gaussdecode.errors import SourceError, SourceRefusedError
+
+
+class Phase(enum.Enum):
+    """What was going on."""
+
+    CONNECT = "connecting"
+    COMMAND = "asking the server"
+    START = "starting the stream"
+    STREAM = "streaming"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """Attributes: whether to try again, and a sentence for the operator."""
+
+    is_retryable: bool
+    advice: str
+
+
+def _retry(advice: str) -> Verdict:
+    return Verdict(True, advice)
+
+
+def _refuse(advice: str) -> Verdict:
+    return Verdict(False, advice)
+
+
+_LOGIN: Final = _refuse(
+    "check the user, the password file and the server's pg_hba.conf (a line for this database, "
+    "user and address; the keyword replication is not needed)"
+)
+_AWAY: Final = _retry("the server is not available now; it is tried again")
+
+# By phase and code; None stands for every phase without a line of its own.
+TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
+    (None, "28000"): _LOGIN,
+    (None, "28P01"): _LOGIN,
+    (None, "3D000"): _refuse("the database does not exist; check dbname"),
+    (None, "42501"): _refuse("the role lacks a privilege; it needs LOGIN and REPLICATION"),
+    (None, "0A000"): _refuse("this server does not offer what is asked of it"),
+    (None, "22023"): _refuse("the server refuses an option; see `gaussdecode check`"),
+    (None, "42601"): _refuse("the server does not understand the command; see `gaussdecode check`"),
+    (None, "42710"): _refuse("a slot of this name exists already"),
+    (None, "53300"): _retry("the server has no connection left (max_connections, max_wal_senders)"),
+    (None, "53400"): _refuse("all replication slots are in use; raise max_replication_slots"),
+    (None, "55000"): _refuse(
+        "the slot belongs to another database, was invalidated, or wal_level is not logical; "
+        "see `gaussdecode slot list`"
+    ),
+    (None, "55006"): _retry(
+        "the slot is in use; after a broken connection this passes within twice the server's "
+        "wal_sender_timeout, otherwise another consumer reads this slot"
+    ),
+    (None, "57P01"): _retry("the server ended the connection; it is tried again"),
+    (None, "57P02"): _AWAY,
+    (None, "57P03"): _AWAY,
+    (None, "58P01"): _refuse(
+        "the server has removed WAL that the slot needs; the changes in it are gone, "
+        "create a new slot and snapshot the tables again"
+    ),
+    (Phase.START, "42704"): _refuse(
+        "the replication slot does not exist; if it was dropped, changes are lost: "
+        "create a slot and snapshot the tables again"
+    ),
+    (Phase.STREAM, "42704"): _refuse(
+        "a publication does not exist at this position of the WAL; a publication made later does "
+        "not help, the slot can only be advanced past it (see docs, lost publication)"
+    ),
+    (Phase.START, "XX000"): _refuse("the server refuses an option; see `gaussdecode check`"),
+    (Phase.STREAM, "XX000"): _retry(
+        "the server failed inside; when it comes again at the same position, see the server's log"
+    ),
+}  # fmt: skip
+
+_REFUSING_CLASSES: Final = frozenset({"0A", "22", "23", "28", "3D", "42"})
+_BY_CLASS: Final[Mapping[bool, Verdict]] = {
+    False: _retry("it is tried again"),
+    True: _refuse("it will be refused again until something is changed"),
+}
+
+# Faults that libpq finds itself, without a code; its messages are in English here.
+_LOCAL: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern), advice)
+    for pattern, advice in (
+        ("certificate verify failed", "the server's certificate is not signed by sslrootcert"),
+        ("does not match host name", "the certificate is for another host; check host="),
+        ("root certificate file .* does not exist", "name the authority's file with sslrootcert="),
+        ("server does not support SSL", "the server has no TLS; turn ssl on there"),
+        ("no password supplied", "name a password file, or add the credential `password`"),
+        ("private key file .* has group or world access", "chmod 0600 the file of sslkey"),
+        ("invalid .*(connection option|sslmode value|port number)", "correct the dsn"),
+    )
+)
+_CODE: Final = re.compile(r":\s+([0-9A-Z]{5}): ")
+_LOCATION: Final = re.compile(r"\n(LOCATION|SCHEMA NAME|DETAIL|HINT|CONTEXT):.*", re.DOTALL)
+_SECRET: Final = re.compile(
+    r"((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)|(://[^\s:/@]*:)[^\s@]*(?=@)", re.IGNORECASE
+)
+
+
+def judge(phase: Phase, sqlstate: str | None) -> Verdict:
+    """Say what a code means in a phase."""
+    if sqlstate is None:
+        return _AWAY
+    verdict = TABLE.get((phase, sqlstate)) or TABLE.get((None, sqlstate))
+    return verdict or _BY_CLASS[sqlstate[:2] in _REFUSING_CLASSES]
+
+
+def error_of(phase: Phase, message: str, sqlstate: str | None, secret: str | None) -> SourceError:
+    """Make the exception for an error of the server or of libpq.
+
+    Args:
+        phase: what was going on.
+        message: the text that came; may span lines, and repeat parts of the dsn.
+        sqlstate: the code, or None; in a text of libpq's it is looked for.
+        secret: the password, to be cut out of the text.
+    """
+    if sqlstate is None and (found := _CODE.search(message)):
+        sqlstate = found.group(1)
+    verdict = judge(phase, sqlstate)
+    if sqlstate is None:
+        for pattern, advice in _LOCAL:
+            if pattern.search(message):
+                verdict = _refuse(advice)
+    text = redact(_LOCATION.sub("", message), secret)
+    if phase is Phase.STREAM and sqlstate is not None and sqlstate.startswith("22"):
+        text = "an expression failed"  # the server's text may repeat a value of a row
+    cls = SourceError if verdict.is_retryable else SourceRefusedError
+    return cls(f"{phase.value}: {text or 'the connection ended'}; {verdict.advice}", sqlstate)
+
+
+def redact(message: str, secret: str | None) -> str:
+    """Make one line of a message, without anything that is or looks like a password."""
+    if secret:
+        message = message.replace(secret, "***")
+    hidden = _SECRET.sub(lambda match: f"{match.group(1) or match.group(3)}***", message)
+    return " ".join(hidden.split())

@@ -1,0 +1,233 @@
+"""May a stream be started, and where: the log and the server must belong together.
+
+Pure: `check_start` is given both states and asks nobody. Each rule is one function that
+gives a sentence when it is broken, with both values and what the operator can do. A slot
+that was dropped, made again, or read by somebody else means that changes are gone; then
+the daemon must not go on as if nothing had happened, and only an operator can say that a
+gap is accepted.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from gaussdecode.errors import IdentityError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.slot import PLUGIN, LogState, ServerState, SlotState
+
+_ADVICE_GAP: Final = (
+    "changes in between are gone; create a new slot with a new landing, or accept the gap"
+)
+Rule = Callable[["Start"], str | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Start:
+    """What the rules look at.
+
+    Attributes:
+        log: of the landing; None for one that has no entry yet.
+        server: what it says.
+        name: of the configured slot.
+    """
+
+    log: LogState | None
+    server: ServerState
+    name: str
+
+    @property
+    def slot(self) -> SlotState:
+        """The slot, for rules that come after the one that wants it there."""
+        assert self.server.slot is not None
+        return self.server.slot
+
+
+def _slot_missing(start: Start) -> str | None:
+    if start.server.slot is not None:
+        return None
+    if start.log is None:
+        return f"slot {start.name!r} does not exist; create it with `gaussdecode slot create`"
+    return (
+        f"slot {start.name!r} does not exist, but the log is at {start.log.lsn}: it was dropped, or this is "
+        f"another server; {_ADVICE_GAP}"
+    )
+
+
+def _slot_name(start: Start) -> str | None:
+    if start.log is None or start.log.slot == start.name:
+        return None
+    return f"the log belongs to slot {start.log.slot!r}, not {start.name!r}; use the right landing root"
+
+
+def _system(start: Start) -> str | None:
+    if start.log is None or start.log.system_identifier == start.server.system_identifier:
+        return None
+    return (
+        f"the log belongs to cluster {start.log.system_identifier}, the server is cluster "
+        f"{start.server.system_identifier}; correct source.dsn, or use a new landing"
+    )
+
+
+def _database(start: Start) -> str | None:
+    if start.log is not None and start.log.database != start.server.database:
+        return (
+            f"the log belongs to database {start.log.database!r}, the connection is to "
+            f"{start.server.database!r}; correct dbname in source.dsn"
+        )
+    return None
+
+
+def _slot_kind(start: Start) -> str | None:
+    state = start.slot
+    if state.slot_type != "logical" or state.plugin != PLUGIN:
+        found = state.plugin or f"none ({state.slot_type})"
+        return f"slot {start.name!r} has plug-in {found}, {PLUGIN} is needed; name another slot"
+    if start.log is not None and start.log.plugin != state.plugin:
+        return (
+            f"the log belongs to plug-in {start.log.plugin}, slot {start.name!r} has {state.plugin}"
+        )
+    if state.database != start.server.database:
+        return (
+            f"slot {start.name!r} is in database {state.database!r}, the connection is to "
+            f"{start.server.database!r}; correct dbname in source.dsn"
+        )
+    if state.is_temporary:
+        return f"slot {start.name!r} is temporary; create a permanent one"
+    return None
+
+
+def _two_phase(start: Start) -> str | None:
+    if not start.slot.is_two_phase:
+        return None
+    return (
+        f"slot {start.name!r} has two_phase on, off is needed: rows of prepared transactions would be "
+        "sent once only; create another slot"
+    )
+
+
+def _lost(start: Start) -> str | None:
+    state = start.slot
+    if state.wal_status == "lost" or state.restart_lsn is None or state.invalidation_reason:
+        why = state.invalidation_reason or f"wal_status is {state.wal_status}"
+        return (
+            f"slot {start.name!r} is lost ({why}): the server removed WAL it needs; {_ADVICE_GAP}"
+        )
+    return None
+
+
+def _timeline(start: Start) -> str | None:
+    if start.log is None or start.log.timeline in (0, start.server.timeline):
+        return None
+    if start.server.timeline < start.log.timeline:
+        return (
+            f"the log is on timeline {start.log.timeline}, the server on {start.server.timeline}: it is an "
+            "older copy; connect to the current primary"
+        )
+    point = start.server.switch_points.get(start.log.timeline)
+    if point is None or start.log.lsn > point:
+        where = "is not in its history" if point is None else f"ended at {point}"
+        return (
+            f"the log is at {start.log.lsn} of timeline {start.log.timeline}, which {where} for the server "
+            f"(timeline {start.server.timeline}): changes were landed that the new primary never had; "
+            "begin a new landing with a snapshot"
+        )
+    return None
+
+
+def _wal_end(start: Start) -> str | None:
+    if start.log is None or start.log.lsn <= start.server.wal_end:
+        return None
+    return (
+        f"the log is at {start.log.lsn}, the server's WAL ends at {start.server.wal_end}: the server was "
+        "restored to the past, or is another one; begin a new landing with a snapshot"
+    )
+
+
+def _confirmed(start: Start) -> str | None:
+    confirmed = start.slot.confirmed_flush_lsn
+    if start.log is None or confirmed is None or confirmed <= start.log.lsn:
+        return None
+    return (
+        f"slot {start.name!r} was confirmed up to {confirmed}, the log is at {start.log.lsn}: somebody else "
+        f"read the slot, it was made again, or the landing is an older copy; {_ADVICE_GAP}"
+    )
+
+
+def _publications(start: Start) -> str | None:
+    if not start.server.missing_publications:
+        return None
+    names = ", ".join(repr(name) for name in start.server.missing_publications)
+    return f"no publication {names} in database {start.server.database!r}; CREATE PUBLICATION first"
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _slot_name,
+    _system,
+    _database,
+    _slot_missing,
+    _slot_kind,
+    _two_phase,
+    _lost,
+    _timeline,
+    _wal_end,
+    _confirmed,
+    _publications,
+)
+
+
+def check_start(log: LogState | None, server: ServerState, slot: str) -> Lsn:
+    """Decide whether and where a stream may start.
+
+    Args:
+        log: of the landing; None for one that has no entry yet.
+        server: from `read_server`.
+        slot: configured name.
+
+    Returns:
+        The position to ask for: the log's, or for a new landing the slot's.
+
+    Raises:
+        IdentityError: the first rule that is broken, with both values and what to do.
+    """
+    start = Start(log, server, slot)
+    for rule in RULES:
+        problem = rule(start)
+        if problem is not None:
+            raise IdentityError(problem)
+    if log is not None:
+        return log.lsn
+    return start.slot.confirmed_flush_lsn or Lsn(0)
+
+
+# Known faults of servers: text, and by major the first minor without it.
+_FAULTS: Final[tuple[tuple[str, Mapping[int, int]], ...]] = (
+    (
+        "changes can be lost when a publication or type is altered while others write",
+        {14: 18, 15: 13, 16: 9, 17: 5},
+    ),
+    (
+        "the slot's position can move back, so that changes are sent again (they are skipped)",
+        {14: 19, 15: 14, 16: 10, 17: 6},
+    ),
+)
+_SILENT_SKIP_MAJOR: Final = 18
+
+
+def warnings(server_version: int) -> list[str]:
+    """Name the known faults of a server's minor version.
+
+    Args:
+        server_version: such as 150018.
+    """
+    major, minor = divmod(server_version, 10000)
+    found = [
+        f"PostgreSQL {major}.{minor}: {text}; fixed in {major}.{fixed[major]}"
+        for text, fixed in _FAULTS
+        if major in fixed and minor < fixed[major]
+    ]
+    if major >= _SILENT_SKIP_MAJOR:
+        found.append(
+            f"PostgreSQL {major} skips changes silently while a configured publication is missing; "
+            "never drop or rename one that is in use"
+        )
+    return found
