@@ -51,7 +51,7 @@ def dawdle(ring: Ring, count: int) -> None:
     for _ in range(count):
         while ring.get_bytes(0) is None:
             select.select([ring.data_fd], [], [])
-        for _ in range(60):
+        for _ in range(250):
             pass
 
 
