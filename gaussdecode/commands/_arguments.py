@@ -1,0 +1,31 @@
+"""Types of command-line arguments, with messages that say what is wanted."""
+
+import argparse
+
+from gaussdecode.model.lsn import Lsn
+
+
+def lsn(text: str) -> Lsn:
+    """Read a WAL position."""
+    try:
+        return Lsn.parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no position like 16/B374D848") from None
+
+
+def count(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return number

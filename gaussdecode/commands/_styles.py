@@ -1,0 +1,218 @@
+"""Changes in the product's text and JSON style, from pgoutput messages.
+
+Given messages in wire order, gives lines; no I/O. The forms are those of GaussDB's parallel
+decoding, without the CSN, which PostgreSQL does not have:
+
+    BEGIN first_lsn: 0/CFE64D0 xid: 78110 commit_time: 2026-03-14 20:31:12.098179+00
+    table public test1 INSERT: a[integer]:3 b[text]:'it''s'
+    table public t1 UPDATE: old-key: a[integer]:1 new-tuple: a[integer]:2 b[text]:null
+    {"table_name":"public.test1","op_type":"INSERT","columns_name":["a"], ...}
+    COMMIT xid: 78110 (at 2026-03-14 20:31:12.098179+00)
+
+An unchanged TOAST value, which GaussDB never has, is `unchanged-toast-datum` as in PostgreSQL's
+own test_decoding.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.relation import Column, Relation
+from gaussdecode.protocol import pgoutput
+from gaussdecode.protocol.pgoutput import Absent, Message, Tuple, TupleValue, describe
+from gaussdecode.settings import DecodingConfig
+
+_BARE: Final = frozenset({20, 21, 23, 26, 700, 701, 1700})  # numbers stand without quotes
+_BITS: Final = frozenset({1560, 1562})
+_BOOLEAN: Final = 16
+_PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_TUPLE: Final = "(no-tuple-data)"
+
+
+def quote_name(name: str) -> str:
+    """Quote an identifier where the server would, but for keywords."""
+    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+
+def format_time(microseconds: int) -> str:
+    """Spell a time as the server does, in UTC."""
+    moment = _EPOCH + timedelta(microseconds=microseconds)
+    fraction = f".{moment.microsecond:06}".rstrip("0") if moment.microsecond else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}+00"
+
+
+def literal(column: Column, value: TupleValue) -> str:
+    """Spell one value as an SQL literal."""
+    if value is Absent.NULL:
+        return "null"
+    if isinstance(value, Absent):
+        return "unchanged-toast-datum"
+    text = value.decode(errors="backslashreplace")
+    if column.type_oid == _BOOLEAN:
+        return "true" if text == "t" else "false"
+    if column.type_oid in _BARE:
+        return text
+    if column.type_oid in _BITS:
+        return f"B'{text}'"
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Row:
+    """One change of one row, its columns beside their values."""
+
+    relation: Relation
+    operation: str
+    new: Sequence[tuple[Column, TupleValue]]
+    old: Sequence[tuple[Column, TupleValue]]
+
+
+def _text_columns(columns: Sequence[tuple[Column, TupleValue]]) -> str:
+    return " ".join(
+        f"{quote_name(column.name)}[{column.type_name}]:{literal(column, value)}"
+        for column, value in columns
+    )
+
+
+def text_row(row: _Row) -> str:
+    """Write a row in style t."""
+    head = f"table {row.relation.namespace} {row.relation.name} {row.operation}:"
+    if row.operation == "DELETE":
+        return f"{head} {_text_columns(row.old) if row.old else _NO_TUPLE}"
+    if row.old:
+        return f"{head} old-key: {_text_columns(row.old)} new-tuple: {_text_columns(row.new)}"
+    return f"{head} {_text_columns(row.new) if row.new else _NO_TUPLE}"
+
+
+def json_row(row: _Row) -> str:
+    """Write a row in style j: values are strings that hold SQL literals."""
+    name = f"{quote_name(row.relation.namespace)}.{quote_name(row.relation.name)}"
+    record: dict[str, object] = {"table_name": name, "op_type": row.operation}
+    for prefix, columns in (("columns", row.new), ("old_keys", row.old)):
+        record[f"{prefix}_name"] = [quote_name(column.name) for column, _ in columns]
+        record[f"{prefix}_type"] = [column.type_name for column, _ in columns]
+        record[f"{prefix}_val"] = [literal(column, value) for column, value in columns]
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+
+
+class Styler:
+    """Turns the messages of one connection into lines.
+
+    Args:
+        style: ``t`` or ``j``.
+        decoding: the options that shape the output.
+    """
+
+    def __init__(self, style: str, decoding: DecodingConfig) -> None:
+        self._write = json_row if style == "j" else text_row
+        self._decoding = decoding
+        self._white_tables = decoding.white_tables
+        self._relations: dict[int, Relation] = {}
+        self._user_types: dict[int, tuple[str, str]] = {}
+        self._begin: str | None = None
+        self._xid = 0
+        self._is_dropped = False
+
+    def lines(self, message: Message, lsn: Lsn) -> Iterator[str]:
+        """Give what a message prints.
+
+        Args:
+            message: the next one on the wire.
+            lsn: of its header.
+
+        Yields:
+            Lines without their end; the BEGIN comes with the first line after it when empty
+            transactions are left out.
+        """
+        if isinstance(message, pgoutput.Begin):
+            self._xid, self._is_dropped = message.xid, False
+            self._begin = self._begin_line(message, lsn)
+        elif isinstance(message, pgoutput.Origin):
+            self._is_dropped = self._decoding.only_local
+        elif isinstance(message, pgoutput.TypeMessage):
+            self._user_types[message.oid] = (message.namespace, message.name)
+        elif isinstance(message, pgoutput.RelationMessage):
+            self._relations[message.oid] = describe(message, 1, self._user_types)
+        elif isinstance(message, pgoutput.Commit):
+            yield from self._commit_lines(message)
+        elif not self._is_dropped:
+            yield from self._with_begin(self._change_lines(message))
+
+    def _begin_line(self, message: pgoutput.Begin, lsn: Lsn) -> str:
+        line = f"BEGIN first_lsn: {lsn}"
+        if self._decoding.include_xids:
+            line += f" xid: {message.xid}"
+        if self._decoding.include_timestamp:
+            line += f" commit_time: {format_time(message.commit_time_us)}"
+        return line
+
+    def _commit_lines(self, message: pgoutput.Commit) -> Iterator[str]:
+        is_empty = self._begin is not None
+        if self._is_dropped or (is_empty and self._decoding.skip_empty_xacts):
+            self._begin = None
+            return
+        line = f"COMMIT xid: {self._xid}" if self._decoding.include_xids else "COMMIT"
+        if self._decoding.include_timestamp:
+            line += f" (at {format_time(message.commit_time_us)})"
+        yield from self._with_begin([line])
+
+    def _with_begin(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            if self._begin is not None:
+                yield self._begin
+                self._begin = None
+            yield line
+
+    def _change_lines(self, message: Message) -> Iterator[str]:
+        if isinstance(message, pgoutput.Truncate):
+            yield from self._truncate_lines(message)
+        elif isinstance(message, pgoutput.LogicalMessage):
+            yield _message_line(message)
+        elif isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
+            relation = self._relations[message.relation_oid]
+            if self._is_listed(relation):
+                yield self._write(_row(relation, message))
+
+    def _is_listed(self, relation: Relation) -> bool:
+        return not self._white_tables or any(
+            schema in {"*", relation.namespace} and name in {"*", relation.name}
+            for schema, name in self._white_tables
+        )
+
+    def _truncate_lines(self, message: pgoutput.Truncate) -> Iterator[str]:
+        relations = [self._relations[oid] for oid in message.relation_oids]
+        listed = [relation for relation in relations if self._is_listed(relation)]
+        if listed:
+            names = ", ".join(f"{quote_name(r.namespace)}.{quote_name(r.name)}" for r in listed)
+            flags = ["restart_seqs"] * message.is_restart_identity + [
+                "cascade"
+            ] * message.is_cascade
+            yield f"table {names}: TRUNCATE: {' '.join(flags) or '(no-flags)'}"
+
+
+def _message_line(message: pgoutput.LogicalMessage) -> str:
+    prefix = message.prefix.decode(errors="backslashreplace")
+    content = message.content.decode(errors="backslashreplace")
+    return (
+        f"message: transactional: {int(message.is_transactional)} prefix: {prefix}, "
+        f"sz: {len(message.content)} content:{content}"
+    )
+
+
+def _row(relation: Relation, message: pgoutput.Insert | pgoutput.Update | pgoutput.Delete) -> _Row:
+    new: Tuple = () if isinstance(message, pgoutput.Delete) else message.new
+    old: Tuple = ()
+    if not isinstance(message, pgoutput.Insert) and message.old is not None:
+        old = message.old
+    pairs = list(zip(relation.columns, old, strict=False))
+    return _Row(
+        relation,
+        type(message).__name__.upper(),
+        list(zip(relation.columns, new, strict=False)),
+        [(column, value) for column, value in pairs if column.is_identity],
+    )
