@@ -270,14 +270,18 @@ class Daemon:
 
         Commits a mark, a logical message, so that there is a commit to wait for.
         """
-        self._marks += 1
         target = self.database.wal_end()
-        self.database.execute(f"SELECT pg_logical_emit_message(true, '{MARK}', '{self._marks}')")
+        self.mark()
         self.wait_while_running(lambda: self.durable_lsn() > target, f"landing up to {target}")
+
+    def mark(self) -> None:
+        """Commit a logical message, so that there is a commit to wait for."""
+        self._marks += 1
+        self.database.execute(f"SELECT pg_logical_emit_message(true, '{MARK}', '{self._marks}')")
 
 
 class Keeper:
-    """Starts a daemon again whenever it ends, as systemd does; counts how often.
+    """Starts a daemon again whenever it ends, as systemd does.
 
     Attributes:
         ends: every exit status seen.
@@ -293,6 +297,20 @@ class Keeper:
             if self.daemon.process is not None:
                 self.ends.append(self.daemon.wait())
             self.daemon.start()
+
+    def catch_up(self) -> None:
+        """Wait until all that is committed now has landed, through any number of restarts."""
+        target = self.daemon.database.wal_end()
+        self.daemon.mark()
+
+        def is_landed() -> bool:
+            self.keep()
+            return self.daemon.durable_lsn() > target
+
+        try:
+            wait_until(is_landed, f"landing up to {target}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.daemon.log_tail(30)}") from None
 
 
 def is_alive(pid: int) -> bool:

@@ -445,6 +445,13 @@ class Workload:
             thread.join()
         if self._failures:
             raise self._failures[0]
+        self._resolve()
+
+    def _resolve(self) -> None:
+        """Commit what a server that went away left prepared."""
+        with self._database.connect() as session:
+            for (gid,) in run(session, "SELECT gid FROM pg_prepared_xacts"):
+                run(session, f"COMMIT PREPARED '{gid}'")
 
     def _work(self, worker: Worker, share: int | None, pause: float) -> None:
         """Run one session; a server that goes away is waited for."""

@@ -1,0 +1,104 @@
+"""Disks that are full or broken: the daemon waits or ends, and nothing is lost."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kit import landing, oracle
+from kit.daemon import Daemon
+from kit.postgres import Database
+from kit.workload import Workload
+
+from gaussdecode.errors import EX_IOERR
+
+pytestmark = pytest.mark.integration
+MakeDaemon = Callable[..., Daemon]
+_POINTS = "GAUSSDECODE_FAILPOINTS"
+
+
+def _prepare(database: Database, seed: int) -> Workload:
+    workload = Workload(database, seed)
+    workload.create()
+    database.create_slot()
+    return workload
+
+
+@contextlib.contextmanager
+def _small_disk(directory: Path, size: str) -> Iterator[bool]:
+    """Mount a small file system, where we may; tell whether we did."""
+    directory.mkdir(parents=True, exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+@pytest.mark.parametrize("point", ["write:20", "create:12", "link:3", "make_directory:6"])
+@pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT"])
+def test_full_disk_passes(
+    database_15: Database, make_daemon: MakeDaemon, point: str, error: str
+) -> None:
+    """An operation that finds the disk full is done again when there is room."""
+    workload = _prepare(database_15, 30)
+    daemon = make_daemon(database_15, environment={_POINTS: f"{point}={error}"})
+    with daemon:
+        workload.run(60)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    oracle.check(daemon.root, database_15)
+
+
+def test_full_disk_waits(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """A disk that stays full stops the landing and not the connection; room lets it go on."""
+    workload = _prepare(database_15, 31)
+    daemon = make_daemon(database_15)
+    with _small_disk(daemon.root, "24m") as mounted, daemon:
+        daemon.wait_for_state("streaming")
+        workload.run(20)
+        daemon.catch_up()
+        ballast = daemon.root.parent / "ballast"
+        if mounted:
+            ballast = daemon.root / ".ballast"
+            with ballast.open("wb") as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(os.urandom(65536))
+                    file.flush()
+        before = daemon.durable_lsn()
+        workload.run(60)
+        if mounted:
+            daemon.wait_while_running(
+                lambda: daemon.get("/readyz")[0] != 200, "not ready: the disk is full"
+            )
+            assert daemon.durable_lsn() >= before
+            assert database_15.slot_positions()[1] <= daemon.durable_lsn()
+            ballast.unlink()
+        daemon.catch_up()
+        assert daemon.stop() == 0
+        oracle.check(daemon.root, database_15)
+
+
+@pytest.mark.parametrize("point", ["write:25", "sync:9", "rename:3", "sync_directory:12"])
+def test_broken_disk_ends_it(database_15: Database, make_daemon: MakeDaemon, point: str) -> None:
+    """A disk error ends the daemon with status 74, and the next start repairs what it left."""
+    workload = _prepare(database_15, 32)
+    daemon = make_daemon(database_15, environment={_POINTS: f"{point}=EIO"})
+    with daemon:
+        workload.run(40)
+        assert daemon.wait() == EX_IOERR
+        entries = daemon.entries()
+        if entries:
+            assert database_15.slot_positions()[1] <= landing.position(entries[-1])
+    daemon.environment.clear()
+    with daemon:
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    oracle.check(daemon.root, database_15)
