@@ -32,7 +32,7 @@ def _read_stream(spark: SparkSession, root: Path, checkpoint: Path) -> list[tupl
     schema = spark.read.parquet(str(directory)).schema
     rows: list[tuple[int, int]] = []
 
-    def keep(batch: DataFrame, number: int) -> None:
+    def keep(batch: DataFrame, _: int) -> None:
         rows.extend((row.gd_lsn, row.gd_seq) for row in batch.select("gd_lsn", "gd_seq").collect())
 
     stream = spark.readStream.schema(schema).parquet(str(directory))

@@ -124,6 +124,11 @@ class Daemon:
         self.config_path.write_text(yaml.safe_dump(self._config, sort_keys=False))
         self.config_path.chmod(0o600)
 
+    def write_config_value(self, key: str, value: object) -> None:
+        """Write the configuration again, with one top-level key changed."""
+        self._config[key] = value
+        self.write_config()
+
     # --- life --------------------------------------------------------------------------
 
     def start(self) -> Self:
