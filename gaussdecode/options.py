@@ -56,12 +56,17 @@ class Support:
     Attributes:
         by: the one who does it.
         how: what that means here; for refused ones the reason.
-        inert: with `Doer.REFUSED`, values that ask for nothing and are therefore accepted.
+        accepts: the values that can be had, when not all can; of a refused option, those
+            that ask for nothing.
     """
 
     by: Doer
     how: str
-    inert: tuple[object, ...] = ()
+    accepts: tuple[object, ...] | None = None
+
+    def can_have(self, value: object) -> bool:
+        """Whether a value of the right type is possible."""
+        return self.accepts is None or value in self.accepts
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +132,8 @@ def _daemon(how: str) -> Support:
     return Support(Doer.DAEMON, how)
 
 
-def _refused(reason: str, *inert: object) -> Support:
-    return Support(Doer.REFUSED, reason, inert)
+def _refused(reason: str, *accepts: object) -> Support:
+    return Support(Doer.REFUSED, reason, accepts)
 
 
 _NO_USER: Final = "pgoutput does not send the user of a transaction"
@@ -304,8 +309,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         own_default=True,
         meaning="The slot advances by itself when all is confirmed and nothing waits to be sent.",
-        postgresql=_refused(
-            "the daemon always does this on PostgreSQL, else an idle slot would hold back WAL", True
+        postgresql=Support(
+            Doer.DAEMON, "always, else an idle slot would hold back WAL; false is refused", (True,)
         ),
         gaussdb=Support(Doer.SERVER, "the position never comes from a keepalive there"),
     ),
@@ -339,7 +344,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         own_default=True,
         meaning="Times with a zone are sent in UTC.",
-        postgresql=_refused("the connection always asks for UTC; columns are UTC anyway", True),
+        postgresql=Support(
+            Doer.SERVER, "always: the daemon sets TimeZone; false is refused", (True,)
+        ),
     ),
     Option(
         name="decode-sequence",
@@ -437,7 +444,7 @@ def refusals(given: Mapping[str, object], kind: SourceKind) -> Iterator[tuple[st
         support = option.support(kind)
         if option.section is Section.PARALLEL and is_serial:
             yield name, "applies only with parallel-decode-num from 2 to 20; leave it out"
-        elif support.by is Doer.REFUSED and value not in support.inert:
+        elif not support.can_have(value):
             yield name, f"{_spell(option, value)} is not possible on {kind}: {support.how}"
         elif option.section is Section.DISTRIBUTED and is_lsn_order:
             yield name, "applies only with output-order 1; leave it out"

@@ -145,13 +145,21 @@ def test_distributed_options_need_csn_order(name: str) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    [option for option in OPTIONS if option.postgresql.by is Doer.REFUSED],
+    [option for option in OPTIONS if option.postgresql.accepts is not None],
     ids=lambda option: option.name,
 )
-def test_refused_options_accept_what_asks_for_nothing(option: Option) -> None:
-    """A value that changes nothing is accepted; any other is refused with the reason."""
-    for value in option.postgresql.inert:
+def test_what_cannot_be_had_is_refused(option: Option) -> None:
+    """A possible value, or one that asks for nothing, is accepted; others get the reason."""
+    assert option.postgresql.accepts is not None
+    for value in option.postgresql.accepts:
         assert not dict(refusals({option.name: value}, SourceKind.POSTGRESQL))
-    other = object()
-    reason = dict(refusals({option.name: other}, SourceKind.POSTGRESQL))[option.name]
+    reason = dict(refusals({option.name: object()}, SourceKind.POSTGRESQL))[option.name]
     assert option.postgresql.how in reason
+
+
+def test_refused_options_say_what_they_accept() -> None:
+    """A refused option has a list of accepted values, if only an empty one."""
+    for option in OPTIONS:
+        for kind in SourceKind:
+            support = option.support(kind)
+            assert support.by is not Doer.REFUSED or support.accepts is not None

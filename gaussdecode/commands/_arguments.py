@@ -3,6 +3,7 @@
 import argparse
 
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.values import parse_size
 
 
 def lsn(text: str) -> Lsn:
@@ -29,3 +30,11 @@ def seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
     return number
+
+
+def size(text: str) -> int:
+    """Read a number of bytes with its unit."""
+    try:
+        return parse_size(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'{text!r} is no size like "128MiB"') from None

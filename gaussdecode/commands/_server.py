@@ -4,6 +4,7 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source.postgresql import Connection, SourceAddress, connect
+from gaussdecode.source.settings import source_address
 
 
 def address_of(config: Config) -> SourceAddress:
@@ -14,7 +15,7 @@ def address_of(config: Config) -> SourceAddress:
     """
     if config.source.kind is not SourceKind.POSTGRESQL:
         raise ConfigError(f"{config.path.name}: source.kind {config.source.kind} is no server")
-    return SourceAddress(config.conninfo(), config.password(), config.source.allow_insecure)
+    return source_address(config)
 
 
 def open_server(config: Config) -> Connection:

@@ -1,0 +1,235 @@
+"""What a configuration would do on its server, put together for `check`.
+
+Asks the server and looks at the landing, changes neither. What is wrong becomes a problem
+in words, so that all of them are shown at once.
+"""
+
+import dataclasses
+from typing import Final
+
+from gaussdecode.errors import GaussDecodeError, IdentityError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry import Entries
+from gaussdecode.land.files import Files
+from gaussdecode.land.layout import read_layout
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.types import ColumnType, Kind, column_type
+from gaussdecode.options import OPTIONS, Doer, Option, Section
+from gaussdecode.settings import Config
+from gaussdecode.source.postgresql import Connection
+from gaussdecode.source.quoting import literal
+from gaussdecode.source.slot import (
+    LogState,
+    PublishedTable,
+    ServerState,
+    published_tables,
+    read_server,
+)
+from gaussdecode.source.start import check_start, warnings
+
+_FIRST_USER_OID: Final = 10000  # types from here on come with a Type message
+_ARROW: Final = {
+    Kind.BOOL: "bool",
+    Kind.INT16: "int16",
+    Kind.INT32: "int32",
+    Kind.INT64: "int64",
+    Kind.FLOAT32: "float32",
+    Kind.FLOAT64: "float64",
+    Kind.DATE: "date32",
+    Kind.TIMESTAMP: "timestamp[us]",
+    Kind.TIMESTAMPTZ: "timestamp[us, UTC]",
+    Kind.STRING: "string",
+    Kind.BINARY: "binary",
+    Kind.INTERVAL: "struct<months, days, micros>",
+}
+_TEXTS: Final = frozenset({"text", "character varying", "character", "name", '"char"'})
+_FIDELITY: Final = {
+    Kind.DECIMAL: "exact; NaN in gd_raw",
+    Kind.DATE: "exact; infinity, BC and years past 9999 in gd_raw",
+    Kind.TIMESTAMP: "exact; infinity, BC and years past 9999 in gd_raw",
+    Kind.TIMESTAMPTZ: "exact; infinity, BC and years past 9999 in gd_raw",
+    Kind.LIST: "exact; arrays of several dimensions in gd_raw",
+}
+_COLUMNS: Final = """
+    SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,
+        pg_catalog.format_type(a.atttypid, a.atttypmod), bn.nspname, b.typname
+    FROM pg_catalog.pg_publication_tables p
+    JOIN pg_catalog.pg_namespace n ON n.nspname = p.schemaname
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        AND a.attgenerated = ''
+    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+    JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
+    WHERE p.pubname IN ({names}) GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, a.attnum
+    ORDER BY 1, 2, a.attnum
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlannedColumn:
+    """One column: how it is held, and what that keeps.
+
+    Attributes:
+        table: ``schema.name``.
+        name: of the column.
+        server_type: as the server spells it.
+        arrow_type: as it lands.
+        fidelity: what is exact and what is not.
+    """
+
+    table: str
+    name: str
+    server_type: str
+    arrow_type: str
+    fidelity: str
+
+
+@dataclasses.dataclass(slots=True)
+class Plan:
+    """Everything `check` prints.
+
+    Attributes:
+        server: what it said, or None when it was not asked.
+        log: of the landing, or None when there is none yet.
+        start_lsn: where streaming would begin, or None when it must not.
+        tables: that would be landed.
+        columns: of these tables.
+        warnings: what an operator should know.
+        problems: what keeps the daemon from running.
+    """
+
+    server: ServerState | None = None
+    log: LogState | None = None
+    start_lsn: Lsn | None = None
+    tables: list[PublishedTable] = dataclasses.field(default_factory=list)
+    columns: list[PlannedColumn] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+
+def plan_landing(config: Config, plan: Plan) -> None:
+    """Look at the landing: is the root fit, whose is it, how far is it?"""
+    root = config.landing.root
+    if not root.exists():
+        return
+    try:
+        files = Files(root)
+        try:
+            files.check_root()
+            plan.log = _log_state(Disk(files, SpaceWait(should_stop=lambda: True), "check"))
+        finally:
+            files.close()
+    except GaussDecodeError as error:
+        plan.problems.append(f"landing: {error}")
+
+
+def _log_state(disk: Disk) -> LogState | None:
+    """Read whose the landing is and its last position, without lock and recovery."""
+    layout = read_layout(disk)
+    if layout is None:
+        return None
+    ((name, identity),) = layout.sources.items()
+    entries = Entries(disk)
+    numbers = entries.numbers()
+    if not numbers:
+        return None
+    (entry,) = entries.iterate(numbers[-1], numbers[-1])
+    position = entry.positions[name]
+    return LogState(
+        system_identifier=identity.system_identifier,
+        timeline=position.timeline,
+        database=identity.database,
+        slot=identity.slot,
+        plugin=identity.plugin,
+        lsn=Lsn(position.lsn),
+    )
+
+
+def plan_server(config: Config, connection: Connection, plan: Plan) -> None:
+    """Ask the server: version, slot, publication, tables, columns."""
+    publications = config.source.publication
+    server = read_server(connection, config.slot, publications, plan.log)
+    plan.server = server
+    plan.warnings += warnings(server.version)
+    if server.encoding == "SQL_ASCII":
+        plan.warnings.append("database encoding SQL_ASCII: bytes that are no UTF-8 go to gd_raw")
+    if server.slot is not None and server.slot.safe_wal_size is None:
+        plan.warnings.append(
+            "max_slot_wal_keep_size is not set: a daemon that is down fills the server's disk"
+        )
+    try:
+        plan.start_lsn = check_start(plan.log, server, config.slot)
+    except IdentityError as error:
+        plan.problems.append(f"slot: {error}")
+    listed = config.decoding.white_tables
+    plan.tables = [
+        table
+        for table in published_tables(connection, publications)
+        if not listed or any(s in {"*", table.schema} and t in {"*", table.name} for s, t in listed)
+    ]
+    names = {f"{table.schema}.{table.name}" for table in plan.tables}
+    plan.columns = [column for column in _columns(connection, config) if column.table in names]
+    if not plan.tables:
+        plan.warnings.append("no table of the publication is on white-table-list, or it has none")
+    plan.warnings += [
+        f"table {table.schema}.{table.name} has no replica identity: the server refuses UPDATE and "
+        "DELETE on it; give it a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL"
+        for table in plan.tables
+        if not table.can_update
+    ]
+
+
+def _columns(connection: Connection, config: Config) -> list[PlannedColumn]:
+    names = ", ".join(literal(name) for name in config.source.publication)
+    planned = []
+    for row in connection.query(_COLUMNS.format(names=names)):
+        schema, table, name, oid, modifier, spelled, base_schema, base = (
+            item or "" for item in row
+        )
+        user_type = (base_schema, base) if int(oid) >= _FIRST_USER_OID else None
+        held, type_name = column_type(int(oid), int(modifier), user_type)
+        planned.append(
+            PlannedColumn(
+                f"{schema}.{table}", name, spelled, arrow(held), fidelity(held, type_name)
+            )
+        )
+    return planned
+
+
+def arrow(held: ColumnType) -> str:
+    """Spell the Arrow type of a column."""
+    if held.kind is Kind.LIST:
+        assert held.element is not None  # for mypy: checked at construction
+        element = ColumnType(held.element, precision=held.precision, scale=held.scale)
+        return f"list<{arrow(element)}>"
+    if held.kind is Kind.DECIMAL:
+        return f"decimal128({held.precision}, {held.scale})"
+    return _ARROW[held.kind]
+
+
+def fidelity(held: ColumnType, type_name: str) -> str:
+    """Say what a column keeps of its values."""
+    if held.kind is Kind.STRING and type_name not in _TEXTS:
+        return "the server's text"
+    return _FIDELITY.get(held.kind, "exact")
+
+
+def option_row(option: Option, config: Config) -> tuple[str, str, str, str]:
+    """Describe one option: name, value, who does it, and how."""
+    kind, is_parallel = config.source.kind, config.decoding.is_parallel
+    support = option.support(kind)
+    if option.section is Section.PARALLEL and not is_parallel:
+        return option.name, "-", "nobody", "applies only with parallel-decode-num from 2 to 20"
+    if support.by is Doer.REFUSED:
+        return option.name, "-", str(support.by), support.how
+    default = option.effective_default(kind, is_parallel=is_parallel)
+    value = config.decoding.given.get(option.name, default)
+    spelled = "the server's" if value is None else option.type.show(value)
+    return option.name, spelled, str(support.by), support.how
+
+
+def option_rows(config: Config) -> list[tuple[str, str, str, str]]:
+    """Describe all options."""
+    return [option_row(option, config) for option in OPTIONS]

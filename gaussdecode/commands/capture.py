@@ -1,0 +1,78 @@
+"""Record the raw stream of the slot into a file, without confirming anything.
+
+The file can be landed later with `gaussdecode replay`, or sent in with a report of a bug:
+it holds row values, so treat it like the database. Without --follow it ends where the
+server's WAL ends now; Ctrl-C ends it in order. A slot that a daemon reads cannot be
+recorded; stop the daemon first.
+
+Examples:
+  gaussdecode capture /etc/gaussdecode/orders.yaml orders.capture
+  gaussdecode capture --follow --seconds 600 --size 1GiB orders.yaml orders.capture
+"""
+
+import argparse
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from gaussdecode.commands._arguments import lsn, seconds, size
+from gaussdecode.commands._server import address_of, open_server
+from gaussdecode.config import load
+from gaussdecode.errors import EX_OK
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings import Config
+from gaussdecode.source.capture import Limits, Recording, record
+from gaussdecode.source.slot import read_server
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("config", type=Path, help="configuration file of one slot")
+    parser.add_argument("file", type=Path, help="file to write; must not exist")
+    parser.add_argument("--upto-lsn", type=lsn, metavar="LSN", help="end after this position")
+    parser.add_argument("--seconds", type=seconds, metavar="S", help="end after this time")
+    parser.add_argument("--size", type=size, metavar="SIZE", help="end at this size, like 1GiB")
+    parser.add_argument("--follow", action="store_true", help="wait for changes to come")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Record until a limit is reached or somebody stops it."""
+    config = load(args.config)
+    upto = args.upto_lsn if args.upto_lsn or args.follow else _wal_end(config)
+    recording = Recording(
+        address=address_of(config),
+        slot=config.slot,
+        publications=config.source.publication,
+        messages=config.source.messages,
+        only_local=config.decoding.only_local,
+    )
+    limits = Limits(frame_bytes=args.size, seconds=args.seconds, lsn=upto)
+    with _until_signal() as stop:
+        writer = record(recording, args.file, limits, stop.is_set)
+    print(f"{args.file}: {writer.frame_count} frames, {writer.frame_bytes} bytes")
+    return EX_OK
+
+
+def _wal_end(config: Config) -> Lsn:
+    with open_server(config) as connection:
+        return read_server(connection, config.slot, config.source.publication).wal_end
+
+
+@contextlib.contextmanager
+def _until_signal() -> Iterator[threading.Event]:
+    """Give an event that SIGINT and SIGTERM set, so that the file gets its trailer."""
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, on_signal) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,153 @@
+"""Say whether a configuration is right, and what the daemon would do with it.
+
+Reads the file and reports every mistake at once; then looks at the landing, connects, and
+prints the plan: server, slot, tables and how their columns land, memory, and for each
+of GaussDB's options who does it. Changes nothing. Ends with 78 when the daemon could
+not run.
+
+Examples:
+  gaussdecode check /etc/gaussdecode/orders.yaml
+  gaussdecode check --offline config/example.yaml
+  gaussdecode check --columns orders.yaml
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+from gaussdecode.commands._plan import Plan, option_rows, plan_landing, plan_server
+from gaussdecode.commands._server import open_server
+from gaussdecode.commands._table import print_table
+from gaussdecode.config import load, process_memory_bytes
+from gaussdecode.dsn import describe
+from gaussdecode.errors import EX_OK, ConfigError, SourceRefusedError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.options import SourceKind
+from gaussdecode.settings import Config
+from gaussdecode.source.slot import SlotState
+
+_MANY_TABLES: Final = 20  # above this, columns are shown only when asked for
+_MIB: Final = 2**20
+_IDENTITIES: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("config", type=Path, help="configuration file of one slot")
+    parser.add_argument("--offline", action="store_true", help="read the file only")
+    parser.add_argument("--columns", action="store_true", help="show the columns of all tables")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Check, print the plan, and end with everything that is wrong."""
+    config = load(args.config)
+    print(f"{config.path.name}: the configuration is right")
+    plan = Plan()
+    if not args.offline:
+        plan_landing(config, plan)
+        if config.source.kind is SourceKind.POSTGRESQL:
+            _ask_server(config, plan)
+            _print_server(config, plan)
+            _print_tables(plan, are_columns_wanted=args.columns)
+        _print_landing(config, plan)
+    _print_memory(config)
+    _print_options(config)
+    for warning in plan.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if plan.problems:
+        raise ConfigError("\n".join(f"{config.path.name}: {text}" for text in plan.problems))
+    return EX_OK
+
+
+def _ask_server(config: Config, plan: Plan) -> None:
+    try:
+        with open_server(config) as connection:
+            plan_server(config, connection, plan)
+    except SourceRefusedError as error:
+        plan.problems.append(f"server: {error}")
+
+
+def _title(text: str) -> None:
+    print(f"\n{text}")
+
+
+def _print_server(config: Config, plan: Plan) -> None:
+    server = plan.server
+    if server is None:
+        return
+    _title("source")
+    major, minor = divmod(server.version, 10000)
+    print(f" server       {describe(config.source.dsn)}")
+    print(f" version      PostgreSQL {major}.{minor}, encoding {server.encoding}")
+    print(f" cluster      {server.system_identifier}, timeline {server.timeline}")
+    print(f" slot         {config.slot}: {_slot_text(server.slot, server.wal_end)}")
+    start = "nowhere, see below" if plan.start_lsn is None else str(plan.start_lsn)
+    print(f" starts at    {start}")
+    print(f" publication  {', '.join(config.source.publication)}")
+
+
+def _slot_text(slot: SlotState | None, wal_end: Lsn) -> str:
+    if slot is None:
+        return "does not exist"
+    parts = [f"plug-in {slot.plugin}", f"database {slot.database}"]
+    parts.append(f"in use by process {slot.active_pid}" if slot.is_active else "not in use")
+    if slot.confirmed_flush_lsn is not None:
+        behind = max(0, wal_end - slot.confirmed_flush_lsn)
+        parts.append(f"confirmed {slot.confirmed_flush_lsn}, {behind} bytes behind")
+    if slot.wal_status not in {None, "reserved"}:
+        parts.append(f"WAL {slot.wal_status}")
+    return ", ".join(parts)
+
+
+def _print_tables(plan: Plan, *, are_columns_wanted: bool) -> None:
+    if not plan.tables:
+        return
+    _title(f"{len(plan.tables)} tables")
+    rows = [
+        (
+            f"{table.schema}.{table.name}",
+            _IDENTITIES.get(table.identity, table.identity),
+            "yes" if table.has_primary_key else "no",
+            "yes" if table.can_update else "refused by the server",
+        )
+        for table in plan.tables
+    ]
+    print_table(("table", "replica identity", "primary key", "update and delete"), rows)
+    if not are_columns_wanted and len(plan.tables) > _MANY_TABLES:
+        print(f" ({len(plan.columns)} columns; --columns shows how they land)")
+        return
+    _title("columns")
+    print_table(
+        ("table", "column", "server type", "lands as", "values"),
+        [(c.table, c.name, c.server_type, c.arrow_type, c.fidelity) for c in plan.columns],
+    )
+
+
+def _print_landing(config: Config, plan: Plan) -> None:
+    _title("landing")
+    root = config.landing.root
+    if plan.log is not None:
+        print(f" {root}: landed up to {plan.log.lsn}, of slot {plan.log.slot}")
+    else:
+        print(f" {root}: {'empty' if root.exists() else 'will be created'}")
+
+
+def _print_memory(config: Config) -> None:
+    _title("memory, at most")
+    budget = config.memory_budget()
+    total = sum(budget.values())
+    rows = [(name, f"{size / _MIB:.0f} MiB") for name, size in budget.items()]
+    available = process_memory_bytes()
+    print_table(("buffers", "size"), [*rows, ("sum", f"{total / _MIB:.0f} MiB")])
+    if available is not None and total > available // 2:
+        print(
+            f"warning: {total / _MIB:.0f} MiB of buffers on a machine with "
+            f"{available / _MIB:.0f} MiB; lower landing.memory-bytes or the ring sizes",
+            file=sys.stderr,
+        )
+
+
+def _print_options(config: Config) -> None:
+    _title("decoding options")
+    print_table(("option", "value", "done by", "how"), option_rows(config))
