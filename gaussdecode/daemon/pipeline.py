@@ -8,6 +8,7 @@ recovery does not wait for a server), else when the first connection has told wh
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -30,9 +31,11 @@ from gaussdecode.land.writer import Writer
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.publication import PublicationRequest
+from gaussdecode.model.relation import Relation
 from gaussdecode.settings import Config
-from gaussdecode.source.catalog import Catalog
+from gaussdecode.source.catalog import Catalog, CatalogTable
 from gaussdecode.source.settings import reader_settings
 
 _FIRST_EPOCH: Final = 1
@@ -57,6 +60,8 @@ class Pipeline:
         self._session: Session | None = None
         self._failure: BaseException | None = None
         self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait)
+        self._catalog = Catalog(config)
+        self._counts: Counter[str] = Counter()
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
 
@@ -78,6 +83,7 @@ class Pipeline:
         """Let go; what is not published is left to recovery after an error."""
         if self.writer is not None:
             self.writer.close()
+        self._catalog.close()
         if self.log is not None:
             self.log.close()
 
@@ -114,6 +120,38 @@ class Pipeline:
         if self._session is not None:
             self._session.control.raise_to(Word.DURABLE_LSN, position.lsn)
 
+    def _on_landed(self, entry: CommitEntry) -> None:
+        """Publisher's thread: count what an entry brought."""
+        assert self.writer is not None
+        counts = self._counts
+        (position,) = entry.positions.values()
+        counts["land_entries_total"] += 1
+        counts["land_files_total"] += len(entry.files)
+        counts["land_rows_total"] += sum(file.rows for file in entry.files)
+        counts["land_bytes_total"] += sum(file.bytes for file in entry.files)
+        if entry.kind is EntryKind.DATA:
+            _log.info(
+                Event.BATCH_LANDED,
+                entry=entry.n,
+                files=len(entry.files),
+                rows=sum(file.rows for file in entry.files),
+                bytes=sum(file.bytes for file in entry.files),
+                position=str(Lsn(position.lsn)),
+            )
+
+    @property
+    def is_waiting_for_space(self) -> bool:
+        """The landing's disk is full."""
+        return self._space.is_waiting
+
+    def stats(self) -> dict[str, float]:
+        """Counters of the landing, by metric without its prefix."""
+        counts: dict[str, float] = dict(self._counts)
+        if self.writer is not None:
+            counts["land_encoded_seconds_total"] = self.writer.encoded_seconds
+            counts["land_published_seconds_total"] = self.writer.published_seconds
+        return counts
+
     def _on_error(self, error: BaseException) -> None:
         if self._failure is None:
             self._failure = error
@@ -132,9 +170,8 @@ class Pipeline:
         """
         if self._failure is not None:
             raise self._failure
-        if self._session is not None and self.writer is not None:
-            waits = self.writer.is_waiting_for_space
-            self._session.control.set(Word.DISK_WAIT, int(waits))
+        if self._session is not None:
+            self._session.control.set(Word.DISK_WAIT, int(self.is_waiting_for_space))
 
     # ---- sessions --------------------------------------------------------------------
 
@@ -184,13 +221,12 @@ class Pipeline:
         if log.position is None:
             start = SourcePosition(_FIRST_EPOCH, timeline, int(facts["start_lsn"]))
             self.writer.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
-            self.writer.flush()
+            self.writer.drain()
         assert log.position is not None
         position = dataclasses.replace(log.position, timeline=timeline)
         decoding, landing = config.decoding, config.landing
         spool = Spool(landing.root / SPOOL, lambda: None)
-        catalog = Catalog(config)
-        tables = Tables(self.schemas, table_directory, safe_columns, catalog.look_up)
+        tables = Tables(self.schemas, table_directory, safe_columns, self._look_up)
         settings = CollectorSettings(
             row_group_rows=landing.row_group_rows,
             row_group_bytes=landing.row_group_bytes,
@@ -205,9 +241,17 @@ class Pipeline:
         )
         return Collector(settings, tables, self.writer, spool, position, log.schemas)
 
+    def _look_up(self, relation: Relation) -> CatalogTable | None:
+        """Ask the catalogue; what it cannot tell only makes a schema less detailed."""
+        known_failures = self._catalog.failure_count
+        table = self._catalog.look_up(relation)
+        if self._catalog.failure_count > known_failures:
+            _log.warning(Event.CATALOG_UNREADABLE, reason=self._catalog.failure)
+        return table
+
     def _drain(self) -> None:
         assert self.writer is not None
-        self.writer.flush()
+        self.writer.drain()
         self.check()
 
 

@@ -22,8 +22,8 @@ _NS: Final = 1e-9
 Values = dict[str, dict[Labels, float]]
 
 
-class WriterFacts(Protocol):
-    """What `land.writer.Writer` counts."""
+class LandingFacts(Protocol):
+    """What the pipeline counts of its landing."""
 
     def stats(self) -> Mapping[str, float]: ...
 
@@ -67,12 +67,12 @@ class Snapshots:
 
     Args:
         facts: shared with the supervisor.
-        writer: shared with the pipeline.
+        landing: counts what has landed.
     """
 
-    def __init__(self, facts: DaemonFacts, writer: WriterFacts) -> None:
+    def __init__(self, facts: DaemonFacts, landing: LandingFacts) -> None:
         self._facts = facts
-        self._writer = writer
+        self._landing = landing
         self._past: Values = {}
 
     def retire(self, session: Session) -> None:
@@ -105,7 +105,7 @@ class Snapshots:
             "daemon_memory_budget_bytes": facts.budget_bytes,
             "daemon_started_seconds": facts.started_time,
             "daemon_sessions_total": facts.sessions,
-            **self._writer.stats(),
+            **self._landing.stats(),
         }
         values.update({f"gaussdecode_{name}": {(): value} for name, value in plain.items()})
         values["gaussdecode_daemon_restarts_total"] = {
@@ -150,7 +150,7 @@ class Snapshots:
             "root": str(facts.root),
             "pid": os.getpid(),
             "children": {} if session is None else session.process_ids(),
-            "stages": _stages(session, self._writer.stats()),
+            "stages": _stages(session, self._landing.stats()),
             "version": gaussdecode.__version__,
         }
 

@@ -93,7 +93,7 @@ class Supervisor:
         self._notifier.extend(_START_SECONDS)
         with Pipeline(self._config, self._facts, self._stop.is_set) as pipeline:
             self._pipeline = pipeline
-            snapshots = Snapshots(self._facts, pipeline.writer)
+            snapshots = Snapshots(self._facts, pipeline)
             server = self._serve(snapshots)
             self._notifier.ready("landing recovered")
             try:
@@ -178,6 +178,6 @@ class Supervisor:
     def _why_not_ready(self) -> str | None:
         if self._facts.state != "streaming":
             return self._facts.reason or self._facts.state
-        if self._pipeline is not None and self._pipeline.writer.is_waiting_for_space:
+        if self._pipeline is not None and self._pipeline.is_waiting_for_space:
             return "the landing's disk is full"
         return None
