@@ -34,7 +34,7 @@ class CatalogColumn(Protocol):
     @property
     def is_toastable(self) -> bool: ...
     @property
-    def formatted_type(self) -> str: ...
+    def type_text(self) -> str: ...
 
 
 class CatalogTable(Protocol):
@@ -139,7 +139,7 @@ def _column_record(
         "type": column.type_name,
         "type_oid": column.type_oid,
         "type_modifier": column.type_modifier,
-        "formatted_type": None if known is None else known.formatted_type,
+        "type_text": None if known is None else known.type_text,
         "arrow": str(arrow_type(column.type)),
         "identity": column.is_identity,
         "toastable": None if known is None else known.is_toastable,
