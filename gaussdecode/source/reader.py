@@ -254,8 +254,8 @@ class Reader:
         """Stream until the end.
 
         Raises:
-            GaussDecodeError: before the stream began. Later errors are reported, and end the
-                process with their status.
+            GaussDecodeError: before main said go. Later errors are reported, and end the
+                process with their status after the end entries.
         """
         is_capture = self._settings["kind"] == "capture"
         source: Source = (CaptureSource if is_capture else PostgresSource)(self._settings)
@@ -263,7 +263,6 @@ class Reader:
         if not self._may_go():
             source.end()
             return
-        source.start()
         receiver = self._receiver(source)
         error = self._receive(source, receiver)
         if error is not None:
@@ -291,13 +290,13 @@ class Reader:
             source.sender_timeout_ms * 1000,
             int(self._settings["receiver_timeout"] * 1e6),
         )
-        receiver = Receiver(self._control, dispatcher, clock)
-        source.attach(receiver)
-        return receiver
+        return Receiver(self._control, dispatcher, clock)
 
     def _receive(self, source: Source, receiver: Receiver) -> GaussDecodeError | None:
         """Run the loop and the slow path until the stream ends; give the reason."""
         try:
+            source.start()
+            source.attach(receiver)
             while True:
                 end = receiver.run()
                 if end is End.RELATION:

@@ -1,0 +1,264 @@
+"""Servers, and a main process's side of the reader, for the tests of the source."""
+
+import contextlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from kit.postgres import Database, Postgres
+
+from gaussdecode.errors import GaussDecodeError, from_record
+from gaussdecode.ipc.control import Control, Word
+from gaussdecode.ipc.process import Child, spawn_child
+from gaussdecode.ipc.ring import Ring
+from gaussdecode.model.relation import Relation
+
+_RAW_HEADER: Final = struct.Struct("=IIQIIQQQII")
+_RAW_RELATION: Final = struct.Struct("=IIIIHHI")
+_PLAN_BYTES: Final = 8
+_END: Final = 1
+_SECONDS: Final = 60.0  # patience of a test, never a claim about speed
+
+
+@dataclass
+class RawBatch:
+    """One raw batch, taken apart."""
+
+    kind: int
+    dispatch_seq: int
+    relations: list[Relation]
+    messages: list[bytes]
+    keepalive_lsn: int
+    keepalive_reply: bool
+
+
+def parse_batch(entry: bytes) -> RawBatch:
+    """Take a raw batch apart; its sizes must add up."""
+    (_, kind, seq, relation_count, message_count, offset, size, keepalive, reply, _) = (
+        _RAW_HEADER.unpack_from(entry)
+    )
+    assert size == len(entry)
+    relations, at = [], _RAW_HEADER.size
+    for _ in range(relation_count):
+        record_size, _, _, flags, columns, _, length = _RAW_RELATION.unpack_from(entry, at)
+        text = at + _RAW_RELATION.size + _PLAN_BYTES * columns
+        relation = Relation.from_record(json.loads(entry[text : text + length]))
+        assert relation.is_filtered == bool(flags)
+        relations.append(relation)
+        at += record_size
+    assert at == offset
+    messages = []
+    for _ in range(message_count):
+        (length,) = struct.unpack_from("=I", entry, at)
+        messages.append(entry[at + 4 : at + 4 + length])
+        at += 4 + length
+    assert at == size
+    return RawBatch(kind, seq, relations, messages, keepalive, bool(reply))
+
+
+@dataclass
+class Main:
+    """What the daemon does with a reader: starts it, reads its rings, listens, tells it."""
+
+    settings: dict[str, Any]
+    decoder_count: int = 2
+    ring_bytes: int = 1 << 20
+    env_allow: tuple[str, ...] = ()
+    batches: list[RawBatch] = field(default_factory=list)
+    entries: list[bytes] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    ends: int = 0
+
+    def __post_init__(self) -> None:
+        self.control = Control.create()
+        self.rings = [Ring.create(self.ring_bytes, 128) for _ in range(self.decoder_count)]
+        fds = [ring.producer_fds() for ring in self.rings]
+        settings = {
+            **self.settings,
+            "ring_fds": fds,
+            "control_fd": self.control.fd,
+            "decoder_count": self.decoder_count,
+        }
+        pass_fds = sorted({self.control.fd, *(fd for triple in fds for fd in triple)})
+        self.child: Child = spawn_child(
+            "gaussdecode.source.reader", settings, pass_fds, self.env_allow
+        )
+        for ring in self.rings:
+            ring.close_producer_side()
+
+    def listen(self) -> None:
+        """Take the reports that are here."""
+        self.reports += self.child.reports()
+
+    def facts(self) -> dict[str, Any]:
+        """Wait for the report that the reader is connected."""
+        return self.report("connected")
+
+    def report(self, kind: str) -> dict[str, Any]:
+        """Wait for a report of a kind."""
+        self.wait(lambda: any(report["kind"] == kind for report in self.reports), kind)
+        return next(report for report in self.reports if report["kind"] == kind)
+
+    def error(self) -> GaussDecodeError:
+        """Wait for the reader's error."""
+        return from_record(self.report("error")["error"])
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Read rings and reports until something holds."""
+        deadline = time.monotonic() + _SECONDS
+        while not condition():
+            self.take(0.01)
+            self.listen()
+            assert time.monotonic() < deadline, f"no {what}; reports: {self.reports}"
+            if self.child.exit_status() is not None and self.child.report_fd < 0:
+                self.take(0.01)
+                assert condition(), f"ended without {what}; reports: {self.reports}"
+
+    def wait_blind(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait without reading the rings."""
+        deadline = time.monotonic() + _SECONDS
+        while not condition():
+            time.sleep(0.02)
+            self.listen()
+            assert time.monotonic() < deadline, f"no {what}; reports: {self.reports}"
+
+    def take(self, seconds: float) -> None:
+        """Take one entry from the ring whose turn it is, if it is there."""
+        try:
+            entry = self.rings[len(self.entries) % self.decoder_count].get_bytes(seconds)
+        except EOFError:  # the reader is gone; its reports say why
+            entry = None
+            time.sleep(seconds)
+        if entry is None:
+            return
+        self.entries.append(entry)
+        if self.decoder_count == 1:
+            return
+        batch = parse_batch(entry)
+        assert batch.dispatch_seq == len(self.batches)
+        self.batches.append(batch)
+        self.ends += batch.kind == _END
+
+    def go(self) -> None:
+        """Let the stream start."""
+        self.facts()
+        self.control.set(Word.GO, 1)
+
+    def messages(self) -> list[bytes]:
+        """All messages so far, in order."""
+        return [message for batch in self.batches for message in batch.messages]
+
+    def commits(self) -> list[int]:
+        """End positions of the commits so far."""
+        commits = [message for message in self.messages() if message[:1] == b"C"]
+        return [int.from_bytes(commit[10:18], "big") for commit in commits]
+
+    def wait_for_commits(self, count: int) -> None:
+        """Wait for so many transactions in all."""
+        self.wait(lambda: len(self.commits()) >= count, f"{count} commits")
+
+    def stop(self) -> int:
+        """Ask for the end, take everything, confirm it, and wait for the reader to leave."""
+        self.control.set(Word.STOP_REQUESTED, 1)
+        return self.finish()
+
+    def finish_durable(self, durable_lsn: int) -> int:
+        """Stop, with only so much landed."""
+        self.control.set(Word.STOP_REQUESTED, 1)
+        return self.finish(durable_lsn)
+
+    def finish(self, durable_lsn: int | None = None) -> int:
+        """Take everything up to the end entries, confirm, and wait for the exit status."""
+        self.wait(lambda: self.ends == self.decoder_count, "end entries")
+        reached = max([0, *self.commits()]) if durable_lsn is None else durable_lsn
+        self.control.set(Word.DURABLE_LSN, reached)
+        self.control.set(Word.FINISHED, 1)
+        self.wait_blind(lambda: self.child.exit_status() is not None, "exit")
+        self.listen()
+        status = self.child.exit_status()
+        assert status is not None
+        return status
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.child.kill()
+        self.child.close_reports()
+        for ring in self.rings:
+            ring.close()
+        self.control.close()
+
+
+def settings_for(database: Database, **changes: Any) -> dict[str, Any]:  # Any: JSON
+    """Settings of a reader for a database of the test server."""
+    settings: dict[str, Any] = {
+        "kind": "postgresql",
+        "conninfo": database.dsn + " sslmode=disable",
+        "password": None,
+        "is_insecure_allowed": True,
+        "file": None,
+        "slot": database.slot,
+        "publications": [database.publication],
+        "messages": True,
+        "only_local": True,
+        "white_tables": [],
+        "receiver_timeout": 60.0,
+        "log": None,
+    }
+    return {**settings, **changes}
+
+
+MakeMain = Callable[..., Main]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    """One server for all tests that do not hurt it."""
+    with Postgres(15) as postgres:
+        yield postgres
+
+
+@pytest.fixture
+def database(server: Postgres) -> Iterator[Database]:
+    """An empty database with a publication and a slot."""
+    made = Database(server, f"t{os.getpid()}_{time.monotonic_ns() % 10**9}")
+    made.create_slot()
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def make_main() -> Iterator[MakeMain]:
+    """Start readers; `make_main(database, settings changes..., decoder_count=2)`."""
+    with contextlib.ExitStack() as stack:
+
+        def make(
+            database: Database,
+            *,
+            decoder_count: int = 2,
+            ring_bytes: int = 1 << 20,
+            env_allow: tuple[str, ...] = (),
+            **changes: Any,  # Any: JSON
+        ) -> Main:
+            settings = settings_for(database, **changes)
+            main = Main(settings, decoder_count, ring_bytes, env_allow)
+            stack.callback(main.close)
+            return main
+
+        yield make
+
+
+@pytest.fixture(autouse=True)
+def _no_orphans() -> Iterator[None]:
+    """No test leaves a reader behind."""
+    yield
+    found = subprocess.run(
+        ["ps", "-o", "args=", "--ppid", str(os.getpid())], capture_output=True, check=False
+    )
+    assert b"source.reader" not in found.stdout, sys.argv
