@@ -11,15 +11,11 @@ Examples:
 """
 
 import argparse
-import contextlib
-import signal
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 from gaussdecode.commands._arguments import lsn, seconds, size
 from gaussdecode.commands._server import address_of, open_server
+from gaussdecode.commands._signals import until_signal
 from gaussdecode.config import load
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
@@ -50,7 +46,7 @@ def execute(args: argparse.Namespace) -> int:
         only_local=config.decoding.only_local,
     )
     limits = Limits(frame_bytes=args.size, seconds=args.seconds, lsn=upto)
-    with _until_signal() as stop:
+    with until_signal() as stop:
         writer = record(recording, args.file, limits, stop.is_set)
     print(f"{args.file}: {writer.frame_count} frames, {writer.frame_bytes} bytes")
     return EX_OK
@@ -59,20 +55,3 @@ def execute(args: argparse.Namespace) -> int:
 def _wal_end(config: Config) -> Lsn:
     with open_server(config) as connection:
         return read_server(connection, config.slot, config.source.publication).wal_end
-
-
-@contextlib.contextmanager
-def _until_signal() -> Iterator[threading.Event]:
-    """Give an event that SIGINT and SIGTERM set, so that the file gets its trailer."""
-    stop = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, on_signal) for number in numbers]
-    try:
-        yield stop
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

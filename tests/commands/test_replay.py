@@ -1,0 +1,103 @@
+"""Tests for `gaussdecode.commands.replay` and `verify`, on a recording of a real server."""
+
+import json
+from pathlib import Path
+
+import pyarrow.dataset as pads
+import pytest
+from kit.commands import Configure, Run
+from kit.postgres import Database
+
+from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK, EX_PROTOCOL
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def recording(database_15: Database, configure: Configure, run: Run, tmp_path: Path) -> Path:
+    """A recording of 1000 inserts, some updates and a table that is left out below."""
+    database_15.execute("CREATE TABLE t (x int PRIMARY KEY, y text)")
+    database_15.execute("CREATE TABLE other (x int)")
+    database_15.create_slot()
+    database_15.execute("INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 1000) i")
+    database_15.execute("UPDATE t SET y = 'z' WHERE x <= 10")
+    database_15.execute("INSERT INTO other VALUES (1)")
+    file = tmp_path / "t.capture"
+    assert run("capture", configure(database_15), str(file)).status == EX_OK
+    return file
+
+
+def rows(root: Path, table: str) -> list[tuple[object, ...]]:
+    """Everything landed for a table, in order."""
+    found = pads.dataset(root / "data" / table, format="parquet").to_table()
+    ordered = found.sort_by([("gd_lsn", "ascending"), ("gd_seq", "ascending")])
+    columns = [ordered.column(name).to_pylist() for name in ("gd_op", "x", "y", "gd_lsn", "gd_seq")]
+    return list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize("decoders", ["1", "3"])
+def test_a_recording_is_landed_once(
+    decoders: str, recording: Path, run: Run, tmp_path: Path
+) -> None:
+    """Every change in order; a second time adds nothing; verify agrees."""
+    root = tmp_path / "landed"
+    arguments = ["replay", str(recording), "--root", str(root), "--decoders", decoders]
+    result = run(*arguments)
+    assert result.status == EX_OK, result.err
+    landed = rows(root, "public.t")
+    assert [row[:3] for row in landed[:1000]] == [("I", i, f"v{i}") for i in range(1, 1001)]
+    assert sorted(str(row[1]) for row in landed[1000:]) == sorted(map(str, range(1, 11)))
+
+    again = run(*arguments)
+    assert (again.status, again.out) == (EX_OK, result.out)
+    assert rows(root, "public.t") == landed
+
+    report = run("verify", "--json", str(root))
+    assert report.status == EX_OK, report.err
+    assert json.loads(report.out)["ops"] == {"I": 1001, "U": 10}
+
+
+def test_white_list_leaves_tables_out(recording: Path, run: Run, tmp_path: Path) -> None:
+    """What is not listed does not land."""
+    root = tmp_path / "landed"
+    result = run("replay", str(recording), "--root", str(root), "--white-table-list", "public.t")
+    assert result.status == EX_OK, result.err
+    assert not (root / "data" / "public.other").exists()
+
+
+@pytest.mark.parametrize(
+    ("cut", "status"), [(0, EX_CONFIG), (10, EX_PROTOCOL), (-1, EX_PROTOCOL)], ids=str
+)
+def test_damaged_recordings_are_refused(
+    cut: int, status: int, recording: Path, run: Run, tmp_path: Path
+) -> None:
+    """Nothing of them is landed."""
+    damaged = tmp_path / "damaged.capture"
+    damaged.write_bytes(recording.read_bytes()[:cut])
+    result = run("replay", str(damaged), "--root", str(tmp_path / "landed"))
+    assert result.status == status
+    assert not (tmp_path / "landed").exists()
+
+
+def test_arguments_are_checked(recording: Path, run: Run, tmp_path: Path) -> None:
+    """The ranges are those of the options."""
+    result = run("replay", str(recording), "--root", str(tmp_path), "--decoders", "21")
+    assert result.status == EX_CONFIG
+    assert "allowed: 1 to 20" in result.err
+
+
+def test_verify_names_what_is_wrong(recording: Path, run: Run, tmp_path: Path) -> None:
+    """A file altered by hand is found, and the exit status says disk."""
+    root = tmp_path / "landed"
+    assert run("replay", str(recording), "--root", str(root)).status == EX_OK
+    (file,) = (root / "data" / "public.t").rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    result = run("verify", str(root))
+    assert result.status == EX_IOERR
+    assert file.name in result.err
+
+
+def test_verify_needs_a_landing(run: Run, tmp_path: Path) -> None:
+    """Another directory is no landing, and one that is not there neither."""
+    assert run("verify", str(tmp_path)).status == EX_IOERR
+    assert run("verify", str(tmp_path / "none")).status == EX_CONFIG
