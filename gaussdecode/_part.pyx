@@ -16,10 +16,10 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode._cursor cimport fail_wire, read_uint16, read_uint32, take
 from gaussdecode._layout cimport (
-    KIND_BINARY, KIND_BOOL, KIND_DATE, KIND_DECIMAL, KIND_FLOAT32, KIND_FLOAT64, KIND_INT16,
-    KIND_INT32, KIND_INT64, KIND_INTERVAL, KIND_LIST, KIND_STRING, KIND_TIMESTAMP,
-    KIND_TIMESTAMPTZ, OLD_COLUMN, ColumnHeader, Misfit, PartHeader, Unchanged, buffer_align,
-    buffer_append, buffer_fill, buffer_free, buffer_grow, kind_width,
+    KIND_BOOL, KIND_DATE, KIND_DECIMAL, KIND_FLOAT64, KIND_INT16, KIND_INT32, KIND_INT64,
+    KIND_LIST, KIND_STRING, KIND_TIMESTAMP, KIND_TIMESTAMPTZ, OLD_COLUMN, ColumnHeader, Misfit,
+    PartHeader, Unchanged, buffer_align, buffer_append, buffer_fill, buffer_free, buffer_grow,
+    kind_width,
 )
 from gaussdecode._values cimport (
     HEADROOM, append_escaped, is_ascii, is_utf8, parse_date, parse_decimal, parse_float32,
@@ -552,6 +552,13 @@ cdef int fill_old(Part *part, uint32_t stop) except -1 nogil:
     return 0
 
 
+cdef inline int check_old(Cursor *cursor, const Span *span) except -1 nogil:
+    """The server writes old tuples in full: whatever this is, it is not NULL."""
+    if span.tag == c"u":
+        fail_wire(cursor, b"unchanged value in an old tuple", 1)
+    return 0
+
+
 cdef int part_read_old(Part *part, Cursor *cursor, uint8_t tag) except -1 nogil:
     """Read a K or O tuple into the identity columns; other columns of a K say nothing."""
     cdef uint32_t index
@@ -569,11 +576,9 @@ cdef int part_read_old(Part *part, Cursor *cursor, uint8_t tag) except -1 nogil:
     for index in range(part.column_count):
         span = &part.old_spans[index]
         read_span(cursor, span)
+        check_old(cursor, span)
         if part.columns[index].old_index < 0:
             continue
-        if span.tag == c"u":
-            # The server writes the identity in full; whatever this is, it is not NULL.
-            fail_wire(cursor, b"unchanged value in an old tuple", 1)
         column = &part.old_columns[part.columns[index].old_index]
         if span.tag == c"t":
             store_value(part, column, row, span.text, span.size)
@@ -647,13 +652,15 @@ cdef int part_fill_nulls(Part *part) except -1 nogil:
     return 0
 
 
-cdef int part_skip_tuple(Part *part, Cursor *cursor) except -1 nogil:
+cdef int part_skip_tuple(Part *part, Cursor *cursor, bint is_old) except -1 nogil:
     """Check the framing of a tuple that nobody wants."""
     cdef uint32_t index
     cdef Span span
     read_column_count(part, cursor)
     for index in range(part.column_count):
         read_span(cursor, &span)
+        if is_old:
+            check_old(cursor, &span)
     return 0
 
 

@@ -269,7 +269,7 @@ cdef class BatchDecoder:
             if is_kept:
                 part_read_old(part, cursor, tag)
             else:
-                part_skip_tuple(part, cursor)
+                part_skip_tuple(part, cursor, True)
             if op == c"U":
                 tag = take(cursor, 1)[0]
         if op == c"D":
@@ -283,7 +283,7 @@ cdef class BatchDecoder:
             if is_kept:
                 part_read_new(part, cursor, old_tag)
             else:
-                part_skip_tuple(part, cursor)
+                part_skip_tuple(part, cursor, False)
         if is_kept:
             self.extend_segment(part)
         return 0
@@ -294,7 +294,6 @@ cdef class BatchDecoder:
         cdef uint8_t bits
         cdef Part *part
         cdef Event *event
-        self.segment = NULL
         read_uint32(cursor, &count)
         bits = take(cursor, 1)[0]
         if bits & ~TRUNCATE_BITS:

@@ -1,140 +1,229 @@
-"""Tests for `gaussdecode.values`."""
+"""Values: the fast and the plain parser, on one table and against each other."""
 
-from pathlib import Path
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from kit import texts, wire
+from kit.decoded import read_entry
 
-from gaussdecode.values import (
-    MIB,
-    AbsolutePath,
-    Address,
-    AddressType,
-    Boolean,
-    Choice,
-    Duration,
-    Integer,
-    Size,
-    Text,
-    TextList,
-    ValueType,
-    format_duration,
-    format_size,
-    parse_duration,
-    parse_size,
-)
+from gaussdecode._wire import BatchDecoder
+from gaussdecode.model.types import ColumnType, Kind
+from gaussdecode.protocol.values import Interval, Misfit, decode_value
 
-NAME = Text("[a-z]+", "letters")
+Decode = Callable[[ColumnType, bytes], Any]  # Any: a value of the column's kind
+
+
+def fast(column_type: ColumnType, text: bytes) -> Any:  # Any: a value of the column's kind
+    """Decode one value with the fast decoder, as the plain one would return it."""
+    relation = wire.relation([column_type], ())
+    raw = wire.raw_batch([wire.insert([text])], [relation])
+    (part,) = read_entry(BatchDecoder().decode_bytes(raw), {1: [column_type]}).parts
+    if part.misfits:
+        assert part.columns == [[None]]
+        return Misfit(part.misfits[0, 0])
+    return part.columns[0][0]
+
+
+@pytest.fixture(params=[fast, decode_value], ids=["fast", "plain"])
+def decode(request: pytest.FixtureRequest) -> Decode:
+    """Either decoder."""
+    chosen: Decode = request.param
+    return chosen
+
+
+def decimal(precision: int, scale: int) -> ColumnType:
+    """A decimal column."""
+    return ColumnType(Kind.DECIMAL, precision=precision, scale=scale)
+
+
+def listed(element: Kind, precision: int = 0, scale: int = 0) -> ColumnType:
+    """A list column."""
+    return ColumnType(Kind.LIST, element, precision, scale)
+
+
+def instant(text: str) -> datetime:
+    """A moment in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+FITS: list[tuple[ColumnType, str, Any]] = [  # Any: a value of the column's kind
+    (ColumnType(Kind.BOOL), "t", True),
+    (ColumnType(Kind.BOOL), "f", False),
+    (ColumnType(Kind.INT16), "-32768", -32768),
+    (ColumnType(Kind.INT16), "32767", 32767),
+    (ColumnType(Kind.INT32), "-2147483648", -(2**31)),
+    (ColumnType(Kind.INT32), "2147483647", 2**31 - 1),
+    (ColumnType(Kind.INT64), "-9223372036854775808", -(2**63)),
+    (ColumnType(Kind.INT64), "9223372036854775807", 2**63 - 1),
+    (ColumnType(Kind.INT64), "4294967295", 2**32 - 1),
+    (ColumnType(Kind.FLOAT32), "3.4028235e+38", struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]),
+    (ColumnType(Kind.FLOAT32), "1e-45", struct.unpack("<f", b"\1\0\0\0")[0]),
+    (ColumnType(Kind.FLOAT64), "0.1", 0.1),
+    (ColumnType(Kind.FLOAT64), "1e+23", 1e23),
+    (ColumnType(Kind.FLOAT64), "-1.5e-07", -1.5e-07),
+    (ColumnType(Kind.FLOAT64), "5e-324", 5e-324),
+    (ColumnType(Kind.FLOAT64), "1.7976931348623157e+308", 1.7976931348623157e308),
+    (ColumnType(Kind.FLOAT64), "Infinity", float("inf")),
+    (ColumnType(Kind.FLOAT64), "-Infinity", float("-inf")),
+    (decimal(10, 2), "-12345678.90", Decimal("-12345678.90")),
+    (decimal(10, 2), "7", Decimal("7.00")),
+    (decimal(38, 0), "9" * 38, Decimal("9" * 38)),
+    (decimal(38, 38), "-0." + "9" * 38, Decimal("-0." + "9" * 38)),
+    (decimal(38, 19), "9" * 19 + "." + "9" * 19, Decimal("9" * 19 + "." + "9" * 19)),
+    (decimal(3, 1), "1.500", Decimal("1.5")),
+    (ColumnType(Kind.DATE), "0001-01-01", date(1, 1, 1)),
+    (ColumnType(Kind.DATE), "9999-12-31", date(9999, 12, 31)),
+    (ColumnType(Kind.DATE), "2000-02-29", date(2000, 2, 29)),
+    (ColumnType(Kind.TIMESTAMP), "2020-01-02 03:04:05.6", datetime(2020, 1, 2, 3, 4, 5, 600000)),  # noqa: DTZ001
+    (ColumnType(Kind.TIMESTAMPTZ), "1969-12-31 23:59:59.999999+00",
+     instant("1969-12-31 23:59:59.999999")),
+    (ColumnType(Kind.TIMESTAMPTZ), "2020-06-01 00:00:00+05:30", instant("2020-05-31 18:30:00")),
+    (ColumnType(Kind.TIMESTAMPTZ), "2020-06-01 00:00:00-03:30:15",
+     instant("2020-06-01 03:30:15")),
+    (ColumnType(Kind.STRING), "", ""),
+    (ColumnType(Kind.STRING), "\u4e2d\u6587 \U0001f600 \\ plain", "\u4e2d\u6587 \U0001f600 \\ plain"),
+    (ColumnType(Kind.BINARY), "\\x", b""),
+    (ColumnType(Kind.BINARY), "\\x00DEadff", b"\x00\xde\xad\xff"),
+    (ColumnType(Kind.INTERVAL), "00:00:00", Interval(0, 0, 0)),
+    (ColumnType(Kind.INTERVAL), "1 year 2 mons -3 days +04:05:06.789",
+     Interval(14, -3, 14_706_789_000)),
+    (ColumnType(Kind.INTERVAL), "-1 years -2 mons +3 days -04:05:06",
+     Interval(-14, 3, -14_706_000_000)),
+    (ColumnType(Kind.INTERVAL), "-2562047788:00:54.775808", Interval(0, 0, -(2**63))),
+    (listed(Kind.INT32), "{}", []),
+    (listed(Kind.INT32), "{1,NULL,-3}", [1, None, -3]),
+    (listed(Kind.STRING), '{a,"b,c","d\\"e","f\\\\g","","NULL",NULL}',
+     ["a", "b,c", 'd"e', "f\\g", "", "NULL", None]),
+    (listed(Kind.DECIMAL, 5, 2), "{1.50,-2.00}", [Decimal("1.50"), Decimal("-2.00")]),
+    (listed(Kind.BINARY), '{"\\\\x00ff"}', [b"\x00\xff"]),
+    (listed(Kind.TIMESTAMPTZ), '{"2020-01-01 00:00:00+00"}', [instant("2020-01-01")]),
+    (listed(Kind.INTERVAL), '{"1 day",00:00:01}', [Interval(0, 1, 0), Interval(0, 0, 10**6)]),
+    (listed(Kind.BOOL), "{t,f}", [True, False]),
+]  # fmt: skip
+
+MISFITS: list[tuple[ColumnType, str]] = [
+    (ColumnType(Kind.BOOL), "true"),
+    (ColumnType(Kind.INT16), "32768"),
+    (ColumnType(Kind.INT32), "-2147483649"),
+    (ColumnType(Kind.INT64), "9223372036854775808"),
+    (ColumnType(Kind.INT64), ""),
+    (ColumnType(Kind.INT64), "1.0"),
+    (ColumnType(Kind.FLOAT32), "1e39"),
+    (ColumnType(Kind.FLOAT32), "1e-46"),
+    (ColumnType(Kind.FLOAT64), "1e309"),
+    (ColumnType(Kind.FLOAT64), "1e-400"),
+    (ColumnType(Kind.FLOAT64), "0x10"),
+    (ColumnType(Kind.FLOAT64), "inf"),
+    (decimal(10, 2), "NaN"),
+    (decimal(10, 2), "Infinity"),
+    (decimal(10, 2), "100000000.00"),
+    (decimal(10, 2), "0.001"),
+    (decimal(38, 0), "1" + "0" * 38),
+    (decimal(10, 2), "1e3"),
+    (ColumnType(Kind.DATE), "infinity"),
+    (ColumnType(Kind.DATE), "0044-03-15 BC"),
+    (ColumnType(Kind.DATE), "10000-01-01"),
+    (ColumnType(Kind.DATE), "1900-02-29"),
+    (ColumnType(Kind.TIMESTAMP), "-infinity"),
+    (ColumnType(Kind.TIMESTAMP), "2020-01-01 00:00:00+00"),
+    (ColumnType(Kind.TIMESTAMPTZ), "2020-01-01 00:00:00"),
+    (ColumnType(Kind.TIMESTAMPTZ), "9999-12-31 23:59:59-01"),
+    (ColumnType(Kind.TIMESTAMPTZ), "0001-01-01 00:00:00+01"),
+    (ColumnType(Kind.BINARY), "\\000\\001"),
+    (ColumnType(Kind.BINARY), "\\x0"),
+    (ColumnType(Kind.INTERVAL), "infinity"),
+    (ColumnType(Kind.INTERVAL), "178956970 years 8 mons"),
+    (ColumnType(Kind.INTERVAL), "2562047788:00:54.775808"),
+    (listed(Kind.INT32), "{{1,2},{3,4}}"),
+    (listed(Kind.INT32), "[0:1]={1,2}"),
+    (listed(Kind.INT32), "{1,2147483648}"),
+    (listed(Kind.STRING), '{"unclosed}'),
+]
+
+
+@pytest.mark.parametrize(("held", "text", "expected"), FITS, ids=lambda each: str(each)[:40])
+def test_values_that_fit(
+    decode: Decode, held: ColumnType, text: str, expected: Any  # Any: as in FITS
+) -> None:  # fmt: skip
+    """What the server writes comes out exactly."""
+    assert decode(held, text.encode()) == expected
+
+
+@pytest.mark.parametrize(("held", "text"), MISFITS, ids=lambda each: str(each)[:40])
+def test_values_that_do_not_fit_keep_their_text(
+    decode: Decode, held: ColumnType, text: str
+) -> None:
+    """Out of range, infinite or of another shape: the exact text, never a near value."""
+    assert decode(held, text.encode()) == Misfit(text)
 
 
 @pytest.mark.parametrize(
-    ("value_type", "given_value", "expected"),
+    ("text", "escaped"),
     [
-        (Boolean(), True, True),
-        (Integer(1, 20), 1, 1),
-        (Integer(1, 20), 20, 20),
-        (Integer(2, 1024, power_of_two=True), 1024, 1024),
-        (Size(1, MIB), "1MiB", MIB),
-        (Size(1, MIB), "0.5 MiB", MIB // 2),
-        (Duration(0.1, 60.0), "100ms", 0.1),
-        (Duration(0.1, 60.0), "1min", 60.0),
-        (Duration(1.0, 60.0, or_none=True), "none", None),
-        (Duration(1.0, 60.0, or_none=True), None, None),
-        (Choice(("j", "t")), "j", "j"),
-        (NAME, "abc", "abc"),
-        (TextList(NAME), ["a", "b"], ("a", "b")),
-        (TextList(NAME), "a", ("a",)),
-        (AbsolutePath(), "/a/b", Path("/a/b")),
-        (AddressType(), "127.0.0.1:0", Address("127.0.0.1", 0)),
-        (AddressType(), "[::1]:65535", Address("::1", 65535)),
+        (b"\xff", "\\xff"),
+        (b"a\\b\xc3", "a\\\\b\\xc3"),
+        (b"\xe4\xb8", "\\xe4\\xb8"),
+        (b"\xed\xa0\x80", "\\xed\\xa0\\x80"),
+        ("é".encode() + b"\x80", "é\\x80"),
     ],
 )
-def test_reads(value_type: ValueType, given_value: object, expected: object) -> None:
-    """What is allowed is read, at both ends of its range."""
-    assert value_type.read(given_value) == expected
+def test_text_that_is_not_utf8_is_escaped(decode: Decode, text: bytes, escaped: str) -> None:
+    """Invalid bytes stay readable and reversible."""
+    assert decode(ColumnType(Kind.STRING), text) == Misfit(escaped)
 
 
-@pytest.mark.parametrize(
-    ("value_type", "given_value", "message"),
-    [
-        (Boolean(), 1, "1 is not a boolean; allowed: true, false"),
-        (Boolean(only=False), True, "true is not possible; allowed: false"),
-        (Integer(1, 20), 0, "0 is out of range; allowed: 1 to 20"),
-        (Integer(1, 20), 21, "21 is out of range; allowed: 1 to 20"),
-        (Integer(1, 20), True, "true is not a whole number; allowed: 1 to 20"),
-        (Integer(1, 20), 2.5, "2.5 is not a whole number; allowed: 1 to 20"),
-        (
-            Integer(2, 1024, power_of_two=True),
-            100,
-            "100 is not a power of two; allowed: 2 to 1024, a power of two",
-        ),
-        (Size(2, MIB), "1B", "1B is out of range; allowed: 2B to 1MiB"),
-        (Size(2, MIB), "2MiB", "2MiB is out of range; allowed: 2B to 1MiB"),
-        (Size(2, MIB), 5, '5 is not a size with a unit, like "128MiB"; allowed: 2B to 1MiB'),
-        (Size(2, MIB), "5MB", '5MB is not a size like "128MiB"; allowed: 2B to 1MiB'),
-        (Size(2, MIB), "0.3B", '0.3B is not a size like "128MiB"; allowed: 2B to 1MiB'),
-        (
-            Size(0, MIB, 4096),
-            "1000B",
-            "1000B is no multiple of 4KiB; allowed: 0B to 1MiB, a multiple of 4KiB",
-        ),
-        (Duration(1.0, 60.0), "500ms", "500ms is out of range; allowed: 1s to 1min"),
-        (Duration(1.0, 60.0), "soon", 'soon is not a duration like "30s"; allowed: 1s to 1min'),
-        (
-            Duration(1.0, 60.0),
-            30,
-            '30 is not a duration with a unit, like "30s"; allowed: 1s to 1min',
-        ),
-        (Choice(("j", "t")), "x", "x is unknown; allowed: j, t"),
-        (NAME, 123, "123 is not a text; put it in quotes; allowed: letters"),
-        (NAME, "A", "A has the wrong form; allowed: letters"),
-        (
-            TextList(NAME),
-            [],
-            "[] is not a list with at least one item; allowed: a list, [a, b], of: letters",
-        ),
-        (
-            TextList(NAME),
-            ["a", "a"],
-            "a, a names one thing twice; allowed: a list, [a, b], of: letters",
-        ),
-        (AbsolutePath(), "a/b", "a/b is not an absolute path; allowed: an absolute path"),
-        (
-            AddressType(),
-            "::1:80",
-            "::1:80 is not an address; allowed: host:port, with a port from 0 to 65535",
-        ),
-        (
-            AddressType(),
-            "h:65536",
-            "h:65536 is not an address; allowed: host:port, with a port from 0 to 65535",
-        ),
-    ],
-)
-def test_refuses(value_type: ValueType, given_value: object, message: str) -> None:
-    """What is not allowed is refused with the value, the reason and what is allowed."""
-    with pytest.raises(ValueError) as refused:
-        value_type.read(given_value)
-    assert str(refused.value) == message
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.LIST], ids=str)
+@pytest.mark.parametrize("shape", ["scalar", "list"])
+def test_edges_agree(kind: Kind, shape: str) -> None:
+    """Every awkward text has the same outcome in both decoders, for every kind."""
+    precision, scale = (38, 9) if kind is Kind.DECIMAL else (0, 0)
+    held = (
+        ColumnType(kind, None, precision, scale)
+        if shape == "scalar"
+        else ColumnType(Kind.LIST, kind, precision, scale)
+    )
+    for text in texts.EDGES:
+        assert repr(fast(held, text)) == repr(decode_value(held, text)), text
 
 
-def test_refused_value_is_shortened_and_printable() -> None:
-    """A refused value cannot flood or control the terminal."""
-    with pytest.raises(ValueError) as refused:
-        NAME.read("\x1b[2J" + "x" * 10_000)
-    assert "\x1b" not in str(refused.value)
-    assert len(str(refused.value)) < 200
+@settings(max_examples=1500)
+@given(texts.column_types(), texts.texts())
+@example(ColumnType(Kind.FLOAT64), b"nan")
+def test_decoders_agree_on_any_text(held: ColumnType, text: bytes) -> None:
+    """Same value or same kept text, whatever arrives."""
+    assert repr(fast(held, text)) == repr(decode_value(held, text))
 
 
-@given(st.integers(0, 2**50))
-def test_sizes_survive_the_text(size: int) -> None:
-    """A size that is spelled and read again is the same."""
-    assert parse_size(format_size(size)) == size
+@settings(max_examples=800)
+@given(st.integers(0, 2**64 - 1))
+def test_every_double_comes_back(bits: int) -> None:
+    """The shortest text of a double gives the same 64 bits."""
+    (value,) = struct.unpack("<d", struct.pack("<Q", bits))
+    text = repr(value).replace("inf", "Infinity").replace("nan", "NaN")
+    assert repr(fast(ColumnType(Kind.FLOAT64), text.encode())) == repr(value)
 
 
-@given(st.integers(0, 10**12))
-def test_durations_survive_the_text(milliseconds: int) -> None:
-    """A duration in whole milliseconds that is spelled and read again is the same."""
-    seconds = milliseconds / 1000
-    assert parse_duration(format_duration(seconds)) == pytest.approx(seconds)
+@settings(max_examples=800)
+@given(st.integers(0, 2**63), st.integers(-40, 40))
+def test_doubles_are_rounded_once(mantissa: int, power: int) -> None:
+    """Long mantissas with any power of ten agree with exact arithmetic."""
+    text = f"{mantissa}e{power:+03}"
+    assert fast(ColumnType(Kind.FLOAT64), text.encode()) == float(text)
+
+
+@settings(max_examples=300)
+@given(st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),  # noqa: DTZ001
+       st.integers(-15 * 3600, 15 * 3600))  # fmt: skip
+def test_every_moment_comes_back(moment: datetime, offset: int) -> None:
+    """A moment in any zone is the same moment in UTC."""
+    hours, rest = divmod(abs(offset), 3600)
+    zone = f"{'-' if offset < 0 else '+'}{hours:02}:{rest // 60:02}:{rest % 60:02}"
+    text = f"{moment.isoformat(' ', 'microseconds')}{zone}"
+    expected = (moment - timedelta(seconds=offset)).replace(tzinfo=UTC)
+    assert fast(ColumnType(Kind.TIMESTAMPTZ), text.encode()) == expected

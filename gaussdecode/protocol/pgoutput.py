@@ -59,7 +59,7 @@ class Origin:
     """Where the open transaction was made first."""
 
     lsn: int
-    name: str
+    name: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +198,13 @@ class _Reader:
             raise self.fail("row of a relation that was not described", 4)
         return oid
 
-    def row(self, relation_oid: int) -> Tuple:
+    def row(self, relation_oid: int, *, is_old: bool) -> Tuple:
         count = self.number(2)
         if self.column_counts is not None and count != self.column_counts[relation_oid]:
             raise self.fail("another number of columns than its relation", 2)
-        return tuple(self.value() for _ in range(count))
+        return tuple(self.value(is_old=is_old) for _ in range(count))
 
-    def value(self) -> TupleValue:
+    def value(self, *, is_old: bool) -> TupleValue:
         tag = self.take(1)
         if tag == b"t":
             return self.take(self.number(4))
@@ -212,6 +212,8 @@ class _Reader:
             raise self.fail("binary value, though binary is off")
         if tag not in (b"n", b"u"):
             raise self.fail("unknown kind of value")
+        if tag == b"u" and is_old:
+            raise self.fail("unchanged value in an old tuple")
         return Absent(tag.decode())
 
     def fail(self, reason: str, back: int = 1) -> WireError:
@@ -293,7 +295,7 @@ def _commit(reader: _Reader) -> Commit:
 
 
 def _origin(reader: _Reader) -> Origin:
-    return Origin(reader.number(8), reader.string().decode(errors="backslashreplace"))
+    return Origin(reader.number(8), reader.string())
 
 
 def _relation(reader: _Reader) -> RelationMessage:
@@ -320,7 +322,7 @@ def _type(reader: _Reader) -> TypeMessage:
 def _new(reader: _Reader, tag: bytes, oid: int) -> Tuple:
     if tag != b"N":
         raise reader.fail("no new tuple where one must be")
-    return reader.row(oid)
+    return reader.row(oid, is_old=False)
 
 
 def _insert(reader: _Reader) -> Insert:
@@ -332,7 +334,7 @@ def _update(reader: _Reader) -> Update:
     oid, tag = reader.relation_oid(), reader.take(1)
     if tag not in (b"K", b"O"):
         return Update(oid, None, None, _new(reader, tag, oid))
-    old = reader.row(oid)
+    old = reader.row(oid, is_old=True)
     return Update(oid, tag.decode(), old, _new(reader, reader.take(1), oid))
 
 
@@ -340,7 +342,7 @@ def _delete(reader: _Reader) -> Delete:
     oid, tag = reader.relation_oid(), reader.take(1)
     if tag not in (b"K", b"O"):
         raise reader.fail("delete without an old tuple")
-    return Delete(oid, tag.decode(), reader.row(oid))
+    return Delete(oid, tag.decode(), reader.row(oid, is_old=True))
 
 
 def _truncate(reader: _Reader) -> Truncate:

@@ -5,12 +5,14 @@ Every offset is checked: aligned, inside the entry, and each list of offsets ris
 
 import dataclasses
 import enum
+import itertools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from gaussdecode.model.relation import Relation
 from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.protocol.values import Interval
 
@@ -99,18 +101,19 @@ class Entry:
         return listed
 
 
-def read_entry(data: bytes, types: dict[int, list[ColumnType]]) -> Entry:
+def read_entry(data: bytes, types: Mapping[int, list[ColumnType] | Relation]) -> Entry:
     """Read a decoded batch.
 
     Args:
         data: all of it.
-        types: of the columns, by relation version; needed for decimals.
+        types: of the columns, by relation version; a relation where there are old
+            decimals, whose scale only it can tell.
     """
     return _Reader(data, types).entry()
 
 
 class _Reader:
-    def __init__(self, data: bytes, types: dict[int, list[ColumnType]]) -> None:
+    def __init__(self, data: bytes, types: Mapping[int, list[ColumnType] | Relation]) -> None:
         self.data = data
         self.types = types
 
@@ -152,6 +155,11 @@ class _Reader:
             COLUMN.iter_unpack(self.aligned(column_offset, COLUMN.size * (new_count + old_count)))
         )
         types = self.types[version]
+        old_types: list[ColumnType | None] = [None] * old_count
+        if isinstance(types, Relation):
+            if old_count:
+                old_types = [each.type for each in types.columns if each.is_identity]
+            types = [each.type for each in types.columns]
         assert new_count == len(types)
         unchanged = self.aligned(unchanged_offset, unchanged_count * UNCHANGED.size)
         misfits = self.aligned(misfit_offset, misfit_count * MISFIT.size)
@@ -163,7 +171,7 @@ class _Reader:
             version,
             rows,
             [self.column(*pair, rows) for pair in zip(headers[:new_count], types, strict=True)],
-            [self.column(header, None, rows) for header in headers[new_count:]],
+            [self.column(*pair, rows) for pair in zip(headers[new_count:], old_types, strict=True)],
             self.aligned(op_offset, rows),
             self.aligned(old_present_offset, rows) if old_count else b"",
             self.aligned(key_changed_offset, rows) if key_changed_offset else b"",
@@ -187,7 +195,7 @@ class _Reader:
                 child_offsets_offset, child_data_offset, child_data_size,
             )  # fmt: skip
             ends = self.offsets(offsets_offset, rows, child_count)
-            whole = [child[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True)]
+            whole = [child[start:end] for start, end in itertools.pairwise(ends)]
             return self.masked(whole, rows, null_count, validity_offset)
         return self.values(
             Kind(kind), scale, rows, null_count, validity_offset, offsets_offset, data_offset,
@@ -202,7 +210,7 @@ class _Reader:
         cut: list[bytes]
         if kind in (Kind.STRING, Kind.BINARY):
             ends = self.offsets(offsets_offset, count, data_size) if count or data_size else [0]
-            cut = [data[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True)]
+            cut = [data[start:end] for start, end in itertools.pairwise(ends)]
         else:
             width = _WIDTHS[kind]
             assert data_size == count * width
@@ -217,9 +225,7 @@ class _Reader:
 
     def masked(self, values: list[Any], count: int, null_count: int, offset: int) -> list[Any]:
         valid = self.validity(count, null_count, offset)
-        return [
-            value if is_valid else None for value, is_valid in zip(values, valid, strict=True)
-        ]
+        return [value if is_valid else None for value, is_valid in zip(values, valid, strict=True)]
 
     def validity(self, count: int, null_count: int, offset: int) -> bytes:
         if null_count == 0:

@@ -46,9 +46,7 @@ def commit(
     flags: int = 0,
 ) -> bytes:
     """A Commit message."""
-    return b"C" + struct.pack(
-        ">BQQq", flags, commit_lsn, end_lsn, commit_time_us - EPOCH_SHIFT_US
-    )
+    return b"C" + struct.pack(">BQQq", flags, commit_lsn, end_lsn, commit_time_us - EPOCH_SHIFT_US)
 
 
 def origin(lsn: int = 0x99, name: str = "elsewhere") -> bytes:

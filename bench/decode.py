@@ -1,0 +1,142 @@
+"""How fast does one core turn pgoutput text into columns?
+
+Decodes the same raw batches again and again and prints the median of nine runs, beside
+pyarrow.csv reading the same values (one thread), which is a fair C++ anchor: it also
+parses text into Arrow columns, but has neither framing nor NULL markers nor exact decimals.
+
+MB/s counts the bytes of the messages; ns/value is the time of one column of one row.
+
+    python bench/decode.py [--json]
+"""
+
+import argparse
+import io
+import json
+import os
+import platform
+import random
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+from pyarrow import csv
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from kit import wire
+
+from gaussdecode._wire import BatchDecoder
+from gaussdecode.model.types import ColumnType, Kind
+
+RUNS = 9
+BATCH_BYTES = 1 << 20
+MIXED: list[tuple[ColumnType, pa.DataType]] = [
+    (ColumnType(Kind.INT64), pa.int64()),
+    (ColumnType(Kind.INT32), pa.int32()),
+    (ColumnType(Kind.STRING), pa.string()),
+    (ColumnType(Kind.FLOAT64), pa.float64()),
+    (ColumnType(Kind.DECIMAL, precision=12, scale=2), pa.decimal128(12, 2)),
+    (ColumnType(Kind.TIMESTAMPTZ), pa.timestamp("us", "UTC")),
+    (ColumnType(Kind.BOOL), pa.bool_()),
+    (ColumnType(Kind.DATE), pa.date32()),
+    (ColumnType(Kind.STRING), pa.string()),
+    (ColumnType(Kind.INT16), pa.int16()),
+]
+
+
+def value(kind: Kind, rng: random.Random) -> str:
+    """One value as the server writes it."""
+    if kind is Kind.BOOL:
+        return rng.choice("tf")
+    if kind in (Kind.INT16, Kind.INT32, Kind.INT64):
+        return str(rng.randrange(10 ** rng.randrange(1, {2: 5, 3: 10, 4: 13}[kind])) // 4)
+    if kind is Kind.FLOAT64:
+        return repr(rng.uniform(-1e6, 1e6))
+    if kind is Kind.DECIMAL:
+        return f"{rng.randrange(10**8) / 100:.2f}"
+    if kind is Kind.DATE:
+        return f"20{rng.randrange(10, 40)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
+    if kind is Kind.TIMESTAMPTZ:
+        clock = f"{rng.randrange(24):02}:{rng.randrange(60):02}:{rng.randrange(60):02}"
+        return f"{value(Kind.DATE, rng)} {clock}.{rng.randrange(1, 10**6):06}+00"
+    return "".join(rng.choices("abcdefghij klmno", k=rng.randrange(4, 24)))
+
+
+def rows_of(kinds: Sequence[Kind], rng: random.Random) -> list[list[str]]:
+    """Rows for about one raw batch."""
+    rows, size = [], 0
+    while size < BATCH_BYTES:
+        rows.append([value(kind, rng) for kind in kinds])
+        size += 12 + sum(len(text) + 5 for text in rows[-1])
+    return rows
+
+
+def seconds(work: Callable[[], object]) -> list[float]:
+    """Times of `RUNS` runs, after one that warms up."""
+    work()
+    times = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def measure(name: str, repeat: int) -> dict[str, object]:
+    """Decode one shape of table and read the same values as CSV."""
+    rng = random.Random(name)
+    columns = MIXED * repeat
+    rows = rows_of([held.kind for held, _ in columns], rng)
+    messages = [wire.insert(row) for row in rows]
+    raw = wire.raw_batch(messages)
+    decoder = BatchDecoder()
+    decoder.decode_bytes(wire.raw_batch([], [wire.relation([held for held, _ in columns])]))
+    loops = 20
+
+    def decode() -> None:
+        for _ in range(loops):
+            decoder.decode_bytes(raw)
+
+    text = "\n".join(",".join(row) for row in rows).encode()
+    names = [f"c{index}" for index in range(len(columns))]
+    options = csv.ConvertOptions(
+        column_types=dict(zip(names, (arrow for _, arrow in columns), strict=True)),
+        true_values=["t"], false_values=["f"],
+    )  # fmt: skip
+    read = csv.ReadOptions(use_threads=False, column_names=names)
+    times = seconds(decode)
+    anchor = seconds(lambda: csv.read_csv(io.BytesIO(text), read, convert_options=options))
+    best = median(times) / loops
+    wire_bytes = sum(len(message) + struct.calcsize("=I") for message in messages)
+    return {
+        "shape": name,
+        "columns": len(columns),
+        "bytes_per_row": round(wire_bytes / len(rows)),
+        "mb_per_second": round(wire_bytes / best / 1e6),
+        "rows_per_second": round(len(rows) / best),
+        "ns_per_value": round(best * 1e9 / len(rows) / len(columns), 2),
+        "spread_percent": round(100 * (max(times) - min(times)) / median(times)),
+        "csv_rows_per_second": round(len(rows) / median(anchor)),
+    }
+
+
+def main() -> None:
+    """Measure both shapes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object, for a result file")
+    as_json = parser.parse_args().json
+    results = [measure("narrow", 1), measure("wide", 5)]
+    if as_json:
+        machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "runs": RUNS}
+        print(json.dumps({"bench": "decode", **machine, "results": results}, indent=1))
+        return
+    for result in results:
+        print("  ".join(f"{key}={shown}" for key, shown in result.items()))
+
+
+if __name__ == "__main__":
+    main()

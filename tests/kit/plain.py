@@ -1,0 +1,162 @@
+"""The plain decoder: what a decoded batch must hold, by way of the plain parser.
+
+Built from `protocol.pgoutput` and `protocol.values` alone, row by row, so that it shares
+no code with the fast decoder.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gaussdecode.errors import WireError
+from gaussdecode.model.relation import Relation
+from gaussdecode.protocol import pgoutput
+from gaussdecode.protocol.pgoutput import Absent
+from gaussdecode.protocol.values import Misfit, decode_value
+from kit.decoded import OLD_COLUMN, Entry, Event, EventKind, Part
+
+
+class _Rows:
+    """Rows of one relation version."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation = relation
+        self.part = Part(
+            relation.version, 0, [[] for _ in relation.columns], [], b"", b"", b"", [], {}
+        )
+        self.ops: list[str] = []
+        self.old: list[list[Any] | None] = []  # Any: a value of the column's kind
+        self.changed: list[bool] = []
+
+    def add(self, message: pgoutput.Insert | pgoutput.Update | pgoutput.Delete) -> None:
+        old = None if isinstance(message, pgoutput.Insert) else message.old
+        tag = None if isinstance(message, pgoutput.Insert) else message.old_tag
+        self.ops.append(type(message).__name__[0])
+        self.old.append(None if old is None else self._old_values(old))
+        if isinstance(message, pgoutput.Delete):
+            for column in self.part.columns:
+                column.append(None)
+            self.changed.append(False)
+            return
+        for index in range(len(message.new)):
+            self._new_value(index, message.new[index], old, tag)
+        self.changed.append(tag == "K" and old is not None and self._differs(old, message.new))
+
+    def finish(self) -> Part:
+        part, has_old = self.part, any(old is not None for old in self.old)
+        identity = [column for column in self.relation.columns if column.is_identity]
+        columns: list[list[Any]] = []  # Any: a value of the column's kind
+        if has_old:
+            columns = [
+                [None if old is None else old[index] for old in self.old]
+                for index in range(len(identity))
+            ]
+        return Part(
+            part.version,
+            len(self.ops),
+            part.columns,
+            columns,
+            "".join(self.ops).encode(),
+            bytes(old is not None for old in self.old) if columns else b"",
+            bytes(self.changed) if any(self.changed) else b"",
+            part.unchanged,
+            part.misfits,
+        )
+
+    def _old_values(self, old: pgoutput.Tuple) -> list[Any]:  # Any: a value of the column's kind
+        values = []
+        for index, column in enumerate(self.relation.columns):
+            if column.is_identity:
+                values.append(self._value(index, old[index], OLD_COLUMN))
+        return values
+
+    def _new_value(
+        self, index: int, value: pgoutput.TupleValue, old: pgoutput.Tuple | None, tag: str | None
+    ) -> None:
+        held = self.part.columns[index]
+        if value is Absent.UNCHANGED:
+            usable = tag == "O" or (tag == "K" and self.relation.columns[index].is_identity)
+            if old is not None and usable and isinstance(old[index], bytes):
+                value = old[index]
+            else:
+                self.part.unchanged.append((len(held), index))
+        held.append(self._value(index, value, 0))
+
+    def _value(self, index: int, value: pgoutput.TupleValue, flag: int) -> Any:  # Any: as above
+        if isinstance(value, Absent):
+            return None
+        decoded = decode_value(self.relation.columns[index].type, value)
+        if isinstance(decoded, Misfit):
+            self.part.misfits[len(self.ops) - 1, index | flag] = decoded.text
+            return None
+        return decoded
+
+    def _differs(self, old: pgoutput.Tuple, new: pgoutput.Tuple) -> bool:
+        return any(
+            column.is_identity and Absent.UNCHANGED not in (before, after) and before != after
+            for column, before, after in zip(self.relation.columns, old, new, strict=True)
+        )
+
+
+def decode(messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 0) -> Entry:
+    """Decode messages as a decoder must, slowly.
+
+    Args:
+        messages: payloads from their type byte.
+        relations: described before them; their events are left out.
+        seq: dispatch sequence.
+
+    Raises:
+        WireError: as the fast decoder, at the same byte of the same message.
+    """
+    by_oid = {relation.oid: relation for relation in relations}
+    counts = {oid: len(relation.columns) for oid, relation in by_oid.items()}
+    parts: dict[int, _Rows] = {}
+    events: list[Event] = []
+    for payload in messages:
+        if payload[:1] in (b"R", b"Y"):
+            raise WireError("relation or type message inside a batch", 0)
+        message = pgoutput.parse(payload, counts)
+        if isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
+            relation = by_oid[message.relation_oid]
+            if relation.is_filtered:
+                continue
+            rows = parts.setdefault(relation.version, _Rows(relation))
+            index, first = list(parts).index(relation.version), len(rows.ops)
+            rows.add(message)
+            last = events[-1] if events else None
+            if last is not None and (last.kind, last.index) == (EventKind.SEGMENT, index):
+                events[-1] = Event(
+                    EventKind.SEGMENT, 0, index, last.first_row, last.row_count + 1, 0, 0, 0, b""
+                )
+            else:
+                events.append(Event(EventKind.SEGMENT, 0, index, first, 1, 0, 0, 0, b""))
+        else:
+            events += _events(message, by_oid)
+    done = [rows.finish() for rows in parts.values()]
+    wire_bytes = sum(len(payload) + 4 for payload in messages)
+    return Entry(0, seq, wire_bytes, sum(part.row_count for part in done), events, done)
+
+
+def _event(  # fields as in the layout
+    kind: EventKind, *, flags: int = 0, index: int = 0, x: int = 0, y: int = 0, z: int = 0,
+    payload: bytes = b"",
+) -> Event:  # fmt: skip
+    return Event(kind, flags, index, 0, 0, x % 2**64, y % 2**64, z % 2**64, payload)
+
+
+def _events(message: pgoutput.Message, by_oid: dict[int, Relation]) -> list[Event]:
+    match message:
+        case pgoutput.Begin(lsn, time, xid):
+            return [_event(EventKind.BEGIN, x=lsn, y=time, z=xid)]
+        case pgoutput.Commit(commit_lsn, end_lsn, time):
+            return [_event(EventKind.COMMIT, x=commit_lsn, y=end_lsn, z=time)]
+        case pgoutput.Origin(lsn, name):
+            return [_event(EventKind.ORIGIN, x=lsn, payload=name)]
+        case pgoutput.LogicalMessage(is_transactional, lsn, prefix, content):
+            payload = prefix + b"\0" + content
+            return [_event(EventKind.MESSAGE, flags=int(is_transactional), x=lsn, payload=payload)]
+        case pgoutput.Truncate(oids, is_cascade, is_restart):
+            bits = is_cascade | is_restart << 1
+            kept = [by_oid[oid] for oid in oids if not by_oid[oid].is_filtered]
+            return [_event(EventKind.TRUNCATE, flags=bits, index=each.version) for each in kept]
+    raise AssertionError(message)
