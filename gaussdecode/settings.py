@@ -174,9 +174,7 @@ class LandingConfig:
     )
     compression: str = dataclasses.field(
         default="zstd",
-        metadata=_is(
-            Choice(("zstd", "snappy", "none")), "Compression of the Parquet files."
-        ),
+        metadata=_is(Choice(("zstd", "snappy", "none")), "Compression of the Parquet files."),
     )
     writer_lanes: int = dataclasses.field(
         default=2,
