@@ -9,10 +9,12 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from gaussdecode.errors import DiskError
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_TMPFILE: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
+Attempt = Callable[[str, Callable[[], int]], int]
 
 
 class Spool:
@@ -20,12 +22,13 @@ class Spool:
 
     Args:
         directory: exists, on the landing's file system.
-        wait_for_space: called while the disk is full; returns to try again.
+        attempt: does a file operation, again and again while the disk is full; takes what
+            to call it in an error, and the operation.
     """
 
-    def __init__(self, directory: Path, wait_for_space: Callable[[], None]) -> None:
+    def __init__(self, directory: Path, attempt: Attempt) -> None:
         self._directory = directory
-        self._wait_for_space = wait_for_space
+        self._attempt = attempt
         self._fd = -1
         self._size = 0
 
@@ -39,17 +42,13 @@ class Spool:
             DiskError: the file system failed in another way than being full.
         """
         if self._fd < 0:
-            self._fd = self._open()
+            self._fd = self._attempt("open a spool file", self._open)
         offset = self._size
         left = data
         while left.nbytes:
-            try:
-                done = os.pwrite(self._fd, left, self._size)
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise DiskError(f"{self._directory}: cannot spool: {error.strerror}") from error
-                self._wait_for_space()
-                continue
+            done = self._attempt(
+                "write to the spool", lambda: os.pwrite(self._fd, left, self._size)
+            )
             self._size += done
             left = left[done:]
         return offset
@@ -58,8 +57,8 @@ class Spool:
         try:
             return os.open(self._directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
-                raise DiskError(f"{self._directory}: cannot spool: {error.strerror}") from error
+            if error.errno not in _NO_TMPFILE:
+                raise
         fd, name = tempfile.mkstemp(prefix=".", suffix=".spool", dir=self._directory)
         os.unlink(name)
         return fd

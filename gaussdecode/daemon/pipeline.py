@@ -62,6 +62,7 @@ class Pipeline:
         self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait)
         self._catalog = Catalog(config)
         self._counts: Counter[str] = Counter()
+        self._was_full = False
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
 
@@ -160,7 +161,7 @@ class Pipeline:
         _log.warning(Event.DISK_FULL, reason=reason)
 
     def _must_not_wait(self) -> bool:
-        return self._failure is not None
+        return self._failure is not None or self._should_stop()
 
     def check(self) -> None:
         """Called several times per second.
@@ -170,8 +171,12 @@ class Pipeline:
         """
         if self._failure is not None:
             raise self._failure
+        is_full = self.is_waiting_for_space
+        if self._was_full and not is_full:
+            _log.info(Event.DISK_FREED)
+        self._was_full = is_full
         if self._session is not None:
-            self._session.control.set(Word.DISK_WAIT, int(self.is_waiting_for_space))
+            self._session.control.set(Word.DISK_WAIT, int(is_full))
 
     # ---- sessions --------------------------------------------------------------------
 
@@ -225,7 +230,7 @@ class Pipeline:
         assert log.position is not None
         position = dataclasses.replace(log.position, timeline=timeline)
         decoding, landing = config.decoding, config.landing
-        spool = Spool(landing.root / SPOOL, lambda: None)
+        spool = Spool(landing.root / SPOOL, self._space.run)
         tables = Tables(self.schemas, table_directory, safe_columns, self._look_up)
         settings = CollectorSettings(
             row_group_rows=landing.row_group_rows,

@@ -21,7 +21,7 @@ from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import POLL_SECONDS, STUCK_SECONDS, Session
 from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots
-from gaussdecode.errors import GaussDecodeError
+from gaussdecode.errors import DiskError, GaussDecodeError
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
 from gaussdecode.settings import Config
@@ -81,6 +81,7 @@ class Supervisor:
             budget_bytes=sum(config.memory_budget().values()),
         )
         self._pipeline: Pipeline | None = None
+        self._disk_was_full = False
 
     def run(self) -> None:
         """Recover the landing, then stream until stopped.
@@ -137,6 +138,10 @@ class Supervisor:
         """Run a session; an error that may pass is given back, others are raised."""
         try:
             session.run()
+        except DiskError:
+            if not (self._stop.is_set() and self._disk_was_full):
+                raise
+            _log.warning(Event.DAEMON_STOPPING, reason="the disk is full; nothing is lost")
         except GaussDecodeError as error:
             name = type(error).__name__
             self._facts.restarts[name] = self._facts.restarts.get(name, 0) + 1
@@ -167,6 +172,7 @@ class Supervisor:
 
     def _on_tick(self) -> None:
         assert self._pipeline is not None
+        self._disk_was_full = self._pipeline.is_waiting_for_space
         self._pipeline.check()
         if not self._notifier.feed(time.monotonic(), self._is_alive):
             _log.error(Event.WATCHDOG_WITHHELD)

@@ -61,7 +61,7 @@ class Sink:
         self.held: list[Accumulator[Landed]] = [
             self._new(self.tables.system(TRANSACTIONS)), self._new(self.tables.system(MESSAGES))
         ]  # fmt: skip
-        self.spool = Spool(tmp_path, lambda: None)
+        self.spool = Spool(tmp_path, lambda _, operation: operation())
         limits = {
             "resume_lsn": 0, "memory_limit": 1 << 20, "row_limit": 1000, "byte_limit": 1 << 20,
             "budget": 1 << 22,
