@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 BIN := .venv/bin
-SOURCES := gaussdecode tests bench setup.py
+SOURCES := .
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help
@@ -46,7 +46,7 @@ check: setup ## lint, types, import contracts, spelling, generated pages
 	$(BIN)/cython-lint gaussdecode
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell
-	$(BIN)/python -m gaussdecode.docs --check
+	$(BIN)/python docs/generate.py --check
 
 .PHONY: test
 test: setup-test ## every test, against real PostgreSQL servers
@@ -71,7 +71,7 @@ bench: setup-test ## live beside pg_recvlogical, then the replay of a capture
 
 .PHONY: docs
 docs: setup ## write the generated pages again
-	$(BIN)/python -m gaussdecode.docs
+	$(BIN)/python docs/generate.py
 
 .PHONY: annotate
 annotate: setup ## Cython's HTML: yellow lines in hot functions are a review question

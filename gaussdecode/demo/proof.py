@@ -9,6 +9,7 @@ sides must hold the same rows, each as often as the other.
 import contextlib
 import dataclasses
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -77,7 +78,8 @@ def _expression(name: str, of: pa.DataType) -> sql.Composable:
     """Select a column so that psycopg gives what Arrow takes."""
     column = sql.Identifier(name)
     if pa.types.is_string(of):
-        return sql.SQL("{}::text").format(column)
+        # As the server prints it: a cast to text differs for inet and char(n).
+        return sql.SQL("CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END").format(column)
     if pa.types.is_struct(of):
         return sql.SQL(
             "CASE WHEN {0} IS NOT NULL THEN json_build_object("
@@ -96,9 +98,7 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
     """Start Spark on this machine, quietly, with everything it writes below `directory`."""
     os.environ["JAVA_HOME"] = str(provide_java(directory))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    logging = directory / "log4j2.properties"
-    logging.write_text("rootLogger.level = off\n")
-    spark = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("gaussdecode demo")
         .config("spark.ui.enabled", "false")
@@ -107,13 +107,27 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.local.dir", str(directory))
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{logging}")
-        .getOrCreate()
     )
+    with _errors_into(directory / "spark.log"):
+        spark = builder.getOrCreate()
     try:
         yield spark
     finally:
         spark.stop()
+
+
+@contextlib.contextmanager
+def _errors_into(path: Path) -> Iterator[None]:
+    """Let a child that starts now write its standard error into a file, all its life."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def prove(spark: SparkSession, dsn: str, table: LandedTable, directory: Path) -> Verdict:
