@@ -106,7 +106,7 @@ _LOCAL: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         ("invalid .*(connection option|sslmode value|port number)", "correct the dsn"),
     )
 )
-_CODE: Final = re.compile(r":\s+([0-9A-Z]{5}): ")
+_CODE: Final = re.compile(r":\s+((?=[A-Z]*[0-9])[0-9A-Z]{5}): ")  # not the word FATAL
 _LOCATION: Final = re.compile(r"\n(LOCATION|SCHEMA NAME|DETAIL|HINT|CONTEXT):.*", re.DOTALL)
 _SECRET: Final = re.compile(
     r"((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)|(://[^\s:/@]*:)[^\s@]*(?=@)", re.IGNORECASE

@@ -19,6 +19,7 @@ from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Child, spawn_child
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.relation import Relation
+from gaussdecode.source.postgresql import SourceAddress
 
 _RAW_HEADER: Final = struct.Struct("=IIQIIQQQII")
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
@@ -217,20 +218,29 @@ def settings_for(database: Database, **changes: Any) -> dict[str, Any]:  # Any: 
 MakeMain = Callable[..., Main]
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Postgres]:
-    """One server for all tests that do not hurt it."""
-    with Postgres(15) as postgres:
-        yield postgres
-
-
-@pytest.fixture
-def database(server: Postgres) -> Iterator[Database]:
-    """An empty database with a publication and a slot."""
+def _slotted(server: Postgres) -> Iterator[Database]:
     made = Database(server, f"t{os.getpid()}_{time.monotonic_ns() % 10**9}")
     made.create_slot()
     yield made
     made.drop()
+
+
+@pytest.fixture
+def database(postgres_15: Postgres) -> Iterator[Database]:
+    """An empty database with a publication and a slot."""
+    yield from _slotted(postgres_15)
+
+
+@pytest.fixture
+def database_of_each(postgres: Postgres) -> Iterator[Database]:
+    """The same on each major."""
+    yield from _slotted(postgres)
+
+
+@pytest.fixture
+def address(database: Database) -> SourceAddress:
+    """How the source reaches it."""
+    return SourceAddress(database.dsn + " sslmode=disable", None, True)
 
 
 @pytest.fixture
@@ -248,6 +258,19 @@ def make_main() -> Iterator[MakeMain]:
         ) -> Main:
             settings = settings_for(database, **changes)
             main = Main(settings, decoder_count, ring_bytes, env_allow)
+            stack.callback(main.close)
+            return main
+
+        yield make
+
+
+@pytest.fixture
+def make_reader() -> Iterator[Callable[[dict[str, Any]], Main]]:
+    """Start readers with settings as they are."""
+    with contextlib.ExitStack() as stack:
+
+        def make(settings: dict[str, Any]) -> Main:  # Any: JSON
+            main = Main(settings)
             stack.callback(main.close)
             return main
 

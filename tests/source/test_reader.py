@@ -58,9 +58,11 @@ def plain_frames(database: Database, commits: int) -> list[bytes]:
 
 @pytest.mark.parametrize("decoder_count", [2, 3])
 def test_stream_is_what_the_server_sends(
-    table: Database, make_main: MakeMain, decoder_count: int
+    database_of_each: Database, make_main: MakeMain, decoder_count: int
 ) -> None:
     """Byte for byte the messages of the plain reader, relations told beside them."""
+    table = database_of_each
+    table.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     table.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
     table.execute("CREATE TABLE u (id int PRIMARY KEY, m mood, n numeric(10,2))")
     fill(table, 1, 20_000, 100)

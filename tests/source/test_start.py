@@ -1,0 +1,145 @@
+"""May a stream be started: every rule, broken alone."""
+
+import dataclasses
+
+import pytest
+
+from gaussdecode.errors import IdentityError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.slot import LogState, ServerState, SlotState
+from gaussdecode.source.start import RULES, check_start, warnings
+
+SLOT = SlotState(
+    name="orders",
+    plugin="pgoutput",
+    slot_type="logical",
+    database="shop",
+    is_temporary=False,
+    is_active=False,
+    active_pid=None,
+    restart_lsn=Lsn(0x100),
+    confirmed_flush_lsn=Lsn(0x200),
+    wal_status="reserved",
+    safe_wal_size=None,
+    is_two_phase=False,
+    invalidation_reason=None,
+    is_failover=False,
+)
+SERVER = ServerState(
+    version=150018,
+    system_identifier="77",
+    timeline=3,
+    wal_end=Lsn(0x900),
+    database="shop",
+    slot=SLOT,
+    sender_timeout_ms=60_000,
+    encoding="UTF8",
+    switch_points={2: Lsn(0x500), 1: Lsn(0x150)},
+)
+LOG = LogState("77", 3, "shop", "orders", "pgoutput", Lsn(0x300))
+
+
+def server(**changes: object) -> ServerState:
+    """The server with some facts changed."""
+    return dataclasses.replace(SERVER, **changes)  # type: ignore[arg-type]  # names are checked
+
+
+def slot(**changes: object) -> ServerState:
+    """The server with some facts of its slot changed."""
+    return server(slot=dataclasses.replace(SLOT, **changes))  # type: ignore[arg-type]  # as above
+
+
+def log(**changes: object) -> LogState:
+    """The log with some facts changed."""
+    return dataclasses.replace(LOG, **changes)  # type: ignore[arg-type]  # as above
+
+
+BROKEN = {
+    "slot missing": (LOG, server(slot=None), ("'orders'", "0/300", "dropped")),
+    "slot missing, new landing": (None, server(slot=None), ("slot create",)),
+    "log of another slot": (log(slot="other"), SERVER, ("'other'", "'orders'")),
+    "another cluster": (log(system_identifier="78"), SERVER, ("78", "77", "source.dsn")),
+    "another database": (log(database="bank"), SERVER, ("'bank'", "'shop'")),
+    "slot of another database": (LOG, slot(database="bank"), ("'bank'", "'shop'", "dbname")),
+    "another plug-in": (LOG, slot(plugin="test_decoding"), ("test_decoding", "pgoutput")),
+    "log of another plug-in": (log(plugin="mppdb_decoding"), SERVER, ("mppdb_decoding",)),
+    "physical slot": (LOG, slot(plugin=None, slot_type="physical"), ("physical", "pgoutput")),
+    "temporary slot": (LOG, slot(is_temporary=True), ("temporary",)),
+    "two-phase slot": (LOG, slot(is_two_phase=True), ("two_phase",)),
+    "lost slot": (LOG, slot(wal_status="lost"), ("lost", "gone")),
+    "slot without WAL": (LOG, slot(restart_lsn=None), ("lost",)),
+    "invalidated slot": (LOG, slot(invalidation_reason="idle_timeout"), ("idle_timeout",)),
+    "timeline below": (log(timeline=4), SERVER, ("timeline 4", "on 3")),
+    "past the fork": (log(timeline=2, lsn=Lsn(0x501)), SERVER, ("0/501", "0/500", "never had")),
+    "timeline unknown": (
+        log(timeline=2),
+        server(switch_points={}),
+        ("not in its history",),
+    ),
+    "server in the past": (log(lsn=Lsn(0x901)), SERVER, ("0/901", "0/900", "past")),
+    "slot ahead": (log(lsn=Lsn(0x1FF)), SERVER, ("0/200", "0/1FF", "somebody else")),
+    "publication missing": (LOG, server(missing_publications=("p",)), ("'p'", "CREATE")),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_rule_refuses(case: str) -> None:
+    """The sentence names both values and what the operator can do; no retry helps."""
+    state, seen, words = BROKEN[case]
+    with pytest.raises(IdentityError) as caught:
+        check_start(state, seen, "orders")
+    assert not caught.value.retryable
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_every_rule_is_broken_by_some_case() -> None:
+    """The table above leaves no rule out."""
+    from gaussdecode.source.start import Start
+
+    for rule in RULES:
+        hits = []
+        for state, seen, _ in BROKEN.values():
+            try:
+                hits.append(rule(Start(state, seen, "orders")))
+            except AssertionError:  # a rule that needs the slot, where there is none
+                continue
+        assert any(hits), rule.__name__
+
+
+def test_starts_at_the_logs_position() -> None:
+    """The log decides, not the slot."""
+    assert check_start(LOG, SERVER, "orders") == LOG.lsn
+
+
+def test_new_landing_starts_where_the_slot_stands() -> None:
+    """The consistent point, for a slot nobody has read."""
+    assert check_start(None, SERVER, "orders") == SLOT.confirmed_flush_lsn
+
+
+@pytest.mark.parametrize("lsn", [Lsn(0x200), Lsn(0x900)])
+def test_borders_are_allowed(lsn: Lsn) -> None:
+    """Exactly the confirmed position, and exactly the end of the WAL."""
+    assert check_start(log(lsn=lsn), SERVER, "orders") == lsn
+
+
+def test_promoted_standby_is_allowed_up_to_the_fork() -> None:
+    """A log at or below the switch point has nothing the new primary lacks."""
+    state = log(timeline=2, lsn=Lsn(0x500))
+    assert check_start(state, SERVER, "orders") == 0x500
+
+
+def test_log_without_timeline_is_not_compared() -> None:
+    """Sources that have none write 0."""
+    assert check_start(log(timeline=0), SERVER, "orders") == LOG.lsn
+
+
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [(140017, 2), (140018, 1), (140019, 0), (150013, 1), (170006, 0), (180001, 1), (190000, 1)],
+)
+def test_minor_versions_with_known_faults(version: int, count: int) -> None:
+    """One text per fault that the minor still has."""
+    found = warnings(version)
+    assert len(found) == count
+    assert all(str(version // 10000) in text for text in found)
