@@ -108,6 +108,19 @@ def drop_secrets(
     return cleaned if isinstance(cleaned, dict) else {}
 
 
+def _add(context: Mapping[str, object]) -> Processor:
+    """Make the processor that adds what every line carries, in every thread."""
+
+    def add(
+        _logger: WrappedLogger,
+        _method: str,
+        fields: MutableMapping[str, Any],  # Any: any field
+    ) -> MutableMapping[str, Any]:  # Any: any field
+        return {**fields, **context}
+
+    return add
+
+
 def is_for_a_person(file: TextIO, environment: Mapping[str, str]) -> bool:
     """Whether lines go to a terminal rather than to the journal or a collector."""
     return file.isatty() and "JOURNAL_STREAM" not in environment
@@ -137,7 +150,7 @@ def configure(
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            _add(context),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
             structlog.processors.format_exc_info,
@@ -148,8 +161,6 @@ def configure(
         logger_factory=lambda *_args: _Stream(target),
         cache_logger_on_first_use=False,
     )
-    structlog.contextvars.clear_contextvars()
-    structlog.contextvars.bind_contextvars(**context)
 
 
 def get_logger(stage: str) -> FilteringBoundLogger:

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,6 @@ def lines() -> Iterator[io.StringIO]:
     file = io.StringIO()
     configure("info", file=file, is_readable=False, slot="orders")
     yield file
-    structlog.contextvars.clear_contextvars()
     structlog.reset_defaults()
 
 
@@ -40,6 +40,15 @@ def test_an_event_is_one_line_of_json(lines: io.StringIO) -> None:
         "rows": 3,
         "text": "two\nlines",
     }
+
+
+def test_other_threads_name_the_slot_too(lines: io.StringIO) -> None:
+    """Lines of the publisher's thread carry the same context."""
+    logger = get_logger("land")
+    thread = threading.Thread(target=lambda: logger.info(Event.BATCH_LANDED))
+    thread.start()
+    thread.join()
+    assert [record["slot"] for record in records(lines)] == ["orders"]
 
 
 def test_levels_below_are_left_out(lines: io.StringIO) -> None:

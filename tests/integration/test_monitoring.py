@@ -1,0 +1,110 @@
+"""What a running daemon shows: metrics, status, probes and its log."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.daemon import Daemon
+from kit.postgres import Database
+
+from gaussdecode.cli import main
+from gaussdecode.logs import Event
+from gaussdecode.metrics import METRICS
+
+pytestmark = pytest.mark.integration
+MakeDaemon = Callable[..., Daemon]
+
+
+@pytest.fixture
+def busy(database_15: Database, make_daemon: MakeDaemon) -> Daemon:
+    """A parallel daemon that has landed something; its fixture ends it."""
+    database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY, v text)")
+    database_15.create_slot()
+    daemon = make_daemon(database_15, config={"decoding": {"parallel-decode-num": 2}})
+    daemon.start()
+    database_15.execute("INSERT INTO public.t SELECT i, 'secret value' FROM generate_series(1,9) i")
+    daemon.catch_up()
+    return daemon
+
+
+def test_every_metric_of_the_table_is_shown(busy: Daemon) -> None:
+    """Nothing in the table is empty talk, nothing shown is missing from it, promtool agrees."""
+    status, page = busy.get("/metrics")
+    assert status == 200
+    shown = set(re.findall(r"^(gaussdecode_\w+)\{", page.decode(), re.MULTILINE))
+    # Restarts are counted by class of error, and there was none.
+    assert {metric.name for metric in METRICS} - shown == {"gaussdecode_daemon_restarts_total"}
+    assert shown <= {metric.name for metric in METRICS}
+    promtool = shutil.which("promtool")
+    assert promtool is not None, "promtool is missing: apt-get install prometheus"
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=page, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def test_both_queues_are_shown_per_decoder(busy: Daemon) -> None:
+    """As the server shows them in gs_get_parallel_decode_status()."""
+    page = busy.get("/metrics")[1].decode()
+    for name in ("read_change_queue_length", "decode_change_queue_length"):
+        for decoder in range(2):
+            labels = f'{{decoder="{decoder}",slot="{busy.database.slot}"}}'
+            assert f"gaussdecode_{name}{labels} " in page
+
+
+def test_status_command(busy: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command prints what the daemon says."""
+    assert main(["status", "--json", str(busy.config_path)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["slot_name"] == busy.database.slot
+    assert record["parallel_decode_num"] == 2
+    assert re.fullmatch(r"queue0: \d+, queue1: \d+", record["read_change_queue_length"])
+    assert re.fullmatch(r"queue0: \d+, queue1: \d+", record["decode_change_queue_length"])
+    assert record["state"] == "streaming"
+    assert busy.get("/livez")[0] == busy.get("/readyz")[0] == 200
+
+
+def test_log_is_json_with_known_events_and_no_values(busy: Daemon) -> None:
+    """One object per line; names come from one list; rows stay out of it."""
+    assert busy.stop() == 0
+    text = busy.log.read_text()
+    records = [json.loads(line) for line in text.splitlines()]
+    assert {record["event"] for record in records} <= set(Event)
+    assert {Event.DAEMON_STARTED, Event.BATCH_LANDED, Event.DAEMON_STOPPED} <= {
+        record["event"] for record in records
+    }
+    assert all(record["slot"] == busy.database.slot for record in records)
+    assert "secret value" not in text
+
+
+def test_systemd_is_told(database_15: Database, make_daemon: MakeDaemon, tmp_path: Path) -> None:
+    """Ready when the landing is recovered, the watchdog is fed, and the end is announced."""
+    database_15.execute("CREATE TABLE public.t (id int4)")
+    database_15.create_slot()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(tmp_path / "notify"))
+    listener.settimeout(60)
+    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"}
+    received = b""
+    with make_daemon(database_15, environment=environment) as daemon:
+        while b"READY=1" not in received or received.count(b"WATCHDOG=1") < 2:
+            received += listener.recv(1000) + b"\n"
+        assert daemon.stop() == 0
+    while b"STOPPING=1" not in received:
+        received += listener.recv(1000) + b"\n"
+    listener.close()
+
+
+def test_a_taken_port_stops_the_start(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """The message names the key, and the status says configuration."""
+    database_15.create_slot()
+    daemon = make_daemon(database_15)
+    with socket.create_server(("127.0.0.1", daemon.port)):
+        daemon.start()
+        assert daemon.wait() == 78
+    assert f"monitoring.listen: 127.0.0.1:{daemon.port}" in daemon.log.read_text()
