@@ -35,6 +35,7 @@ from gaussdecode.land.names import (
     COMMITS,
     COMPACT,
     DATA,
+    DIRECTORIES,
     SCHEMAS,
     data_number,
     hidden_entry_number,
@@ -99,6 +100,7 @@ class _Recovery:
         self.last: CommitEntry | None = None
 
     def run(self) -> Recovered:
+        self.trust()
         self.replay()
         rest = self.complete()
         hidden, orphans = self.survey()
@@ -113,6 +115,16 @@ class _Recovery:
         self.check_last()
         apply_floor(self.disk, self.entries, self.state.floor)
         return self.result
+
+    def trust(self) -> None:
+        """Make durable what is seen, before anything is built on it.
+
+        The earlier process may have ended between a link and its fsync; a checkpoint made
+        of an entry that a power cut then takes back would outlive it.
+        """
+        for directory in DIRECTORIES:
+            self.disk.ensure_directory(directory)
+        self.disk.sync_directories("", COMMITS, CHECKPOINTS)
 
     def replay(self) -> None:
         """Fold the entries behind the newest checkpoint."""

@@ -83,6 +83,8 @@ class Writer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.publication_seconds = 0.0
+        self.published_seconds = 0.0
+        self.encoded_seconds = 0.0
         self._log = log
         self._schemas = schemas
         self._lane_count = lanes
@@ -265,6 +267,7 @@ class Writer:
                 file = self._ready.popleft()
                 group = file.pending.popleft() if file.pending else None
                 self._busy_lanes += 1
+            started = self._clock()
             try:
                 if group is not None:
                     self._encode(file, group)
@@ -272,6 +275,7 @@ class Writer:
             finally:
                 with self._changed:
                     self._busy_lanes -= 1
+                    self.encoded_seconds += self._clock() - started
                     self._changed.notify_all()
 
     def _encode(self, file: TableFile, group: RowGroup) -> None:
@@ -330,6 +334,7 @@ class Writer:
                 self._log.publish(_draft(sealed), functools.partial(self._confirm, sealed))
                 with self._changed:
                     self.publication_seconds = self._clock() - started
+                    self.published_seconds += self.publication_seconds
                     self._sealed = None
             finally:
                 with self._changed:

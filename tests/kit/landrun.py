@@ -1,0 +1,218 @@
+"""Synthetic transactions, landed by the real writer and judged by what is on disk."""
+
+import dataclasses
+import datetime as dt
+import functools
+import io
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.compaction import compact
+from gaussdecode.land.files import Files
+from gaussdecode.land.names import table_directory
+from gaussdecode.land.retention import retain
+from gaussdecode.land.schemas import SchemaStore
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.verify import verify_files
+from gaussdecode.land.writer import Writer
+from gaussdecode.model.landing import (
+    EntryKind,
+    Position,
+    SchemaChange,
+    SourceIdentity,
+    SourcePosition,
+)
+from gaussdecode.model.publication import PublicationRequest, RowGroup
+
+IDENTITY = SourceIdentity("postgresql", "7000000000000000001", "shop", "orders", "pgoutput")
+START = dt.datetime(2026, 1, 31, 22, 30, tzinfo=dt.UTC)
+SCHEMA = pa.schema(
+    [
+        pa.field("gd_op", pa.string(), nullable=False),
+        pa.field("gd_epoch", pa.int32(), nullable=False),
+        pa.field("gd_lsn", pa.int64(), nullable=False),
+        pa.field("gd_seq", pa.int64(), nullable=False),
+        pa.field("id", pa.int32()),
+    ]
+)
+COLUMNS = {"columns": [{"name": "id", "attribute_number": 1}]}
+TABLES = (table_directory("public", "a"), table_directory("public", "b"))
+BLOCK = 3
+
+
+def transaction_lsn(number: int) -> int:
+    """Commit position of the number-th transaction, from 1."""
+    return 0x1000 + 0x100 * number
+
+
+def row_group(
+    table: str, schema_id: str, lsn: int, seqs: range, *, schema: pa.Schema = SCHEMA
+) -> RowGroup:
+    """Rows of one transaction in one table."""
+    rows = len(seqs)
+    content = pa.table(
+        [
+            pa.array(["I"] * rows, pa.string()),
+            pa.array([0] * rows, pa.int32()),
+            pa.array([lsn] * rows, pa.int64()),
+            pa.array(list(seqs), pa.int64()),
+            pa.array(list(seqs), pa.int32()),
+        ],
+        schema=schema,
+    )
+    first, last = Position(lsn, seqs[0]), Position(lsn, seqs[-1])
+    return RowGroup(table, schema_id, schema, content, first, last, {"I": rows})
+
+
+def ticking(step: dt.timedelta = dt.timedelta(minutes=20)) -> Callable[[], dt.datetime]:
+    """A clock that moves on each time it is read, so that midnight comes in the middle."""
+    ticks = itertools.count()
+    lock = threading.Lock()
+
+    def now() -> dt.datetime:
+        with lock:
+            return START + next(ticks) * step
+
+    return now
+
+
+@dataclasses.dataclass
+class Landing:
+    """One process's life on a landing.
+
+    Attributes:
+        files: the disk.
+        confirmed: every position that was confirmed, in order.
+        errors: what the writer gave up with.
+    """
+
+    files: Files
+    token: str = "first"
+    transactions: int = 5
+    with_retention: bool = False
+    space: SpaceWait = dataclasses.field(default_factory=lambda: SpaceWait(sleep=lambda _: None))
+    on_confirm: Callable[[int], None] = lambda _: None
+    confirmed: list[int] = dataclasses.field(default_factory=list)
+    errors: list[BaseException] = dataclasses.field(default_factory=list)
+
+    def open(self) -> CommitLog:
+        """Recover the landing."""
+        return CommitLog.open(
+            self.files, IDENTITY, space=self.space, now=ticking(), writer=self.token, block=BLOCK
+        )
+
+    def run(self) -> None:
+        """Recover, then land every transaction that is not durable yet."""
+        log = self.open()
+        try:
+            schemas = SchemaStore(log)
+            writer = Writer(
+                log, schemas=schemas, lanes=1, on_durable=self._confirm, on_error=self.errors.append
+            )
+            try:
+                self._land(log, schemas, writer)
+            finally:
+                writer.close()
+        finally:
+            log.close()
+
+    def _land(self, log: CommitLog, schemas: SchemaStore, writer: Writer) -> None:
+        if log.is_empty:
+            start = SourcePosition(0, 1, transaction_lsn(0))
+            writer.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
+            writer.drain()
+        for number in range(1, self.transactions + 1):
+            lsn = transaction_lsn(number)
+            position = log.position
+            assert position is not None
+            if lsn <= position.lsn:
+                continue
+            self._transaction(schemas, writer, number, lsn)
+            self._maintain(log)
+
+    def _transaction(self, schemas: SchemaStore, writer: Writer, number: int, lsn: int) -> None:
+        """Land one transaction; the third is empty and moves the position only."""
+        position = SourcePosition(0, 1, lsn)
+        if number == 3:
+            writer.publish(PublicationRequest(kind=EntryKind.IDLE, position=position))
+            writer.drain()
+            return
+        changes = []
+        for index, table in enumerate(TABLES):
+            seqs = range(index * 2, index * 2 + 2)
+            schema_id, is_new = schemas.schema_id_for(table, COLUMNS)
+            if is_new:
+                changes.append(SchemaChange(table, Position(lsn, seqs[0]), schema_id, None))
+            writer.write(row_group(table, schema_id, lsn, seqs))
+        writer.publish(
+            PublicationRequest(
+                kind=EntryKind.DATA,
+                position=position,
+                commit_time=START,
+                schema_changes=tuple(changes),
+            )
+        )
+        writer.drain()
+
+    def _maintain(self, log: CommitLog) -> None:
+        while compact(log) is not None:
+            pass
+        if self.with_retention:
+            retain(log, START + dt.timedelta(days=1000))
+
+    def _confirm(self, position: SourcePosition) -> None:
+        self.confirmed.append(position.lsn)
+        self.on_confirm(position.lsn)
+
+
+def landed_rows(files: Files) -> Iterator[tuple[int, int, str]]:
+    """Position and table of every row that a reader of the log finds."""
+    names = [item.name for item in files.items("commits")]
+    held = [item.name for item in files.items("commits/checkpoints")]
+    entries: dict[int, dict[str, object]] = {}
+    for name in held:
+        if name.endswith(".jsonl") and not name.startswith("."):
+            for line in files.read(f"commits/checkpoints/{name}").splitlines()[1:]:
+                entry = json.loads(line)
+                entries[entry["n"]] = entry
+    for name in names:
+        if name.endswith(".json") and not name.startswith("."):
+            entry = json.loads(files.read(f"commits/{name}"))
+            entries[entry["n"]] = entry
+    for entry in entries.values():
+        if entry["kind"] == "data":
+            for file in entry["files"]:  # type: ignore[attr-defined]
+                for lsn, seq in _positions(files.read(file["path"])):
+                    yield lsn, seq, file["table"]
+
+
+@functools.lru_cache(maxsize=4096)
+def _positions(content: bytes) -> list[tuple[int, int]]:
+    table = pq.read_table(io.BytesIO(content), columns=["gd_lsn", "gd_seq"])
+    return [(row["gd_lsn"], row["gd_seq"]) for row in table.to_pylist()]
+
+
+def expected_rows(transactions: int) -> list[tuple[int, int, str]]:
+    """What the transactions of `Landing` amount to."""
+    return sorted(
+        (transaction_lsn(number), index * 2 + seq, table)
+        for number in range(1, transactions + 1)
+        if number != 3
+        for index, table in enumerate(TABLES)
+        for seq in range(2)
+    )
+
+
+def check_invariants(files: Files, transactions: int, *, with_retention: bool) -> None:
+    """Fail unless every transaction landed exactly once and the landing is clean."""
+    report = verify_files(files)
+    assert report.is_clean, report.findings
+    rows = sorted(landed_rows(files))
+    expected = expected_rows(transactions)
+    assert rows == (expected[len(expected) - len(rows) :] if with_retention else expected)
