@@ -403,7 +403,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=Choice(("j", "t", "b")),
         default="b",
         meaning="Output as JSON, text or binary.",
-        postgresql=_daemon("style in which peek prints; what lands is Parquet always"),
+        postgresql=_daemon("style in which peek prints, b as t; what lands is Parquet always"),
         gaussdb=Support(Doer.SERVER, "the stream is read in style b; peek prints in the style set"),
     ),
     Option(

@@ -144,6 +144,8 @@ def test_bash_completes_options_choices_and_files(tmp_path: Path) -> None:
     (tmp_path / "orders.yaml").touch()
     assert complete(["gaussdecode", "completion", "z"], tmp_path) == ["zsh"]
     assert complete(["gaussdecode", "status", "--j"], tmp_path) == ["--json"]
+    assert complete(["gaussdecode", "slot", "cr"], tmp_path) == ["create"]
+    assert complete(["gaussdecode", "slot", "create", "ord"], tmp_path) == ["orders.yaml"]
     assert complete(["gaussdecode", "status", "ord"], tmp_path) == ["orders.yaml"]
 
 

@@ -1,9 +1,12 @@
 """Tests for `gaussdecode.config`, `gaussdecode.settings` and `gaussdecode.yamlfile`."""
 
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gaussdecode.config import SECTIONS, Config, load, process_memory_bytes
 from gaussdecode.errors import EX_CONFIG, ConfigError
@@ -176,6 +179,20 @@ def test_syntax_errors_do_not_repeat_the_line(tmp_path: Path) -> None:
     """YAML's own message would show the text around the mistake, a password perhaps."""
     lines = problems(tmp_path, 'a: "hunter2\nb: {hunter2: [hunter2\n')
     assert not any("hunter2" in line for line in lines)
+
+
+@given(
+    st.text(max_size=200) | st.sampled_from(GOOD.split()).map(lambda word: GOOD.replace(word, ""))
+)
+def test_any_text_is_a_configuration_or_a_complaint(text: str) -> None:
+    """Whatever stands in the file, nothing else than ConfigError comes out."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "any.yaml")
+        path.write_bytes(text.encode(errors="surrogatepass"))
+        try:
+            load(path, memory_bytes=8 * GIB)
+        except ConfigError as error:
+            assert str(error).startswith("any.yaml:")
 
 
 def test_a_password_in_a_private_file_is_accepted_and_hidden(tmp_path: Path) -> None:
