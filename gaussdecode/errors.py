@@ -110,10 +110,9 @@ class DiskError(LandingError):
 
 
 class ChildError(GaussDecodeError):
-    """A process of the pipeline died without saying why."""
+    """A process of the pipeline died without saying why, or stopped moving."""
 
     exit_status = EX_SOFTWARE
-    retryable = True
 
 
 _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {

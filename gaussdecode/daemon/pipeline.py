@@ -188,6 +188,8 @@ class Pipeline:
             on_streaming: called when the stream is about to begin.
         """
         config = self._config
+        if self.writer is not None:
+            self.writer.discard()  # what the session before could not publish comes again
 
         def begin(facts: Mapping[str, Any]) -> Collector:  # Any: JSON
             collector = self._begin(facts)
