@@ -8,12 +8,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from kit.decoded import Entry, EventKind, read_entry
 from kit.postgres import Database, Postgres
 from kit.proxy import Fault, Proxy
 
 from gaussdecode.errors import IdentityError, SourceError, SourceRefusedError
 from gaussdecode.ipc.control import Word
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.protocol.pgoutput import Commit, Insert, LogicalMessage, parse
 from gaussdecode.source.postgresql import SourceAddress, connect
 from gaussdecode.source.slot import read_server, start_stream, stream_options
@@ -134,15 +136,22 @@ def test_white_list_marks_relations(table: Database, make_main: MakeMain) -> Non
 
 
 def test_serial_mode_decodes_here(table: Database, make_main: MakeMain) -> None:
-    """With one decoder the ring holds decoded batches."""
+    """With one decoder the ring holds decoded batches, and their end."""
     main = make_main(table, decoder_count=1)
     main.go()
     fill(table, 1, 1000)
-    commit = b"\x02"  # EVENT_COMMIT, first byte of an event
-    main.wait(lambda: any(entry[64:].startswith(b"\x01") for entry in main.entries), "a begin")
+    types = {1: [ColumnType(Kind.INT32), ColumnType(Kind.STRING)]}
+
+    def entries() -> list[Entry]:
+        return [read_entry(entry, types) for entry in main.entries]
+
+    def kinds() -> list[EventKind]:
+        return [event.kind for entry in entries() for event in entry.events]
+
+    main.wait(lambda: EventKind.COMMIT in kinds(), "a commit")
+    assert sum(entry.row_count for entry in entries()) == 1000
     main.control.set(Word.STOP_REQUESTED, 1)
-    main.wait(lambda: main.entries[-1][4] == 1, "the end entry")
-    assert commit in b"".join(main.entries)
+    main.wait(lambda: entries()[-1].kind == 1, "the end entry")
     main.control.set(Word.FINISHED, 1)
     main.wait_blind(lambda: main.child.exit_status() == 0, "exit")
 
