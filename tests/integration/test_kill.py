@@ -32,6 +32,7 @@ def _kill(daemon: Daemon, victim: str, rng: Random) -> None:
     names = [name for name in daemon.children() if name.startswith(victim)]
     if names:
         os.kill(daemon.children()[rng.choice(names)], signal.SIGKILL)
+        assert daemon.wait() == os.EX_SOFTWARE, "a dead child must end the daemon"
 
 
 def _check_confirmed(daemon: Daemon) -> None:
