@@ -76,7 +76,7 @@ class Shopper(threading.Thread):
         self._dsn = dsn
         self._index = index
         self._stop_event = stop
-        self._rng = random.Random(index)  # noqa: S311 - a workload, not a secret
+        self._rng = random.Random(index)
         self._last = 0
         self._open = 0
         self.transactions = 0

@@ -30,7 +30,7 @@ def _prepare(database: Database, seed: int) -> Workload:
 def _small_disk(directory: Path, size: str) -> Iterator[bool]:
     """Mount a small file system, where we may; tell whether we did."""
     directory.mkdir(parents=True, exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0750", "tmpfs", str(directory)]
     try:
         mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:

@@ -50,10 +50,9 @@ def test_names(database: Database, make_daemon: MakeDaemon) -> None:
         for schema, name in _TABLES:
             table = sql.Identifier(schema, name)
             values = [f"{schema} {name} {column}" for column in _COLUMNS]
-            marks = sql.SQL(", ").join([sql.Placeholder()] * (len(values) + 1))
-            query = sql.SQL("INSERT INTO {} VALUES ({})").format(table, marks)
-            session.execute(query, [1, *values])
-            session.execute(query, [2, *values])
+            texts = sql.SQL(", ").join(map(sql.Literal, values))
+            query = sql.SQL("INSERT INTO {0} VALUES (1, {1}), (2, {1})").format(table, texts)
+            session.execute(query)
             session.execute(sql.SQL("UPDATE {} SET id = 3 WHERE id = 2").format(table))
     with make_daemon(database) as daemon:
         daemon.catch_up()
@@ -126,7 +125,7 @@ def test_bytes_that_are_no_text(postgres_15: Postgres, make_daemon: MakeDaemon) 
     database = Database(postgres_15, "kit_ascii", encoding="SQL_ASCII")
     database.execute("CREATE TABLE public.bytes (id int4 PRIMARY KEY, v text)")
     database.create_slot()
-    with psycopg.connect(database.dsn, autocommit=True) as session:
+    with psycopg.connect(database.dsn, autocommit=True, client_encoding="UTF8") as session:
         session.execute("INSERT INTO public.bytes VALUES (1, E'caf\\xe9'), (2, 'ok')")
     with make_daemon(database) as daemon:
         daemon.catch_up()

@@ -35,7 +35,7 @@ class Postgres(Cluster):
 
     def connect(self, database: str = "postgres", **extra: str | int) -> Session:
         """Open a session in autocommit mode as the superuser."""
-        return psycopg.connect(self.dsn(database, **extra), autocommit=True)
+        return psycopg.connect(self.dsn(database, **extra), autocommit=True, client_encoding="UTF8")
 
     def execute(self, query: str, database: str = "postgres") -> list[Row]:
         """Run one statement (or several, when none gives rows) and fetch what it gives."""
