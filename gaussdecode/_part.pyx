@@ -404,7 +404,7 @@ cdef int append_child(
 
 cdef int append_child_null(Column *column) except -1 nogil:
     cdef int32_t end = <int32_t>column.child_data.size
-    if column.child_null_count == 0:
+    if column.child_null_count == 0 and column.child_count:
         buffer_fill(&column.child_validity, 1, column.child_count)
     buffer_fill(&column.child_validity, 0, 1)
     if column.element_width:

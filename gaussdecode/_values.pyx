@@ -9,7 +9,6 @@ References:
     EncodeDateTime(), EncodeInterval().
 """
 
-from libc.stdint cimport int8_t
 from libc.stdlib cimport strtod
 from libc.string cimport memcmp, memcpy
 
@@ -38,9 +37,9 @@ cdef extern from *:
         1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
         1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-    /* -1: not a hexadecimal digit. */
-    static const int8_t gd_hex[256] = {
-        [0 ... 255] = -1,
+    /* 16: not a hexadecimal digit. */
+    static const uint8_t gd_hex[256] = {
+        [0 ... 255] = 16,
         ['0'] = 0, ['1'] = 1, ['2'] = 2, ['3'] = 3, ['4'] = 4, ['5'] = 5, ['6'] = 6, ['7'] = 7,
         ['8'] = 8, ['9'] = 9, ['a'] = 10, ['b'] = 11, ['c'] = 12, ['d'] = 13, ['e'] = 14,
         ['f'] = 15, ['A'] = 10, ['B'] = 11, ['C'] = 12, ['D'] = 13, ['E'] = 14, ['F'] = 15};
@@ -98,7 +97,7 @@ cdef extern from *:
     """
     ctypedef unsigned long long uint128_t "gd_uint128"
     const uint64_t[20] gd_pow10
-    const int8_t[256] gd_hex
+    const uint8_t[256] gd_hex
     bint gd_round64(uint64_t, int, double *) noexcept nogil
     bint gd_round32(uint64_t, int, float *) noexcept nogil
     float strtof(const char *, char **) noexcept nogil
@@ -188,18 +187,19 @@ cdef int append_escaped(Buffer *buffer, const uint8_t *text, size_t size) except
 cdef bint parse_hex(const uint8_t *text, size_t size, uint8_t *target) noexcept nogil:
     """`\\x` and pairs of digits; writes (size - 2) / 2 bytes."""
     cdef const uint8_t *end = text + size
-    cdef int pair
-    cdef int seen = 0
+    cdef unsigned int high, low
+    cdef unsigned int seen = 0
     if size < 2 or size & 1 or text[0] != c"\\" or text[1] != c"x":
         return False
     text += 2
     while text < end:
-        pair = gd_hex[text[0]] << 4 | gd_hex[text[1]]
-        seen |= pair
-        target[0] = <uint8_t>pair
+        high = gd_hex[text[0]]
+        low = gd_hex[text[1]]
+        seen |= high | low
+        target[0] = <uint8_t>(high << 4 | low)
         text += 2
         target += 1
-    return seen >= 0
+    return seen < 16
 
 
 # ---- numbers

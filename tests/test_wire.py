@@ -1,5 +1,6 @@
 """Messages: each one by field name, cut anywhere, at its limits, and mutated at random."""
 
+import array
 import contextlib
 import gc
 import random
@@ -45,8 +46,10 @@ MESSAGES = {
 def decode(messages: list[bytes], relations: list[Relation] | None = None) -> Entry:
     """Decode messages with a fresh decoder; relation events are left out."""
     described = RELATIONS if relations is None else relations
+    # An array ends where its memory ends, so that a sanitizer sees the first byte beyond.
+    raw = array.array("B", wire.raw_batch(messages, described))
     entry = read_entry(
-        BatchDecoder().decode_bytes(wire.raw_batch(messages, described)),
+        BatchDecoder().decode_bytes(memoryview(raw)),
         {each.version: each for each in described},
     )
     assert [event.kind for event in entry.events[: len(described)]] == (
@@ -313,47 +316,58 @@ def test_decoder_goes_on_after_an_error() -> None:
     assert decoder.decode_bytes(good) == expected
 
 
-def _rows(relation: Relation) -> st.SearchStrategy[bytes]:
+def random_row(relation: Relation, rng: random.Random) -> bytes:
+    """A message about a table, its values right or wrong for their columns."""
     count = len(relation.columns)
-    text = st.one_of(st.none(), texts.texts())
-    new = st.lists(st.one_of(text, st.just(wire.UNCHANGED)), min_size=count, max_size=count)
-    old = st.lists(text, min_size=count, max_size=count)
-    return st.one_of(
-        st.builds(lambda values: wire.insert(values, relation.oid), new),
-        st.builds(lambda values: wire.update(values, oid=relation.oid), new),
-        st.builds(lambda values, key: wire.update(values, key, oid=relation.oid), new, old),
-        st.builds(lambda values, full: wire.update(values, old=full, oid=relation.oid), new, old),
-        st.builds(lambda key: wire.delete(key, oid=relation.oid), old),
-        st.builds(lambda full: wire.delete(full, b"O", relation.oid), old),
-        st.just(wire.truncate(relation.oid, bits=1)),
-    )
+
+    def values(absent: list[wire.Cell]) -> list[wire.Cell]:
+        return [
+            rng.choice(absent) if rng.random() < 0.2 else texts.random_text(rng)
+            for _ in range(count)
+        ]
+
+    new, old = values([None, wire.UNCHANGED]), values([None])
+    if rng.random() < 0.5:  # as for a key stored out of line
+        old = [
+            before if after == wire.UNCHANGED else after
+            for before, after in zip(old, new, strict=True)
+        ]
+    choices = [
+        wire.insert(new, relation.oid),
+        wire.update(new, oid=relation.oid),
+        wire.update(new, old, oid=relation.oid),
+        wire.update(new, old=old, oid=relation.oid),
+        wire.delete(old, oid=relation.oid),
+        wire.delete(old, b"O", relation.oid),
+        wire.truncate(relation.oid, bits=1),
+        rng.choice([wire.begin(), wire.commit(), wire.origin(), wire.logical()]),
+    ]
+    return rng.choice(choices)
 
 
-@st.composite
-def streams(draw: st.DrawFn) -> tuple[list[bytes], list[Relation]]:
+def random_stream(rng: random.Random) -> tuple[list[bytes], list[Relation]]:
     """Random tables of random types, and messages about them."""
     relations = []
-    for version in range(1, draw(st.integers(1, 3)) + 1):
-        types = draw(st.lists(texts.column_types(), max_size=4))
-        identity = draw(st.sets(st.integers(0, 3)))
-        filtered = draw(st.sampled_from([False, False, False, True]))
+    for version in range(1, rng.randrange(2, 5)):
+        types = [texts.random_type(rng) for _ in range(rng.randrange(6))]
+        identity = {index for index in range(len(types)) if rng.random() < 0.4}
+        filtered = rng.random() < 0.2
         relations.append(
             wire.relation(types, identity, version, 16384 + version, filtered=filtered)
         )
-    others = st.sampled_from([wire.begin(), wire.commit(), wire.origin(), wire.logical()])
-    messages = st.one_of(*(_rows(relation) for relation in relations), others)
-    return draw(st.lists(messages, max_size=12)), relations
+    return [random_row(rng.choice(relations), rng) for _ in range(rng.randrange(60))], relations
 
 
-@settings(max_examples=300)
-@given(streams())
-def test_decoders_agree_on_any_stream(stream: tuple[list[bytes], list[Relation]]) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_decoders_agree_on_any_stream(seed: int) -> None:
     """Rows of every kind, right or wrong: same columns, same misfits, same order."""
-    messages, relations = stream
-    assert repr(decode(messages, relations)) == repr(plain.decode(messages, relations))
+    rng = random.Random(f"stream {seed}")
+    for _ in range(15):
+        messages, relations = random_stream(rng)
+        assert repr(decode(messages, relations)) == repr(plain.decode(messages, relations))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(st.binary(max_size=64), max_size=4))
 def test_decoders_agree_on_any_bytes(messages: list[bytes]) -> None:
     """Same result or same error at the same byte, whatever arrives."""
@@ -380,10 +394,10 @@ def mutate(message: bytes, rng: random.Random) -> bytes:
 
 
 def test_decoders_agree_on_mutated_messages() -> None:
-    """Ten thousand damaged messages have the same outcome in both."""
+    """Thousands of damaged messages have the same outcome in both."""
     rng = random.Random("mutated")
     whole = list(MESSAGES.values())
-    for _ in range(10_000):
+    for _ in range(5_000):
         messages = [rng.choice(whole), mutate(rng.choice(whole), rng)]
         fast = outcome(messages, RELATIONS, fast=True)
         assert fast == outcome(messages, RELATIONS, fast=False), messages

@@ -1,5 +1,7 @@
 """Hypothesis strategies for values as the server writes them, and as it never would."""
 
+import random
+import re
 import struct
 
 from hypothesis import strategies as st
@@ -129,4 +131,35 @@ def texts() -> st.SearchStrategy[bytes]:
     return st.one_of(good, good, good, st.sampled_from(_HOSTILE), st.binary(max_size=40))
 
 
+_ESCAPED = re.compile(rb'["\\]')
 EDGES: list[bytes] = [edge.encode() for edge in _EDGES] + _HOSTILE
+
+
+def random_type(rng: random.Random) -> ColumnType:
+    """Any column type, without the cost of a strategy."""
+    kind = rng.choice(list(Kind))
+    element = rng.choice(_SCALARS) if kind is Kind.LIST else None
+    precision = rng.randrange(1, 39) if Kind.DECIMAL in (kind, element) else 0
+    return ColumnType(kind, element, precision, rng.randrange(precision + 1))
+
+
+def random_text(rng: random.Random) -> bytes:
+    """A value of any kind, right or wrong for its column, without the cost of a strategy."""
+    choice = rng.randrange(8)
+    if choice == 0:
+        return str(
+            rng.randrange(-(10 ** rng.randrange(1, 25)), 10 ** rng.randrange(1, 25))
+        ).encode()
+    if choice == 1:
+        return f"{rng.randrange(10**9)}.{rng.randrange(10 ** rng.randrange(1, 30))}".encode()
+    if choice == 2:
+        return _float_text(rng.getrandbits(64)).encode()
+    if choice == 3:
+        parts = [rng.choice(EDGES) for _ in range(rng.randrange(4))]
+        quoted = [_ESCAPED.sub(rb"\\\g<0>", part) for part in parts]
+        return b"{" + b",".join(b'"' + part + b'"' for part in quoted) + b"}"
+    if choice == 4:
+        edge = bytearray(rng.choice(EDGES) + b"0")
+        edge[rng.randrange(len(edge))] = rng.randrange(256)
+        return bytes(edge)
+    return rng.choice(EDGES)
