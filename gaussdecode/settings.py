@@ -172,6 +172,14 @@ class LandingConfig:
             "Files older than this are deleted; the newest 1000 entries stay.",
         ),
     )
+    compact: bool = dataclasses.field(
+        default=False,
+        metadata=_is(
+            Boolean(),
+            "Merge small files for readers of the commit log; the small ones stay until retention "
+            "takes them, because plain streams read their directories.",
+        ),
+    )
     compression: str = dataclasses.field(
         default="zstd",
         metadata=_is(Choice(("zstd", "snappy", "none")), "Compression of the Parquet files."),

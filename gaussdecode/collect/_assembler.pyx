@@ -354,7 +354,8 @@ cdef class Assembler:
         """One row in the table of transactions."""
         cdef uint64_t row = self.transactions.row_count
         column_append_value(
-            &self.transactions.columns[0], row, self.origin.data, self.origin.size, not self.has_origin
+            &self.transactions.columns[0], row, self.origin.data, self.origin.size,
+            not self.has_origin,
         )
         column_append_value(&self.transactions.columns[1], row, NULL, 0, True)
         column_append_value(&self.transactions.columns[2], row, &rows, sizeof(rows), False)

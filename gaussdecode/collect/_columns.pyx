@@ -7,16 +7,13 @@ accumulator starts again empty. It knows nothing of files, transactions or order
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport (
-    int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
-)
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from gaussdecode._layout cimport (
-    KIND_BINARY, KIND_BOOL, KIND_LIST, KIND_STRING, OLD_COLUMN, Buffer, ColumnHeader,
-    Misfit, PartHeader, Unchanged, buffer_append, buffer_fill, buffer_free, buffer_grow,
-    kind_width,
+    KIND_BOOL, KIND_LIST, Buffer, ColumnHeader, Misfit, PartHeader, Unchanged,
+    buffer_append, buffer_fill, buffer_free, buffer_grow, kind_width,
 )
 
 from gaussdecode.errors import SequenceError
@@ -169,7 +166,7 @@ cdef int append_slice(
 
 cdef int append_nulls(GrowingColumn *column, uint64_t have, size_t count) except -1 nogil:
     """Append `count` NULL rows."""
-    cdef size_t width = kind_width(column.kind), i
+    cdef size_t width = kind_width(column.kind), _
     cdef int32_t last
     if column.validity.size == 0 and have:
         buffer_fill(&column.validity, 1, have)
@@ -180,7 +177,7 @@ cdef int append_nulls(GrowingColumn *column, uint64_t have, size_t count) except
     last = <int32_t>(column.child_count if column.kind == KIND_LIST else column.data.size)
     if column.offsets.size == 0:
         buffer_fill(&column.offsets, 0, sizeof(int32_t))
-    for i in range(count):
+    for _ in range(count):
         buffer_append(&column.offsets, &last, sizeof(int32_t))
     return 0
 

@@ -112,12 +112,9 @@ def table_schema(columns: Sequence[Column], names: Sequence[str]) -> pa.Schema:
         names: what each column is called in the files.
     """
     fields = [
-        pa.field(name, arrow_type(column.type))
-        for name, column in zip(names, columns, strict=True)
+        pa.field(name, arrow_type(column.type)) for name, column in zip(names, columns, strict=True)
     ]
-    identity = [
-        field for field, column in zip(fields, columns, strict=True) if column.is_identity
-    ]
+    identity = [field for field, column in zip(fields, columns, strict=True) if column.is_identity]
     old = [pa.field("gd_old", pa.struct(identity))] if identity else []
     return pa.schema([*GD_FIELDS, *old, pa.field("gd_raw", _RAW), *fields])
 
@@ -142,17 +139,13 @@ def _buffer(memory: OwnedMemory | None) -> pa.Buffer | None:
 
 def _interval(rows: int, validity: pa.Buffer | None, data: OwnedMemory, nulls: int) -> pa.Array:
     """Split 16-byte intervals into the three children of their struct."""
-    values = np.frombuffer(data, dtype=_INTERVAL, count=rows)
+    values = np.frombuffer(memoryview(data), dtype=_INTERVAL, count=rows)
     assert _INTERVAL.names is not None
     children = [pa.array(np.ascontiguousarray(values[name])) for name in _INTERVAL.names]
-    return pa.Array.from_buffers(
-        _SIMPLE[Kind.INTERVAL], rows, [validity], nulls, children=children
-    )
+    return pa.Array.from_buffers(_SIMPLE[Kind.INTERVAL], rows, [validity], nulls, children=children)
 
 
-def _plain(
-    kind: Kind, of: pa.DataType, rows: int, taken: Taken | Child
-) -> pa.Array:
+def _plain(kind: Kind, of: pa.DataType, rows: int, taken: Taken | Child) -> pa.Array:
     validity, offsets, data, nulls = taken[:4]
     assert data is not None
     if kind is Kind.INTERVAL:
@@ -168,7 +161,8 @@ def column_array(column: ColumnType, rows: int, taken: Taken) -> pa.Array:
     if column.kind is not Kind.LIST:
         return _plain(column.kind, arrow_type(column), rows, taken)
     validity, offsets, _, nulls, child = taken
-    assert child is not None and column.element is not None
+    assert child is not None
+    assert column.element is not None
     elements = _plain(column.element, _element_type(column), child[4], child)
     return pa.Array.from_buffers(
         arrow_type(column), rows, [_buffer(validity), _buffer(offsets)], nulls,

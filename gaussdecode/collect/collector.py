@@ -42,11 +42,18 @@ class Writer(Protocol):
     """What the collector needs of ``land.writer.Writer``."""
 
     @property
-    def written_bytes(self) -> int: ...
+    def written_bytes(self) -> int:
+        """Bytes on disk of what is not yet handed to a publication."""
+
     @property
-    def publication_seconds(self) -> float: ...
-    def write(self, group: RowGroup) -> None: ...
-    def publish(self, request: PublicationRequest) -> None: ...
+    def publication_seconds(self) -> float:
+        """What the last publication cost."""
+
+    def write(self, group: RowGroup) -> None:
+        """Take a row group; blocks while too much waits."""
+
+    def publish(self, request: PublicationRequest) -> None:
+        """Make one entry of everything written since the last call."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +133,7 @@ class Collector:
             self._accumulators[landed] = Accumulator(landed, kinds, old_count)
         return self._accumulators[landed]
 
-    def truncated(
-        self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int
-    ) -> None:
+    def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
         """Remember a truncate for the entry; its marker row is in the accumulator."""
         self._truncates.append(
             Truncate(
@@ -182,9 +187,7 @@ class Collector:
         previous = self._schemas.get(landed.directory)
         if previous != landed.schema_id:
             self._schemas[landed.directory] = landed.schema_id
-            self._changes.append(
-                SchemaChange(landed.directory, first, landed.schema_id, previous)
-            )
+            self._changes.append(SchemaChange(landed.directory, first, landed.schema_id, previous))
 
     def relieve(self) -> None:
         """Flush the largest accumulators until half of the budget is free."""

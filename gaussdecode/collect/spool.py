@@ -5,6 +5,7 @@ transaction does, which the server will send again.
 """
 
 import errno
+import functools
 import os
 import tempfile
 from collections.abc import Callable
@@ -46,9 +47,8 @@ class Spool:
         offset = self._size
         left = data
         while left.nbytes:
-            done = self._attempt(
-                "write to the spool", lambda: os.pwrite(self._fd, left, self._size)
-            )
+            pwrite = functools.partial(os.pwrite, self._fd, left, self._size)
+            done = self._attempt("write to the spool", pwrite)
             self._size += done
             left = left[done:]
         return offset

@@ -28,30 +28,43 @@ class CatalogColumn(Protocol):
     """What the catalogue knows of a column."""
 
     @property
-    def number(self) -> int: ...
+    def number(self) -> int:
+        """Attribute number."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Of the column."""
+
     @property
-    def is_toastable(self) -> bool: ...
+    def is_toastable(self) -> bool:
+        """Its values may be stored out of line, and then not be sent."""
+
     @property
-    def type_text(self) -> str: ...
+    def type_text(self) -> str:
+        """The type with its modifier, ``numeric(10,2)``."""
 
 
 class CatalogTable(Protocol):
     """What the catalogue knows of a table; it may be newer than the stream."""
 
     @property
-    def columns(self) -> Sequence[CatalogColumn]: ...
+    def columns(self) -> Sequence[CatalogColumn]:
+        """By number."""
+
     @property
-    def primary_key(self) -> Sequence[str]: ...
+    def primary_key(self) -> Sequence[str]:
+        """Names in key order; empty without one."""
 
 
 class Schemas(Protocol):
     """Keeps schema files; finds a schema again by its content."""
 
     def schema_id_for(
-        self, table: str, record: dict[str, Any]  # Any: JSON
-    ) -> tuple[str, bool]: ...
+        self,
+        table: str,
+        record: dict[str, Any],  # Any: JSON
+    ) -> tuple[str, bool]:
+        """The schema_id of a description, and whether the table changes over to it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

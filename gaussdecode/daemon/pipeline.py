@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
+from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.session import Session, SessionSettings
 from gaussdecode.daemon.snapshot import DaemonFacts
 from gaussdecode.ipc.control import Word
@@ -51,9 +52,7 @@ class Pipeline:
         should_stop: asked while waiting.
     """
 
-    def __init__(
-        self, config: Config, facts: DaemonFacts, should_stop: Callable[[], bool]
-    ) -> None:
+    def __init__(self, config: Config, facts: DaemonFacts, should_stop: Callable[[], bool]) -> None:
         self._config = config
         self._facts = facts
         self._should_stop = should_stop
@@ -63,6 +62,7 @@ class Pipeline:
         self._catalog = Catalog(config)
         self._counts: Counter[str] = Counter()
         self._was_full = False
+        self._housekeeper: Housekeeper | None = None
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
 
@@ -82,6 +82,8 @@ class Pipeline:
         trace: TracebackType | None,
     ) -> None:
         """Let go; what is not published is left to recovery after an error."""
+        if self._housekeeper is not None:
+            self._housekeeper.close()
         if self.writer is not None:
             self.writer.close()
         self._catalog.close()
@@ -107,6 +109,8 @@ class Pipeline:
             on_error=self._on_error,
             on_landed=self._on_landed,
         )
+        self._housekeeper = Housekeeper(self.log, landing, self._on_error)
+        self._housekeeper.start()
         position = self.log.position
         if position is not None:
             self._facts.durable_lsn = position.lsn

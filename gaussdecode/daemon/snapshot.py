@@ -25,7 +25,8 @@ Values = dict[str, dict[Labels, float]]
 class LandingFacts(Protocol):
     """What the pipeline counts of its landing."""
 
-    def stats(self) -> Mapping[str, float]: ...
+    def stats(self) -> Mapping[str, float]:
+        """Counters by metric, without their prefix."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -138,7 +139,9 @@ class Snapshots:
             "read_change_queue_length": _queues(lengths[0]),
             "decode_change_queue_length": _queues(lengths[1]),
             "reader_lsn": str(Lsn(received)),
-            "working_txn_cnt": int(collector is not None and collector.assembler.is_transaction_open),
+            "working_txn_cnt": int(
+                collector is not None and collector.assembler.is_transaction_open
+            ),
             "working_txn_memory": 0 if collector is None else collector.assembler.retained_bytes,
             "durable_lsn": str(Lsn(facts.durable_lsn)),
             "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),

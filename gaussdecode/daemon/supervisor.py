@@ -24,6 +24,7 @@ from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots
 from gaussdecode.errors import DiskError, GaussDecodeError
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
+from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
@@ -131,6 +132,8 @@ class Supervisor:
             error = self._run_one(session)
             snapshots.retire(session)
             self._facts.session = None
+            if error is None and self._config.source.kind is SourceKind.CAPTURE:
+                return  # a recording ends
             if error is not None and not self._stop.is_set():
                 self._wait(error, time.monotonic() - began)
 

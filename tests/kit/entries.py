@@ -142,7 +142,7 @@ def _part(out: _Bytes, version: int, rows: list[Row]) -> bytes:
             0,
             0,
             0,
-        )  # fmt: skip
+        )
     )
     ops = out.put(b"I" * len(rows))
     return PART.pack(version, len(rows), 2, 0, columns, ops, 0, 0, 0, 0, 0, 0)

@@ -21,8 +21,8 @@ from psycopg import sql
 
 from kit import canon, landing
 from kit.canon import Canon
-from kit.landing import Change, Landing
 from kit.daemon import MARK
+from kit.landing import Change, Landing
 from kit.postgres import Database, Session
 
 TableName = tuple[str, str]

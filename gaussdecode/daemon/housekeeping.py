@@ -1,0 +1,93 @@
+"""Compaction and retention, beside the stream.
+
+One thread that looks at the commit log now and then. Only the publication at the end of
+each piece of work takes turns with the writer's. A failure is the landing's failure: it
+goes to the same place as the writer's, and ends the daemon.
+"""
+
+import datetime
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.compaction import compact
+from gaussdecode.land.retention import retain
+from gaussdecode.logs import Event, get_logger
+from gaussdecode.settings import LandingConfig
+
+INTERVAL_SECONDS: Final = 60.0  # arbitrary; a block of entries takes far longer to fill
+_log = get_logger("land")
+
+
+class Housekeeper:
+    """Keeps a landing small while it grows.
+
+    Args:
+        log: open; others publish to it too.
+        settings: what to do.
+        on_error: told the first error; then the thread ends.
+        interval: seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        settings: LandingConfig,
+        on_error: Callable[[BaseException], object],
+        interval: float = INTERVAL_SECONDS,
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._on_error = on_error
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look, if there is anything to do at all."""
+        if self._settings.compact or self._settings.retention is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop at the next possible place."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._interval):
+                self.work()
+        except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
+            self._on_error(error)
+
+    def work(self) -> None:
+        """Do all that can be done now."""
+        if self._settings.compact:
+            self._compact()
+        if self._settings.retention is not None:
+            self._expire(self._settings.retention)
+
+    def _compact(self) -> None:
+        landing = self._settings
+        while not self._stop.is_set():
+            entry = compact(
+                self._log,
+                target_bytes=landing.target_file_size,
+                small_bytes=landing.target_file_size // 4,
+                compression=landing.compression,
+                should_stop=self._stop.is_set,
+            )
+            if entry is None:
+                return
+            replaced = sum(len(item.replaced) for item in entry.replaced)
+            _log.info(
+                Event.LANDING_COMPACTED, entry=entry.n, files=len(entry.files), replaced=replaced
+            )
+
+    def _expire(self, seconds: float) -> None:
+        limit = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
+        entry = retain(self._log, limit)
+        if entry is not None:
+            _log.info(Event.LANDING_EXPIRED, entry=entry.n, floor=entry.floor)
