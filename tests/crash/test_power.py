@@ -2,11 +2,12 @@
 
 One run is recorded; the disk just before each of its operations is then turned into what
 each kind of loss leaves (`Loss`). From every distinct disk a new process recovers, and
-recovery is recorded and cut off in the same way, two deep. At the end everything must have
+recovery is recorded and cut off in the same way. At the end everything must have
 landed exactly once, verify must be clean, and nothing that was confirmed may be missing.
 """
 
 import dataclasses
+import os
 
 import pytest
 from kit.landrun import Landing, check_invariants, landed_rows, transaction_lsn
@@ -17,8 +18,8 @@ from gaussdecode.land.failpoints import Operation
 pytestmark = pytest.mark.crash
 
 TRANSACTIONS = 5
-DEPTH = 2
-"""Crashes inside the recovery from a crash; a third adds states that differ by names only."""
+DEPTH = int(os.environ.get("GAUSSDECODE_CRASH_DEPTH", "1"))
+"""How deep crashes are nested in the recovery from a crash; 2 takes several minutes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,7 @@ def recover(wreck: Wreck, judged: set[int], *, with_retention: bool) -> list[Wre
     files = SimFiles(wreck.image.copy(), record=wreck.depth < DEPTH)
     Landing(files, f"again{wreck.depth}", with_retention=with_retention).open().close()
     check_confirmed(files, wreck.confirmed, with_retention=with_retention)
-    key = files.image.key()
+    key = files.image.visible_key() if wreck.depth else files.image.key()
     if key not in judged:
         judged.add(key)
         go_on(files.image, with_retention=with_retention)

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -150,6 +151,8 @@ class Landing:
             if is_new:
                 changes.append(SchemaChange(table, Position(lsn, seqs[0]), schema_id, None))
             writer.write(row_group(table, schema_id, lsn, seqs))
+        while writer.waiting_bytes and not self.errors:  # so that every run does the same
+            time.sleep(0)
         writer.publish(
             PublicationRequest(
                 kind=EntryKind.DATA,

@@ -53,7 +53,8 @@ class Image:
     """The whole disk. Nodes are immutable, so a copy is a copy of one dictionary."""
 
     def __init__(self, nodes: dict[int, File | Directory] | None = None, serial: int = 0) -> None:
-        self.nodes = nodes if nodes is not None else {0: Directory({}, {})}
+        empty: dict[int, File | Directory] = {0: Directory({}, {})}
+        self.nodes = empty if nodes is None else nodes
         self.serial = serial
 
     def copy(self) -> "Image":
@@ -82,7 +83,7 @@ class Image:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return number, node
 
-    def rename_in(self, path: str, change: Callable[[dict[str, int]], None]) -> None:
+    def rename_in(self, path: str, change: Callable[[dict[str, int]], object]) -> None:
         """Change the names of a directory."""
         number, found = self.directory(path)
         names = dict(found.names)
@@ -107,6 +108,10 @@ class Image:
     def key(self) -> int:
         """Equal for disks that no program can tell apart, now or after a power cut."""
         return hash((frozenset(self._tree(0, "", 0)), frozenset(self._tree(0, "", 1))))
+
+    def visible_key(self) -> int:
+        """Equal for disks that no program can tell apart while the power is on."""
+        return hash(frozenset((path, data) for path, data, _ in self._tree(0, "", 0)))
 
     def paths(self) -> Iterator[str]:
         """All files."""
