@@ -4,6 +4,10 @@ Spark reads the landed files that the commit log names, and replays them: for a 
 a key the last version of every row, for one without the sum of rows added and removed.
 The database's own tables come through psycopg into Parquet files of the same types. Both
 sides must hold the same rows, each as often as the other.
+
+The replay fills a column that was not sent from earlier changes of the same key; an update
+that changes the key *and* leaves such a column out would need those of the old key. The
+demo's sessions make none.
 """
 
 import contextlib

@@ -111,7 +111,7 @@ def test_replay_in_spark(
         workload.run(120)
         daemon.catch_up()
         assert daemon.stop() == 0
-    names = {"kit.pair_key", "kit.index_key", "kit.bag_full", "kit.toast", "kit.child"}
+    names = {"kit.pair_key", "kit.index_key", "kit.bag_full", "kit.toast_full", "kit.child"}
     tables = [table for table in read_tables(daemon.root) if table.title in names]
     for table in tables:
         assert prove(spark, database_15.dsn, table, tmp_path).is_equal, table.title
