@@ -1,0 +1,213 @@
+"""File operations on a real file system, and that the simulated one agrees."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.simdisk import SimFiles
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.land import files as module
+from gaussdecode.land.failpoints import Failpoints
+from gaussdecode.land.files import Files, Item
+
+
+@pytest.fixture(params=["real", "simulated"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    """A root of each kind: one suite for both."""
+    return Files(tmp_path) if request.param == "real" else SimFiles()
+
+
+def put(files: Files, path: str, data: bytes) -> None:
+    """Create a file."""
+    handle = files.create(path)
+    assert files.write(handle, data) == len(data)
+    files.sync(handle)
+    files.close_handle(handle)
+
+
+def test_file_is_written_and_read(files: Files) -> None:
+    """What was written is there, with its size, below directories."""
+    files.make_directory("a")
+    files.make_directory("a/b")
+    put(files, "a/b/c", b"hello")
+    files.sync_directory("a/b")
+    assert files.read("a/b/c") == b"hello"
+    assert files.size("a/b/c") == 5
+    assert files.items("a") == [Item("b", is_directory=True)]
+    assert files.has_directory("a/b")
+
+
+def test_missing_things(files: Files) -> None:
+    """A missing directory lists as empty, a missing file has no size and cannot be read."""
+    assert files.items("nowhere") == []
+    assert files.size("nowhere/x") is None
+    assert not files.has_directory("nowhere")
+    with pytest.raises(FileNotFoundError):
+        files.read("x")
+    with pytest.raises(FileNotFoundError):
+        files.unlink("x")
+
+
+@pytest.mark.parametrize("how", ["create", "link", "rename"])
+def test_nothing_is_replaced(files: Files, how: str) -> None:
+    """A taken name stays what it was, whoever wants it."""
+    put(files, "old", b"old")
+    put(files, "new", b"new")
+    acts: dict[str, Callable[[], object]] = {
+        "create": lambda: files.create("new"),
+        "link": lambda: files.link("old", "new"),
+        "rename": lambda: files.rename("old", "new"),
+    }
+    with pytest.raises(FileExistsError):
+        acts[how]()
+    assert files.read("new") == b"new"
+    assert files.read("old") == b"old"
+
+
+def test_names_move(files: Files) -> None:
+    """Link adds a name, rename moves it, replace takes another's place, unlink removes."""
+    put(files, "a", b"a")
+    put(files, "b", b"b")
+    files.link("a", "c")
+    files.rename("c", "d")
+    files.replace("d", "b")
+    files.unlink("a")
+    assert files.items("") == [Item("b", is_directory=False)]
+    assert files.read("b") == b"a"
+
+
+def test_directory_is_removed_only_when_empty(files: Files) -> None:
+    """A directory with something in it stays."""
+    files.make_directory("a")
+    put(files, "a/x", b"")
+    with pytest.raises(OSError):
+        files.remove_directory("a")
+    files.unlink("a/x")
+    files.remove_directory("a")
+    assert not files.has_directory("a")
+
+
+def test_second_lock_is_refused(tmp_path: Path) -> None:
+    """The lock is on the root and ends with its holder."""
+    first, second = Files(tmp_path), Files(tmp_path)
+    first.lock()
+    with pytest.raises(LandingError, match="another process"):
+        second.lock()
+    first.close()
+    second.lock()
+    second.close()
+
+
+def test_rename_without_renameat2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel call is missing, link and unlink do the same."""
+    monkeypatch.setattr(module, "_rename_noreplace", lambda *_: False)
+    files = Files(tmp_path)
+    put(files, "a", b"a")
+    files.rename("a", "b")
+    put(files, "a", b"x")
+    with pytest.raises(FileExistsError):
+        files.rename("a", "b")
+    assert files.read("b") == b"a"
+    files.close()
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    """A symbolic link below the root leads nowhere."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"x")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "way").symlink_to(outside)
+    (root / "file").symlink_to(outside / "secret")
+    files = Files(root)
+    for act in (lambda: files.read("way/secret"), lambda: files.read("file"), lambda: files.create("way/x")):
+        with pytest.raises(OSError):
+            act()
+    with pytest.raises(OSError):
+        files.read("../outside/secret")
+    files.close()
+
+
+def test_modification_time_is_set(tmp_path: Path) -> None:
+    """Milliseconds reach the file."""
+    files = Files(tmp_path)
+    put(files, "a", b"")
+    files.set_time("a", 1_769_860_800_123)
+    assert (tmp_path / "a").stat().st_mtime_ns == 1_769_860_800_123_000_000
+    files.close()
+
+
+def test_missing_root_is_refused(tmp_path: Path) -> None:
+    """The operator makes the root, not the daemon."""
+    with pytest.raises(ConfigError, match="create it first"):
+        Files(tmp_path / "nowhere")
+
+
+def test_world_writable_root_is_refused(tmp_path: Path) -> None:
+    """Nobody else may write below the root."""
+    tmp_path.chmod(0o777)
+    files = Files(tmp_path)
+    with pytest.raises(ConfigError, match="world-writable"):
+        files.check_root()
+    files.close()
+
+
+def test_foreign_root_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root belongs to the user the daemon runs as."""
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    files = Files(tmp_path)
+    with pytest.raises(ConfigError, match="belongs to user"):
+        files.check_root()
+    files.close()
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "cifs", "9p", "unknown"])
+def test_network_file_system_is_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name, and the name is in the error."""
+    monkeypatch.setattr(module, "file_system_of", lambda _: kind)
+    files = Files(tmp_path)
+    with pytest.raises(ConfigError, match=kind):
+        files.check_root()
+    files.close()
+
+
+def test_file_system_is_found() -> None:
+    """The longest mount point that holds a path gives its kind."""
+    assert module.file_system_of(Path("/proc/self")) == "proc"
+
+
+def test_descriptors_do_not_pile_up(tmp_path: Path) -> None:
+    """Thousands of directories in use keep a bounded number of descriptors."""
+    files = Files(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for index in range(400):
+        files.make_directory(f"d{index}")
+        put(files, f"d{index}/x", b"")
+    assert len(os.listdir("/proc/self/fd")) <= before + 130
+    files.close()
+    assert len(os.listdir("/proc/self/fd")) < before
+
+
+def test_failpoint_fails_an_operation(tmp_path: Path) -> None:
+    """The n-th write fails with the errno of the rule, the others do not."""
+    files = Files(tmp_path, Failpoints.parse("write:2=ENOSPC"))
+    handle = files.create("a")
+    files.write(handle, b"1")
+    with pytest.raises(OSError, match="No space left"):
+        files.write(handle, b"2")
+    files.write(handle, b"3")
+    files.close_handle(handle)
+    assert files.read("a") == b"13"
+    files.close()
+
+
+@pytest.mark.parametrize("text", ["write", "nothing=kill", "write=NOSUCH", "write:x=kill"])
+def test_wrong_failpoint_is_refused(text: str) -> None:
+    """A typing mistake must not make a test pass."""
+    with pytest.raises(ConfigError, match="GAUSSDECODE_FAILPOINTS"):
+        Failpoints.parse(text)
