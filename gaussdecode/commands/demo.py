@@ -342,7 +342,7 @@ def _conclude(
     is_equal = True
     if with_spark:
         is_equal = _prove(cluster, work, display, tables)
-    _suggest(root, tables[0].directory, display)
+    _suggest(root, f"{shop.SCHEMA}.customer", display)
     return EX_OK if is_equal else EX_SOFTWARE
 
 
