@@ -110,9 +110,17 @@ def _leaves(path: str, column: pa.ChunkedArray) -> list[tuple[str, pa.ChunkedArr
         child = pa.chunked_array([chunk.flatten() for chunk in column.chunks], kind.value_type)
         return _leaves(f"{path}.list.element", child)
     if pa.types.is_map(kind):
-        keys = pa.chunked_array([chunk.keys for chunk in column.chunks], kind.key_type)
+        keys = pa.chunked_array([_keys(chunk) for chunk in column.chunks], kind.key_type)
         return [(f"{path}.key_value.key", keys)]
     return [(path, column)]
+
+
+def _keys(chunk: pa.MapArray) -> pa.Array:
+    """Keys of the rows of a chunk; `chunk.keys` has those of its whole buffer."""
+    if not len(chunk):
+        return chunk.keys.slice(0, 0)
+    start, stop = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
+    return chunk.keys.slice(start, stop - start)
 
 
 def _pays(values: pa.ChunkedArray) -> bool:

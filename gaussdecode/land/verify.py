@@ -38,6 +38,7 @@ from gaussdecode.land.names import (
     SCHEMAS,
     TRANSACTIONS,
     data_number,
+    entry_path,
     unfinished_number,
 )
 from gaussdecode.land.schemas import read_schema
@@ -153,7 +154,7 @@ class _Verification:
     def chain(self) -> Iterator[CommitEntry]:
         """All entries there are, each checked against the one before."""
         checkpoints = self.entries.checkpoints()
-        numbers = self.entries.numbers()
+        numbers = set(self.entries.numbers())
         for first, last, path in checkpoints:
             header = self.entries.header(path)
             if self.state.next_n == 0 and first > 0:
@@ -163,12 +164,19 @@ class _Verification:
                     last_hash=header.previous,
                     positions={},
                 )
-            yield from self.follow(self.entries.iterate(first, last))
+            for entry in self.follow(self.entries.iterate(first, last)):
+                self.check_copy(entry, numbers)
+                yield entry
             behind = LogState.from_header(header)
             if behind.last_hash != self.state.last_hash or behind.schemas != self.state.schemas:
                 self.report.add(f"{path}: its header is not the state behind entry {last}")
         newest = max(numbers, default=-1)
         yield from self.follow(self.entries.iterate(self.state.next_n, newest))
+
+    def check_copy(self, entry: CommitEntry, numbers: set[int]) -> None:
+        """Compare an entry of a checkpoint with its own file, while that is there."""
+        if entry.n in numbers and self.entries.raw(entry.n) != entry.to_bytes():
+            self.report.add(f"{entry_path(entry.n)} differs from its copy in the checkpoint")
 
     def follow(self, entries: Iterator[CommitEntry]) -> Iterator[CommitEntry]:
         for entry in entries:

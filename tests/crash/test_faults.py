@@ -175,9 +175,9 @@ def test_hidden_entry_of_another_writer_fences(number: int) -> None:
     log.close()
     files = SimFiles(
         image,
-        fail=lambda _n, op, path: errno.EEXIST
-        if op is Operation.LINK and path.endswith(f"/.{next_n:020d}.json")
-        else 0,
+        fail=lambda _n, op, path: (
+            errno.EEXIST if op is Operation.LINK and path.endswith(f"/.{next_n:020d}.json") else 0
+        ),
     )
     error = run_to_error(files, Landing(files, "slow", number + 1))
     assert "fenced" in str(error)

@@ -26,7 +26,11 @@ landing.run()
 
 POINTS = [
     *(f"{step}:2=kill" for step in Step),
-    *(f"{op}:{count}=kill" for op in (Operation.SYNC_DIRECTORY, Operation.WRITE) for count in (9, 21)),
+    *(
+        f"{op}:{count}=kill"
+        for op in (Operation.SYNC_DIRECTORY, Operation.WRITE)
+        for count in (9, 21)
+    ),
     f"{Operation.RENAME}:7=exit",
     f"{Operation.UNLINK}:5=exit",
 ]

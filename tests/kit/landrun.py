@@ -97,6 +97,7 @@ class Landing:
     token: str = "first"
     transactions: int = 5
     with_retention: bool = False
+    block: int = BLOCK
     space: SpaceWait = dataclasses.field(default_factory=lambda: SpaceWait(sleep=lambda _: None))
     on_confirm: Callable[[int], None] = lambda _: None
     confirmed: list[int] = dataclasses.field(default_factory=list)
@@ -105,7 +106,12 @@ class Landing:
     def open(self) -> CommitLog:
         """Recover the landing."""
         return CommitLog.open(
-            self.files, IDENTITY, space=self.space, now=ticking(), writer=self.token, block=BLOCK
+            self.files,
+            IDENTITY,
+            space=self.space,
+            now=ticking(),
+            writer=self.token,
+            block=self.block,
         )
 
     def run(self) -> None:

@@ -123,7 +123,11 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (root / "way").symlink_to(outside)
     (root / "file").symlink_to(outside / "secret")
     files = Files(root)
-    for act in (lambda: files.read("way/secret"), lambda: files.read("file"), lambda: files.create("way/x")):
+    for act in (
+        lambda: files.read("way/secret"),
+        lambda: files.read("file"),
+        lambda: files.create("way/x"),
+    ):
         with pytest.raises(OSError):
             act()
     with pytest.raises(OSError):

@@ -99,5 +99,8 @@ def test_numbers_are_read_back() -> None:
 
 def test_data_name_sorts_like_positions() -> None:
     """Lexicographic order is position order, for people and `ls`."""
-    assert names.data_name(1, 0x10, 0xFF, 0) == "0" * 19 + "1-0000000000000010-00000000000000ff.parquet"
+    assert (
+        names.data_name(1, 0x10, 0xFF, 0)
+        == "0" * 19 + "1-0000000000000010-00000000000000ff.parquet"
+    )
     assert names.data_name(9, 1, 2, 0) < names.data_name(10, 1, 2, 0)

@@ -1,0 +1,291 @@
+"""Opening the log, and damage that only an operator can judge."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.landrun import IDENTITY, check_invariants, ticking
+from kit.landrun import Landing as AnyLanding
+from kit.simdisk import Image, SimFiles
+
+from gaussdecode.errors import IdentityError, LandingError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.failpoints import Operation
+from gaussdecode.land.files import Files
+from gaussdecode.land.publication import Draft
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, SourcePosition
+
+
+Landing = functools.partial(AnyLanding, block=100)
+
+
+def landed(transactions: int = 2) -> SimFiles:
+    """A landing with a few entries, closed."""
+    files = SimFiles()
+    Landing(files, transactions=transactions).run()
+    return files
+
+
+def rewrite(files: SimFiles, path: str, change: Callable[[bytes], bytes]) -> None:
+    """Do what an editor does to a file."""
+    content = change(files.read(path))
+    files.unlink(path)
+    handle = files.create(path)
+    files.write(handle, content)
+    files.sync(handle)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(IDENTITY)])
+def test_other_source_is_refused(field: str) -> None:
+    """The error names the field and both values."""
+    files = landed()
+    other = dataclasses.replace(IDENTITY, **{field: "other"})
+    with pytest.raises(IdentityError) as caught:
+        CommitLog.open(files, other, source="orders")
+    assert field.replace("_", " ") in str(caught.value)
+    assert repr(getattr(IDENTITY, field)) in str(caught.value)
+    assert "'other'" in str(caught.value)
+
+
+def test_other_order_is_refused() -> None:
+    """The order of a landing is fixed when it is created."""
+    with pytest.raises(IdentityError, match="order 'lsn' in the landing, 'csn' now"):
+        CommitLog.open(landed(), IDENTITY, order="csn")
+
+
+def test_newer_layout_is_refused() -> None:
+    """An older program keeps its hands off."""
+    files = landed()
+    rewrite(files, "layout.json", lambda raw: raw.replace(b'"version":1', b'"version":2'))
+    with pytest.raises(LandingError, match="version 2"):
+        Landing(files).open()
+
+
+def test_unknown_capability_is_refused() -> None:
+    """A landing that needs more than this program knows."""
+    files = landed()
+    rewrite(files, "layout.json", lambda raw: raw.replace(b'"compact"', b'"magic"'))
+    with pytest.raises(LandingError, match="needs magic"):
+        Landing(files).open()
+
+
+def test_missing_layout_is_refused() -> None:
+    """Entries without a layout are not a new landing."""
+    files = landed()
+    files.unlink("layout.json")
+    with pytest.raises(LandingError, match="layout.json is missing"):
+        Landing(files).open()
+
+
+def test_reopening_changes_nothing() -> None:
+    """A clean landing is opened without creating, renaming or removing anything."""
+    files = landed()
+    again = SimFiles(files.image)
+    log = Landing(again, "second").open()
+    assert {operation for operation, _ in again.operations} == {Operation.SYNC_DIRECTORY}
+    assert log.findings == []
+    assert log.next_n == 3
+    assert log.position == SourcePosition(0, 1, 0x1200)
+
+
+def damage_flip(files: SimFiles) -> None:
+    """Flip a bit in the middle of the log."""
+    rewrite(files, f"commits/{1:020d}.json", lambda raw: raw.replace(b"public.a", b"public.b", 1))
+
+
+def damage_torn(files: SimFiles) -> None:
+    """Cut off the tail of an entry."""
+    rewrite(files, f"commits/{1:020d}.json", lambda raw: raw[:-10])
+
+
+def damage_hole(files: SimFiles) -> None:
+    """Remove an entry in the middle."""
+    files.unlink(f"commits/{1:020d}.json")
+
+
+def damage_older(files: SimFiles) -> None:
+    """Restore an older copy of the log."""
+    files.unlink(f"commits/{2:020d}.json")
+
+
+def damage_swap(files: SimFiles) -> None:
+    """Put a valid entry in the place of another."""
+    other = SimFiles(Image())
+    landing = Landing(other, transactions=2)
+    landing.run()
+    raw = other.read(f"commits/{1:020d}.json")
+    entry = dataclasses.replace(CommitEntry.from_bytes(raw), extra={"x": 1})
+    rewrite(files, f"commits/{1:020d}.json", lambda _: entry.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (damage_flip, "altered"),
+        (damage_torn, "torn"),
+        (damage_hole, "entry 1 expected, 2 found"),
+        (damage_older, "belong to no entry"),
+        (damage_swap, "does not follow"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_damaged_log_is_a_hard_stop(damage: Callable[[SimFiles], None], reason: str) -> None:
+    """Whatever is wrong with the log, nothing is deleted and the daemon does not start."""
+    files = landed()
+    damage(files)
+    before = sorted(files.image.paths())
+    with pytest.raises(LandingError, match=reason):
+        Landing(files, "second").open()
+    assert sorted(files.image.paths()) == before
+
+
+def test_missing_file_of_the_last_entry_is_reported() -> None:
+    """A file deleted by hand does not stop the daemon, but is not passed over in silence."""
+    files = landed()
+    entry = json.loads(files.read(f"commits/{2:020d}.json"))
+    files.unlink(entry["files"][0]["path"])
+    log = Landing(files, "second").open()
+    assert any("DAMAGED" in finding and "missing" in finding for finding in log.findings)
+
+
+def test_renamed_file_without_its_entry_is_a_hard_stop() -> None:
+    """A hidden entry that cannot be completed, with a file that somebody may have seen."""
+    files = landed()
+    path = f"commits/{2:020d}.json"
+    files.link(path, f"commits/.{2:020d}.json")
+    files.unlink(path)
+    entry = json.loads(files.read(f"commits/.{2:020d}.json"))
+    files.unlink(entry["files"][0]["path"])
+    before = sorted(files.image.paths())
+    with pytest.raises(LandingError, match="belong to no entry"):
+        Landing(files, "second").open()
+    assert sorted(files.image.paths()) == before
+
+
+def test_lost_rename_of_a_published_file_is_repaired() -> None:
+    """A hidden file that a published entry names gets its name back."""
+    files = landed()
+    entry = json.loads(files.read(f"commits/{2:020d}.json"))
+    path = entry["files"][0]["path"]
+    hidden = f"{path.rpartition('/')[0]}/{entry['hidden'][0]}"
+    files.rename(path, hidden)
+    log = Landing(files, "second").open()
+    assert files.size(path) == entry["files"][0]["bytes"]
+    assert any("renamed" in finding for finding in log.findings)
+    log.close()
+    check_invariants(files, 2, with_retention=False)
+
+
+def test_names_of_others_are_not_swept() -> None:
+    """Only what matches our own pattern is removed."""
+    files = landed()
+    for path in (
+        "commits/.keep",
+        "data/.gd-note",
+        "commits/.gd-first-00000000000000000009-1.entry",
+    ):
+        files.close_handle(files.create(path))
+    Landing(files, "second").open()
+    left = set(files.image.paths())
+    assert {"commits/.keep", "data/.gd-note"} <= left
+    assert "commits/.gd-first-00000000000000000009-1.entry" not in left
+
+
+def test_position_never_goes_back() -> None:
+    """A lower position is refused before anything is written; the log is broken then."""
+    files = landed()
+    log = Landing(files, "second").open()
+    operations = len(files.operations)
+    with pytest.raises(LandingError, match="goes back"):
+        log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 5)))
+    assert len(files.operations) == operations
+    with pytest.raises(LandingError, match="stopped at an error"):
+        log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
+    assert not log.is_uncertain
+
+
+def test_new_epoch_may_begin_lower() -> None:
+    """After an accepted gap the positions of another history may be smaller."""
+    log = Landing(landed(), "second").open()
+    entry = log.publish(Draft(kind=EntryKind.GAP, position=SourcePosition(1, 1, 5)))
+    assert log.position == SourcePosition(1, 1, 5)
+    assert entry.n == 3
+
+
+def test_confirm_comes_after_the_entry_is_shown() -> None:
+    """When the position is confirmed, the entry is durable under its name."""
+    files = landed()
+    log = Landing(files, "second").open()
+    seen: list[bool] = []
+
+    def confirm(entry: CommitEntry) -> None:
+        number, directory = files.image.directory("commits")
+        seen.append(f"{entry.n:020d}.json" in directory.synced)
+
+    log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)), confirm)
+    assert seen == [True]
+
+
+def test_modification_times_rise_over_publications() -> None:
+    """A stream that sorts by time reads the files of a table in position order."""
+    files = SimFiles()
+    landing = Landing(files, transactions=5)
+    log = CommitLog.open(files, IDENTITY, now=lambda: ticking()(), writer="w", block=100)
+    log.close()
+    landing.run()
+    for table in ("public.a", "public.b"):
+        times = []
+        for date in files.items(f"data/{table}"):
+            for item in files.items(f"data/{table}/{date.name}"):
+                path = f"data/{table}/{date.name}/{item.name}"
+                times.append((item.name, files.image.file(path)[1].mtime_ms))
+        assert times == sorted(times)
+        assert len({time for _, time in times}) == len(times) == 4
+
+
+def test_clock_that_goes_back_keeps_times_rising() -> None:
+    """Modification times follow the log, not a clock that was set back."""
+    files = SimFiles()
+    clock = iter([ticking()() for _ in range(3)])
+    log = CommitLog.open(files, IDENTITY, now=lambda: next(clock), writer="w")
+    one = log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
+    two = log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 2)))
+    assert two.mtime_ms > one.mtime_ms
+
+
+def test_real_landing_opens_again(tmp_path: Path) -> None:
+    """The same on a real directory."""
+    Landing(Files(tmp_path)).run()
+    log = Landing(Files(tmp_path), "second").open()
+    assert log.position == SourcePosition(0, 1, 0x1500)
+    log.close()
+    files = Files(tmp_path)
+    check_invariants(files, 5, with_retention=False)
+    files.close()
+
+
+def test_start_reads_one_block_of_a_long_log() -> None:
+    """However long the log, a start reads one header and the entries behind it."""
+    files = SimFiles()
+    log = CommitLog.open(files, IDENTITY, writer="w", block=10)
+    log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
+    for number in range(2, 236):
+        log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, number)))
+    log.close()
+    assert len([item for item in files.items("commits") if item.name.endswith(".json")]) < 20
+    read: list[str] = []
+    whole = files.open
+
+    def opened(path: str):  # type: ignore[no-untyped-def]
+        read.append(path)
+        return whole(path)
+
+    files.open = opened  # type: ignore[method-assign]
+    again = CommitLog.open(files, IDENTITY, writer="x", block=10)
+    assert again.next_n == 235
+    assert len(read) < 12
+    assert [entry.n for entry in again.iterate(0, 234)] == list(range(235))

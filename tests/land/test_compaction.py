@@ -1,0 +1,104 @@
+"""Compaction: the same rows and positions in fewer files."""
+
+import io
+
+import pyarrow.parquet as pq
+from kit.landrun import Landing, landed_rows
+from kit.simdisk import SimFiles
+
+from gaussdecode.land.compaction import Small, compact, plan_groups
+from gaussdecode.land.verify import verify_files
+from gaussdecode.model.landing import EntryKind, LandingFile, Position
+
+
+def file(table: str, schema_id: str, lsn: int, size: int = 100) -> LandingFile:
+    """A landing file, as far as planning looks at it."""
+    return LandingFile(
+        table=table,
+        path=f"data/{table}/{lsn}",
+        rows=1,
+        bytes=size,
+        first=Position(lsn, 0),
+        last=Position(lsn, 9),
+        schema_id=schema_id,
+        ops={"I": 1},
+        has_unchanged=False,
+        has_key_change=False,
+        checksum="",
+    )
+
+
+def planned(*smalls: Small, target: int = 1000) -> list[list[int]]:
+    """Groups by the LSN of their files."""
+    return [[s.file.first.lsn for s in group] for group in plan_groups(list(smalls), target)]
+
+
+def test_runs_of_one_schema_are_merged() -> None:
+    """A schema change in between separates; a single file is left alone."""
+    smalls = [Small(n, file("t", schema, n)) for n, schema in enumerate("AABAA", 1)]
+    assert planned(*smalls) == [[1, 2], [4, 5]]
+
+
+def test_tables_are_kept_apart() -> None:
+    """Each table is merged on its own, in position order."""
+    smalls = [Small(n, file(table, "A", n)) for n, table in enumerate("ababa", 1)]
+    assert planned(*smalls) == [[1, 3, 5], [2, 4]]
+
+
+def test_groups_stay_below_the_target() -> None:
+    """A merged file does not become bigger than asked for."""
+    smalls = [Small(n, file("t", "A", n, size=400)) for n in range(1, 6)]
+    assert planned(*smalls) == [[1, 2], [3, 4]]
+
+
+def test_merged_files_hold_the_rows_of_the_old_ones() -> None:
+    """The entry names what each file replaces; the old files stay; order is by position."""
+    files = SimFiles()
+    Landing(files, transactions=2).run()
+    rows = sorted(landed_rows(files))
+    log = Landing(files, "second").open()
+    entries = list(log.iterate(0, log.next_n - 1))
+    compacts = [entry for entry in entries if entry.kind is EntryKind.COMPACT]
+    if not compacts:
+        entry = compact(log)
+        assert entry is not None
+        compacts = [entry]
+    (entry,) = compacts
+    assert len(entry.files) == 2
+    assert entry.positions == entries[2].positions
+    for merged, replacement in zip(entry.files, entry.replaced, strict=True):
+        assert replacement.path == merged.path
+        assert len(replacement.replaced) == 2
+        assert all(files.size(path) for path in replacement.replaced)
+        table = pq.read_table(io.BytesIO(files.read(merged.path)))
+        positions = list(zip(table["gd_lsn"].to_pylist(), table["gd_seq"].to_pylist(), strict=True))
+        assert positions == sorted(positions)
+        assert merged.rows == table.num_rows == 4
+        assert merged.ops == {"I": 4}
+    assert sorted(landed_rows(files)) == rows
+    log.close()
+    report = verify_files(files)
+    assert report.is_clean, report.findings
+
+
+def test_incomplete_block_is_left_alone() -> None:
+    """Nothing is merged before a block of entries is full."""
+    files = SimFiles()
+    Landing(files, transactions=1).run()
+    log = Landing(files, "second").open()
+    assert compact(log) is None
+
+
+def test_stop_gives_up_what_was_merged() -> None:
+    """Asked to stop, no entry is published and no file is left."""
+    files = SimFiles()
+    landing = Landing(files, transactions=2)
+    log = landing.open()
+    log.close()
+    landing._maintain = lambda log: None  # type: ignore[method-assign]
+    landing.run()
+    log = Landing(files, "second").open()
+    before = sorted(files.image.paths())
+    assert compact(log, should_stop=lambda: True) is None
+    assert sorted(files.image.paths()) == before
+    assert compact(log) is not None

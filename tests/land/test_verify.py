@@ -1,0 +1,220 @@
+"""Verify finds what it is there to find: each kind of damage, one at a time."""
+
+import dataclasses
+import hashlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from kit.landrun import Landing
+from kit.simdisk import SimFiles
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land.files import Files
+from gaussdecode.land.verify import Report, verify, verify_files
+from gaussdecode.model.entry import CommitEntry
+
+LAST = f"commits/{2:020d}.json"
+
+
+def landed() -> SimFiles:
+    """Two data entries of two tables, without checkpoint."""
+    files = SimFiles()
+    Landing(files, transactions=2, block=100).run()
+    return files
+
+
+def overwrite(files: SimFiles, path: str, content: bytes) -> None:
+    """Replace a file by hand."""
+    if files.size(path) is not None:
+        files.unlink(path)
+    handle = files.create(path)
+    files.write(handle, content)
+
+
+def last(files: SimFiles) -> CommitEntry:
+    """The newest entry."""
+    return CommitEntry.from_bytes(files.read(LAST))
+
+
+def change_rows(files: SimFiles, change: Callable[[pa.Table], pa.Table], **facts: object) -> None:
+    """Write other rows into a file of the last entry, and an entry that fits them."""
+    entry = last(files)
+    file = entry.files[0]
+    table = change(pq.read_table(io.BytesIO(files.read(file.path))))
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    raw = sink.getvalue()
+    overwrite(files, file.path, raw)
+    described = dataclasses.replace(
+        file,
+        bytes=len(raw),
+        checksum=f"sha256:{hashlib.sha256(raw).hexdigest()}",
+        rows=table.num_rows,
+        **facts,  # type: ignore[arg-type]
+    )
+    changed = dataclasses.replace(entry, files=(described, *entry.files[1:]))
+    overwrite(files, LAST, changed.to_bytes())
+
+
+def with_column(name: str, values: list[object]) -> Callable[[pa.Table], pa.Table]:
+    """Set a column."""
+
+    def change(table: pa.Table) -> pa.Table:
+        index = table.schema.get_field_index(name)
+        field = table.schema.field(index)
+        return table.set_column(index, field, pa.array(values, field.type))
+
+    return change
+
+
+def test_clean_landing_is_clean() -> None:
+    """Counts are right and nothing is found."""
+    report = verify_files(landed())
+    assert report.is_clean
+    assert (report.entries, report.first_n, report.last_n) == (3, 0, 2)
+    assert (report.files, report.rows, report.tables) == (4, 8, 2)
+    assert report.ops == {"I": 8}
+    assert report.floor == -1
+    assert report.positions["orders"].lsn == 0x1200
+
+
+def flip(files: SimFiles) -> None:
+    """One bit in a data file."""
+    file = last(files).files[0]
+    raw = bytearray(files.read(file.path))
+    raw[100] ^= 1
+    overwrite(files, file.path, bytes(raw))
+
+
+def cut(files: SimFiles) -> None:
+    """A data file that lost its end."""
+    file = last(files).files[0]
+    overwrite(files, file.path, files.read(file.path)[:-1])
+
+
+def remove(files: SimFiles) -> None:
+    """A data file that is gone."""
+    files.unlink(last(files).files[0].path)
+
+
+def remove_schema(files: SimFiles) -> None:
+    """A schema file that is gone."""
+    file = last(files).files[0]
+    files.unlink(f"schemas/{file.table}/{file.schema_id}.json")
+
+
+def repeat(files: SimFiles) -> None:
+    """A row twice."""
+    change_rows(files, with_column("gd_seq", [0, 0]))
+
+
+def gap(files: SimFiles) -> None:
+    """A number left out."""
+    change_rows(files, with_column("gd_seq", [0, 7]))
+
+
+def lose(files: SimFiles) -> None:
+    """A row less."""
+    change_rows(files, lambda table: table.slice(0, 1), ops={"I": 1})
+
+
+def outside(files: SimFiles) -> None:
+    """Rows of a position that the entry before covers."""
+    change_rows(files, with_column("gd_lsn", [0x1100, 0x1100]))
+
+
+def miscount(files: SimFiles) -> None:
+    """Another operation than the entry counts."""
+    change_rows(files, with_column("gd_op", ["I", "D"]))
+
+
+def stray(files: SimFiles) -> None:
+    """A Parquet file of a number that is not in the log."""
+    file = last(files).files[0]
+    path = file.path.replace(f"{2:020d}", f"{9:020d}")
+    overwrite(files, path, files.read(file.path))
+
+
+def unnamed(files: SimFiles) -> None:
+    """A second file for an entry that names one."""
+    file = last(files).files[0]
+    overwrite(files, file.path.replace(".parquet", "-1.parquet"), files.read(file.path))
+
+
+def foreign(files: SimFiles) -> None:
+    """Somebody wrote below the root."""
+    file = last(files).files[0]
+    overwrite(files, f"{file.path.rpartition('/')[0]}/part-0.parquet", b"x")
+
+
+def unfinished(files: SimFiles) -> None:
+    """A leftover of a dead process."""
+    file = last(files).files[0]
+    directory = file.path.rpartition("/")[0]
+    overwrite(files, f"{directory}/.gd-dead-00000000000000000003-1.parquet", b"x")
+
+
+def hole(files: SimFiles) -> None:
+    """An entry that is gone."""
+    files.unlink(f"commits/{1:020d}.json")
+
+
+@pytest.mark.parametrize(
+    ("damage", "finding"),
+    [
+        (flip, "checksum differs"),
+        (cut, "bytes long"),
+        (remove, "is missing"),
+        (remove_schema, "entry 1 needs it"),
+        (repeat, "missing or repeated"),
+        (gap, "missing or repeated"),
+        (lose, "missing or repeated"),
+        (outside, "outside of its positions"),
+        (miscount, "entry 2 says"),
+        (stray, "entry 9, which is not in the log"),
+        (unnamed, "not named by entry 2"),
+        (foreign, "not ours"),
+        (unfinished, "is unfinished"),
+        (hole, "the chain ends after entry 0"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_damage_is_found(damage: Callable[[SimFiles], None], finding: str) -> None:
+    """Each kind of damage is reported in words an operator understands."""
+    files = landed()
+    damage(files)
+    report = verify_files(files)
+    assert any(finding in each for each in report.findings), report.findings
+
+
+def test_running_daemon_has_unfinished_files() -> None:
+    """While somebody has the landing, unfinished files are no finding."""
+    files = landed()
+    unfinished(files)
+    files.lock()
+    assert verify_files(files).is_clean
+
+
+def test_findings_are_bounded() -> None:
+    """A landing in ruins does not fill the memory with sentences."""
+    report = Report()
+    for number in range(5000):
+        report.add(str(number))
+    assert len(report.findings) == 1000
+    assert report.is_cut
+
+
+def test_directory_without_landing_is_refused(tmp_path: Path) -> None:
+    """A typing mistake in the path is not a clean landing."""
+    with pytest.raises(LandingError, match=r"no layout\.json"):
+        verify(tmp_path)
+
+
+def test_real_directory_is_verified(tmp_path: Path) -> None:
+    """The command's function, on a real directory."""
+    Landing(Files(tmp_path)).run()
+    assert verify(tmp_path).is_clean

@@ -1,0 +1,320 @@
+"""The writer: one entry per word, files as few as possible, and no thread that dies in silence."""
+
+import errno
+import io
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from kit.landrun import COLUMNS, IDENTITY, SCHEMA, row_group
+from kit.simdisk import SimFiles
+
+from gaussdecode.errors import DiskError, GaussDecodeError
+from gaussdecode.land import tablefile
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.failpoints import Operation
+from gaussdecode.land.files import Files
+from gaussdecode.land.schemas import SchemaStore
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.verify import verify_files
+from gaussdecode.land.writer import Writer
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.publication import PublicationRequest
+
+A = "public.a"
+
+
+class Bench:
+    """A writer on a log, and what it told."""
+
+    def __init__(self, files: Files, **options: int) -> None:
+        """Open the log, publish its genesis."""
+        self.files = files
+        self.durable: list[int] = []
+        self.errors: list[BaseException] = []
+        self.entries: list[CommitEntry] = []
+        self.log = CommitLog.open(files, IDENTITY, space=SpaceWait(sleep=lambda _: None))
+        self.schemas = SchemaStore(self.log)
+        self.writer = Writer(
+            self.log,
+            schemas=self.schemas,
+            on_durable=lambda position: self.durable.append(position.lsn),
+            on_error=self.errors.append,
+            on_landed=self.entries.append,
+            **options,  # type: ignore[arg-type]  # sizes and counts only
+        )
+        self.publish(1, EntryKind.GENESIS)
+        self.writer.drain()
+
+    def write(self, lsn: int, seqs: range, table: str = A) -> None:
+        """Hand over a row group."""
+        schema_id, _ = self.schemas.schema_id_for(table, COLUMNS)
+        self.writer.write(row_group(table, schema_id, lsn, seqs))
+
+    def publish(self, lsn: int, kind: EntryKind = EntryKind.DATA) -> None:
+        """Ask for a publication."""
+        self.writer.publish(PublicationRequest(kind=kind, position=SourcePosition(0, 1, lsn)))
+
+    def close(self) -> None:
+        """End threads and log."""
+        self.writer.close()
+        self.log.close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A writer on a simulated disk."""
+    made = Bench(SimFiles())
+    yield made
+    made.close()
+
+
+def test_small_table_gets_one_file(bench: Bench) -> None:
+    """Many small row groups of one table are one file of one entry."""
+    for seq in range(20):
+        bench.write(10, range(seq, seq + 1))
+    bench.publish(10)
+    bench.writer.drain()
+    (file,) = bench.entries[-1].files
+    assert file.rows == 20
+    assert (file.first.seq, file.last.seq) == (0, 19)
+    assert file.ops == {"I": 20}
+    assert bench.durable == [1, 10]
+
+
+def test_row_group_is_the_given_table(bench: Bench) -> None:
+    """What was handed over as one is one in the file, with metadata and statistics."""
+    schema_id, _ = bench.schemas.schema_id_for(A, COLUMNS)
+    for start in (0, 5):
+        group = row_group(A, schema_id, 10, range(start, start + 5))
+        group.metadata[b"table"] = b"a"
+        bench.writer.write(group)
+    bench.publish(10)
+    bench.writer.drain()
+    raw = bench.files.read(bench.entries[-1].files[0].path)
+    parquet = pq.ParquetFile(io.BytesIO(raw))
+    assert parquet.num_row_groups == 2
+    assert parquet.schema_arrow.metadata[b"table"] == b"a"
+    statistics = parquet.metadata.row_group(1).column(3).statistics
+    assert (statistics.min, statistics.max) == (5, 9)
+    assert parquet.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_full_file_is_rolled_over() -> None:
+    """A file that reached its size takes no more row groups; names are numbered."""
+    bench = Bench(SimFiles(), target_file_size=1)
+    for seq in range(3):
+        bench.write(10, range(seq, seq + 1))
+        while bench.writer.waiting_bytes:
+            pass
+    bench.publish(10)
+    bench.writer.drain()
+    names = [file.path.rpartition("/")[2] for file in bench.entries[-1].files]
+    stem = f"{1:020d}-{10:016x}-{10:016x}"
+    assert names == [f"{stem}.parquet", f"{stem}-1.parquet", f"{stem}-2.parquet"]
+    bench.close()
+
+
+def test_open_files_are_bounded() -> None:
+    """With more tables than may be open, files are closed early and nothing is lost."""
+    bench = Bench(SimFiles(), max_open_files=2)
+    for seq in range(12):
+        bench.write(10, range(seq, seq + 1), f"public.t{seq % 6}")
+    bench.publish(10)
+    bench.writer.drain()
+    assert sum(file.rows for file in bench.entries[-1].files) == 12
+    bench.close()
+    assert verify_files(bench.files).is_clean
+
+
+def test_hot_table_uses_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one lane has a table's file, a large row group goes to a second file."""
+    monkeypatch.setattr(tablefile, "_SPLIT_BYTES", 1)
+    gate = threading.Event()
+    files = SimFiles()
+    create = files.create
+    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    bench = Bench(files)
+    bench.write(10, range(5))
+    bench.write(10, range(5, 10))
+    gate.set()
+    bench.publish(10)
+    bench.writer.drain()
+    assert [file.rows for file in bench.entries[-1].files] == [5, 5]
+    assert [file.first.seq for file in bench.entries[-1].files] == [0, 5]
+    bench.close()
+    assert verify_files(files).is_clean
+
+
+def test_write_blocks_while_the_queue_is_full() -> None:
+    """The collector waits for the lanes, and goes on when they did."""
+    gate = threading.Event()
+    files = SimFiles()
+    create = files.create
+    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    bench = Bench(files, queue_bytes=1)
+    bench.write(10, range(5))
+    thread = threading.Thread(target=bench.write, args=(10, range(5, 10)))
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    gate.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    bench.publish(10)
+    bench.writer.drain()
+    assert bench.entries[-1].files[0].rows == 10
+    bench.close()
+
+
+def test_one_publication_behind_is_allowed() -> None:
+    """`publish` returns while its publication is under way, the next call waits for it."""
+    gate = threading.Event()
+    files = SimFiles()
+    bench = Bench(files)
+    link = files.link
+    files.link = lambda old, new: (gate.wait(20), link(old, new))[1]  # type: ignore[method-assign]
+    bench.write(10, range(2))
+    bench.publish(10)
+    bench.write(11, range(2))
+    assert bench.writer.is_publishing
+    thread = threading.Thread(target=bench.publish, args=(11,))
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    gate.set()
+    thread.join(20)
+    bench.writer.drain()
+    assert bench.durable == [1, 10, 11]
+    bench.close()
+
+
+def test_discard_leaves_no_trace(bench: Bench) -> None:
+    """What was not published is gone from disk and memory; the writer can be used again."""
+    before = sorted(bench.files.image.paths())  # type: ignore[attr-defined]
+    bench.write(10, range(3))
+    bench.writer.discard()
+    assert sorted(bench.files.image.paths()) == before  # type: ignore[attr-defined]
+    assert bench.writer.waiting_bytes == 0
+    bench.write(10, range(2))
+    bench.publish(10)
+    bench.writer.drain()
+    assert bench.entries[-1].files[0].rows == 2
+    assert bench.files.size(f"schemas/{A}/{bench.entries[-1].files[0].schema_id}.json")
+
+
+def test_discard_waits_for_what_was_asked_for(bench: Bench) -> None:
+    """A requested publication holds whole transactions and is completed."""
+    bench.write(10, range(3))
+    bench.publish(10)
+    bench.write(11, range(3))
+    bench.writer.discard()
+    assert bench.durable == [1, 10]
+
+
+def test_close_twice_is_harmless(bench: Bench) -> None:
+    """Shutting down has many ways; all of them may close."""
+    bench.writer.close()
+    bench.writer.close()
+    with pytest.raises(GaussDecodeError, match="closed"):
+        bench.write(10, range(1))
+
+
+@pytest.mark.parametrize("operation", [Operation.CREATE, Operation.SYNC, Operation.LINK])
+def test_first_error_ends_the_writer(operation: Operation) -> None:
+    """It is reported once, from then on every call raises it, and nothing is confirmed."""
+    files = SimFiles()
+    bench = Bench(files)
+    files._fail = lambda _n, op, _p: errno.EIO if op is operation else 0
+    with pytest.raises(DiskError):
+        bench.write(10, range(2))
+        bench.publish(10)
+        bench.writer.drain()
+    with pytest.raises(DiskError):
+        bench.write(11, range(2))
+    with pytest.raises(DiskError):
+        bench.publish(11)
+    assert len(bench.errors) == 1
+    assert bench.durable == [1]
+    bench.close()
+
+
+def test_bug_in_a_lane_is_reported(bench: Bench) -> None:
+    """Not only our own errors: rows that pyarrow refuses end the writer too."""
+    schema_id, _ = bench.schemas.schema_id_for(A, COLUMNS)
+    group = row_group(A, schema_id, 10, range(2))
+    other = SCHEMA.set(4, pa.field("id", pa.string()))
+    bench.writer.write(type(group)(A, schema_id, other, group.table, group.first, group.last, {}))
+    with pytest.raises(GaussDecodeError):
+        bench.publish(10)
+        bench.writer.drain()
+    assert len(bench.errors) == 1
+
+
+def test_waiting_for_space_is_visible() -> None:
+    """While the disk is full somebody can see it, and afterwards everything lands."""
+    gate = threading.Event()
+    seen: list[bool] = []
+    full = True
+    files = SimFiles(
+        fail=lambda _n, op, path: errno.ENOSPC if full and op is Operation.WRITE else 0
+    )
+    full = False
+    bench = Bench(files)
+
+    def nap(_: float) -> None:
+        nonlocal full
+        seen.append(bench.writer.is_waiting_for_space)
+        full = False
+        gate.set()
+
+    bench.log.disk.space._sleep = nap
+    full = True
+    bench.write(10, range(2))
+    bench.publish(10)
+    bench.writer.drain()
+    assert gate.is_set()
+    assert seen
+    assert all(seen)
+    assert not bench.writer.is_waiting_for_space
+    assert bench.durable == [1, 10]
+    bench.close()
+
+
+def test_written_bytes_are_of_the_open_publication(bench: Bench) -> None:
+    """They grow with what is encoded and start again with each publication."""
+    assert bench.writer.written_bytes == 0
+    bench.write(10, range(1000))
+    while bench.writer.waiting_bytes:
+        pass
+    assert bench.writer.written_bytes > 0
+    bench.publish(10)
+    assert bench.writer.written_bytes == 0
+    bench.writer.drain()
+    assert bench.writer.publication_seconds > 0
+
+
+def test_many_tables_on_a_real_disk(tmp_path: Path) -> None:
+    """Several lanes, tables and publications at once, judged by verify."""
+    bench = Bench(Files(tmp_path), target_file_size=20_000)
+    rows = 0
+    for publication in range(1, 8):
+        lsn = publication * 100
+        for seq in range(0, 40):
+            table = f"public.t{seq % 5}"
+            bench.write(lsn, range(seq * 100, seq * 100 + 100), table)
+            rows += 100
+        bench.publish(lsn)
+    bench.writer.drain()
+    bench.close()
+    assert not bench.errors
+    files = Files(tmp_path)
+    report = verify_files(files)
+    assert report.is_clean, report.findings
+    assert report.rows == rows
+    assert report.tables == 5
+    files.close()
