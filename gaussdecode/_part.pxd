@@ -1,32 +1,14 @@
 """The rows of one relation version in one batch, column by column; see `_part.pyx`."""
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
+from gaussdecode._column cimport Column
 from gaussdecode._cursor cimport Cursor
 from gaussdecode._layout cimport Buffer, PlanColumn, RawRelation
 
 
 cdef enum:
     MAX_PART_BYTES = 8 << 20    # a part larger than this is freed after its batch; arbitrary
-
-cdef struct Column:
-    uint8_t kind
-    uint8_t element
-    uint8_t precision
-    uint8_t scale
-    uint8_t width               # bytes per row; 0: offsets and data
-    uint8_t element_width       # same, of a list's elements
-    uint32_t index              # in the relation; OLD_COLUMN set for an old one
-    int32_t old_index           # where its old value goes, -1 for nowhere
-    uint32_t null_count
-    Buffer validity             # 1 beyond the rows, so that only NULLs write to it
-    Buffer offsets
-    Buffer data
-    uint32_t child_count
-    uint32_t child_null_count
-    Buffer child_validity       # empty until the first NULL
-    Buffer child_offsets
-    Buffer child_data
 
 cdef struct Span:
     const uint8_t *text

@@ -16,6 +16,21 @@ from gaussdecode._layout cimport Buffer
 cdef enum:
     HEADROOM = 8
 
+cdef extern from *:
+    """
+    typedef unsigned __int128 gd_uint128;
+
+    static const uint64_t gd_pow10[20] = {
+        1ULL, 10ULL, 100ULL, 1000ULL, 10000ULL, 100000ULL, 1000000ULL, 10000000ULL,
+        100000000ULL, 1000000000ULL, 10000000000ULL, 100000000000ULL, 1000000000000ULL,
+        10000000000000ULL, 100000000000000ULL, 1000000000000000ULL,
+        10000000000000000ULL, 100000000000000000ULL, 1000000000000000000ULL,
+        10000000000000000000ULL};
+    """
+    ctypedef unsigned long long uint128_t "gd_uint128"
+    const uint64_t[20] gd_pow10
+
+
 cdef inline uint64_t load8(const uint8_t *bytes) noexcept nogil:
     cdef uint64_t word
     memcpy(&word, bytes, 8)
@@ -102,8 +117,3 @@ cdef bint parse_float64(const uint8_t *text, size_t size, double *value) noexcep
 cdef bint parse_decimal(
     const uint8_t *text, size_t size, unsigned int precision, unsigned int scale, uint8_t *target
 ) noexcept nogil
-cdef bint parse_date(const uint8_t *text, size_t size, int32_t *value) noexcept nogil
-cdef bint parse_timestamp(
-    const uint8_t *text, size_t size, bint has_zone, int64_t *value
-) noexcept nogil
-cdef bint parse_interval(const uint8_t *text, size_t size, uint8_t *target) noexcept nogil

@@ -20,6 +20,7 @@ cdef class BatchDecoder:
     cdef Part *segment              # part of the open segment, the last event
     cdef Buffer events
     cdef Buffer payloads            # offsets of event payloads count from here until the end
+    cdef Buffer result              # of decode_bytes
     cdef size_t retained            # bytes all parts hold on to
     cdef readonly uint64_t row_count        # decoded since the start
     cdef readonly uint64_t wire_bytes

@@ -84,6 +84,7 @@ cdef class BatchDecoder:
         free(self.used)
         buffer_free(&self.events)
         buffer_free(&self.payloads)
+        buffer_free(&self.result)
 
     def decode_bytes(self, raw not None) -> bytes:
         """Decode one raw batch; the same as `decode`, for use from Python.
@@ -99,15 +100,11 @@ cdef class BatchDecoder:
             WireError: anything else that does not follow the format.
         """
         cdef const uint8_t[::1] view = raw
-        cdef Buffer out
         cdef const uint8_t *data = &view[0] if view.shape[0] else NULL
-        memset(&out, 0, sizeof(Buffer))
-        try:
-            with nogil:
-                self.decode(data, view.shape[0], &out)
-            return (<const char *>out.data)[:out.size]
-        finally:
-            buffer_free(&out)
+        keep_small(&self.result)
+        with nogil:
+            self.decode(data, view.shape[0], &self.result)
+        return (<const char *>self.result.data)[:self.result.size]
 
     # ---- one batch
 
@@ -166,8 +163,8 @@ cdef class BatchDecoder:
         cdef const PlanColumn *plan
         cdef const uint8_t *definition
         cdef Event *event
-        cdef uint32_t index
-        for index in range(count):
+        cdef uint32_t _index
+        for _index in range(count):
             record.head = cursor.head
             record.next = cursor.next
             record.end = cursor.end
@@ -185,8 +182,8 @@ cdef class BatchDecoder:
 
     cdef int read_messages(self, Cursor *cursor, uint32_t count) except -1 nogil:
         cdef Cursor message
-        cdef uint32_t index, size
-        for index in range(count):
+        cdef uint32_t _index, size
+        for _index in range(count):
             memcpy(&size, take(cursor, 4), 4)
             message.head = message.next = take(cursor, size)
             message.end = message.head + size
@@ -290,7 +287,7 @@ cdef class BatchDecoder:
 
     cdef int read_truncate(self, Cursor *cursor) except -1 nogil:
         """One event per table; the count is believed only as far as there are bytes."""
-        cdef uint32_t count, index, oid
+        cdef uint32_t _index, count, oid
         cdef uint8_t bits
         cdef Part *part
         cdef Event *event
@@ -298,7 +295,7 @@ cdef class BatchDecoder:
         bits = take(cursor, 1)[0]
         if bits & ~TRUNCATE_BITS:
             fail_wire(cursor, b"unknown flags of a truncate", 1)
-        for index in range(count):
+        for _index in range(count):
             read_uint32(cursor, &oid)
             part = self.part_of(cursor, oid)
             if not part.flags & RELATION_FILTERED:

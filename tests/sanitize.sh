@@ -19,7 +19,7 @@ trap 'rm -rf "$copy"' EXIT INT TERM
 mkdir -p "$copy/gaussdecode" "$copy/tests"
 cd "$root"
 cp setup.py "$copy"
-for file in __init__.py errors.py _cursor _layout _part _values _wire; do
+for file in __init__.py errors.py _column _cursor _layout _part _times _values _wire; do
     cp "gaussdecode/$file" "$copy/gaussdecode" 2>/dev/null || cp "gaussdecode/$file".p* "$copy/gaussdecode"
 done
 cp -r gaussdecode/model gaussdecode/protocol "$copy/gaussdecode"

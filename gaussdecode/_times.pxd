@@ -1,0 +1,10 @@
+"""Dates, times and intervals in the server's text form; the contract is that of `_values`."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+
+cdef bint parse_date(const uint8_t *text, size_t size, int32_t *value) noexcept nogil
+cdef bint parse_timestamp(
+    const uint8_t *text, size_t size, bint has_zone, int64_t *value
+) noexcept nogil
+cdef bint parse_interval(const uint8_t *text, size_t size, uint8_t *target) noexcept nogil
