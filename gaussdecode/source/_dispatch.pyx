@@ -24,7 +24,6 @@ from gaussdecode._layout cimport (
     ENTRY_ERROR,
     ENTRY_MAGIC,
     RAW_MAGIC,
-    Buffer,
     EntryHeader,
     RawHeader,
     buffer_align,

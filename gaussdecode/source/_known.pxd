@@ -16,6 +16,8 @@ cdef class KnownMessages:
 
     cdef KnownEntry *find(self, uint64_t key) noexcept nogil
     # 1 = the last message of this letter and OID had the same bytes.
-    cdef bint is_repeat(self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size) noexcept nogil
+    cdef bint is_repeat(
+        self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size
+    ) noexcept nogil
     cdef int remember(self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size) except -1
     cdef int grow(self) except -1

@@ -42,7 +42,9 @@ cdef class KnownMessages:
                 return &self.entries[at]
             at += 1
 
-    cdef bint is_repeat(self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size) noexcept nogil:
+    cdef bint is_repeat(
+        self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size
+    ) noexcept nogil:
         cdef KnownEntry *entry = self.find(<uint64_t>tag << 32 | oid)
         return entry.key != 0 and entry.size == size and memcmp(entry.data, data, size) == 0
 

@@ -47,6 +47,7 @@ cdef class Receiver:
     cdef int64_t opened_us      # when the batch being filled got its first message
     cdef int64_t cut_us         # when the last batch was cut
     cdef int64_t received_us
+    cdef int64_t nap_us
     cdef uint64_t message_count
     cdef uint64_t byte_count
     cdef uint64_t batch_count
@@ -70,6 +71,7 @@ cdef class Receiver:
     cdef int describe(self, const uint8_t *data, size_t size, int outcome) except -1 nogil
     cdef int cut(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil
     cdef Outcome await_input(self) except? GO_ON nogil
+    cdef void nap(self) noexcept nogil
     cdef bint consume(self) noexcept nogil
     cdef int waiting_bytes(self) noexcept nogil
     cdef bint should_cut(self, int waiting) noexcept nogil

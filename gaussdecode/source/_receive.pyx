@@ -17,8 +17,10 @@ ago. So a lone transaction leaves at once, and a steady stream makes 200 batches
 
 **Waiting.** libpq reads 16 KiB at a time, so a nap after every read would cap the rate. With
 32 KiB or more in the socket (FIONREAD) it reads on. With less it naps for 300 us, so that
-the server can gather more; with nothing it sleeps until the socket is readable. All sleeps
-are bounded by the timers and by 100 ms, the time after which control words are looked at.
+the server can gather more; with nothing it sleeps until the socket is readable. On a busy
+machine a nap lasts longer than it was told, and the socket's buffer would fill and stop the
+server: a nap that gathers 64 KiB is halved the next time. All sleeps are bounded by the
+timers and by 100 ms, the time after which control words are looked at.
 Under TLS, bytes may lie decrypted inside libpq where neither poll nor FIONREAD sees them:
 before the socket counts as empty, libpq is asked twice more (a record is 16 KiB, one read
 takes 8 KiB of it at least), and no sleep is longer than 20 ms.
@@ -41,7 +43,7 @@ never inside a call. Main waits for the end entries, which come after any outcom
 waits for main's word, which main gives also when it gives up.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
@@ -71,7 +73,6 @@ from gaussdecode.source._dispatch cimport Dispatcher
 from gaussdecode.source._frames cimport (
     FRAME_DAMAGED,
     FRAME_END,
-    FRAME_FAILED,
     FRAME_NONE,
     FRAME_READY,
     Frames,
@@ -117,7 +118,8 @@ cdef enum:
     STATUS_SIZE = 34            # 'r', three positions, client time, reply wanted
     COMMIT_SIZE = 26            # 'C', flags, commit lsn, end lsn, commit time
     LITTLE_BYTES = 32768        # nap only when less is waiting
-    NAP_US = 300
+    NAP_US = 300                # longest nap
+    NAP_STEP_US = 10
     BATCH_US = 5000
     LOOK_US = 100000            # control words are read at least so often
     LOOK_ENCRYPTED_US = 20000
@@ -179,7 +181,7 @@ cdef int fail_order(uint8_t tag, bint in_transaction) except -1 with gil:
 
 cdef int fail_commit(uint64_t end_lsn, uint64_t before) except -1 with gil:
     raise SequenceError(
-        f"a commit ends at {end_lsn >> 32:X}/{end_lsn & 0xFFFFFFFF:X}, not above the one before it, "
+        f"a commit ends at {end_lsn >> 32:X}/{end_lsn & 0xFFFFFFFF:X}, not above the one before, "
         f"{before >> 32:X}/{before & 0xFFFFFFFF:X}"
     )
 
@@ -200,6 +202,7 @@ cdef class Receiver:
         self.clock = clock
         self.known = KnownMessages()
         self.socket_fd = -1
+        self.nap_us = NAP_US
         self.begun_us = self.now_us = monotonic_us()
         self.received_us = self.now_us
         memset(&self.frames, 0, sizeof(Frames))
@@ -473,7 +476,8 @@ cdef class Receiver:
         cdef int waiting = self.waiting_bytes()
         cdef short events = POLLIN
         if waiting >= LITTLE_BYTES or self.extra_reads:
-            self.extra_reads -= self.extra_reads > 0
+            if self.extra_reads:
+                self.extra_reads -= 1
             self.consume()
             return GO_ON
         self.pass_keepalive()
@@ -489,16 +493,26 @@ cdef class Receiver:
             self.sleep(self.socket_fd, events, self.patience_us(), &self.waited_us)
             waiting = self.waiting_bytes()
         if 0 < waiting < LITTLE_BYTES:
-            self.sleep(-1, 0, NAP_US, &self.waited_us)
-        self.extra_reads = EXTRA_READS if self.is_encrypted and waiting > 0 else 0
+            self.nap()
         self.consume()
         return GO_ON
+
+    cdef void nap(self) noexcept nogil:
+        """Let the server gather a little more; shorter after a nap in which it gathered much."""
+        if self.nap_us >= NAP_STEP_US:
+            self.sleep(-1, 0, self.nap_us, &self.waited_us)
+        if self.waiting_bytes() >= 2 * LITTLE_BYTES:
+            self.nap_us //= 2
+        elif self.nap_us < NAP_US:
+            self.nap_us += NAP_STEP_US
 
     cdef bint consume(self) noexcept nogil:
         """Have libpq read the socket; a failure shows when its last frame is taken."""
         if self.waiting_bytes() > 0:
             self.received_us = self.now_us
             self.clock.note_received(0, self.now_us)
+            if self.is_encrypted:
+                self.extra_reads = EXTRA_READS
         if self.frames.pq.consume_input(self.frames.pq.connection) == 0:
             self.is_connected = False
         return self.is_connected

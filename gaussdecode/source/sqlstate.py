@@ -79,7 +79,7 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     ),
     (Phase.STREAM, "42704"): _refuse(
         "a publication does not exist at this position of the WAL; a publication made later does "
-        "not help, the slot can only be advanced past it (see docs, lost publication)"
+        "not help; the slot can only be advanced past it, which loses these changes"
     ),
     (Phase.START, "XX000"): _refuse("the server refuses an option; see `gaussdecode check`"),
     (Phase.STREAM, "XX000"): _retry(

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -591,3 +593,13 @@ def test_tls_refuses_another_authority(
     error = main.error()
     assert type(error) is SourceRefusedError
     assert "not signed" in str(error)
+
+
+def test_process_is_light() -> None:
+    """The reader's process imports nothing that costs memory or threads."""
+    code = (
+        "import sys, gaussdecode.source.reader; "
+        "heavy = {'pyarrow', 'numpy', 'structlog', 'yaml'} & set(sys.modules); "
+        "sys.exit(f'imports {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
