@@ -4,7 +4,8 @@ Decodes the same raw batches again and again and prints the median of nine runs,
 pyarrow.csv reading the same values (one thread), which is a fair C++ anchor: it also
 parses text into Arrow columns, but has neither framing nor NULL markers nor exact decimals.
 
-MB/s counts the bytes of the messages; ns/value is the time of one column of one row.
+MB/s counts the bytes of the messages per second of CPU time; ns/value is the time of one
+column of one row.
 
     python bench/decode.py [--json]
 """
@@ -76,13 +77,13 @@ def rows_of(kinds: Sequence[Kind], rng: random.Random) -> list[list[str]]:
 
 
 def seconds(work: Callable[[], object]) -> list[float]:
-    """Times of `RUNS` runs, after one that warms up."""
+    """CPU times of `RUNS` runs, after one that warms up; other processes disturb them less."""
     work()
     times = []
     for _ in range(RUNS):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return times
 
 
