@@ -140,15 +140,7 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
         now: aware; gives the partition and the modification times.
     """
     published = now.astimezone(dt.UTC)
-    files = sorted(draft.files, key=lambda file: (file.table, file.first, file.path))
-    landed: list[LandingFile] = []
-    moves: list[tuple[str, str]] = []
-    for table, group in itertools.groupby(files, key=lambda file: file.table):
-        for rank, file in enumerate(group):
-            directory = _directory(file, table, published.date())
-            name = data_name(state.next_n, file.first.lsn, file.last.lsn, rank)
-            landed.append(_landed(file, f"{directory}/{name}"))
-            moves.append((file.path, f"{directory}/{file.path.rpartition('/')[2]}"))
+    files, landed, moves = _place(draft, state.next_n, published.date())
     positions = dict(state.positions)
     if draft.position is not None:
         positions[source] = draft.position
@@ -175,6 +167,22 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
     ).sealed()
     state.check_next(entry)
     return Plan(entry, tuple(moves), draft.schemas)
+
+
+def _place(
+    draft: Draft, n: int, date: dt.date
+) -> tuple[list[HiddenFile], list[LandingFile], list[tuple[str, str]]]:
+    """Put the files of a draft in order and give them their final names."""
+    files = sorted(draft.files, key=lambda file: (file.table, file.first, file.path))
+    landed: list[LandingFile] = []
+    moves: list[tuple[str, str]] = []
+    for table, group in itertools.groupby(files, key=lambda file: file.table):
+        for rank, file in enumerate(group):
+            directory = _directory(file, table, date)
+            name = data_name(n, file.first.lsn, file.last.lsn, rank)
+            landed.append(_landed(file, f"{directory}/{name}"))
+            moves.append((file.path, f"{directory}/{file.path.rpartition('/')[2]}"))
+    return files, landed, moves
 
 
 def settle(disk: Disk, planned: Plan) -> None:

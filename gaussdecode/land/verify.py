@@ -11,19 +11,15 @@ the landing:
 * compaction: as many rows by operation, with the same positions, as the files replaced;
 * nothing lies around that no entry names.
 
-A repetition and a gap are told apart from a whole transaction by count, highest number and
-a sum of 64-bit hashes of the numbers; two different sets agree by chance once in 2**64.
 """
 
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import GaussDecodeError, LandingError
@@ -34,7 +30,6 @@ from gaussdecode.land.layout import read_layout
 from gaussdecode.land.names import (
     COMPACT,
     DATA,
-    MESSAGES,
     SCHEMAS,
     TRANSACTIONS,
     data_number,
@@ -42,6 +37,7 @@ from gaussdecode.land.names import (
     unfinished_number,
 )
 from gaussdecode.land.schemas import read_schema
+from gaussdecode.land.sequence import SequenceCheck
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.state import LogState
 from gaussdecode.model.entry import CommitEntry
@@ -50,8 +46,6 @@ from gaussdecode.model.landing import EntryKind, LandingFile, Position, SourcePo
 _MAX_FINDINGS: Final = 1000
 _BATCH_ROWS: Final = 1 << 16
 _SEQUENCED: Final = frozenset({EntryKind.DATA})
-
-_Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 @dataclasses.dataclass(slots=True)
@@ -199,7 +193,7 @@ class _Verification:
             self.anchor = entry.previous
         report.entries += 1
         self.state.check_next(entry)
-        order = _Order()
+        order = SequenceCheck()
         for file in entry.files:
             self.tables.add(file.table)
             self.check_schema(entry.n, file)
@@ -235,7 +229,7 @@ class _Verification:
         except LandingError as error:
             self.report.add(str(error))
 
-    def check_file(self, entry: CommitEntry, file: LandingFile, order: "_Order") -> None:
+    def check_file(self, entry: CommitEntry, file: LandingFile, order: SequenceCheck) -> None:
         report = self.report
         size = self.disk.size(file.path)
         if size != file.bytes:
@@ -260,7 +254,7 @@ class _Verification:
             report.rows += rows
             report.ops.update(ops)
 
-    def read_rows(self, file: LandingFile, order: "_Order") -> tuple[int, Counter[str]]:
+    def read_rows(self, file: LandingFile, order: SequenceCheck) -> tuple[int, Counter[str]]:
         """Read operations and positions of a file, batch by batch."""
         rows, ops = 0, Counter[str]()
         with self.disk.files.open(file.path) as raw:
@@ -278,7 +272,7 @@ class _Verification:
                     order.add(file.table, batch)
         return rows, ops
 
-    def check_order(self, entry: CommitEntry, order: "_Order") -> None:
+    def check_order(self, entry: CommitEntry, order: SequenceCheck) -> None:
         (source,) = entry.positions
         after = self.state.positions.get(source)
         until = entry.positions[source]
@@ -289,7 +283,7 @@ class _Verification:
         """Compare the positions in a merged file with those in the files it replaces."""
         if any(self.disk.size(each) is None for each in (path, *replaced)):
             return  # retention is at work, or the file's own entry was reported already
-        merged, parts = _Order(), _Order()
+        merged, parts = SequenceCheck(), SequenceCheck()
         table = path.split("/")[2]
         try:
             for each, order in ((path, merged), *((old, parts) for old in replaced)):
@@ -346,73 +340,6 @@ class _Verification:
             return False
         self.disk.files.unlock()
         return True
-
-
-@dataclasses.dataclass(slots=True)
-class _Transaction:
-    rows: int = 0
-    last_seq: int = -1
-    digest: int = 0
-
-
-class _Order:
-    """Counts, highest numbers and hash sums of `gd_seq` per transaction."""
-
-    def __init__(self) -> None:
-        self.seen: dict[int, _Transaction] = {}
-
-    def add(self, table: str, batch: pa.RecordBatch) -> None:
-        """Take in the positions of a batch; messages outside a transaction have none."""
-        lsn, seq = batch.column("gd_lsn"), batch.column("gd_seq")
-        if table == MESSAGES:
-            present = pc.is_valid(seq)
-            lsn, seq = lsn.filter(present), seq.filter(present)
-        if not len(lsn):
-            return
-        lsns = lsn.to_numpy(zero_copy_only=False).astype(np.uint64)
-        seqs = seq.to_numpy(zero_copy_only=False).astype(np.uint64)
-        hashes = _mixed(seqs)
-        values, inverse = np.unique(lsns, return_inverse=True)
-        order = np.argsort(inverse, kind="stable")
-        starts = np.searchsorted(inverse[order], np.arange(len(values)))
-        counts = np.bincount(inverse, minlength=len(values))
-        sums = np.add.reduceat(hashes[order], starts, dtype=np.uint64)
-        highest = np.maximum.reduceat(seqs[order], starts)
-        found = zip(values.tolist(), counts.tolist(), sums.tolist(), highest.tolist(), strict=True)
-        for value, count, total, last in found:
-            one = self.seen.setdefault(value, _Transaction())
-            one.rows += count
-            one.last_seq = max(one.last_seq, last)
-            one.digest = (one.digest + total) % 2**64
-
-    def findings(self, after: SourcePosition | None, until: SourcePosition) -> Iterator[str]:
-        """Say what is wrong with the transactions of an entry."""
-        low = after.lsn if after is not None and after.epoch == until.epoch else -1
-        for lsn, one in sorted(self.seen.items()):
-            if not low < lsn <= until.lsn:
-                yield f"rows at {lsn}, outside of its positions ({low} to {until.lsn}]"
-            if one.rows != one.last_seq + 1 or one.digest != _whole_digest(one.rows):
-                yield (
-                    f"transaction at {lsn} has {one.rows} rows up to gd_seq {one.last_seq}: "
-                    "numbers are missing or repeated"
-                )
-
-
-def _mixed(numbers: _Numbers) -> _Numbers:
-    """Hash each number (splitmix64, its public constants)."""
-    z = numbers + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-def _whole_digest(rows: int) -> int:
-    """Hash sum of the numbers 0 to rows - 1."""
-    total = 0
-    for start in range(0, rows, _BATCH_ROWS):
-        numbers = np.arange(start, min(start + _BATCH_ROWS, rows), dtype=np.uint64)
-        total += int(_mixed(numbers).sum(dtype=np.uint64))
-    return total % 2**64
 
 
 def _file_at(path: str, table: str) -> LandingFile:

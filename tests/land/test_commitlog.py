@@ -5,6 +5,7 @@ import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from kit.landrun import IDENTITY, check_invariants, ticking
@@ -18,7 +19,6 @@ from gaussdecode.land.files import Files
 from gaussdecode.land.publication import Draft
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
-
 
 Landing = functools.partial(AnyLanding, block=100)
 
@@ -77,7 +77,7 @@ def test_missing_layout_is_refused() -> None:
     """Entries without a layout are not a new landing."""
     files = landed()
     files.unlink("layout.json")
-    with pytest.raises(LandingError, match="layout.json is missing"):
+    with pytest.raises(LandingError, match=r"layout\.json is missing"):
         Landing(files).open()
 
 
@@ -223,7 +223,7 @@ def test_confirm_comes_after_the_entry_is_shown() -> None:
     seen: list[bool] = []
 
     def confirm(entry: CommitEntry) -> None:
-        number, directory = files.image.directory("commits")
+        _, directory = files.image.directory("commits")
         seen.append(f"{entry.n:020d}.json" in directory.synced)
 
     log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)), confirm)
@@ -234,7 +234,7 @@ def test_modification_times_rise_over_publications() -> None:
     """A stream that sorts by time reads the files of a table in position order."""
     files = SimFiles()
     landing = Landing(files, transactions=5)
-    log = CommitLog.open(files, IDENTITY, now=lambda: ticking()(), writer="w", block=100)
+    log = CommitLog.open(files, IDENTITY, now=ticking(), writer="w", block=100)
     log.close()
     landing.run()
     for table in ("public.a", "public.b"):
@@ -280,7 +280,7 @@ def test_start_reads_one_block_of_a_long_log() -> None:
     read: list[str] = []
     whole = files.open
 
-    def opened(path: str):  # type: ignore[no-untyped-def]
+    def opened(path: str) -> BinaryIO:
         read.append(path)
         return whole(path)
 

@@ -95,7 +95,7 @@ def test_stop_gives_up_what_was_merged() -> None:
     landing = Landing(files, transactions=2)
     log = landing.open()
     log.close()
-    landing._maintain = lambda log: None  # type: ignore[method-assign]
+    landing._maintain = lambda log: None  # type: ignore[method-assign]  # noqa: ARG005
     landing.run()
     log = Landing(files, "second").open()
     before = sorted(files.image.paths())

@@ -60,10 +60,14 @@ def test_short_write_is_continued() -> None:
 def test_failing_disk_is_an_error(operation: Operation) -> None:
     """EIO is not waited for."""
     files = SimFiles(fail=lambda _n, op, _p: errno.EIO if op is operation else 0)
-    with pytest.raises(DiskError, match="Input/output error"):
+
+    def use() -> None:
         sink = Sink(Disk(files, SpaceWait(), "w"), "f")
         sink.write(b"x")
         sink.finish()
+
+    with pytest.raises(DiskError, match="Input/output error"):
+        use()
 
 
 def test_failed_fsync_is_not_tried_again() -> None:

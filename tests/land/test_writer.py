@@ -59,6 +59,12 @@ class Bench:
         """Ask for a publication."""
         self.writer.publish(PublicationRequest(kind=kind, position=SourcePosition(0, 1, lsn)))
 
+    def land(self, lsn: int, seqs: range) -> None:
+        """Land a row group and wait for it."""
+        self.write(lsn, seqs)
+        self.publish(lsn)
+        self.writer.drain()
+
     def close(self) -> None:
         """End threads and log."""
         self.writer.close()
@@ -231,9 +237,7 @@ def test_first_error_ends_the_writer(operation: Operation) -> None:
     bench = Bench(files)
     files._fail = lambda _n, op, _p: errno.EIO if op is operation else 0
     with pytest.raises(DiskError):
-        bench.write(10, range(2))
-        bench.publish(10)
-        bench.writer.drain()
+        bench.land(10, range(2))
     with pytest.raises(DiskError):
         bench.write(11, range(2))
     with pytest.raises(DiskError):
@@ -250,8 +254,7 @@ def test_bug_in_a_lane_is_reported(bench: Bench) -> None:
     other = SCHEMA.set(4, pa.field("id", pa.string()))
     bench.writer.write(type(group)(A, schema_id, other, group.table, group.first, group.last, {}))
     with pytest.raises(GaussDecodeError):
-        bench.publish(10)
-        bench.writer.drain()
+        bench.land(10, range(2))
     assert len(bench.errors) == 1
 
 
@@ -260,9 +263,7 @@ def test_waiting_for_space_is_visible() -> None:
     gate = threading.Event()
     seen: list[bool] = []
     full = True
-    files = SimFiles(
-        fail=lambda _n, op, path: errno.ENOSPC if full and op is Operation.WRITE else 0
-    )
+    files = SimFiles(fail=lambda _n, op, _p: errno.ENOSPC if full and op is Operation.WRITE else 0)
     full = False
     bench = Bench(files)
 
@@ -304,7 +305,7 @@ def test_many_tables_on_a_real_disk(tmp_path: Path) -> None:
     rows = 0
     for publication in range(1, 8):
         lsn = publication * 100
-        for seq in range(0, 40):
+        for seq in range(40):
             table = f"public.t{seq % 5}"
             bench.write(lsn, range(seq * 100, seq * 100 + 100), table)
             rows += 100

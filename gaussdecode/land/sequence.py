@@ -1,0 +1,95 @@
+"""Are the numbers of each transaction 0, 1, 2 ... without gap and repetition?
+
+Given positions in any order and from any number of files; keeps three numbers per
+transaction: how many rows, the highest `gd_seq`, and a sum of 64-bit hashes of all of
+them. A gap or a repetition changes one of the three; two different sets of numbers agree in
+all three by chance once in 2**64.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.land.names import MESSAGES
+from gaussdecode.model.landing import SourcePosition
+
+_STEP: Final = 1 << 16
+
+_Numbers = np.ndarray[Any, np.dtype[np.uint64]]  # Any: the shape
+
+
+@dataclasses.dataclass(slots=True)
+class Transaction:
+    """What is known of one transaction's numbers."""
+
+    rows: int = 0
+    last_seq: int = -1
+    digest: int = 0
+
+
+class SequenceCheck:
+    """Takes in rows in any order and says which transactions are not whole.
+
+    Attributes:
+        seen: by commit position.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[int, Transaction] = {}
+
+    def add(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take in the positions of a batch; messages outside a transaction have none."""
+        lsn, seq = batch.column("gd_lsn"), batch.column("gd_seq")
+        if table == MESSAGES:
+            present = pc.is_valid(seq)
+            lsn, seq = lsn.filter(present), seq.filter(present)
+        if not len(lsn):
+            return
+        lsns = lsn.to_numpy(zero_copy_only=False).astype(np.uint64)
+        seqs = seq.to_numpy(zero_copy_only=False).astype(np.uint64)
+        hashes = _mixed(seqs)
+        values, inverse = np.unique(lsns, return_inverse=True)
+        order = np.argsort(inverse, kind="stable")
+        starts = np.searchsorted(inverse[order], np.arange(len(values)))
+        counts = np.bincount(inverse, minlength=len(values))
+        sums = np.add.reduceat(hashes[order], starts, dtype=np.uint64)
+        highest = np.maximum.reduceat(seqs[order], starts)
+        found = zip(values.tolist(), counts.tolist(), sums.tolist(), highest.tolist(), strict=True)
+        for value, count, total, last in found:
+            one = self.seen.setdefault(value, Transaction())
+            one.rows += count
+            one.last_seq = max(one.last_seq, last)
+            one.digest = (one.digest + total) % 2**64
+
+    def findings(self, after: SourcePosition | None, until: SourcePosition) -> Iterator[str]:
+        """Say what is wrong with the transactions of an entry."""
+        low = after.lsn if after is not None and after.epoch == until.epoch else -1
+        for lsn, one in sorted(self.seen.items()):
+            if not low < lsn <= until.lsn:
+                yield f"rows at {lsn}, outside of its positions ({low} to {until.lsn}]"
+            if one.rows != one.last_seq + 1 or one.digest != _whole_digest(one.rows):
+                yield (
+                    f"transaction at {lsn} has {one.rows} rows up to gd_seq {one.last_seq}: "
+                    "numbers are missing or repeated"
+                )
+
+
+def _mixed(numbers: _Numbers) -> _Numbers:
+    """Hash each number (splitmix64, its public constants)."""
+    z = numbers + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _whole_digest(rows: int) -> int:
+    """Hash sum of the numbers 0 to rows - 1."""
+    total = 0
+    for start in range(0, rows, _STEP):
+        numbers = np.arange(start, min(start + _STEP, rows), dtype=np.uint64)
+        total += int(_mixed(numbers).sum(dtype=np.uint64))
+    return total % 2**64
