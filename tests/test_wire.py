@@ -447,6 +447,22 @@ def test_huge_row_gives_its_memory_back() -> None:
     assert resident_bytes() - before < 4 * RESIDENT_SLACK
 
 
+def test_many_wide_tables_give_their_memory_back() -> None:
+    """What all tables hold on to together is bounded, and they go on working."""
+    decoder = BatchDecoder()
+    relations = [wire.relation(TYPES, version=number, oid=number) for number in range(1, 61)]
+    decoder.decode_bytes(wire.raw_batch([], relations))
+    text = "x" * (3 << 20)
+    before = resident_bytes()
+    for each in relations:
+        decoder.decode_bytes(wire.raw_batch([wire.insert(["1", text], each.oid)]))
+    assert resident_bytes() - before < (64 << 20) + 4 * RESIDENT_SLACK
+    for each in relations:
+        raw = wire.raw_batch([wire.insert(["5", "a"], each.oid)])
+        (part,) = read_entry(decoder.decode_bytes(raw), {each.version: each}).parts
+        assert part.columns == [[5], ["a"]]
+
+
 def test_no_python_object_is_left_behind() -> None:
     """Neither results nor errors keep objects alive."""
     decoder = BatchDecoder()
