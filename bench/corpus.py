@@ -23,7 +23,7 @@ ROWS_PER_TRANSACTION: Final = 1000
 
 # Ten mixed columns, about 165 bytes of pgoutput a row; fifty columns, about 1.2 kB.
 _MIX: Final = (
-    ("int8", "g"), ("int4", "(g * 7919) % 100000"), ("text", "md5(g::text)"),
+    ("int8", "g"), ("int4", "(g::int8 * 7919) % 100000"), ("text", "md5(g::text)"),
     ("float8", "(g % 1000) / 7.0"), ("numeric(12,2)", "((g % 1000000) / 100.0)::numeric(12,2)"),
     ("timestamptz", "timestamptz '2026-01-01' + g * interval '1 ms'"), ("bool", "g % 3 = 0"),
     ("date", "date '2026-01-01' + (g % 365)::int"), ("text", "'category ' || g % 20"),

@@ -2,8 +2,9 @@
 
 Fills a table while slots hold its WAL, then measures, run by run and in turn:
 `pg_recvlogical -f /dev/null` on a copy of the slot, which is what the server can send at
-all, and the daemon on another copy, from its first connection to the commit entry behind
-the last row. Both read the same WAL of the same server.
+all, and the daemon on another copy, from the first moment it streams to the commit
+entry behind the last row (when everything is received the daemon is asked to stop, so that
+the commit interval is not what is measured). Both read the same WAL of the same server.
 
 rows/s and MB/s of wire bytes (what the server sent); `ratio` is ours over
 pg_recvlogical's. `peak_memory` is the most each process ever had resident.
@@ -66,23 +67,38 @@ def time_daemon(
     with daemon:
         daemon.wait_for_state("streaming")
         began = time.perf_counter()
-        pids: dict[str, int] = {}
+        while _received(daemon) < end:
+            time.sleep(0.02)
+        wire = _wire_bytes(daemon)
+        # What is received is landed now, not when the commit interval is over.
+        memory = corpus.peak_memory({"main": daemon.pid, **daemon.children()})
+        assert daemon.process is not None
+        daemon.process.terminate()
         while daemon.durable_lsn() < end:
-            pids = {"main": daemon.pid, **daemon.children()}
             if not daemon.is_running:
                 raise SystemExit(f"the daemon ended:\n{daemon.log_tail()}")
-            time.sleep(0.02)
+            time.sleep(0.005)
         seconds = time.perf_counter() - began
-        received = re.search(
-            r"^gaussdecode_source_received_bytes_total\{[^}]*\} (\S+)",
-            daemon.get("/metrics")[1].decode(),
-            re.MULTILINE,
-        )
-        memory = corpus.peak_memory(pids)
         landed = sum(file["bytes"] for entry in daemon.entries() for file in entry["files"])
-        daemon.stop()
-    wire = float(received[1]) if received else 0.0
+        daemon.wait()
     return {"seconds": seconds, "wire_bytes": wire, "memory": memory, "landed_bytes": landed}
+
+
+def _received(daemon: Daemon) -> int:
+    """How far the reader is."""
+    if not daemon.is_running:
+        raise SystemExit(f"the daemon ended:\n{daemon.log_tail()}")
+    return Lsn.parse((daemon.status() or {}).get("reader_lsn") or "0/0")
+
+
+def _wire_bytes(daemon: Daemon) -> float:
+    """What the server sent."""
+    found = re.search(
+        r"^gaussdecode_source_received_bytes_total\{[^}]*\} (\S+)",
+        daemon.get("/metrics")[1].decode(),
+        re.MULTILINE,
+    )
+    return float(found[1]) if found else 0.0
 
 
 def measure(args: argparse.Namespace, server: Postgres, directory: Path) -> dict[str, Any]:
