@@ -15,7 +15,7 @@ from gaussdecode.land.publication import HiddenFile
 from gaussdecode.model.landing import Position
 from gaussdecode.model.publication import RowGroup
 
-_SPLIT_BYTES: Final = 8 << 20
+_SPLIT_BYTES: Final = 2 << 20
 """A row group smaller than this waits for its table's file rather than opening another."""
 
 
