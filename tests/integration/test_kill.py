@@ -51,7 +51,7 @@ def test_kill_under_load(database_15: Database, make_daemon: MakeDaemon, victim:
     daemon = make_daemon(database_15)
     keeper = Keeper(daemon)
     workload.start(pause=0.01)
-    for _ in range(6):
+    for _ in range(4):
         keeper.keep()
         daemon.wait_for_state("streaming")
         time.sleep(rng.uniform(0.05, 1.2))
@@ -69,7 +69,7 @@ def test_kill_while_starting(database_15: Database, make_daemon: MakeDaemon) -> 
     workload = _prepare(database_15, 21)
     daemon = make_daemon(database_15)
     workload.run(60)
-    for _ in range(8):
+    for _ in range(5):
         daemon.start()
         time.sleep(rng.uniform(0.2, 1.5))
         daemon.kill9()
