@@ -43,7 +43,7 @@ check: setup ## lint, types, import contracts, spelling, generated pages
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
-	$(BIN)/cython-lint gaussdecode
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint gaussdecode
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell
 	$(BIN)/python docs/generate.py --check
