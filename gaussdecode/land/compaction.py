@@ -65,7 +65,8 @@ def compact(
         should_stop: asked between two files; true gives up what was merged so far.
 
     Returns:
-        The ``compact`` entry; None when the block is not complete yet or a stop was asked for.
+        The ``compact`` entry, whose ``extra["skipped"]`` says what was left alone because it
+        is damaged (that must not stop what lands now); None when the block is not complete yet or a stop was asked for.
     """
     first = max(log.compacted, log.floor + 1)
     block = first - first % log.block
@@ -74,11 +75,18 @@ def compact(
     smalls, through = collect_small(log.iterate(first, block + log.block - 1), small_bytes)
     files: list[HiddenFile] = []
     replaced: dict[str, Replacement] = {}
+    skipped: list[str] = []
     for group in plan_groups(smalls, target_bytes):
         if should_stop():
             _abandon(log, files)
             return None
-        merged = merge(log, block, [small.file for small in group], compression)
+        try:
+            merged = merge(log, block, [small.file for small in group], compression)
+        except DiskError:
+            raise
+        except LandingError as error:
+            skipped.append(str(error))
+            continue
         files.append(merged)
         numbers = [small.n for small in group]
         paths = tuple(small.file.path for small in group)
@@ -88,7 +96,7 @@ def compact(
             kind=EntryKind.COMPACT,
             files=tuple(files),
             replaced=replaced,
-            extra={"first": first, "through": through},
+            extra={"first": first, "through": through, "skipped": skipped},
         )
     )
 
@@ -144,22 +152,27 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
     directory = compact_directory(block, table)
     log.disk.ensure_directory(directory)
     path = log.disk.unfinished(directory, log.next_n, "parquet")
+    sink: ParquetSink | None = None
     try:
         with ExitStack() as stack:
             opened = [
-                pq.ParquetFile(stack.enter_context(log.disk.files.open(f.path))) for f in files
+                pq.ParquetFile(stack.enter_context(log.disk.files.open(file.path)))
+                for file in files
             ]
-            schema = opened[0].schema_arrow
-            sink = None
             for rows in _batched(_row_groups(opened)):
                 if sink is None:
-                    sink = ParquetSink(log.disk, path, schema, compression, rows)
+                    sink = ParquetSink(log.disk, path, opened[0].schema_arrow, compression, rows)
                 sink.write(rows)
-    except (OSError, pa.ArrowException) as error:
-        raise LandingError(f"compaction of {files[0].path} and others: {error}") from error
-    if sink is None or sink.rows != sum(file.rows for file in files):
-        raise LandingError(f"{files[0].path} and others hold other rows than their entries say")
-    return _described(sink, files)
+        if sink is None or sink.rows != sum(file.rows for file in files):
+            raise LandingError(f"{files[0].path} and others hold other rows than their entries say")
+        return _described(sink, files)
+    except (OSError, pa.ArrowException, ValueError, LandingError) as error:
+        if sink is not None:
+            sink.abandon()
+            log.disk.remove(path)
+        if isinstance(error, LandingError):
+            raise
+        raise LandingError(f"{files[0].path} and others cannot be merged: {error}") from error
 
 
 def _described(sink: ParquetSink, files: list[LandingFile]) -> HiddenFile:

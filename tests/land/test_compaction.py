@@ -102,3 +102,20 @@ def test_stop_gives_up_what_was_merged() -> None:
     assert compact(log, should_stop=lambda: True) is None
     assert sorted(files.image.paths()) == before
     assert compact(log) is not None
+
+
+def test_damaged_files_are_left_alone() -> None:
+    """A missing file is named in the entry; the other tables are merged, nothing stops."""
+    files = SimFiles()
+    landing = Landing(files, transactions=2)
+    landing._maintain = lambda log: None  # type: ignore[method-assign]  # noqa: ARG005
+    landing.run()
+    log = Landing(files, "second").open()
+    (entry,) = log.iterate(1, 1)
+    files.unlink(entry.files[0].path)
+    merged = compact(log)
+    assert merged is not None
+    assert [file.table for file in merged.files] == [entry.files[1].table]
+    assert len(merged.extra["skipped"]) == 1
+    assert entry.files[0].path in merged.extra["skipped"][0]
+    assert not any(".gd-" in path for path in files.image.paths())
