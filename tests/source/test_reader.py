@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from kit.decoded import Entry, EventKind, read_entry
+from kit.install import PSYCOPG_C
 from kit.postgres import Database, Postgres
 from kit.proxy import Fault, Proxy
 
@@ -521,7 +522,7 @@ def test_implementations_of_psycopg(
     """The loop finds libpq behind each of them."""
     monkeypatch.setenv("PSYCOPG_IMPL", implementation)
     if implementation == "c":
-        pytest.importorskip("psycopg_c", reason="psycopg_c is not built here")
+        monkeypatch.setenv("PYTHONPATH", str(PSYCOPG_C))
     main = make_main(table, env_allow=("PSYCOPG_IMPL",))
     main.go()
     fill(table, 1, 1000)
