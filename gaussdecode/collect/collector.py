@@ -42,8 +42,8 @@ class Writer(Protocol):
     """What the collector needs of ``land.writer.Writer``."""
 
     @property
-    def written_bytes(self) -> int:
-        """Bytes on disk of what is not yet handed to a publication."""
+    def largest_file_bytes(self) -> int:
+        """Size of the largest file that is not yet handed to a publication."""
 
     @property
     def publication_seconds(self) -> float:
@@ -227,7 +227,7 @@ class Collector:
             behind = assembler.boundary_lsn - self._position.lsn
             waited = time.monotonic() - self._published_at
             return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
-        if self._writer.written_bytes >= self._settings.target_file_size:
+        if self._writer.largest_file_bytes >= self._settings.target_file_size:
             return True
         age = (time.monotonic_ns() - assembler.unpublished_since_ns) / 1e9
         return age >= self.effective_interval

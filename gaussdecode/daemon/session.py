@@ -158,6 +158,7 @@ class Session:
             self._take_reports(POLL_SECONDS)
             self._tick()
             if self._failure is not None:
+                self._blame_killed()
                 raise self._failure
             if self._should_stop():
                 self.control.set(Word.STOP_REQUESTED, 1)
@@ -229,7 +230,20 @@ class Session:
                 self._thread.join(POLL_SECONDS)  # a decoder's error comes through its queue
                 if self._failure is not None:
                     raise self._failure
-            raise ChildError(f"{child.name} (process {child.process.pid}) {_ended(status)}")
+            raise _killed(child, status)
+
+    def _blame_killed(self) -> None:
+        """Name a process that was killed: its neighbours only saw their queues end.
+
+        Raises:
+            ChildError: there is one, and the failure is of this kind.
+        """
+        if not isinstance(self._failure, ChildError):
+            return
+        for child in self._children:
+            status = child.wait(POLL_SECONDS)
+            if status is not None and status < 0:
+                raise _killed(child, status) from self._failure
 
     # ---- progress --------------------------------------------------------------------
 
@@ -314,5 +328,9 @@ def _numbers(value: object) -> set[int]:
     return set().union(*map(_numbers, value)) if value else set()
 
 
-def _ended(status: int) -> str:
-    return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+def _killed(child: Child, status: int) -> ChildError:
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+    return ChildError(
+        f"{child.name} (process {child.process.pid}) {how}; nothing is lost, the next start "
+        "goes on at the durable position"
+    )

@@ -101,9 +101,9 @@ class OpenPublication:
         self._used: dict[TableFile, None] = {}  # a set in order of last use
 
     @property
-    def size(self) -> int:
-        """Bytes encoded so far."""
-        return sum(file.size for file in self.files)
+    def largest_file_bytes(self) -> int:
+        """Size of the largest file so far."""
+        return max((file.size for file in self.files), default=0)
 
     def assign(self, group: RowGroup, *, has_idle_lane: bool) -> tuple[TableFile, TableFile | None]:
         """Choose the file for a row group.

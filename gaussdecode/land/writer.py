@@ -121,10 +121,10 @@ class Writer:
             thread.start()
 
     @property
-    def written_bytes(self) -> int:
-        """Bytes on disk of what is not yet handed to a publication."""
+    def largest_file_bytes(self) -> int:
+        """Size of the largest file that is not yet handed to a publication."""
         with self._changed:
-            return self._open.size
+            return self._open.largest_file_bytes
 
     @property
     def waiting_bytes(self) -> int:

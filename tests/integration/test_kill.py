@@ -33,6 +33,7 @@ def _kill(daemon: Daemon, victim: str, rng: Random) -> None:
     if names:
         os.kill(daemon.children()[rng.choice(names)], signal.SIGKILL)
         assert daemon.wait() == os.EX_SOFTWARE, "a dead child must end the daemon"
+        assert "was killed by signal 9" in daemon.log_tail(), "and its error names it"
 
 
 def _check_confirmed(daemon: Daemon) -> None:

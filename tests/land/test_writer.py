@@ -286,15 +286,15 @@ def test_waiting_for_space_is_visible() -> None:
     bench.close()
 
 
-def test_written_bytes_are_of_the_open_publication(bench: Bench) -> None:
+def test_largest_file_bytes_are_of_the_open_publication(bench: Bench) -> None:
     """They grow with what is encoded and start again with each publication."""
-    assert bench.writer.written_bytes == 0
+    assert bench.writer.largest_file_bytes == 0
     bench.write(10, range(1000))
     while bench.writer.waiting_bytes:
         pass
-    assert bench.writer.written_bytes > 0
+    assert bench.writer.largest_file_bytes > 0
     bench.publish(10)
-    assert bench.writer.written_bytes == 0
+    assert bench.writer.largest_file_bytes == 0
     bench.writer.drain()
     assert bench.writer.publication_seconds > 0
 
