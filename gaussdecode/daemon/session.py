@@ -157,13 +157,12 @@ class Session:
         while True:
             self._take_reports(POLL_SECONDS)
             self._tick()
+            self._raise_refusal()
             if self._failure is not None:
                 self._blame_killed()
                 raise self._failure
             if self._should_stop():
                 self.control.set(Word.STOP_REQUESTED, 1)
-            if self._thread is None and self._reader_error is not None:
-                raise self._reader_error
             if self._thread is not None and not self._thread.is_alive():
                 return
             self._check_children()
@@ -217,13 +216,22 @@ class Session:
         if self._is_aborted:
             raise ChildError("the session was given up")
 
+    def _raise_refusal(self) -> None:
+        """Before there is a stream, the reader's error counts: decoders only die of its end.
+
+        It was written before they could see that end, so it can be read by now.
+        """
+        self._take_reports(0)
+        if self._thread is None and self._reader_error is not None:
+            raise self._reader_error
+
     def _check_children(self) -> None:
         """A child that ended with an error, or was killed, ends the session."""
         for child in self._children:
             status = child.exit_status()
             if status is None or status == os.EX_OK:
                 continue
-            self._take_reports(0)
+            self._raise_refusal()
             if child.name == "reader" and self._reader_error is not None:
                 continue  # it closed the stream in order; the collector sees its end
             if status > 0 and self._thread is not None and self._thread.is_alive():
