@@ -99,6 +99,7 @@ class Collector:
         self._position = position
         self._schemas = schemas
         self._accumulators: dict[Landed, Accumulator[Landed]] = {}
+        self._by_directory: dict[str, list[Accumulator[Landed]]] = {}  # oldest schema first
         self._truncates: list[Truncate] = []
         self._changes: list[SchemaChange] = []
         self._published_at = time.monotonic()
@@ -130,7 +131,9 @@ class Collector:
     def _accumulator(self, landed: Landed) -> Accumulator[Landed]:
         if landed not in self._accumulators:
             kinds, old_count = landed.kinds()
-            self._accumulators[landed] = Accumulator(landed, kinds, old_count)
+            accumulator = Accumulator(landed, kinds, old_count)
+            self._accumulators[landed] = accumulator
+            self._by_directory.setdefault(landed.directory, []).append(accumulator)
         return self._accumulators[landed]
 
     def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
@@ -145,7 +148,17 @@ class Collector:
         )
 
     def flush(self, accumulator: Accumulator[Landed]) -> None:
-        """Hand an accumulator's rows to the writer as one row group."""
+        """Hand an accumulator's rows to the writer as one row group.
+
+        What the table still holds under schemas before this one goes first: the rows of a
+        file and the changes of a schema are in order.
+        """
+        for held in self._by_directory[accumulator.table.directory]:
+            self._flush_one(held)
+            if held is accumulator:
+                return
+
+    def _flush_one(self, accumulator: Accumulator[Landed]) -> None:
         if not accumulator.row_count:
             return
         landed = accumulator.table
