@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gaussdecode import logs
 from gaussdecode.commands._arguments import count
+from gaussdecode.commands._lean import forgo_pandas
 from gaussdecode.commands._signals import until_signal
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.snapshot import DaemonFacts
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run one session over the recording, and say what it came to."""
+    forgo_pandas()
     config = _config(args)
     logs.configure("info" if args.verbose else "warning", slot=config.slot)
     facts = DaemonFacts(

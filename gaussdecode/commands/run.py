@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 
 from gaussdecode import __version__, logs
+from gaussdecode.commands._lean import forgo_pandas
 from gaussdecode.config import load
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.supervisor import Supervisor
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the daemon."""
+    forgo_pandas()
     config = load(args.config)
     logs.configure(config.monitoring.log_level, slot=config.slot)
     log = logs.get_logger("daemon")
