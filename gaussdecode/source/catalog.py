@@ -2,9 +2,12 @@
 
 Asked by the main process when a relation version is first seen; never on the way of a row.
 The answer describes the table as it is now, which may be newer than the WAL being read: it
-refines a schema, it decides nothing. Every failure, and a server that takes too long, gives
-``None`` and is remembered for a while, so that an ill catalogue costs one timeout and
-not one per table.
+refines a schema. A failure, and a server that takes too long, gives ``None`` and is remembered
+for a while, so that an ill catalogue costs one timeout and not one per table.
+
+It decides one thing: under REPLICA IDENTITY FULL nothing else tells the key. There the
+failure is an error, after which the session is tried again, because a table whose key
+comes and goes with the server's health could not be followed by any reader.
 """
 
 import dataclasses
@@ -14,8 +17,8 @@ from typing import Final, Self
 
 import psycopg
 
-from gaussdecode.errors import GaussDecodeError
-from gaussdecode.model.relation import Relation
+from gaussdecode.errors import GaussDecodeError, SourceError
+from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source.postgresql import SourceAddress, session_conninfo
@@ -125,8 +128,14 @@ class Catalog:
         Returns:
             It, or None: there is no such table any more, or the catalogue cannot be read
             now (then `failure` says why).
+
+        Raises:
+            SourceError: it cannot be read, and only it knows the table's key.
         """
-        if self._address is None or self._clock() < self._rest_until:
+        if self._address is None:
+            return None
+        is_needed = relation.identity is ReplicaIdentity.FULL
+        if self._clock() < self._rest_until and not is_needed:
             return None
         try:
             found = self._look_up(self._address, relation.oid)
@@ -135,6 +144,12 @@ class Catalog:
             self.failure = redact(str(error), self._address.secret)
             self.failure_count += 1
             self._rest_until = self._clock() + _REST_SECONDS
+            if is_needed:
+                raise SourceError(
+                    f"reading the catalogue: {self.failure}; table {relation.namespace}."
+                    f"{relation.name} has REPLICA IDENTITY FULL, so its key is only known there; "
+                    "it is tried again"
+                ) from None
             return None
         self.failure = None
         return found

@@ -1,10 +1,12 @@
 """What the catalogue adds to a relation."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 from kit.postgres import Database
 
+from gaussdecode.errors import SourceError
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import (
@@ -94,6 +96,16 @@ def test_unreachable_catalogue_is_no_error() -> None:
     assert catalog.look_up(relation(1)) is None
     assert catalog.failure is not None
     assert "geheim" not in catalog.failure
+
+
+def test_key_of_a_full_identity_is_not_guessed() -> None:
+    """Only the catalogue knows it: an unreadable one is an error, also while it rests."""
+    dsn = "host=127.0.0.1 port=1 dbname=x user=y sslmode=disable"
+    catalog = Catalog(config_for(dsn))
+    full = dataclasses.replace(relation(1), identity=ReplicaIdentity.FULL)
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"REPLICA IDENTITY FULL, so its key"):
+            catalog.look_up(full)
 
 
 def test_capture_has_no_catalogue() -> None:
