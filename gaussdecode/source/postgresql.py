@@ -44,6 +44,9 @@ _DEFAULTS: Final = {
     "ssl_min_protocol_version": "TLSv1.2",
 }
 _GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
+# Of such a database nobody knows the encoding: asked for UTF-8, the server would refuse a
+# whole row for one byte. As it is, the decoder checks each value and keeps what is no UTF-8.
+_UNKNOWN_ENCODING: Final = "SQL_ASCII"
 _STOPPING_SECONDS: Final = 2.0  # arbitrary: for the server to see the last status and CopyDone
 
 Row = tuple[str | None, ...]
@@ -233,6 +236,8 @@ def connect(address: SourceAddress, *, is_replication: bool = True) -> Connectio
             raise ConfigError(
                 f"the server is version {pgconn.server_version}; PostgreSQL 14 or newer is needed"
             )
+        if connection.parameter("server_encoding") == _UNKNOWN_ENCODING:
+            connection.query(f"SET client_encoding = '{_UNKNOWN_ENCODING}'")
     except BaseException:
         pgconn.finish()
         raise
