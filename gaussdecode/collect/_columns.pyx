@@ -257,6 +257,20 @@ cdef object take_child(GrowingColumn *column):
     return (validity, offsets, data, column.child_null_count, count)
 
 
+cdef uint32_t find_row(
+    const void *items, size_t size, uint32_t count, uint32_t row
+) noexcept nogil:
+    """Index of the first of `count` items whose row, their first field, is not below `row`."""
+    cdef uint32_t low = 0, high = count, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if (<const uint32_t *>(<const uint8_t *>items + middle * size))[0] < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 cdef class Accumulator:
     """Rows of one table version on their way to a row group.
 
@@ -365,14 +379,8 @@ cdef class Accumulator:
         self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count
     ) except -1 nogil:
         cdef const Unchanged *item = <const Unchanged *>(entry + part.unchanged_offset)
-        cdef uint32_t low = 0, high = part.unchanged_count, middle
+        cdef uint32_t low = find_row(item, sizeof(Unchanged), part.unchanged_count, first)
         cdef uint32_t pair[2]
-        while low < high:
-            middle = (low + high) >> 1
-            if item[middle].row < first:
-                low = middle + 1
-            else:
-                high = middle
         while low < part.unchanged_count and item[low].row < first + count:
             pair[0] = <uint32_t>self.row_count + item[low].row - first
             pair[1] = item[low].column
@@ -384,15 +392,9 @@ cdef class Accumulator:
         self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count
     ) except -1 nogil:
         cdef const Misfit *item = <const Misfit *>(entry + part.misfit_offset)
-        cdef uint32_t low = 0, high = part.misfit_count, middle
+        cdef uint32_t low = find_row(item, sizeof(Misfit), part.misfit_count, first)
         cdef uint32_t pair[2]
         cdef int32_t end
-        while low < high:
-            middle = (low + high) >> 1
-            if item[middle].row < first:
-                low = middle + 1
-            else:
-                high = middle
         while low < part.misfit_count and item[low].row < first + count:
             pair[0] = <uint32_t>self.row_count + item[low].row - first
             pair[1] = item[low].column
