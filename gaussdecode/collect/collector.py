@@ -103,6 +103,8 @@ class Collector:
         self._truncates: list[Truncate] = []
         self._changes: list[SchemaChange] = []
         self._published_at = time.monotonic()
+        self._spool = spool
+        self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
         self.assembler = Assembler(
             self,
@@ -195,6 +197,7 @@ class Collector:
                 metadata=_metadata(landed),
             )
         )
+        self._on_round()  # a transaction's release may take many row groups
 
     def _note_schema(self, landed: Landed, first: Position) -> None:
         previous = self._schemas.get(landed.directory)
@@ -219,15 +222,19 @@ class Collector:
 
         Args:
             rings: consumer side, by decoder.
-            on_round: called a few times per second; raises to end the collection.
+            on_round: called whenever the collector has moved; raises to end the collection.
         """
-        while True:
-            outcome = self.assembler.pump(rings, self._slice())
-            on_round()
-            if outcome == PUMP_END:
-                self._publish_if(is_due=True)
-                return
-            self._publish_if(is_due=self._is_due())
+        self._on_round = on_round
+        try:
+            while True:
+                outcome = self.assembler.pump(rings, self._slice())
+                on_round()
+                if outcome == PUMP_END:
+                    self._publish_if(is_due=True)
+                    return
+                self._publish_if(is_due=self._is_due())
+        finally:
+            self._spool.close()
 
     def _slice(self) -> float:
         return min(_SLICE_SECONDS, self._settings.max_commit_interval / 8)
@@ -275,6 +282,10 @@ class Collector:
         self._truncates.clear()
         self._changes.clear()
         self._published_at = time.monotonic()
+
+
+def _nothing() -> None:
+    """What is called where nobody wants to know."""
 
 
 def _time(microseconds: int) -> datetime.datetime | None:

@@ -64,10 +64,15 @@ class Spool:
         return fd
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill `target` with the bytes that `write` put at `offset`."""
+        """Fill `target` with the bytes that `write` put at `offset`.
+
+        Raises:
+            DiskError: they cannot be read.
+        """
         left = target
         while left.nbytes:
-            done = os.preadv(self._fd, [left], offset)
+            preadv = functools.partial(os.preadv, self._fd, [left], offset)
+            done = self._attempt("read the spool", preadv)
             if done == 0:
                 raise DiskError(f"{self._directory}: a spool file was cut short")
             offset += done
@@ -76,8 +81,12 @@ class Spool:
     def clear(self) -> None:
         """Forget everything and give the space back."""
         if self._fd >= 0:
-            os.ftruncate(self._fd, 0)
+            self._attempt("empty the spool", self._truncate)
         self._size = 0
+
+    def _truncate(self) -> int:
+        os.ftruncate(self._fd, 0)
+        return 0
 
     def close(self) -> None:
         """Let the file go."""

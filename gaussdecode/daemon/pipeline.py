@@ -62,6 +62,7 @@ class Pipeline:
         self._catalog = Catalog(config)
         self._counts: Counter[str] = Counter()
         self._was_full = False
+        self._is_leaving = False
         self._housekeeper: Housekeeper | None = None
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
@@ -82,6 +83,7 @@ class Pipeline:
         trace: TracebackType | None,
     ) -> None:
         """Let go; what is not published is left to recovery after an error."""
+        self._is_leaving = True  # nobody waits for a full disk any more
         if self._housekeeper is not None:
             self._housekeeper.close()
         if self.writer is not None:
@@ -165,7 +167,7 @@ class Pipeline:
         _log.warning(Event.DISK_FULL, reason=reason)
 
     def _must_not_wait(self) -> bool:
-        return self._failure is not None or self._should_stop()
+        return self._failure is not None or self._is_leaving or self._should_stop()
 
     def check(self) -> None:
         """Called several times per second.
@@ -212,6 +214,7 @@ class Pipeline:
             self._drain,
             self._should_stop,
             on_tick,
+            self._landed_ns,
         )
         self._session = session
         if self.log is not None and self.log.position is not None:
@@ -260,10 +263,14 @@ class Pipeline:
             _log.warning(Event.CATALOG_UNREADABLE, reason=self._catalog.failure)
         return table
 
-    def _drain(self) -> None:
+    def _landed_ns(self) -> int:
+        return 0 if self.writer is None else self.writer.moved_ns
+
+    def _drain(self, seconds: float) -> bool:
         assert self.writer is not None
-        self.writer.drain()
+        is_done = self.writer.drain(seconds)
         self.check()
+        return is_done
 
 
 def _kept_identity(root: Path) -> SourceIdentity | None:

@@ -28,6 +28,8 @@ from gaussdecode.logs import Event, get_logger, relay
 POLL_SECONDS: Final = 0.2
 STUCK_SECONDS: Final = 120.0  # arbitrary; a stage moves many times a second
 LEAVE_SECONDS: Final = 10.0  # for the last status to reach the server
+# What libpq, its authentication methods and psycopg read.
+_LIBPQ_ENVIRONMENT: Final = ("PG*", "SSL*", "KRB5*", "HOME", "PSYCOPG_IMPL")
 _log = get_logger("daemon")
 
 Facts = Mapping[str, Any]  # Any: JSON of the reader's report
@@ -59,30 +61,36 @@ class Session:
         settings: sizes and what the reader needs.
         begin: called with the reader's facts before anything is streamed; checks them
             against the log and makes the collector. Raises to refuse.
-        drain: waits until the writer has published all it was given.
+        drain: waits so many seconds at most for the writer to publish all it was given;
+            True when it has.
         should_stop: asked several times per second.
         on_tick: called several times per second, for the watchdog.
+        landed_ns: monotonic time at which the writer last moved: the collector may wait for
+            it for longer than a stage may stand still.
     """
 
     def __init__(
         self,
         settings: SessionSettings,
         begin: Callable[[Facts], Collector],
-        drain: Callable[[], None],
+        drain: Callable[[float], bool],
         should_stop: Callable[[], bool],
         on_tick: Callable[[], None],
+        landed_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self._settings = settings
         self._begin = begin
         self._drain = drain
         self._should_stop = should_stop
         self._on_tick = on_tick
+        self._landed_ns = landed_ns
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._reader_error: GaussDecodeError | None = None
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._is_aborted = False
+        self._drain_began_ns = 0
         self._last_tick = time.monotonic()
         self._grace_until = time.monotonic() + STUCK_SECONDS
         self.control = Control.create()
@@ -145,7 +153,14 @@ class Session:
             ring.close_producer_side()
 
     def _start_child(self, module: str, settings: dict[str, Any], name: str) -> None:  # Any: JSON
-        child = spawn_child(module, settings, sorted(_descriptors(settings)), ("PG*", "SSL*"), name)
+        descriptors = sorted(_descriptors(settings))
+        try:
+            child = spawn_child(module, settings, descriptors, _LIBPQ_ENVIRONMENT, name)
+        except OSError as error:
+            raise ChildError(
+                f"{name} cannot be started: {error.strerror}; see the limits on processes, "
+                "memory and descriptors"
+            ) from error
         self._children.append(child)
         self._selector.register(child.report_fd, selectors.EVENT_READ, child)
         _log.debug(Event.CHILD_STARTED, child=name, pid=child.process.pid)
@@ -241,10 +256,10 @@ class Session:
             raise _killed(child, status)
 
     def _blame_killed(self) -> None:
-        """Name a process that was killed: its neighbours only saw their queues end.
+        """Name the process that failed first: its neighbours only saw their queues end.
 
         Raises:
-            ChildError: there is one, and the failure is of this kind.
+            GaussDecodeError: there is one, and the failure is of this kind.
         """
         if not isinstance(self._failure, ChildError):
             return
@@ -252,6 +267,9 @@ class Session:
             status = child.wait(POLL_SECONDS)
             if status is not None and status < 0:
                 raise _killed(child, status) from self._failure
+        self._take_reports(0)
+        if self._reader_error is not None and not self._reader_error.retryable:
+            raise self._reader_error from self._failure
 
     # ---- progress --------------------------------------------------------------------
 
@@ -259,6 +277,8 @@ class Session:
         now = time.monotonic()
         if now - self._last_tick > STUCK_SECONDS / 4:
             self._grace_until = now + STUCK_SECONDS  # we were stopped ourselves, and all with us
+        if self._waits_for_disk():
+            self._grace_until = now + STUCK_SECONDS  # nobody has moved, however long it took
         self._last_tick = now
         self.control.set(Word.MAIN_HEARTBEAT_NS, time.monotonic_ns())
         self._on_tick()
@@ -270,7 +290,9 @@ class Session:
         for index in range(len(self.raw_rings)):
             beats[f"decoder {index}"] = self.control.decoder_snapshot(index)["heartbeat_ns"]
         if self._thread is not None and self._thread.is_alive() and not self._waits_for_disk():
-            beats["collector"] = self.collector_round_ns
+            beats["collector"] = max(self.collector_round_ns, self._landed_ns())
+        if self._drain_began_ns:
+            beats["writer"] = max(self._drain_began_ns, self._landed_ns())
         ages = {name: (now - beat) / 1e9 for name, beat in beats.items() if beat}
         return max(ages.items(), key=lambda item: item[1], default=("none", 0.0))
 
@@ -281,12 +303,17 @@ class Session:
     def _waits_for_disk(self) -> bool:
         return bool(self.control.get(Word.DISK_WAIT))
 
-    def _check_progress(self) -> None:
+    def stuck_stage(self) -> str | None:
+        """A sentence about a stage that should have moved and has not; None while all is well."""
         if self._thread is None or time.monotonic() < self._grace_until:
-            return
+            return None
         stage, age = self.oldest_heartbeat()
-        if age > STUCK_SECONDS:
-            raise ChildError(f"{stage} has not moved for {age:.0f} seconds")
+        return f"{stage} has not moved for {age:.0f} seconds" if age > STUCK_SECONDS else None
+
+    def _check_progress(self) -> None:
+        problem = self.stuck_stage()
+        if problem is not None:
+            raise ChildError(f"{problem}; nothing is lost, the next start goes on")
 
     # ---- end -------------------------------------------------------------------------
 
@@ -295,7 +322,12 @@ class Session:
         if self._failure is not None:
             raise self._failure
         if self._thread is not None:
-            self._drain()
+            self._drain_began_ns = time.monotonic_ns()
+            while not self._drain(POLL_SECONDS):
+                self._take_reports(0)
+                self._tick()
+                self._check_progress()
+            self._drain_began_ns = 0
         self.control.set(Word.FINISHED, 1)
         deadline = time.monotonic() + LEAVE_SECONDS
         for child in self._children:

@@ -19,7 +19,7 @@ from typing import Final
 from gaussdecode.daemon.http import MonitoringServer
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline
-from gaussdecode.daemon.session import POLL_SECONDS, STUCK_SECONDS, Session
+from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots
 from gaussdecode.errors import DiskError, GaussDecodeError
 from gaussdecode.logs import Event, get_logger
@@ -182,7 +182,7 @@ class Supervisor:
 
     def _is_alive(self) -> bool:
         session = self._facts.session
-        return session is None or session.oldest_heartbeat()[1] < STUCK_SECONDS
+        return session is None or session.stuck_stage() is None
 
     def _why_not_ready(self) -> str | None:
         if self._facts.state != "streaming":

@@ -85,6 +85,7 @@ class Writer:
         self.publication_seconds = 0.0
         self.published_seconds = 0.0
         self.encoded_seconds = 0.0
+        self.moved_ns = time.monotonic_ns()
         self._log = log
         self._schemas = schemas
         self._lane_count = lanes
@@ -177,14 +178,20 @@ class Writer:
             self._open = OpenPublication(*self._limits)
             self._changed.notify_all()
 
-    def drain(self) -> None:
+    def drain(self, seconds: float | None = None) -> bool:
         """Wait until every requested publication is durable.
+
+        Args:
+            seconds: at most; None for as long as it takes.
+
+        Returns:
+            Whether it is.
 
         Raises:
             LandingError: the writer has failed.
         """
         with self._changed:
-            self._wait_until(lambda: self._sealed is None)
+            return self._wait_until(lambda: self._sealed is None, seconds)
 
     def discard(self) -> None:
         """Throw away everything no publication was asked for, and its files.
@@ -222,14 +229,15 @@ class Writer:
         for thread in self._threads:
             thread.join()
 
-    def _wait_until(self, condition: Callable[[], bool]) -> None:
-        self._changed.wait_for(lambda: self._failure is not None or condition())
+    def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
+        is_met = self._changed.wait_for(lambda: self._failure is not None or condition(), seconds)
         if self._is_closing:
             raise LandingError("the writer is closed")
         if self._failure is not None:
             if isinstance(self._failure, GaussDecodeError):
                 raise self._failure
             raise LandingError(f"the writer has failed: {self._failure!r}") from self._failure
+        return is_met
 
     def _schedule(self, file: TableFile, owner: OpenPublication) -> None:
         if not file.is_scheduled:
@@ -275,6 +283,7 @@ class Writer:
             finally:
                 with self._changed:
                     self._busy_lanes -= 1
+                    self.moved_ns = time.monotonic_ns()
                     self.encoded_seconds += self._clock() - started
                     self._changed.notify_all()
 
@@ -339,6 +348,7 @@ class Writer:
             finally:
                 with self._changed:
                     self._is_publisher_busy = False
+                    self.moved_ns = time.monotonic_ns()
                     self._changed.notify_all()
 
     def _confirm(self, sealed: _Sealed, entry: CommitEntry) -> None:

@@ -1,16 +1,21 @@
 """The collector between a stream and a writer that only remembers."""
 
+import contextlib
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.entries import BEGIN, COMMIT, Item, Mark, Row, entry, relation, relation_mark
+from kit.entries import BEGIN, COMMIT, END, Item, Mark, Row, entry, relation, relation_mark
 
 from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
+from gaussdecode.errors import DiskError
+from gaussdecode.ipc.ring import Ring
+from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
@@ -64,19 +69,20 @@ def _inserts(version: int, lsn: int, count: int) -> list[Item]:
 
 
 @pytest.fixture
-def make_collector(tmp_path: Path) -> Callable[[_Writer], Collector]:
+def make_collector(tmp_path: Path) -> Callable[..., Collector]:
     """Make a collector that writes to a given writer."""
 
-    def make(writer: _Writer) -> Collector:
+    def make(writer: _Writer, **settings: int) -> Collector:
         tables = Tables(_Schemas(), lambda schema, name: f"{schema}.{name}", list, lambda _: None)
-        spool = Spool(tmp_path, lambda _, operation: operation())
-        return Collector(_SETTINGS, tables, writer, spool, SourcePosition(1, 1, 1), {})
+        spool = Spool(tmp_path, SpaceWait().run)
+        bounds = dataclasses.replace(_SETTINGS, **settings)  # type: ignore[arg-type]  # sizes
+        return Collector(bounds, tables, writer, spool, SourcePosition(1, 1, 1), {})
 
     return make
 
 
 def test_rows_of_an_older_schema_leave_first(
-    make_collector: Callable[[_Writer], Collector],
+    make_collector: Callable[..., Collector],
 ) -> None:
     """A full row group does not overtake rows of its table under the schemas before it."""
     writer = _Writer()
@@ -98,3 +104,74 @@ def test_rows_of_an_older_schema_leave_first(
         ("id-remark", "id-note"),
     ]
     assert [change.position.lsn for change in changes] == [11, 21, 31]
+
+
+def _large_transaction() -> list[bytes]:
+    """One transaction over many batches, the end of the stream behind it."""
+    of = relation(1, "t", oid=7)
+    rows: list[Item] = [Row(1, number, "x" * 50) for number in range(20)]
+    begin: list[Item] = [relation_mark(of), Mark(BEGIN, x=90, z=5), *rows]
+    batches: list[list[Item]] = [begin, *[rows] * 8, [Mark(COMMIT, x=90, y=91)]]
+    return [*(entry(seq, items) for seq, items in enumerate(batches)), entry(10, [], END)]
+
+
+def test_release_of_a_large_transaction_is_progress(
+    make_collector: Callable[..., Collector],
+) -> None:
+    """Each row group of one transaction tells that the collector moves."""
+    writer = _Writer()
+    collector = make_collector(writer)
+    groups_seen: list[int] = []
+    with contextlib.closing(Ring.create(1 << 20, 64)) as ring:
+        for batch in _large_transaction():
+            ring.put_bytes(batch)
+        collector.run([ring], lambda: groups_seen.append(len(writer.groups)))
+    assert set(range(1, 9)) <= set(groups_seen)
+    landed = [group for group in writer.groups if group.table_dir == "public.t"]
+    assert sum(group.table.num_rows for group in landed) == 180
+
+
+def _open_files(directory: Path) -> int:
+    count = 0
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            count += os.readlink(f"/proc/self/fd/{fd}").startswith(str(directory))
+    return count
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_spool_goes_with_the_session(
+    make_collector: Callable[..., Collector], tmp_path: Path, is_whole: bool
+) -> None:
+    """However the stream ends, the file of an open transaction gives its room back."""
+    collector = make_collector(_Writer(), txn_memory_bytes=1)
+    batches = _large_transaction()
+    with contextlib.closing(Ring.create(1 << 20, 64)) as ring:
+        for batch in batches if is_whole else batches[:5]:
+            ring.put_bytes(batch)
+        seen: list[int] = []
+
+        def on_round() -> None:
+            seen.append(_open_files(tmp_path))
+            if not is_whole:
+                raise DiskError("given up")
+
+        if is_whole:
+            collector.run([ring], on_round)
+        else:
+            with pytest.raises(DiskError):
+                collector.run([ring], on_round)
+    assert max(seen) == 1
+    assert _open_files(tmp_path) == 0
+
+
+def test_spool_that_cannot_be_read_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    """It ends with the disk's status, not as a bug."""
+    spool = Spool(tmp_path, SpaceWait().run)
+    spool.write(memoryview(b"rows"))
+    os.close(spool._fd)
+    with pytest.raises(DiskError):
+        spool.read_into(0, memoryview(bytearray(4)))
+    with pytest.raises(DiskError):
+        spool.clear()
+    spool._fd = -1

@@ -1,15 +1,19 @@
-"""Which error a session ends with, when several processes end together."""
+"""Which error a session ends with, and when a stage counts as stuck."""
 
 import dataclasses
 import json
 import os
 import select
+import threading
+import time
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
-from gaussdecode.daemon.session import Session, SessionSettings
+from gaussdecode.daemon.session import STUCK_SECONDS, Session, SessionSettings
 from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, to_record
+from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Child
 
 
@@ -41,7 +45,7 @@ def _session() -> Session:
     settings = SessionSettings(
         decoder_count=2, queue_entries=4, raw_ring_bytes=1, decoded_ring_bytes=1, reader={}
     )
-    return Session(settings, cast("Any", None), lambda: None, lambda: False, lambda: None)
+    return Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)
 
 
 def _ended(session: Session, name: str, error: GaussDecodeError | None) -> int:
@@ -99,3 +103,81 @@ def test_refusal_written_after_the_first_look() -> None:
         for fd in writing:
             os.close(fd)
         session._close()
+
+
+def test_failed_reader_is_the_reason() -> None:
+    """What broke in the reader is named, not that the decoders then saw its queue end."""
+    session = _session()
+    session._failure = ChildError("a decoder ended without closing its stream")
+    writing = _ended(session, "reader", GaussDecodeError("MemoryError: no memory"))
+    try:
+        with pytest.raises(GaussDecodeError, match="no memory"):
+            session._watch()
+    finally:
+        os.close(writing)
+        session._close()
+
+
+# ---- standing still -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def idle_collector() -> Iterator[Session]:
+    """A session whose collector runs, but has not moved for too long."""
+    session = _session()
+    leave = threading.Event()
+    session._thread = threading.Thread(target=leave.wait)
+    session._thread.start()
+    session._grace_until = 0.0
+    session.collector_round_ns = time.monotonic_ns() - int(2 * STUCK_SECONDS * 1e9)
+    yield session
+    leave.set()
+    session._close()
+
+
+def test_stage_that_stands_still_ends_the_session(idle_collector: Session) -> None:
+    """It is named."""
+    with pytest.raises(ChildError, match="collector has not moved"):
+        idle_collector._check_progress()
+
+
+def test_waiting_for_the_disk_is_not_standing_still(idle_collector: Session) -> None:
+    """After a long wait for room the stages have time to move again."""
+    idle_collector.control.set(Word.DISK_WAIT, 1)
+    idle_collector._tick()
+    idle_collector.control.set(Word.DISK_WAIT, 0)
+    idle_collector._tick()
+    assert idle_collector.stuck_stage() is None
+
+
+def test_waiting_for_a_writer_that_moves_is_not_standing_still(idle_collector: Session) -> None:
+    """A slow disk takes its time, and the collector waits for it."""
+    idle_collector._landed_ns = time.monotonic_ns
+    assert idle_collector.stuck_stage() is None
+
+
+def test_watchdog_is_fed_while_the_rest_is_landed() -> None:
+    """The end of a session waits for the disk without looking dead."""
+    session = _session()
+    session._thread = threading.Thread(target=int)
+    session._thread.start()
+    session._thread.join()
+    ticks: list[int] = []
+    session._on_tick = lambda: ticks.append(1)
+    session._drain = lambda _: len(ticks) >= 3
+    session._finish()
+    session._close()
+    assert len(ticks) >= 3
+
+
+def test_writer_that_hangs_at_the_end_ends_the_session(idle_collector: Session) -> None:
+    """A publication that never ends is found while it is waited for, too."""
+    idle_collector.collector_round_ns = time.monotonic_ns()
+
+    def drain(_: float) -> bool:
+        idle_collector._drain_began_ns = time.monotonic_ns() - int(2 * STUCK_SECONDS * 1e9)
+        return False
+
+    idle_collector._drain = drain
+    with pytest.raises(ChildError, match="writer has not moved"):
+        idle_collector._finish()
