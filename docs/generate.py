@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from gaussdecode.config import SECTIONS
 from gaussdecode.metrics import METRICS
-from gaussdecode.options import OPTIONS, Doer, Option, SourceKind, Support
-from gaussdecode.settings import SLOT_NAME, Setting
+from gaussdecode.options import OPTIONS, Option, SourceKind, Support
+from gaussdecode.settings import GAUSSDB_SLOT_NAME, SLOT_NAME, Setting
 
 _HERE: Final = Path(__file__).parent
 _NOTE: Final = "<!-- Written by docs/generate.py; change the tables in the code instead. -->\n"
@@ -28,28 +28,43 @@ min, h or d; a number without a unit is refused. Unknown keys, keys given twice,
 aliases and tags are refused. Nothing is read from the environment but the systemd
 credential `password`.
 
-`slot` (required) is the name of the replication slot: {slot}.
+`slot` (required) is the name of the replication slot: {slot};
+with kind gaussdb {gaussdb_slot}.
 
 {sections}## decoding
 
 The keys are GaussDB's own option names, with the types, ranges and defaults of its
-documentation. *Default* is the product's; where serial and parallel decoding differ, both
-are given. *PostgreSQL* says who does it on a PostgreSQL source or a recording of one: the
-**server**, the **daemon** with the same meaning, or nobody (**refused**, with the reason; a
-value that asks for nothing is accepted). `parallel-decode-num` above 1 is parallel decoding.
-Options for parallel decoding are refused without it, those for distributed decoding without
-`output-order: 1`.
+documentation. `parallel-decode-num` above 1 is parallel decoding. Options for parallel
+decoding are refused without it, those for serial decoding with it, those for distributed decoding
+that a server carries out without `output-order: 1`.
+
+*Default* is the product's; where serial and parallel decoding differ, both are given, and
+where the daemon's differs, that too.
 
 {options}
 ### Notes
 
 {notes}
-### On a GaussDB source
+### Who does what
 
-`kind: gaussdb` is refused in this version. The table already knows that source: options are
-passed to the server, except
+For each kind of source: the **server**, which is told; the **daemon**, with the same meaning;
+**both**; or nobody (**refused**, with the reason; a value that asks for nothing is
+accepted). *PostgreSQL* holds for recordings of it too. *openGauss* and *GaussDB* are both
+`kind: gaussdb`; which of them answers, and in which version, is found out when the daemon
+connects, and `gaussdecode check` prints the column that holds. *Since* is the first
+openGauss that knows the option; with earlier ones, what stands after "before".
 
-{gaussdb}"""
+{support}
+### What START_REPLICATION says
+
+`gaussdecode` tells GaussDB and openGauss the options that are set and that they know, and always
+`parallel-decode-num` (also 1, because the server's own default can be changed),
+`include-timestamp`, and in parallel decoding `decode-style` and `sending-batch`. The plug-in
+`sql_decoding` knows `include-xids`, `include-timestamp`, `skip-empty-xacts` and `only-local`
+only, in serial decoding. The server wants quotes and parentheses balanced in the whole command, also
+inside values: a table name that is not balanced is passed on as `schema.*` and filtered by the
+daemon; any other such value is refused.
+"""
 
 _METRICS: Final = """# Metrics
 
@@ -84,7 +99,7 @@ def section(name: str, cls: type[Any]) -> str:  # Any: the section classes share
 
 
 def option_default(option: Option) -> str:
-    """Spell the product's default, and ours on PostgreSQL where it differs."""
+    """Spell the product's default, and ours where it differs."""
     is_computed = option.default is None
     text = "the server's" if is_computed else f"`{option.type.show(option.default)}`"
     if option.name == "max-txn-in-memory":
@@ -93,9 +108,19 @@ def option_default(option: Option) -> str:
         text += "; parallel: 50% of the process memory"
     elif option.default_parallel is not None:
         text += f"; parallel: `{option.type.show(option.default_parallel)}`"
-    if option.own_default is not None:
-        text += f"; **here** `{option.type.show(option.own_default)}`"
-    return text
+    return text + own_default(option)
+
+
+def own_default(option: Option) -> str:
+    """Spell our default, and where it holds when not everywhere."""
+    own = option.own_defaults
+    if not own:
+        return ""
+    value = option.type.show(next(iter(own.values())))
+    if SourceKind.GAUSSDB not in own:
+        return f"; **here** `{value}` on PostgreSQL"
+    is_everywhere = SourceKind.POSTGRESQL in own
+    return f"; **here** `{value}`" + ("" if is_everywhere else " on GaussDB and openGauss")
 
 
 def option_range(option: Option) -> str:
@@ -114,7 +139,7 @@ def support_text(support: Support) -> str:
 
 def options_table() -> str:
     """Describe all options."""
-    header = ("option", "for", "allowed", "default", "meaning", "PostgreSQL")
+    header = ("option", "for", "allowed", "default", "meaning")
     rows = [
         (
             f"`{option.name}`",
@@ -122,35 +147,55 @@ def options_table() -> str:
             option_range(option),
             option_default(option),
             option.meaning,
-            support_text(option.support(SourceKind.POSTGRESQL)),
         )
         for option in OPTIONS
     ]
     return table(header, rows)
 
 
+def since(support: Support) -> str:
+    """Spell the first version of openGauss that knows an option."""
+    if support.since is not None:
+        return ".".join(str(part) for part in support.since)
+    return "all" if support.is_passed_on else "-"
+
+
+def support_table() -> str:
+    """Say who does each option for each kind of source."""
+    header = ("option", "PostgreSQL", "openGauss", "since", "GaussDB")
+    rows = []
+    for option in OPTIONS:
+        there = support_text(option.opengauss)
+        if option.opengauss.before is not None:
+            there += f"; before {support_text(option.opengauss.before)}"
+        is_same = option.gaussdb == option.opengauss
+        rows.append(
+            (
+                f"`{option.name}`",
+                support_text(option.postgresql),
+                there,
+                since(option.opengauss),
+                "as openGauss" if is_same else support_text(option.gaussdb),
+            )
+        )
+    return table(header, rows)
+
+
 def notes() -> str:
     """What the table has no room for."""
     return (
-        "- The *process memory* is the product's max_process_memory; on PostgreSQL it is the\n"
-        "  memory of the machine, or of the control group when that is less.\n"
+        "- The *process memory* is the product's max_process_memory; here it is the memory of the\n"
+        "  daemon's machine, or of its control group when that is less. openGauss itself takes no\n"
+        "  more than 100, in both modes.\n"
         "- `0` for both memory options leaves `landing.memory-bytes` as the only limit: the\n"
         "  daemon is never without one.\n"
         "- `include-timestamp` is true here in every mode, unlike the product's parallel mode,\n"
         "  because the readers of the landing need the commit time.\n"
         "- `white-table-list` splits a name at its first dot and compares exactly, in upper and\n"
         "  lower case as the catalogue has it.\n"
+        "- A recording of a GaussDB stream is read like any other; the options of its server were\n"
+        "  those of the recording.\n"
     )
-
-
-def gaussdb_exceptions() -> str:
-    """List what is not simply passed on."""
-    lines = []
-    for option in OPTIONS:
-        support = option.support(SourceKind.GAUSSDB)
-        if support.by is not Doer.SERVER:
-            lines.append(f"- `{option.name}`: {support_text(support)}\n")
-    return "".join(lines)
 
 
 def configuration_page() -> str:
@@ -159,10 +204,11 @@ def configuration_page() -> str:
     return _CONFIGURATION.format(
         note=_NOTE,
         slot=SLOT_NAME.allowed,
+        gaussdb_slot=GAUSSDB_SLOT_NAME.allowed,
         sections=sections,
         options=options_table(),
         notes=notes(),
-        gaussdb=gaussdb_exceptions(),
+        support=support_table(),
     )
 
 

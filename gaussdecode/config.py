@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode import options
-from gaussdecode.dsn import dsn_problems
+from gaussdecode.dsn import dsn_problems, gaussdb_dsn_problems
 from gaussdecode.errors import ConfigError
-from gaussdecode.options import SourceKind
+from gaussdecode.options import Doer, SourceKind
 from gaussdecode.settings import (
+    GAUSSDB_SLOT_NAME,
+    PARALLEL_PLUGINS,
     SLOT_NAME,
+    SQL_DECODING,
     Config,
     DecodingConfig,
     LandingConfig,
@@ -42,11 +45,20 @@ __all__ = [
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _SECRET_KEYS: Final = frozenset({"password", "passwd", "pgpassword", "secret"})
-_NEEDED: Final = {SourceKind.POSTGRESQL: ("dsn", "publication"), SourceKind.CAPTURE: ("file",)}
-_UNUSED: Final = {
-    SourceKind.POSTGRESQL: ("file",),
-    SourceKind.CAPTURE: ("dsn", "password-file", "publication"),
+_NEEDED: Final = {
+    SourceKind.POSTGRESQL: ("dsn", "publication"),
+    SourceKind.GAUSSDB: ("dsn",),
+    SourceKind.CAPTURE: ("file",),
 }
+_UNUSED: Final = {
+    SourceKind.POSTGRESQL: ("file", "ha-port", "plugin"),
+    SourceKind.GAUSSDB: ("file", "publication", "messages"),
+    SourceKind.CAPTURE: ("dsn", "password-file", "publication", "ha-port", "plugin"),
+}
+SQL_DECODING_OPTIONS: Final = frozenset(
+    {"include-xids", "include-timestamp", "skip-empty-xacts", "only-local"}
+)
+"""All that the serial plug-in sql_decoding knows."""
 SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share no base
     "source": SourceConfig,
     "landing": LandingConfig,
@@ -113,16 +125,21 @@ class _Reader:
             self.problems.extend(error.problems)
             return None
         self._refuse_unknown(tree, "", _TOP_KEYS)
-        slot = self._value(tree, "", "slot", SLOT_NAME, is_required=True)
         fields = {name: self._fields(tree, name, cls) for name, cls in SECTIONS.items()}
-        given = self._options(tree, fields["source"].get("kind"))
+        kind = fields["source"].get("kind")
+        slot_name = GAUSSDB_SLOT_NAME if kind is SourceKind.GAUSSDB else SLOT_NAME
+        slot = self._value(tree, "", "slot", slot_name, is_required=True)
+        given = self._options(tree, kind)
         self._check_source(tree, fields["source"])
+        if kind is SourceKind.GAUSSDB:
+            self._check_gaussdb(tree, fields["source"], given)
         self._check_landing(tree, fields["landing"])
         self._check_monitoring(tree, fields["monitoring"])
         if self.problems or not isinstance(slot, str):
             return None
         sections = {name: cls(**fields[name]) for name, cls in SECTIONS.items()}
-        return Config(path=self.path, slot=slot, decoding=_decoding(given), **sections)
+        decoding = _decoding(given, sections["source"])
+        return Config(path=self.path, slot=slot, decoding=decoding, **sections)
 
     def _sub(self, tree: Section, name: str) -> Section:
         """Find a section; complaining once when something else stands there."""
@@ -206,22 +223,41 @@ class _Reader:
         section = self._sub(tree, "source")
         kind: SourceKind = fields.get("kind", SourceKind.POSTGRESQL)
         at = _lines(section)
-        if kind is SourceKind.GAUSSDB:
-            reason = "gaussdb is not in this version; allowed: postgresql, capture"
-            self.problems.append((at("kind"), f"source.kind: {reason}"))
         for key in _NEEDED.get(kind, ()):
             if key not in section:
                 self.problems.append((0, f"source.{key}: missing; kind {kind} needs it"))
         for key in _UNUSED.get(kind, ()):
             if key in section:
                 self.problems.append((at(key), f"source.{key}: has no use with kind {kind}"))
-        if "dsn" in fields and kind is SourceKind.POSTGRESQL:
+        if "dsn" in fields and kind is not SourceKind.CAPTURE:
             is_private = _is_private(self.path)
             is_insecure_allowed = bool(fields.get("allow_insecure"))
             for text in dsn_problems(fields["dsn"], is_private, is_insecure_allowed):
                 self.problems.append((at("dsn"), f"source.dsn: {text}"))
         if fields.get("retry_first", 1.0) > fields.get("retry_max", 60.0):
             self.problems.append((at("retry-first"), "source.retry-first: above source.retry-max"))
+
+    def _check_gaussdb(
+        self,
+        tree: Section,
+        fields: Mapping[str, Any],
+        given: Mapping[str, object],  # Any: fields
+    ) -> None:
+        """Check what only our own client and the server's plug-ins ask for."""
+        at = _lines(self._sub(tree, "source"))
+        for text in gaussdb_dsn_problems(fields.get("dsn", "")):
+            self.problems.append((at("dsn"), f"source.dsn: {text}"))
+        plugin = fields.get("plugin")
+        if given.get("parallel-decode-num", 1) != 1:
+            return
+        if plugin in PARALLEL_PLUGINS:
+            reason = f"{plugin} needs decoding.parallel-decode-num from 2 to 20"
+            self.problems.append((at("plugin"), f"source.plugin: {reason}"))
+        if plugin == SQL_DECODING:
+            lines = _lines(self._sub(tree, "decoding"))
+            for name in _beyond_sql_decoding(given):
+                reason = "sql_decoding has no such option; use source.plugin mppdb_decoding"
+                self.problems.append((lines(name), f"decoding.{name}: {reason}"))
 
     def _check_landing(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
         at = _lines(self._sub(tree, "landing"))
@@ -253,9 +289,28 @@ def _is_private(path: Path) -> bool:
     return status.st_uid in {os.geteuid(), 0} and not status.st_mode & 0o077
 
 
-def _decoding(given: Mapping[str, Any]) -> DecodingConfig:  # Any: option values
+def _beyond_sql_decoding(given: Mapping[str, object]) -> list[str]:
+    """Name the options that ask the server for something its serial plug-in cannot do."""
+    return [
+        name
+        for name, value in given.items()
+        if name not in SQL_DECODING_OPTIONS
+        and value != options.BY_NAME[name].default
+        and options.BY_NAME[name].support(SourceKind.GAUSSDB).by is Doer.SERVER
+    ]
+
+
+def _decoding(given: Mapping[str, Any], source: SourceConfig) -> DecodingConfig:  # Any: values
+    """Fill in the defaults of the source's kind, and the style that its plug-in means."""
+    is_parallel = given.get("parallel-decode-num", 1) != 1
+    values = {
+        name: given.get(name, option.effective_default(source.kind, is_parallel=is_parallel))
+        for name, option in options.BY_NAME.items()
+    }
+    if "decode-style" not in given:
+        values["decode-style"] = PARALLEL_PLUGINS.get(source.plugin, values["decode-style"])
     names = {field.name for field in dataclasses.fields(DecodingConfig)} - {"given"}
-    values = {name.replace("-", "_"): value for name, value in given.items()}
+    fields = {name.replace("-", "_"): value for name, value in values.items()}
     return DecodingConfig(
-        **{name: value for name, value in values.items() if name in names}, given=dict(given)
+        **{name: value for name, value in fields.items() if name in names}, given=dict(given)
     )

@@ -17,6 +17,24 @@ from gaussdecode.errors import ConfigError
 _OURS: Final = ("replication", "options", "client_encoding", "service", "servicefile")
 _NEEDED: Final = ("dbname", "user")
 _SAFE_MODE: Final = "verify-full"
+GAUSSDB_KEYS: Final = frozenset(
+    {
+        "host",
+        "hostaddr",
+        "port",
+        "dbname",
+        "user",
+        "password",
+        "sslmode",
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "connect_timeout",
+        "application_name",
+    }
+)
+"""What a connection string may hold for our own client of GaussDB."""
+_GAUSSDB_MODES: Final = ("disable", "require", "verify-ca", "verify-full")
 CREDENTIAL: Final = "password"
 _MAX_PASSWORD_BYTES: Final = 4096
 
@@ -65,6 +83,25 @@ def dsn_problems(dsn: str, is_private_file: bool, is_insecure_allowed: bool) -> 
         )
 
 
+def gaussdb_dsn_problems(dsn: str) -> Iterator[str]:
+    """Find what our own client of GaussDB cannot do with a connection string.
+
+    Args:
+        dsn: the string; one that is none is reported by `dsn_problems` already.
+
+    Yields:
+        One text per problem; none repeats a value.
+    """
+    try:
+        parameters = _parameters(dsn)
+    except (ProgrammingError, ValueError):
+        return
+    for key in sorted(parameters.keys() - GAUSSDB_KEYS - set(_OURS)):
+        yield f"sets {key}, which has no use with kind gaussdb"
+    if parameters.get("sslmode", _SAFE_MODE) not in _GAUSSDB_MODES:
+        yield f"asks for an sslmode other than {', '.join(_GAUSSDB_MODES)}"
+
+
 def read_password(password_file: Path | None, credentials: str | None) -> str | None:
     """Read the password, from the service's credentials if there are any.
 
@@ -105,17 +142,22 @@ def _first_line(path: Path) -> str:
     return password
 
 
-def completed(dsn: str, *, connect_timeout: float, sender_timeout_ms: int | None) -> str:
+def completed(
+    dsn: str, *, connect_timeout: float, sender_timeout_ms: int | None, port: int | None = None
+) -> str:
     """Add what the configuration says elsewhere; what the string says itself stays.
 
     Args:
         dsn: as configured.
         connect_timeout: seconds.
         sender_timeout_ms: option sender-timeout; None leaves the server's.
+        port: instead of the string's, on every host; None leaves it.
     """
     parameters = {"connect_timeout": str(max(2, round(connect_timeout))), **_parameters(dsn)}
     if sender_timeout_ms is not None:
         parameters["options"] = f"-c wal_sender_timeout={sender_timeout_ms}"
+    if port is not None:
+        parameters["port"] = str(port)
     return make_conninfo("", **parameters)
 
 

@@ -32,6 +32,19 @@ from gaussdecode.values import (
 _DAY: Final = 86400.0
 _HOUR: Final = 3600.0
 SLOT_NAME: Final = Text(r"[a-z0-9_]{1,63}", "1 to 63 of a-z, 0-9 and _")
+GAUSSDB_SLOT_NAME: Final = Text(
+    r"(?!gs_roach)(?!\.{1,2}\Z)[a-z0-9_?.-]{1,63}",
+    "1 to 63 of a-z, 0-9, _, ?, . and -, other than . and .., not beginning with gs_roach",
+)
+MPPDB_DECODING: Final = "mppdb_decoding"
+SQL_DECODING: Final = "sql_decoding"
+PARALLEL_PLUGINS: Final[Mapping[str, str]] = {
+    "parallel_binary_decoding": "b",
+    "parallel_json_decoding": "j",
+    "parallel_text_decoding": "t",
+}
+"""Plug-ins that decode in parallel only, with the decode-style that they mean."""
+PLUGINS: Final = (MPPDB_DECODING, SQL_DECODING, *PARALLEL_PLUGINS)
 _PUBLICATION: Final = Text(r"[^\0]{1,63}", "a name of 1 to 63 bytes")
 
 
@@ -67,7 +80,7 @@ class SourceConfig:
         metadata=_is(
             Text(r"[^\0]+", "a libpq connection string"),
             "Where the server is: a libpq connection string with host, dbname and user. "
-            "`sslmode` is `verify-full` unless it says otherwise.",
+            "`sslmode` is `verify-full` unless it says otherwise. The port is that of ordinary SQL.",
             is_secret=True,
         ),
     )
@@ -81,7 +94,24 @@ class SourceConfig:
     )
     publication: tuple[str, ...] = dataclasses.field(
         default=(),
-        metadata=_is(TextList(_PUBLICATION), "Publications on the server; required there."),
+        metadata=_is(
+            TextList(_PUBLICATION), "Publications on the server; required with kind postgresql."
+        ),
+    )
+    ha_port: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Integer(1, 65535),
+            "With kind gaussdb: the port for replication, where it is not that of the dsn. Needed "
+            "with `enable_thread_pool = on`; by convention the dsn's port plus 1.",
+        ),
+    )
+    plugin: str = dataclasses.field(
+        default=MPPDB_DECODING,
+        metadata=_is(
+            Choice(PLUGINS),
+            "With kind gaussdb: the slot's output plug-in. In parallel decoding any will do.",
+        ),
     )
     file: Path | None = dataclasses.field(
         default=None,
@@ -129,7 +159,21 @@ class DecodingConfig:
     include_timestamp: bool = True
     max_txn_in_memory: int = 64
     max_reorderbuffer_in_memory: int = 0
+    desc_memory_limit: int = 100
+    include_user: bool = False
+    include_originid: bool = True
+    exclude_users: str = ""
+    standby_connection: bool = False
     sender_timeout: int | None = None
+    change_log_max_len: int = 4096
+    max_decode_to_sender_cache_num: int = 4096
+    enable_heartbeat: bool = False
+    output_order: int = 0
+    auto_advance: bool = True
+    skip_generated_columns: bool = False
+    timezone_is_utc: bool = True
+    data_limit: int = 10
+    start_position: str = ""
     decode_style: str = "b"
     sending_batch: int = 0
     given: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -144,6 +188,32 @@ class DecodingConfig:
         """The white list as (schema, table) pairs, ``*`` for all; empty lists everything."""
         items = self.white_table_list.split(",") if self.white_table_list else []
         return tuple((item.partition(".")[0], item.partition(".")[2]) for item in items)
+
+    @property
+    def excluded_users(self) -> frozenset[str]:
+        """The users of exclude-users."""
+        return frozenset(self.exclude_users.split(",")) - {""}
+
+    @property
+    def start_at(self) -> tuple[int, int] | None:
+        """CSN and LSN before which changes are left out; None for none."""
+        csn, slash, lsn = self.start_position.partition("/")
+        return (int(csn), int(lsn)) if slash else None
+
+    @property
+    def desc_memory_bytes(self) -> int:
+        """Memory for descriptions of tables, above which they go to disk."""
+        return self.desc_memory_limit * MIB
+
+    @property
+    def kept_buffer_bytes(self) -> int:
+        """What a decoder keeps of its result buffer between two batches."""
+        return self.change_log_max_len * self.max_decode_to_sender_cache_num
+
+    @property
+    def data_limit_bytes(self) -> int | None:
+        """Size of output at which peek and get end; None for no limit."""
+        return self.data_limit * GIB or None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,10 +341,20 @@ class Config:
 
     def conninfo(self) -> str:
         """Make the connection string, without a password from elsewhere; never log it."""
+        is_postgresql = self.source.kind is SourceKind.POSTGRESQL
         return completed(
             self.source.dsn,
             connect_timeout=self.source.connect_timeout,
-            sender_timeout_ms=self.decoding.sender_timeout,
+            sender_timeout_ms=self.decoding.sender_timeout if is_postgresql else None,
+        )
+
+    def ha_conninfo(self) -> str:
+        """Make the connection string for replication, on source.ha-port where there is one."""
+        return completed(
+            self.source.dsn,
+            connect_timeout=self.source.connect_timeout,
+            sender_timeout_ms=None,
+            port=self.source.ha_port,
         )
 
     def password(self) -> str | None:

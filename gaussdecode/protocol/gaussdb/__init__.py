@@ -1,0 +1,1 @@
+"""GaussDB's and openGauss's side of the conversation, without I/O."""

@@ -1,0 +1,192 @@
+"""START_REPLICATION for GaussDB and openGauss: which options the server is told, and how.
+
+Given a checked configuration and what is known of the server; gives texts, asks nobody.
+What is passed on is decided by the options table: a value that the configuration sets and
+that this version of the server knows. Four are passed on whatever the configuration says:
+
+========================= ==============================================================
+``parallel-decode-num``   also 1, because the server's own default can be changed
+``include-timestamp``     readers of a landing need the commit time
+``decode-style``          in parallel decoding; what the reader expects
+``sending-batch``         in parallel decoding; 1 for a landing
+========================= ==============================================================
+
+The command is read twice on the server: first by a check that wants quotes and parentheses
+balanced in the whole text, also inside quoted values (a stack of 100), then by the grammar,
+in which option names hold hyphens and so are quoted, and a quote inside a value is
+doubled. `start_command` refuses what would not pass the first one.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gaussdecode.config import SQL_DECODING_OPTIONS
+from gaussdecode.errors import ConfigError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.options import (
+    BY_NAME,
+    OPTIONS,
+    Option,
+    Section,
+    ServerProfile,
+    SourceKind,
+    refusals,
+)
+from gaussdecode.settings import GAUSSDB_SLOT_NAME, SQL_DECODING, Config
+
+_KIND: Final = SourceKind.GAUSSDB
+_ALWAYS: Final = frozenset({"parallel-decode-num", "include-timestamp"})
+_ALWAYS_PARALLEL: Final = frozenset({"decode-style", "sending-batch"})
+_PARALLEL_ONLY: Final = frozenset({"change-log-max-len", "max-decode-to-sender-cache-num"})
+_MAX_STACK: Final = 100
+_CLOSING: Final = {")": "(", '"': '"', "'": "'"}
+_ALL: Final = "*"
+_SERIAL_STYLES: Final = {SQL_DECODING: "q"}
+
+
+def stream_style(config: Config) -> str:
+    """Name the form of the stream: b, t or j; s for serial text, q for sql_decoding's."""
+    if config.decoding.is_parallel:
+        return config.decoding.decode_style
+    return _SERIAL_STYLES.get(config.source.plugin, "s")
+
+
+def is_batched(config: Config, *, is_landing: bool = True) -> bool:
+    """Whether the server gathers messages.
+
+    A landing in style t or j always asks for it: unbatched text does not say where a
+    commit ends.
+    """
+    if not config.decoding.is_parallel:
+        return False
+    is_text = config.decoding.decode_style != "b"
+    return bool(config.decoding.sending_batch) or (is_landing and is_text)
+
+
+def server_options(
+    config: Config, profile: ServerProfile, *, is_landing: bool = True
+) -> dict[str, str]:
+    """Choose what the server is told.
+
+    Args:
+        config: of kind gaussdb.
+        profile: of the server that was found.
+        is_landing: for a landing, else for peek and get.
+
+    Returns:
+        Values by option name, in the order of the table.
+
+    Raises:
+        ConfigError: the configuration asks for what this server and the daemon cannot do;
+            one line each, with the key.
+    """
+    problems = [
+        f"{config.path.name}: decoding.{name}: {reason}"
+        for name, reason in refusals(config.decoding.given, _KIND, profile)
+    ]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    chosen = {}
+    for option in OPTIONS:
+        value = _value(option, config, profile, is_landing=is_landing)
+        if value is not None:
+            chosen[option.name] = value
+    return chosen
+
+
+def _value(
+    option: Option, config: Config, profile: ServerProfile, *, is_landing: bool
+) -> str | None:
+    """Spell one option for the server; None to say nothing about it."""
+    decoding = config.decoding
+    name = option.name
+    if not _is_known(option, config, profile):
+        return None
+    if name == "sending-batch":
+        return str(int(is_batched(config, is_landing=is_landing)))
+    if name == "white-table-list":
+        return server_white_list(decoding.white_tables) or None
+    always = _ALWAYS | (_ALWAYS_PARALLEL if decoding.is_parallel else frozenset())
+    if name not in decoding.given and name not in always:
+        return None
+    value = getattr(decoding, name.replace("-", "_"), decoding.given.get(name))
+    return option.type.show(value).removeprefix('""')
+
+
+def _is_known(option: Option, config: Config, profile: ServerProfile) -> bool:
+    """Whether this server takes the option in this mode."""
+    is_parallel = config.decoding.is_parallel
+    if not option.support(_KIND, profile).is_passed_on:
+        return False
+    if option.name in _PARALLEL_ONLY or option.section is Section.PARALLEL:
+        return is_parallel
+    if option.section is Section.SERIAL and is_parallel:
+        return False
+    is_sql = config.source.plugin == SQL_DECODING and not is_parallel
+    return not is_sql or option.name in SQL_DECODING_OPTIONS
+
+
+def server_white_list(tables: Iterable[tuple[str, str]]) -> str:
+    """Spell white-table-list so that the server takes it, at least as wide as it was meant.
+
+    A name with an unbalanced parenthesis cannot stand in the command: its whole schema, or
+    everything, is asked for, and the daemon filters.
+    """
+    items: list[str] = []
+    for schema, name in tables:
+        if not _is_balanced(schema):
+            return ""
+        item = f"{schema}.{name if _is_balanced(name) else _ALL}"
+        if item not in items:
+            items.append(item)
+    return ",".join(items)
+
+
+def start_command(slot: str, lsn: Lsn | int, options: Mapping[str, str]) -> str:
+    """Build START_REPLICATION.
+
+    Args:
+        slot: name.
+        lsn: where to start; 0 for where the slot stands.
+        options: from `server_options`.
+
+    Raises:
+        ConfigError: a name or value that the server's check of the command would refuse.
+    """
+    try:
+        GAUSSDB_SLOT_NAME.read(slot)
+    except ValueError as error:
+        raise ConfigError(f"slot: {error}") from None
+    pairs = ", ".join(_pair(name, value) for name, value in options.items())
+    command = f'START_REPLICATION SLOT "{slot}" LOGICAL {Lsn(lsn)}'
+    return f"{command} ({pairs})" if pairs else command
+
+
+def _pair(name: str, value: str) -> str:
+    assert name in BY_NAME  # the table's names need no escape inside their quotes
+    quoted = "'" + value.replace("'", "''") + "'"
+    if "\0" in value or not _is_balanced(quoted):
+        raise ConfigError(
+            f"decoding.{name}: the server takes no command with such quotes or parentheses; "
+            "balance them, or leave the option out"
+        )
+    return f'"{name}" {quoted}'
+
+
+def _is_balanced(text: str) -> bool:
+    """Do what the server's check does with quotes and parentheses.
+
+    Whatever is the last open one's partner closes it, anything else opens; at the end
+    nothing may be open, and never 100 at a time (less the few that stand around a value).
+    """
+    stack: list[str] = []
+    for letter in text:
+        if letter not in "\"'()":
+            continue
+        if stack and _CLOSING.get(letter) == stack[-1]:
+            stack.pop()
+        else:
+            stack.append(letter)
+        if len(stack) >= _MAX_STACK - 2:
+            return False
+    return not stack
