@@ -1,1 +1,1 @@
-"""GaussDB's and openGauss's side of the conversation, without I/O."""
+"""What is GaussDB's own on the wire: sessions, log-in, replication messages, commands."""
