@@ -59,6 +59,8 @@ class CatalogColumn:
         is_not_null: declared so.
         is_generated: stored generated.
         key_position: place in the primary key from 0, or None.
+        type_oid: of the type; 0 where nobody asked.
+        type_modifier: of the column, -1 for none.
     """
 
     name: str
@@ -68,6 +70,8 @@ class CatalogColumn:
     is_not_null: bool
     is_generated: bool
     key_position: int | None
+    type_oid: int = 0
+    type_modifier: int = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class CatalogTable:
         kind: pg_class.relkind.
         identity: pg_class.relreplident.
         columns: by number.
+        identity_index: columns of the index under REPLICA IDENTITY USING INDEX, where known.
     """
 
     oid: int
@@ -89,6 +94,7 @@ class CatalogTable:
     kind: str
     identity: str
     columns: tuple[CatalogColumn, ...]
+    identity_index: tuple[str, ...] = ()
 
     @property
     def primary_key(self) -> tuple[str, ...]:

@@ -29,11 +29,13 @@ class Start:
         log: of the landing; None for one that has no entry yet.
         server: what it says.
         name: of the configured slot.
+        plugins: that will do for this stream; empty when any does.
     """
 
     log: LogState | None
     server: ServerState
     name: str
+    plugins: tuple[str, ...] = (PLUGIN,)
 
     @property
     def slot(self) -> SlotState:
@@ -79,9 +81,10 @@ def _database(start: Start) -> str | None:
 
 def _slot_kind(start: Start) -> str | None:
     state = start.slot
-    if state.slot_type != "logical" or state.plugin != PLUGIN:
+    if state.slot_type != "logical" or (start.plugins and state.plugin not in start.plugins):
         found = state.plugin or f"none ({state.slot_type})"
-        return f"slot {start.name!r} has plug-in {found}, {PLUGIN} is needed; name another slot"
+        needed = " or ".join(start.plugins) or "a logical one"
+        return f"slot {start.name!r} has plug-in {found}, {needed} is needed; name another slot"
     if start.log is not None and start.log.plugin != state.plugin:
         return (
             f"the log belongs to plug-in {start.log.plugin}, slot {start.name!r} has {state.plugin}"
@@ -175,13 +178,16 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def check_start(log: LogState | None, server: ServerState, slot: str) -> Lsn:
+def check_start(
+    log: LogState | None, server: ServerState, slot: str, plugins: tuple[str, ...] = (PLUGIN,)
+) -> Lsn:
     """Decide whether and where a stream may start.
 
     Args:
         log: of the landing; None for one that has no entry yet.
         server: from `read_server`.
         slot: configured name.
+        plugins: output plug-ins that will do; empty when any does.
 
     Returns:
         The position to ask for: the log's, or for a new landing the slot's.
@@ -189,7 +195,7 @@ def check_start(log: LogState | None, server: ServerState, slot: str) -> Lsn:
     Raises:
         IdentityError: the first rule that is broken, with both values and what to do.
     """
-    start = Start(log, server, slot)
+    start = Start(log, server, slot, plugins)
     for rule in RULES:
         problem = rule(start)
         if problem is not None:

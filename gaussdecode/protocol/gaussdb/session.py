@@ -73,6 +73,7 @@ class Session:
 
     Attributes:
         phase: where it is.
+        has_answered: a password, or proof of it, was given away.
         minor: minor version that both sides speak.
         parameters: settings that the server reported.
         columns: names, of the last answer with rows.
@@ -85,7 +86,7 @@ class Session:
         self._login = login
         self._startup = {"user": login.user, **parameters}
         self._protocol = protocol
-        self._has_answered = False
+        self.has_answered = False
         self.phase = Phase.AUTHENTICATING
         self.minor = protocol & messages.MINOR_MASK
         self.parameters: dict[str, str] = {}
@@ -145,10 +146,10 @@ class Session:
         if request.code == auth.OK:
             self.phase = following
             return b""
-        if self._has_answered:
+        if self.has_answered:
             raise SequenceError("the server asks for a second password")
         answer = messages.password(auth.answer(request, self._login, self.minor))
-        self._has_answered = True
+        self.has_answered = True
         return answer
 
     def _note(self, message: Message) -> None:
