@@ -4,7 +4,7 @@ Given what an accumulator handed over, builds arrays around its memory; nothing 
 copied but bits, intervals and the rare lists. Knows no files and no transactions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final, TypedDict
 
 import numpy as np
@@ -104,19 +104,23 @@ def _element_type(column: ColumnType) -> pa.DataType:
     return _SIMPLE[column.element]
 
 
-def table_schema(columns: Sequence[Column], names: Sequence[str]) -> pa.Schema:
+def table_schema(
+    columns: Sequence[Column], names: Sequence[str], skipped: Container[int] = ()
+) -> pa.Schema:
     """Schema of a table's files.
 
     Args:
         columns: of the relation.
         names: what each column is called in the files.
+        skipped: index of every column that stands in ``gd_old`` only.
     """
     fields = [
         pa.field(name, arrow_type(column.type)) for name, column in zip(names, columns, strict=True)
     ]
     identity = [field for field, column in zip(fields, columns, strict=True) if column.is_identity]
     old = [pa.field("gd_old", pa.struct(identity))] if identity else []
-    return pa.schema([*GD_FIELDS, *old, pa.field("gd_raw", _RAW), *fields])
+    new = [field for index, field in enumerate(fields) if index not in skipped]
+    return pa.schema([*GD_FIELDS, *old, pa.field("gd_raw", _RAW), *new])
 
 
 def system_schema(table: str) -> pa.Schema:
@@ -186,9 +190,13 @@ def _pairs(memory: OwnedMemory) -> npt.NDArray[np.uint32]:
     return np.frombuffer(view, dtype=np.uint32).reshape(-1, 2)
 
 
-def unchanged_array(rows: int, memory: OwnedMemory, names: Sequence[str]) -> pa.Array:
+def unchanged_array(
+    rows: int, memory: OwnedMemory, names: Sequence[str], skipped: Sequence[int] = ()
+) -> pa.Array:
     """``gd_unchanged``: the names of the TOAST columns that were not sent."""
     pairs = _pairs(memory)
+    if skipped:
+        pairs = pairs[~np.isin(pairs[:, 1], skipped)]
     if not len(pairs):
         return pa.nulls(rows, _NAMES)
     buffers, nulls = _offsets(rows, pairs[:, 0])
@@ -196,19 +204,22 @@ def unchanged_array(rows: int, memory: OwnedMemory, names: Sequence[str]) -> pa.
     return pa.Array.from_buffers(_NAMES, rows, buffers, nulls, children=[values])
 
 
-def raw_array(taken: Rows, names: Sequence[str]) -> pa.Array:
+def raw_array(taken: Rows, names: Sequence[str], skipped: Sequence[int] = ()) -> pa.Array:
     """``gd_raw``: the original text of values that do not fit, by column."""
     rows = taken["rows"]
     pairs = _pairs(taken["misfits"])
     if not len(pairs):
         return pa.nulls(rows, _RAW)
-    buffers, nulls = _offsets(rows, pairs[:, 0])
-    keys = pa.array([*names, *(OLD_PREFIX + name for name in names)], pa.string())
-    index = (pairs[:, 1] & (OLD_COLUMN - 1)) + (pairs[:, 1] // OLD_COLUMN) * len(names)
     texts = pa.Array.from_buffers(
         pa.string(), len(pairs),
         [None, _buffer(taken["misfit_offsets"]), _buffer(taken["misfit_text"])], 0,
     )  # fmt: skip
+    if skipped:
+        is_kept = ~np.isin(pairs[:, 1], skipped)
+        pairs, texts = pairs[is_kept], texts.filter(pa.array(is_kept))
+    buffers, nulls = _offsets(rows, pairs[:, 0])
+    keys = pa.array([*names, *(OLD_PREFIX + name for name in names)], pa.string())
+    index = (pairs[:, 1] & (OLD_COLUMN - 1)) + (pairs[:, 1] // OLD_COLUMN) * len(names)
     entries = pa.StructArray.from_arrays(
         [keys.take(pa.array(index)), texts], fields=[_RAW.key_field, _RAW.item_field]
     )
@@ -262,7 +273,7 @@ def table_rows(
 
     Args:
         taken: from the accumulator.
-        schema: of `table_schema`.
+        schema: of `table_schema`; columns that it leaves out do not land.
         columns: of the relation.
         names: as given to `table_schema`.
         epoch: of the source.
@@ -272,12 +283,15 @@ def table_rows(
     rows = taken["rows"]
     arrays = _stamps(taken, epoch, with_xid=with_xid, with_time=with_time)
     arrays["gd_op"] = _op_array(taken)
-    arrays["gd_unchanged"] = unchanged_array(rows, taken["unchanged"], names)
-    arrays["gd_raw"] = raw_array(taken, names)
+    landed = frozenset(schema.names)
+    skipped = [index for index, name in enumerate(names) if name not in landed]
+    arrays["gd_unchanged"] = unchanged_array(rows, taken["unchanged"], names, skipped)
+    arrays["gd_raw"] = raw_array(taken, names, skipped)
     if "gd_old" in schema.names:
         arrays["gd_old"] = _old_array(taken, columns, schema.field("gd_old").type)
     for name, column, new in zip(names, columns, taken["new"], strict=True):
-        arrays[name] = column_array(column.type, rows, new)
+        if name in landed:
+            arrays[name] = column_array(column.type, rows, new)
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 

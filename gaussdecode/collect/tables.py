@@ -43,6 +43,10 @@ class CatalogColumn(Protocol):
     def type_text(self) -> str:
         """The type with its modifier, ``numeric(10,2)``."""
 
+    @property
+    def is_generated(self) -> bool:
+        """Stored generated."""
+
 
 class CatalogTable(Protocol):
     """What the catalogue knows of a table; it may be newer than the stream."""
@@ -77,6 +81,7 @@ class Landed:
         schema: Arrow schema of its files.
         names: what each column is called in the files, in wire order.
         relation: as the stream described it; None for system tables.
+        skipped: index of every column that does not land (skip-generated-columns).
         order: rises with every new one; files are closed in this order.
     """
 
@@ -86,6 +91,7 @@ class Landed:
     names: tuple[str, ...]
     relation: Relation | None
     order: int
+    skipped: frozenset[int] = frozenset()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -125,8 +131,25 @@ def key_of(relation: Relation, catalog: CatalogTable | None) -> list[str] | None
     return list(catalog.primary_key) if names.issuperset(catalog.primary_key) else None
 
 
+def generated_columns(relation: Relation, catalog: CatalogTable | None) -> frozenset[int]:
+    """Index of every stored generated column that is not part of the key.
+
+    Without the catalogue none is known, and all land.
+    """
+    if catalog is None:
+        return frozenset()
+    generated = {column.name for column in catalog.columns if column.is_generated}
+    kept = set(key_of(relation, catalog) or ())
+    return frozenset(
+        index for index, column in enumerate(relation.columns) if column.name in generated - kept
+    )
+
+
 def schema_record(
-    relation: Relation, names: Sequence[str], catalog: CatalogTable | None
+    relation: Relation,
+    names: Sequence[str],
+    catalog: CatalogTable | None,
+    skipped: frozenset[int] = frozenset(),
 ) -> dict[str, Any]:  # Any: JSON
     """Describe a schema for ``schemas/<table>/<schema_id>.json``."""
     known = {} if catalog is None else {column.name: column for column in catalog.columns}
@@ -138,7 +161,8 @@ def schema_record(
         "key": key_of(relation, catalog),
         "columns": [
             _column_record(column, landed, known.get(column.name))
-            for column, landed in zip(relation.columns, names, strict=True)
+            for index, (column, landed) in enumerate(zip(relation.columns, names, strict=True))
+            if index not in skipped
         ],
     }
 
@@ -175,6 +199,7 @@ class Tables:
         directory_of: encodes schema and name.
         safe_names: renames columns that Spark could not tell apart.
         look_up: asks the catalogue about a relation; None where it cannot tell.
+        skip_generated: stored generated columns do not land.
     """
 
     def __init__(
@@ -183,11 +208,14 @@ class Tables:
         directory_of: Callable[[str, str], str],
         safe_names: Callable[[Sequence[str]], list[str]],
         look_up: Callable[[Relation], CatalogTable | None],
+        *,
+        skip_generated: bool = False,
     ) -> None:
         self._schemas = schemas
         self._directory_of = directory_of
         self._safe_names = safe_names
         self._look_up = look_up
+        self._skip_generated = skip_generated
         self._order = 0
         self._current: dict[str, Landed] = {}
 
@@ -202,15 +230,17 @@ class Tables:
         """Where rows of `relation` land; the same object while its content is the same."""
         names = self._safe_names([column.name for column in relation.columns])
         directory = self._directory_of(relation.namespace, relation.name)
-        record = schema_record(relation, names, self._look_up(relation))
+        catalog = self._look_up(relation)
+        skipped = generated_columns(relation, catalog) if self._skip_generated else frozenset()
+        record = schema_record(relation, names, catalog, skipped)
         schema_id, _ = self._schemas.schema_id_for(directory, record)
         current = self._current.get(directory)
         if current is not None and current.schema_id == schema_id:
             return current
         self._order += 1
         landed = Landed(
-            directory, schema_id, table_schema(relation.columns, names), tuple(names), relation,
-            self._order,
+            directory, schema_id, table_schema(relation.columns, names, skipped), tuple(names),
+            relation, self._order, skipped,
         )  # fmt: skip
         self._current[directory] = landed
         return landed

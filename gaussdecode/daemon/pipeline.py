@@ -208,6 +208,7 @@ class Pipeline:
                 queue_entries=config.decoding.parallel_queue_size,
                 raw_ring_bytes=config.ring.raw_ring_bytes,
                 decoded_ring_bytes=config.ring.decoded_ring_bytes,
+                kept_buffer_bytes=config.decoding.kept_buffer_bytes,
                 reader=reader_settings(config, self.log),
             ),
             begin,
@@ -240,7 +241,13 @@ class Pipeline:
         position = dataclasses.replace(log.position, timeline=timeline)
         decoding, landing = config.decoding, config.landing
         spool = Spool(landing.root / SPOOL, self._space.run)
-        tables = Tables(self.schemas, table_directory, safe_columns, self._look_up)
+        tables = Tables(
+            self.schemas,
+            table_directory,
+            safe_columns,
+            self._look_up,
+            skip_generated=decoding.skip_generated_columns,
+        )
         settings = CollectorSettings(
             row_group_rows=landing.row_group_rows,
             row_group_bytes=landing.row_group_bytes,

@@ -44,6 +44,7 @@ class SessionSettings:
         queue_entries: bound of every ring in entries.
         raw_ring_bytes: of each ring from reader to decoder.
         decoded_ring_bytes: of each ring from decoder to collector.
+        kept_buffer_bytes: what a decoder keeps of its result buffer between batches.
         reader: settings of the reader's process, without descriptors.
     """
 
@@ -51,6 +52,7 @@ class SessionSettings:
     queue_entries: int
     raw_ring_bytes: int
     decoded_ring_bytes: int
+    kept_buffer_bytes: int
     reader: Mapping[str, Any]  # Any: JSON
 
 
@@ -137,9 +139,12 @@ class Session:
                 "decoded_ring_fds": decoded.producer_fds(),
                 "control_fd": self.control.fd,
             }
-            self._start_child(
-                "gaussdecode.decode.worker", {**fds, "decoder_index": index}, f"decoder {index}"
-            )
+            worker = {
+                **fds,
+                "decoder_index": index,
+                "kept_buffer_bytes": settings.kept_buffer_bytes,
+            }
+            self._start_child("gaussdecode.decode.worker", worker, f"decoder {index}")
             raw.close_consumer_side()
             decoded.close_producer_side()
         targets = self.raw_rings or self.decoded_rings

@@ -2,5 +2,13 @@ from gaussdecode.ipc.control import Control
 from gaussdecode.ipc.ring import Ring
 
 class DecoderLoop:
-    def __init__(self, raw: Ring, decoded: Ring, control: Control, decoder_index: int) -> None: ...
+    release_count: int
+    def __init__(
+        self,
+        raw: Ring,
+        decoded: Ring,
+        control: Control,
+        decoder_index: int,
+        kept_bytes: int = ...,
+    ) -> None: ...
     def run(self) -> None: ...

@@ -15,7 +15,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from gaussdecode._layout cimport (
     ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, Buffer, EntryHeader, RawHeader, buffer_append,
-    buffer_free,
+    buffer_free, buffer_grow,
 )
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.ipc.control cimport (
@@ -31,7 +31,7 @@ from gaussdecode.errors import ChildError, to_record
 
 cdef enum:
     HEARTBEAT_MS = 500          # longest wait between two heartbeats; arbitrary
-    MAX_KEPT_BYTES = 16 << 20   # of the result buffer between batches; arbitrary
+    FIRST_BYTES = 1024          # of a result buffer after a release; GaussDB's change log buffer
 
 
 cdef inline uint64_t now_ns() noexcept nogil:
@@ -48,6 +48,7 @@ cdef class DecoderLoop:
         decoded: producer's end of the decoded ring.
         control: counters and heartbeat go to the words of this decoder.
         decoder_index: which decoder this is, from 0.
+        kept_bytes: a result buffer above this is released after use.
     """
 
     cdef Ring raw
@@ -55,18 +56,21 @@ cdef class DecoderLoop:
     cdef Control control
     cdef BatchDecoder decoder
     cdef unsigned int decoder_index
+    cdef size_t kept_bytes
+    cdef readonly uint64_t release_count    # result buffers given back
     cdef Buffer out
     cdef uint64_t dispatch_seq      # of the last raw batch taken
 
     def __cinit__(
         self, Ring raw not None, Ring decoded not None, Control control not None,
-        unsigned int decoder_index,
+        unsigned int decoder_index, size_t kept_bytes=16 << 20,
     ):
         self.raw = raw
         self.decoded = decoded
         self.control = control
         self.decoder = BatchDecoder()
         self.decoder_index = decoder_index
+        self.kept_bytes = kept_bytes
 
     def __dealloc__(self):
         buffer_free(&self.out)
@@ -139,7 +143,7 @@ cdef class DecoderLoop:
         return 0
 
     cdef int send(self) except -1 nogil:
-        """Store the result, and give its memory back when one huge row needed it."""
+        """Store the result, and give its memory back when it is more than what is kept."""
         cdef uint64_t start
         cdef int put = self.decoded.put(self.out.data, self.out.size)
         while put == 0:
@@ -151,8 +155,10 @@ cdef class DecoderLoop:
         if put < 0:
             with gil:
                 raise ChildError("the collector is gone")
-        if self.out.capacity > MAX_KEPT_BYTES:
+        if self.out.capacity > self.kept_bytes:
             buffer_free(&self.out)
+            buffer_grow(&self.out, FIRST_BYTES)
+            self.release_count += 1
         return 0
 
     cdef int count_batch(self) except -1 nogil:

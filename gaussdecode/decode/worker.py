@@ -20,7 +20,7 @@ def run(settings: dict[str, Any]) -> None:  # Any: JSON
 
     Args:
         settings: ``raw_ring_fds`` (consumer's end), ``decoded_ring_fds`` (producer's end),
-            ``control_fd``, ``decoder_index``.
+            ``control_fd``, ``decoder_index``, ``kept_buffer_bytes``.
 
     Raises:
         WireError: bytes that do not follow the format.
@@ -30,7 +30,8 @@ def run(settings: dict[str, Any]) -> None:  # Any: JSON
     decoded = Ring.attach_producer(settings["decoded_ring_fds"])
     control = Control.attach(settings["control_fd"])
     try:
-        DecoderLoop(raw, decoded, control, settings["decoder_index"]).run()
+        kept_bytes = settings["kept_buffer_bytes"]
+        DecoderLoop(raw, decoded, control, settings["decoder_index"], kept_bytes).run()
     finally:
         decoded.close()
         raw.close()

@@ -30,6 +30,7 @@ cdef class Dispatcher:
     cdef size_t entry_size
     cdef readonly unsigned int ends_left
     cdef bint is_ending
+    cdef size_t kept_bytes      # serial mode: a result buffer above this is released
     cdef bint is_serial
     cdef readonly bint has_failed  # serial mode: the last batch could not be decoded
 

@@ -30,6 +30,7 @@ from gaussdecode._layout cimport (
     buffer_append,
     buffer_fill,
     buffer_free,
+    buffer_grow,
 )
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.ipc.atomics cimport load_acquire
@@ -37,6 +38,7 @@ from gaussdecode.ipc.ring cimport Ring
 
 cdef enum:
     KEPT_BYTES = 8388608        # a batch buffer above this is given back after use
+    FIRST_BYTES = 1024          # of a result buffer after a release; GaussDB's change log buffer
 
 
 cdef class Dispatcher:
@@ -46,10 +48,11 @@ cdef class Dispatcher:
         rings: one raw ring per decoder; the decoded ring in serial mode.
         batch_bytes: a batch is closed when its messages reach this.
         decoder: decodes here (serial mode), or None.
+        kept_bytes: a result buffer above this is released after use (serial mode).
     """
 
     def __cinit__(self, list rings not None, size_t batch_bytes=1 << 20,
-                  BatchDecoder decoder=None):
+                  BatchDecoder decoder=None, size_t kept_bytes=16 << 20):
         cdef Ring ring
         if not rings or (decoder is not None and len(rings) != 1):
             raise ValueError("a dispatcher needs a ring per decoder, and one for serial mode")
@@ -59,6 +62,7 @@ cdef class Dispatcher:
         self.decoder_count = <unsigned int>len(rings)
         self.batch_bytes = batch_bytes
         self.decoder = decoder
+        self.kept_bytes = kept_bytes
         self.is_serial = decoder is not None
         self.first_version = 1
         self.told = <uint32_t *>calloc(self.decoder_count, sizeof(uint32_t))
@@ -197,8 +201,9 @@ cdef class Dispatcher:
             self.dispatch_seq += 1
             if self.batch.capacity > KEPT_BYTES:
                 buffer_free(&self.batch)
-            if self.decoded.capacity > KEPT_BYTES:
+            if self.decoded.capacity > self.kept_bytes:
                 buffer_free(&self.decoded)
+                buffer_grow(&self.decoded, FIRST_BYTES)
             if self.ends_left:
                 self.put_end()
         return 1

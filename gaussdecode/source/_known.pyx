@@ -4,24 +4,43 @@ Servers send a table's Relation again after every VACUUM or ANALYZE; as long as 
 are those of the last one for the OID, nothing has changed. A hash table from letter and
 OID to the bytes, which it owns; open addressing, at most half full. Entries are never
 removed: the registry lives as long as the connection.
+
+Above the memory limit (option desc-memory-limit) bytes go to a file without a name, those
+of tables that were long quiet first, and are compared there when their table is described
+again. Nothing is lost by it: what the disk would not take or give back counts as news, which
+costs a repeated definition and changes nothing.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
+from posix.types cimport off_t
+from posix.unistd cimport close, pread, pwrite
+
+import os
+import tempfile
 
 from gaussdecode.errors import SourceRefusedError
 
 cdef enum:
     FIRST_CAPACITY = 256
     MAX_MESSAGES = 200000       # 100,000 tables and as many types
+    CHUNK_BYTES = 4096          # compared at a time with what is on disk
 
 
 cdef class KnownMessages:
-    """Last bytes by letter and OID."""
+    """Last bytes by letter and OID.
 
-    def __cinit__(self):
+    Args:
+        memory_limit: bytes of messages above which they go to disk; 0 for no limit.
+        directory: where the file is made, exists by then; None for the system's.
+    """
+
+    def __cinit__(self, size_t memory_limit=0, str directory=None):
         self.capacity = FIRST_CAPACITY
+        self.memory_limit = memory_limit
+        self.directory = directory
+        self.fd = -1
         self.entries = <KnownEntry *>calloc(self.capacity, sizeof(KnownEntry))
         if self.entries == NULL:
             raise MemoryError("no memory for the registry of relations")
@@ -32,6 +51,8 @@ cdef class KnownMessages:
             for i in range(self.capacity):
                 free(self.entries[i].data)
             free(self.entries)
+        if self.fd >= 0:
+            close(self.fd)
 
     cdef KnownEntry *find(self, uint64_t key) noexcept nogil:
         """The entry with this key, or the free one where it belongs."""
@@ -46,7 +67,27 @@ cdef class KnownMessages:
         self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size
     ) noexcept nogil:
         cdef KnownEntry *entry = self.find(<uint64_t>tag << 32 | oid)
-        return entry.key != 0 and entry.size == size and memcmp(entry.data, data, size) == 0
+        if entry.key == 0 or entry.size != size:
+            return False
+        if entry.data == NULL:
+            return entry.is_written and self.is_same_on_disk(entry, data, size)
+        entry.is_used = True
+        return memcmp(entry.data, data, size) == 0
+
+    cdef bint is_same_on_disk(
+        self, KnownEntry *entry, const uint8_t *data, size_t size
+    ) noexcept nogil:
+        cdef uint8_t[CHUNK_BYTES] chunk
+        cdef size_t at = 0
+        cdef size_t want
+        cdef ssize_t got
+        while at < size:
+            want = size - at if size - at < CHUNK_BYTES else CHUNK_BYTES
+            got = pread(self.fd, chunk, want, <off_t>(entry.offset + at))
+            if got <= 0 or memcmp(chunk, data + at, <size_t>got) != 0:
+                return False
+            at += <size_t>got
+        return True
 
     cdef int remember(self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size) except -1:
         cdef KnownEntry *entry
@@ -66,9 +107,63 @@ cdef class KnownMessages:
         if entry.key == 0:
             self.count += 1
             entry.key = <uint64_t>tag << 32 | oid
+        if entry.data != NULL:
+            self.held_bytes -= entry.size
         free(entry.data)
         entry.data = copied
         entry.size = size
+        entry.is_written = False
+        entry.is_used = True
+        self.held_bytes += size
+        if self.memory_limit and self.held_bytes > self.memory_limit:
+            self.evict()
+        return 0
+
+    cdef int evict(self) except -1:
+        """Send bytes to disk until the limit holds; the hand passes over what was just used."""
+        cdef KnownEntry *entry
+        self.open_file()
+        while self.held_bytes > self.memory_limit:
+            entry = &self.entries[self.hand]
+            self.hand = (self.hand + 1) & (self.capacity - 1)
+            if entry.data == NULL:
+                continue
+            if entry.is_used:
+                entry.is_used = False
+                continue
+            if not entry.is_written:
+                self.write(entry)
+            self.held_bytes -= entry.size
+            free(entry.data)
+            entry.data = NULL
+            self.eviction_count += 1
+        return 0
+
+    cdef int write(self, KnownEntry *entry) noexcept:
+        """Write bytes to their place; where the disk fails they count as never seen."""
+        cdef size_t at = 0
+        cdef ssize_t done
+        if entry.room < entry.size:
+            entry.offset = self.file_bytes
+            entry.room = entry.size
+            self.file_bytes += entry.size
+        while at < entry.size:
+            done = pwrite(self.fd, entry.data + at, entry.size - at, <off_t>(entry.offset + at))
+            if done <= 0:
+                return 0
+            at += <size_t>done
+        entry.is_written = True
+        return 0
+
+    cdef int open_file(self) except -1:
+        if self.has_tried:
+            return 0
+        self.has_tried = True
+        try:
+            self.fd, name = tempfile.mkstemp(prefix=".descriptions-", dir=self.directory)
+            os.unlink(name)
+        except OSError:
+            pass        # without a file, all that goes counts as never seen
         return 0
 
     cdef int grow(self) except -1:
@@ -81,6 +176,7 @@ cdef class KnownMessages:
             raise MemoryError("no memory for the registry of relations")
         self.entries = wider
         self.capacity = old_capacity * 2
+        self.hand = 0
         for i in range(old_capacity):
             if old[i].key != 0:
                 self.find(old[i].key)[0] = old[i]

@@ -3,6 +3,7 @@ from typing import final
 
 from gaussdecode.ipc.control import Control
 from gaussdecode.source._dispatch import Dispatcher
+from gaussdecode.source._known import KnownMessages
 from gaussdecode.source._status import StatusClock
 
 class End(IntEnum):
@@ -23,7 +24,13 @@ class Receiver:
     end_lsn: int
     server_wal_end: int
     stray_count: int
-    def __init__(self, control: Control, dispatcher: Dispatcher, clock: StatusClock) -> None: ...
+    def __init__(
+        self,
+        control: Control,
+        dispatcher: Dispatcher,
+        clock: StatusClock,
+        known: KnownMessages | None = None,
+    ) -> None: ...
     def attach_connection(
         self,
         owner: object,

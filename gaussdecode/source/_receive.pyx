@@ -193,14 +193,15 @@ cdef class Receiver:
         control: the shared words.
         dispatcher: where messages go.
         clock: decides about statuses; its times are `now_us`.
+        known: what relations and types were seen; None for a registry without a limit.
     """
 
     def __cinit__(self, Control control not None, Dispatcher dispatcher not None,
-                  StatusClock clock not None):
+                  StatusClock clock not None, KnownMessages known=None):
         self.control = control
         self.dispatcher = dispatcher
         self.clock = clock
-        self.known = KnownMessages()
+        self.known = known if known is not None else KnownMessages()
         self.socket_fd = -1
         self.nap_us = NAP_US
         self.begun_us = self.now_us = monotonic_us()

@@ -34,6 +34,7 @@ from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source import slot as slots
 from gaussdecode.source._dispatch import Dispatcher
+from gaussdecode.source._known import KnownMessages
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
 from gaussdecode.source.capture import Capture
@@ -283,14 +284,18 @@ class Reader:
         return True
 
     def _receiver(self, source: Source) -> Receiver:
-        dispatcher = Dispatcher(self._rings, decoder=self._decoder)
+        settings = self._settings
+        dispatcher = Dispatcher(
+            self._rings, decoder=self._decoder, kept_bytes=settings["kept_buffer_bytes"]
+        )
         clock = StatusClock(
             source.facts["start_lsn"],
             time.monotonic_ns() // 1000,
             source.sender_timeout_ms * 1000,
-            int(self._settings["receiver_timeout"] * 1e6),
+            int(settings["receiver_timeout"] * 1e6),
         )
-        return Receiver(self._control, dispatcher, clock)
+        known = KnownMessages(settings["desc_memory_bytes"], settings["desc_directory"])
+        return Receiver(self._control, dispatcher, clock, known)
 
     def _receive(self, source: Source, receiver: Receiver) -> GaussDecodeError | None:
         """Run the loop and the slow path until the stream ends; give the reason."""

@@ -1,12 +1,14 @@
 """What the reader's process is told: JSON of one line, see `reader_settings`."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from gaussdecode.model.landing import SourceIdentity, SourcePosition
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source.postgresql import SourceAddress
+
+_SPOOL: Final = "spool"  # below the landing; made when the landing is opened
 
 
 class Layout(Protocol):
@@ -58,6 +60,9 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         ``only_local``            leave out what has an origin, where the server can
         ``white_tables``          pairs of schema and table
         ``receiver_timeout``      seconds of silence
+        ``kept_buffer_bytes``     of a decoder's result buffer between batches
+        ``desc_memory_bytes``     of descriptions of tables; above it they go to disk
+        ``desc_directory``        where to
         ``log``                   fields of `slot.LogState`, ``lsn`` as a number; or None
         ========================= ==================================================
 
@@ -82,6 +87,9 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         "only_local": config.decoding.only_local,
         "white_tables": [list(pair) for pair in config.decoding.white_tables],
         "receiver_timeout": source.receiver_timeout,
+        "kept_buffer_bytes": config.decoding.kept_buffer_bytes,
+        "desc_memory_bytes": config.decoding.desc_memory_bytes,
+        "desc_directory": str(config.landing.root / _SPOOL),
         "log": _log_record(log),
     }
 

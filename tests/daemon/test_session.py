@@ -43,7 +43,12 @@ class _Process:
 
 def _session() -> Session:
     settings = SessionSettings(
-        decoder_count=2, queue_entries=4, raw_ring_bytes=1, decoded_ring_bytes=1, reader={}
+        decoder_count=2,
+        queue_entries=4,
+        raw_ring_bytes=1,
+        decoded_ring_bytes=1,
+        kept_buffer_bytes=1,
+        reader={},
     )
     return Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)
 

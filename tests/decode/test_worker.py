@@ -13,6 +13,7 @@ import pytest
 from kit import wire
 from kit.decoded import HEADER, read_entry
 
+from gaussdecode.decode._decoder import DecoderLoop
 from gaussdecode.errors import ChildError, WireError, from_record
 from gaussdecode.ipc.control import Control
 from gaussdecode.ipc.process import Child, spawn_child
@@ -39,6 +40,7 @@ class Rig:
             "decoded_ring_fds": decoded_fds,
             "control_fd": self.control.fd,
             "decoder_index": 3,
+            "kept_buffer_bytes": 16 << 20,
         }
         fds = sorted({*raw_fds, *decoded_fds, self.control.fd})
         self.child: Child = spawn_child("gaussdecode.decode.worker", settings, fds)
@@ -146,6 +148,28 @@ def test_collector_that_dies_is_an_error(rig: Rig) -> None:
     rig.put(wire.raw_batch([wire.begin()], seq=0))
     assert rig.status() == os.EX_SOFTWARE
     assert isinstance(rig.error(), ChildError)
+
+
+@pytest.mark.parametrize(("kept", "released"), [(1 << 20, 0), (4096, 10), (1, 11)])
+def test_a_result_above_what_is_kept_is_released(kept: int, released: int) -> None:
+    """The product of the two buffer options says which results give their memory back."""
+    raw, decoded = Ring.create(1 << 20, 64), Ring.create(1 << 20, 64)
+    control = Control.create()
+    loop = DecoderLoop(raw, decoded, control, 0, kept)
+    for seq in range(10):
+        text = "x" * 5000
+        relations = [RELATION] if seq == 0 else []
+        assert raw.put_bytes(wire.raw_batch([wire.insert([str(seq), text])], relations, seq=seq), 0)
+    assert raw.put_bytes(wire.raw_batch([], seq=10, kind=wire.END), 0)
+    loop.run()
+    assert loop.release_count == released
+    for seq in range(10):
+        entry = decoded.get_bytes(0)
+        assert entry is not None
+        assert read_entry(entry, {1: TYPES}).parts[0].columns[0] == [seq]
+    for ring in (raw, decoded):
+        ring.close()
+    control.close()
 
 
 def test_counters_reach_the_control_block(rig: Rig) -> None:

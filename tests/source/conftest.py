@@ -210,6 +210,9 @@ def settings_for(database: Database, **changes: Any) -> dict[str, Any]:  # Any: 
         "only_local": True,
         "white_tables": [],
         "receiver_timeout": 60.0,
+        "kept_buffer_bytes": 16 << 20,
+        "desc_memory_bytes": 100 << 20,
+        "desc_directory": None,
         "log": None,
     }
     return {**settings, **changes}

@@ -181,6 +181,9 @@ def _settings(path: Path) -> dict[str, Any]:
         "only_local": True,
         "white_tables": [],
         "receiver_timeout": 60.0,
+        "kept_buffer_bytes": 16 << 20,
+        "desc_memory_bytes": 100 << 20,
+        "desc_directory": None,
         "log": None,
     }
 
