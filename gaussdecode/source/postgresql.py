@@ -7,9 +7,11 @@ through ``psycopg.pq`` only and belongs to the thread that made it. Errors come 
 """
 
 import dataclasses
+import os
 import select
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Self
 
 from psycopg import ProgrammingError, pq
@@ -18,7 +20,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from gaussdecode.errors import ConfigError, SourceError
 from gaussdecode.source.libpq import LibPq, find_libpq
-from gaussdecode.source.sqlstate import Phase, error_of
+from gaussdecode.source.sqlstate import MISSING_PUBLICATION, Phase, error_of
 
 MIN_VERSION: Final = 140000
 _SAFE_MODE: Final = "verify-full"
@@ -47,6 +49,9 @@ _GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus
 # Of such a database nobody knows the encoding: asked for UTF-8, the server would refuse a
 # whole row for one byte. As it is, the decoder checks each value and keeps what is no UTF-8.
 _UNKNOWN_ENCODING: Final = "SQL_ASCII"
+# The server's function, whose name is in every language the same: from 18 on it goes on without
+# a publication that is missing, and what only that one publishes is left out of the stream.
+_SKIPPING: Final = b"LoadPublications"
 _STOPPING_SECONDS: Final = 2.0  # arbitrary: for the server to see the last status and CopyDone
 
 Row = tuple[str | None, ...]
@@ -122,12 +127,15 @@ class Connection:
     Attributes:
         pgconn: psycopg's connection object.
         libpq: the functions behind it.
+        on_gap: told, from inside libpq, that from here on the stream leaves changes out.
     """
 
     def __init__(self, pgconn: PGconn, libpq: LibPq, secret: str | None) -> None:
         self.pgconn = pgconn
         self.libpq = libpq
+        self.on_gap: Callable[[], None] = _nothing
         self._secret = secret
+        self._gap: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -171,9 +179,22 @@ class Connection:
             self._fail(Phase.START, result)
         self.libpq.check_connection(self.pgconn)
         self.pgconn.nonblocking = 1
+        self.pgconn.notice_handler = self._take_notice
+
+    def _take_notice(self, notice: PGresult) -> None:
+        """Break off where the server says that it leaves changes out."""
+        if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) != _SKIPPING:
+            return
+        primary = notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+        self._gap = primary.decode(errors="replace")
+        self.on_gap()
+        with socket.socket(fileno=os.dup(self.pgconn.socket)) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
 
     def stream_error(self) -> SourceError:
         """Why the stream ended, after the copy has ended or the connection broke."""
+        if self._gap is not None:
+            return error_of(Phase.STREAM, self._gap, MISSING_PUBLICATION, self._secret)
         try:
             result = self.pgconn.get_result()
         except Exception:  # noqa: BLE001 - psycopg's classes differ; the text follows below
@@ -211,6 +232,10 @@ class Connection:
         primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
         message = primary.decode(errors="replace") if primary else result.get_error_message()
         return error_of(phase, message, code.decode() if code else None, self._secret)
+
+
+def _nothing() -> None:
+    """What is called where nobody wants to know."""
 
 
 def _text(value: bytes | None) -> str | None:

@@ -46,6 +46,9 @@ _LOGIN: Final = _refuse(
 )
 _AWAY: Final = _retry("the server is not available now; it is tried again")
 
+MISSING_PUBLICATION: Final = "42704"
+"""While streaming; up to PostgreSQL 17 the server says so itself."""
+
 # By phase and code; None stands for every phase without a line of its own.
 TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     (None, "28000"): _LOGIN,
@@ -77,7 +80,7 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
         "the replication slot does not exist; if it was dropped, changes are lost: "
         "create a slot and snapshot the tables again"
     ),
-    (Phase.STREAM, "42704"): _refuse(
+    (Phase.STREAM, MISSING_PUBLICATION): _refuse(
         "a publication does not exist at this position of the WAL; a publication made later does "
         "not help; the slot can only be advanced past it, which loses these changes"
     ),
