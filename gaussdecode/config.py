@@ -23,6 +23,7 @@ from gaussdecode.settings import (
     SQL_DECODING,
     Config,
     DecodingConfig,
+    GuardConfig,
     LandingConfig,
     MonitoringConfig,
     RingConfig,
@@ -35,6 +36,7 @@ from gaussdecode.yamlfile import Entry, Section, YamlError, parse
 __all__ = [
     "Config",
     "DecodingConfig",
+    "GuardConfig",
     "LandingConfig",
     "MonitoringConfig",
     "RingConfig",
@@ -64,8 +66,9 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share n
     "landing": LandingConfig,
     "ring": RingConfig,
     "monitoring": MonitoringConfig,
+    "guard": GuardConfig,
 }
-_TOP_KEYS: Final = ("slot", "source", "decoding", "landing", "ring", "monitoring")
+_TOP_KEYS: Final = ("slot", "source", "decoding", "landing", "ring", "monitoring", "guard")
 
 
 def process_memory_bytes() -> int | None:
@@ -135,6 +138,7 @@ class _Reader:
             self._check_gaussdb(tree, fields["source"], given)
         self._check_landing(tree, fields["landing"])
         self._check_monitoring(tree, fields["monitoring"])
+        self._check_guard(tree, fields["guard"])
         if self.problems or not isinstance(slot, str):
             return None
         sections = {name: cls(**fields[name]) for name, cls in SECTIONS.items()}
@@ -277,6 +281,13 @@ class _Reader:
                 "allowed: 127.0.0.1, ::1, localhost, or any with allow-remote: true"
             )
             self.problems.append((at("listen"), f"monitoring.listen: {reason}"))
+
+    def _check_guard(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        at = _lines(self._sub(tree, "guard"))
+        warn = fields.get("warn_before", GuardConfig.warn_before)
+        pause = fields.get("pause_before", GuardConfig.pause_before)
+        if "pause_before" in fields and None not in (warn, pause) and pause > warn:
+            self.problems.append((at("pause-before"), "guard.pause-before: above guard.warn-before"))
 
 
 def _lines(section: Section) -> Callable[[str], int]:

@@ -313,6 +313,42 @@ class MonitoringConfig:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GuardConfig:
+    """What is done before the slot is lost or the disk is full; docs/operations.md, Guard."""
+
+    interval: float = dataclasses.field(
+        default=15.0,
+        metadata=_is(
+            Duration(1.0, _HOUR),
+            "Time between two looks at slot and disk, on a connection of their own.",
+        ),
+    )
+    warn_before: float | None = dataclasses.field(
+        default=2 * _HOUR,
+        metadata=_is(
+            Duration(1.0, 30 * _DAY, or_none=True),
+            "Warn when the slot may be lost, or the disk is full, in less than this.",
+        ),
+    )
+    pause_before: float | None = dataclasses.field(
+        default=_HOUR / 2,
+        metadata=_is(
+            Duration(1.0, 30 * _DAY, or_none=True),
+            "Stop optional work (`landing.compact`) when it is in less than this.",
+        ),
+    )
+    drop_slot_above: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Size(16 * MIB, 1024 * 1024 * GIB, or_none=True),
+            "Drop the slot when the server keeps more WAL than this for it: the last step, which "
+            "loses changes to save the server's disk. What has come is landed first, a gap entry "
+            "says what is missing, and the daemon stays down.",
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """A checked configuration.
 
@@ -324,6 +360,7 @@ class Config:
         landing: where they go.
         ring: sizes of the queues.
         monitoring: port and log.
+        guard: of the slot and the disk.
     """
 
     path: Path
@@ -333,6 +370,7 @@ class Config:
     landing: LandingConfig
     ring: RingConfig
     monitoring: MonitoringConfig
+    guard: GuardConfig = dataclasses.field(default_factory=GuardConfig)
 
     @property
     def name(self) -> str:

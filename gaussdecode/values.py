@@ -162,20 +162,25 @@ class Size:
         minimum: smallest allowed.
         maximum: largest allowed.
         multiple: it must be a multiple of this.
+        or_none: the word ``none`` is allowed too.
     """
 
     minimum: int
     maximum: int
     multiple: int = 1
+    or_none: bool = False
 
     @property
     def allowed(self) -> str:
         """The range in words."""
         span = f"{format_size(self.minimum)} to {format_size(self.maximum)}"
+        span = f"none, or {span}" if self.or_none else span
         return span if self.multiple == 1 else f"{span}, a multiple of {format_size(self.multiple)}"
 
-    def read(self, value: object) -> int:
+    def read(self, value: object) -> int | None:
         """Accept a text with a unit; a bare number would leave the unit to guess."""
+        if self.or_none and value in (None, "none"):
+            return None
         if not isinstance(value, str):
             raise refuse(value, 'is not a size with a unit, like "128MiB"', self.allowed)
         try:

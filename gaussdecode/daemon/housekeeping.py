@@ -28,6 +28,7 @@ class Housekeeper:
         settings: what to do.
         on_error: told the first error; then the thread ends.
         interval: seconds between two looks.
+        is_paused: whether merging, which can wait, has to.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class Housekeeper:
         settings: LandingConfig,
         on_error: Callable[[BaseException], object],
         interval: float = INTERVAL_SECONDS,
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._log = log
         self._settings = settings
         self._on_error = on_error
         self._interval = interval
+        self._is_paused = is_paused
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
 
@@ -64,14 +67,14 @@ class Housekeeper:
 
     def work(self) -> None:
         """Do all that can be done now."""
-        if self._settings.compact:
+        if self._settings.compact and not self._is_paused():
             self._compact()
         if self._settings.retention is not None:
             self._expire(self._settings.retention)
 
     def _compact(self) -> None:
         landing = self._settings
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self._is_paused():
             entry = compact(
                 self._log,
                 target_bytes=landing.target_file_size,

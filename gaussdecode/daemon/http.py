@@ -19,6 +19,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gaussdecode import metrics
+from gaussdecode.daemon.page import CONTENT_POLICY
 from gaussdecode.errors import ConfigError
 from gaussdecode.values import Address
 
@@ -28,6 +29,7 @@ _IDLE_SECONDS: Final = 5.0  # between two bytes
 _POLL_SECONDS: Final = 0.25
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
+_HTML: Final = "text/html; charset=utf-8"
 _BUSY: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 Page = tuple[HTTPStatus, str, bytes]
@@ -35,7 +37,7 @@ _Request = socket.socket | tuple[bytes, socket.socket]  # socketserver's; the pa
 
 
 class MonitoringServer:
-    """Serves /metrics, /status, /livez and /readyz until it is closed.
+    """Serves /, /metrics, /status, /livez and /readyz until it is closed.
 
     Args:
         listen: where; port 0 takes any free one, see `address`.
@@ -43,6 +45,7 @@ class MonitoringServer:
         take_status: content of /status, fit for JSON.
         is_alive: whether the stages make progress.
         why_not_ready: a reason, or None when changes are streamed and landed.
+        render_page: text of /; None for no such page.
 
     Raises:
         ConfigError: the address cannot be had.
@@ -56,6 +59,7 @@ class MonitoringServer:
         take_status: Callable[[], Mapping[str, object]],
         is_alive: Callable[[], bool],
         why_not_ready: Callable[[], str | None],
+        render_page: Callable[[], bytes] | None = None,
     ) -> None:
         def live() -> Page:
             alive = is_alive()
@@ -71,6 +75,8 @@ class MonitoringServer:
             "/livez": live,
             "/readyz": ready,
         }
+        if render_page is not None:
+            self._pages["/"] = lambda: (HTTPStatus.OK, _HTML, render_page())
         try:
             self._server = _Server(listen, self._pages)
         except OSError as error:
@@ -200,6 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Content-Security-Policy", CONTENT_POLICY)
+        self.send_header("Referrer-Policy", "no-referrer")
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)

@@ -111,7 +111,9 @@ class Pipeline:
             on_error=self._on_error,
             on_landed=self._on_landed,
         )
-        self._housekeeper = Housekeeper(self.log, landing, self._on_error)
+        self._housekeeper = Housekeeper(
+            self.log, landing, self._on_error, is_paused=self._facts.is_optional_paused
+        )
         self._housekeeper.start()
         position = self.log.position
         if position is not None:
@@ -132,6 +134,7 @@ class Pipeline:
         assert self.writer is not None
         counts = self._counts
         (position,) = entry.positions.values()
+        self._facts.landed.add(entry)
         counts["land_entries_total"] += 1
         counts["land_files_total"] += len(entry.files)
         counts["land_rows_total"] += sum(file.rows for file in entry.files)
@@ -157,6 +160,7 @@ class Pipeline:
         if self.writer is not None:
             counts["land_encoded_seconds_total"] = self.writer.encoded_seconds
             counts["land_published_seconds_total"] = self.writer.published_seconds
+            counts["collect_blocked_seconds_total"] = self.writer.blocked_seconds
         return counts
 
     def _on_error(self, error: BaseException) -> None:

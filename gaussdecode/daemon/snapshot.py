@@ -14,8 +14,16 @@ from typing import Any, Final, Protocol
 
 import gaussdecode
 from gaussdecode.collect.collector import Collector
+from gaussdecode.daemon.advice import Surroundings, find_advice
+from gaussdecode.daemon.guard import Guard
+from gaussdecode.daemon.history import History, Sample
+from gaussdecode.daemon.landed import Landed
+from gaussdecode.daemon.limit import WINDOW_SECONDS, Context, Limit, Stage, find_limit
+from gaussdecode.daemon.page import Picture
+from gaussdecode.daemon.serverside import guard_values, server_hint, server_record
 from gaussdecode.daemon.session import Session
 from gaussdecode.metrics import BY_NAME, Kind, Labels
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 
 _NS: Final = 1e-9
@@ -46,6 +54,13 @@ class DaemonFacts:
         caught_up_at: monotonic; when everything the server had told of was durable.
         sessions: started so far.
         restarts: sessions that ended in an error, by class of error.
+        landed: tables and publications since the start.
+        history: the last half hour.
+        guard: of slot and disk, or None before it looks.
+        lane_count: ``landing.writer-lanes``.
+        commit_interval: ``landing.max-commit-interval``, seconds.
+        queue_size: ``parallel-queue-size``.
+        warn_before: ``guard.warn-before``, seconds.
     """
 
     slot: str
@@ -61,6 +76,17 @@ class DaemonFacts:
     caught_up_at: float = dataclasses.field(default_factory=time.monotonic)
     sessions: int = 0
     restarts: dict[str, int] = dataclasses.field(default_factory=dict)
+    landed: Landed = dataclasses.field(default_factory=Landed)
+    history: History = dataclasses.field(default_factory=History)
+    guard: Guard | None = None
+    lane_count: int = 1
+    commit_interval: float = 30.0
+    queue_size: int = 128
+    warn_before: float | None = None
+
+    def is_optional_paused(self) -> bool:
+        """Whether the guard has asked for work that can wait to wait."""
+        return self.guard is not None and self.guard.is_paused
 
 
 class Snapshots:
@@ -102,10 +128,13 @@ class Snapshots:
             "source_lag_seconds": lag["lag_seconds"],
             "land_durable_lsn": facts.durable_lsn,
             "land_entry": facts.entry,
-            "land_free_bytes": _free_bytes(facts.root),
+            "land_free_bytes": free_bytes(facts.root),
             "daemon_memory_budget_bytes": facts.budget_bytes,
             "daemon_started_seconds": facts.started_time,
             "daemon_sessions_total": facts.sessions,
+            "land_gap_entries_total": facts.landed.count(EntryKind.GAP),
+            "land_suspect_entries_total": facts.landed.count(EntryKind.SUSPECT),
+            **guard_values(facts.guard),
             **self._landing.stats(),
         }
         values.update({f"gaussdecode_{name}": {(): value} for name, value in plain.items()})
@@ -113,7 +142,61 @@ class Snapshots:
             (reason,): count for reason, count in facts.restarts.items()
         }
         values["gaussdecode_daemon_info"] = {(gaussdecode.__version__,): 1.0}
+        limit = self.limit().stage
+        values["gaussdecode_daemon_limit"] = {(str(s),): float(s is limit) for s in Stage}
         return values
+
+    def sample(self) -> None:
+        """Keep a reading in the history when it is time; called several times per second."""
+        now = time.monotonic()
+        if self._facts.history.is_due(now):
+            self._facts.history.add(Sample.of(now, self.metrics()))
+
+    def limit(self) -> Limit:
+        """Name the stage that limits now."""
+        facts = self._facts
+        session = facts.session
+        is_full = session is not None and bool(session.control.snapshot()["disk_wait"])
+        context = Context(
+            is_streaming=facts.state == "streaming",
+            reason=facts.reason or facts.state,
+            is_disk_full=is_full,
+            decoder_count=facts.decoder_count,
+            lane_count=facts.lane_count,
+            usual_lag_seconds=self._usual_lag(),
+            hint=server_hint(facts.guard),
+        )
+        return find_limit(facts.history.rates(WINDOW_SECONDS), context)
+
+    def _usual_lag(self) -> float:
+        """Seconds behind that say nothing: a few publications."""
+        return 2 * self._facts.commit_interval + WINDOW_SECONDS / 3
+
+    def picture(self) -> Picture:
+        """All that the status page shows."""
+        facts = self._facts
+        session, guard = facts.session, facts.guard
+        limit = self.limit()
+        around = Surroundings(
+            facts.state,
+            facts.reason,
+            None if guard is None else guard.reason,
+            self._usual_lag(),
+            facts.warn_before,
+        )
+        raw, decoded = ([], []) if session is None else _queue_lengths(session)
+        return Picture(
+            status=self.status(),
+            queues=list(zip(raw, decoded, strict=True)),
+            queue_size=facts.queue_size,
+            limit=limit,
+            advice=find_advice(self.metrics(), limit, around),
+            samples=facts.history.samples(),
+            rates=facts.history.rates(WINDOW_SECONDS),
+            lane_count=facts.lane_count,
+            tables=facts.landed.tables(),
+            commits=facts.landed.commits(),
+        )
 
     def lag(self, session: Session | None) -> dict[str, float]:
         """How far the durable position is behind what the server told of."""
@@ -154,11 +237,14 @@ class Snapshots:
             "pid": os.getpid(),
             "children": {} if session is None else session.process_ids(),
             "stages": _stages(session, self._landing.stats()),
+            "limit": dataclasses.asdict(self.limit()),
+            "server": server_record(facts.guard),
             "version": gaussdecode.__version__,
         }
 
 
-def _free_bytes(root: Path) -> float:
+def free_bytes(root: Path) -> float:
+    """Room for us on the file system of a landing; 0 when it cannot be told."""
     try:
         found = os.statvfs(root)
     except OSError:
@@ -231,6 +317,7 @@ def _collector_values(collector: Collector) -> dict[str, float]:
         "collect_rows_total": held.row_count,
         "collect_skipped_transactions_total": held.resent_count,
         "collect_waited_seconds_total": held.waited_ns * _NS,
+        "collect_busy_seconds_total": max(0, held.busy_ns - held.waited_ns) * _NS,
     }
 
 

@@ -16,16 +16,21 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
+from gaussdecode.daemon import loss
+from gaussdecode.daemon.guard import Guard, GuardSettings
 from gaussdecode.daemon.http import MonitoringServer
 from gaussdecode.daemon.notify import Notifier
+from gaussdecode.daemon.page import render_page
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import POLL_SECONDS, Session
-from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots
-from gaussdecode.errors import DiskError, GaussDecodeError
+from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots, free_bytes
+from gaussdecode.errors import DiskError, GaussDecodeError, SourceRefusedError
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
+from gaussdecode.source.probe import PostgresProbe
+from gaussdecode.source.settings import source_address
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one publication
@@ -80,8 +85,13 @@ class Supervisor:
             started_time=time.time(),
             decoder_count=config.decoding.parallel_decode_num,
             budget_bytes=sum(config.memory_budget().values()),
+            lane_count=config.landing.writer_lanes,
+            commit_interval=config.landing.max_commit_interval,
+            queue_size=config.decoding.parallel_queue_size,
+            warn_before=config.guard.warn_before,
         )
         self._pipeline: Pipeline | None = None
+        self._snapshots: Snapshots | None = None
         self._disk_was_full = False
 
     def run(self) -> None:
@@ -93,9 +103,10 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         self._notifier.extend(_START_SECONDS)
-        with Pipeline(self._config, self._facts, self._stop.is_set) as pipeline:
+        with Pipeline(self._config, self._facts, self._should_end) as pipeline:
             self._pipeline = pipeline
-            snapshots = Snapshots(self._facts, pipeline)
+            self._snapshots = snapshots = Snapshots(self._facts, pipeline)
+            guard = self._start_guard()
             server = self._serve(snapshots)
             self._notifier.ready("landing recovered")
             try:
@@ -103,9 +114,32 @@ class Supervisor:
             finally:
                 self._set_state("stopping")
                 server.close()
+                guard.close()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
+
+    def _should_end(self) -> bool:
+        """A session is to end in order: on request, or because the guard gives the slot up."""
+        guard = self._facts.guard
+        return self._stop.is_set() or (guard is not None and guard.wants_drop)
+
+    def _start_guard(self) -> Guard:
+        config = self._config
+        is_server = config.source.kind is SourceKind.POSTGRESQL
+        guard = Guard(
+            GuardSettings(
+                interval=config.guard.interval,
+                warn_before=config.guard.warn_before,
+                pause_before=config.guard.pause_before,
+                drop_slot_above=config.guard.drop_slot_above,
+            ),
+            PostgresProbe(source_address(config), config.slot) if is_server else None,
+            lambda: free_bytes(config.landing.root),
+        )
+        self._facts.guard = guard
+        guard.start()
+        return guard
 
     def _serve(self, snapshots: Snapshots) -> MonitoringServer:
         exposition = Exposition(self._config.slot, snapshots.metrics)
@@ -115,6 +149,7 @@ class Supervisor:
             take_status=snapshots.status,
             is_alive=self._is_alive,
             why_not_ready=self._why_not_ready,
+            render_page=lambda: render_page(snapshots.picture()),
         )
         server.start()
         _log.info(Event.HTTP_STARTED, address=str(server.address))
@@ -129,9 +164,14 @@ class Supervisor:
             began = time.monotonic()
             session = pipeline.session(self._on_tick, lambda: self._set_state("streaming"))
             self._facts.session = session
-            error = self._run_one(session)
+            try:
+                error = self._run_one(session)
+            except SourceRefusedError:
+                loss.record_loss(self._config, pipeline)
+                raise
             snapshots.retire(session)
             self._facts.session = None
+            error = self._give_up(pipeline, error)
             if error is None and self._config.source.kind is SourceKind.CAPTURE:
                 return  # a recording ends
             if error is not None and not self._stop.is_set():
@@ -142,7 +182,7 @@ class Supervisor:
         try:
             session.run()
         except DiskError:
-            if not (self._stop.is_set() and self._disk_was_full):
+            if not (self._should_end() and self._disk_was_full):
                 raise
             _log.warning(Event.DAEMON_STOPPING, reason="the disk is full; nothing is lost")
         except GaussDecodeError as error:
@@ -152,6 +192,21 @@ class Supervisor:
                 raise
             return error
         return None
+
+    def _give_up(
+        self, pipeline: Pipeline, error: GaussDecodeError | None
+    ) -> GaussDecodeError | None:
+        """Between two sessions: take the guard's last step, if it is to be taken."""
+        guard = self._facts.guard
+        if guard is None or not guard.wants_drop or self._stop.is_set():
+            return error
+        try:
+            refusal = loss.give_up_slot(self._config, pipeline)
+        except GaussDecodeError as failure:
+            if not failure.retryable:
+                raise
+            return failure
+        raise refusal
 
     def _wait(self, error: GaussDecodeError, lasted: float) -> None:
         wait = self._backoff.next_wait(lasted)
@@ -175,7 +230,9 @@ class Supervisor:
 
     def _on_tick(self) -> None:
         assert self._pipeline is not None
+        assert self._snapshots is not None
         self._disk_was_full = self._pipeline.is_waiting_for_space
+        self._snapshots.sample()
         self._pipeline.check()
         if not self._notifier.feed(time.monotonic(), self._is_alive):
             _log.error(Event.WATCHDOG_WITHHELD)

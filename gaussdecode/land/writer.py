@@ -85,6 +85,7 @@ class Writer:
         self.publication_seconds = 0.0
         self.published_seconds = 0.0
         self.encoded_seconds = 0.0
+        self.blocked_seconds = 0.0
         self.moved_ns = time.monotonic_ns()
         self._log = log
         self._schemas = schemas
@@ -150,7 +151,7 @@ class Writer:
         """
         size = group.table.nbytes
         with self._changed:
-            self._wait_until(
+            self._block_until(
                 lambda: not self._waiting_bytes or self._waiting_bytes + size <= self._queue_bytes
             )
             has_idle_lane = self._busy_lanes + len(self._ready) < self._lane_count
@@ -170,7 +171,7 @@ class Writer:
             LandingError: the writer has failed.
         """
         with self._changed:
-            self._wait_until(lambda: self._sealed is None)
+            self._block_until(lambda: self._sealed is None)
             schemas = () if self._schemas is None else self._schemas.take_pending()
             for file in self._open.seal():
                 self._schedule(file, self._open)
@@ -228,6 +229,12 @@ class Writer:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
+
+    def _block_until(self, condition: Callable[[], bool]) -> None:
+        """Let the collector wait, and count for how long."""
+        started = self._clock()
+        self._wait_until(condition)
+        self.blocked_seconds += self._clock() - started
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         is_met = self._changed.wait_for(lambda: self._failure is not None or condition(), seconds)

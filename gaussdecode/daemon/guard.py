@@ -1,0 +1,262 @@
+"""The guard: is the slot near its end, is the disk, and what is done about it.
+
+A thread with a connection of its own looks every `interval` at the slot and at the free
+space. From the newest looks it draws a straight line and says when either ends. The ladder
+is a pure function of that, of `GuardSettings` and of the step before:
+
+==== ======= ============================================================================
+step name    what happens
+==== ======= ============================================================================
+0    calm    nothing
+1    warn    a line in the log, a warning on the status page, the metric rises
+2    pause   optional work stops: small files are not merged
+3    drop    only where the operator asked for it: what has come is landed, the slot is
+             dropped, a gap is written to the commit log, the daemon ends and stays down
+==== ======= ============================================================================
+
+A step is left only when the end is half as far again as it was to enter it, so that the
+guard does not waver. A look that fails changes nothing: the server may be away for a
+reason that the stream reports better. Each change of step is one line in the log.
+"""
+
+import dataclasses
+import enum
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from gaussdecode.errors import GaussDecodeError
+from gaussdecode.logs import Event, get_logger
+from gaussdecode.source.probe import SlotProbe, SlotView
+
+_LOOKS: Final = 40  # ten minutes at the default interval
+_FEWEST: Final = 4  # looks before a line is drawn: a burst of a second is no trend; arbitrary
+_LEAVE: Final = 1.5
+_log = get_logger("daemon")
+
+
+class Step(enum.IntEnum):
+    """Of the ladder; see above."""
+
+    CALM = 0
+    WARN = 1
+    PAUSE = 2
+    DROP = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSettings:
+    """When each step is taken; None for never.
+
+    Attributes:
+        interval: seconds between two looks.
+        warn_before: seconds to the end of slot or disk.
+        pause_before: likewise.
+        drop_slot_above: bytes of WAL that the server keeps for the slot.
+    """
+
+    interval: float
+    warn_before: float | None
+    pause_before: float | None
+    drop_slot_above: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Look:
+    """One look at everything.
+
+    Attributes:
+        at: monotonic seconds.
+        free_bytes: on the file system of the landing.
+        slot: None where there is no server, or it did not answer.
+    """
+
+    at: float
+    free_bytes: float
+    slot: SlotView | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the looks mean.
+
+    Attributes:
+        look: the newest.
+        invalidation_seconds: until the slot can be lost; None when it is not coming nearer.
+        full_seconds: until the disk is full; likewise.
+        retained_rate: bytes per second by which the retained WAL grows.
+        spilled_rate: bytes per second that the server spills while decoding.
+        is_lost: the slot was there and is lost.
+    """
+
+    look: Look
+    invalidation_seconds: float | None = None
+    full_seconds: float | None = None
+    retained_rate: float = 0.0
+    spilled_rate: float = 0.0
+    is_lost: bool = False
+
+    @property
+    def nearest(self) -> float | None:
+        """Seconds to the nearer of the two ends; None when neither comes."""
+        ends = [end for end in (self.invalidation_seconds, self.full_seconds) if end is not None]
+        return min(ends, default=None)
+
+
+def slope(points: list[tuple[float, float]]) -> float:
+    """Least-squares slope of values over time; 0 for fewer than two points in time."""
+    if len(points) < 2:
+        return 0.0
+    mean_at = sum(at for at, _ in points) / len(points)
+    mean = sum(value for _, value in points) / len(points)
+    spread = sum((at - mean_at) ** 2 for at, _ in points)
+    if not spread:
+        return 0.0
+    return sum((at - mean_at) * (value - mean) for at, value in points) / spread
+
+
+def seconds_to_zero(points: list[tuple[float, float]]) -> float | None:
+    """When a shrinking quantity reaches 0, from its newest value; None while it does not shrink."""
+    if not points:
+        return None
+    newest = points[-1][1]
+    if newest <= 0:
+        return 0.0
+    rate = slope(points) if len(points) >= _FEWEST else 0.0
+    return newest / -rate if rate < 0 else None
+
+
+def outlook(looks: list[Look]) -> Outlook:
+    """Extrapolate.
+
+    Args:
+        looks: oldest first, at least one.
+    """
+    views = [(look.at, look.slot) for look in looks if look.slot is not None]
+    safe = [(at, float(v.safe_bytes)) for at, v in views if v.safe_bytes is not None]
+    retained = [(at, float(v.retained_bytes)) for at, v in views if v.retained_bytes is not None]
+    spilled = [(at, float(v.spilled_bytes)) for at, v in views if v.spilled_bytes is not None]
+    newest = views[-1][1] if views else None
+    is_limited = newest is not None and newest.safe_bytes is not None
+    return Outlook(
+        looks[-1],
+        seconds_to_zero(safe) if is_limited else None,
+        seconds_to_zero([(look.at, look.free_bytes) for look in looks]),
+        slope(retained),
+        max(0.0, slope(spilled)),
+        newest is not None and newest.is_lost,
+    )
+
+
+def next_step(view: Outlook, settings: GuardSettings, now: Step) -> Step:
+    """Where on the ladder to stand."""
+    retained = None if view.look.slot is None else view.look.slot.retained_bytes
+    above = settings.drop_slot_above
+    if now is Step.DROP or (above is not None and retained is not None and retained > above):
+        return Step.DROP
+    for step, before in ((Step.PAUSE, settings.pause_before), (Step.WARN, settings.warn_before)):
+        limit = None if before is None else before * (_LEAVE if now >= step else 1.0)
+        if limit is not None and view.nearest is not None and view.nearest < limit:
+            return step
+    return Step.CALM
+
+
+class Guard:
+    """Looks, extrapolates, climbs the ladder.
+
+    Args:
+        settings: when to do what.
+        probe: of the slot; None where there is no server.
+        free_bytes: of the landing's file system.
+
+    Attributes:
+        outlook: newest, or None before the first look.
+        step: of the ladder.
+        failures: looks at the server that failed, and `reason` of the last one, or None
+            when the last one succeeded.
+    """
+
+    def __init__(
+        self, settings: GuardSettings, probe: SlotProbe | None, free_bytes: Callable[[], float]
+    ) -> None:
+        self._settings = settings
+        self._probe = probe
+        self._free_bytes = free_bytes
+        self._looks: deque[Look] = deque(maxlen=_LOOKS)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
+        self.outlook: Outlook | None = None
+        self.step = Step.CALM
+        self.look_count = 0
+        self.failures = 0
+        self.reason: str | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; does not wait for a server that does not answer."""
+        self._stop.set()
+
+    @property
+    def wants_drop(self) -> bool:
+        """The operator's bound is passed: the slot is to be dropped."""
+        return self.step is Step.DROP
+
+    @property
+    def is_paused(self) -> bool:
+        """Optional work is to wait."""
+        return self.step >= Step.PAUSE
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self.look(time.monotonic())
+                if self._stop.wait(self._settings.interval):
+                    return
+        finally:
+            if self._probe is not None:
+                self._probe.close()
+
+    def look(self, now: float) -> None:
+        """Look once, at this monotonic time."""
+        slot = None
+        if self._probe is not None:
+            try:
+                slot = self._probe.look()
+                self.reason = None
+            except GaussDecodeError as error:
+                self.failures += 1
+                if self.reason is None:
+                    _log.warning(Event.GUARD_BLIND, reason=str(error))
+                self.reason = str(error)
+        self.look_count += 1
+        self._looks.append(Look(now, self._free_bytes(), slot))
+        view = outlook(list(self._looks))
+        self.outlook = view
+        step = next_step(view, self._settings, self.step)
+        if step is not self.step:
+            self._record(step, view)
+            self.step = step
+
+    def _record(self, step: Step, view: Outlook) -> None:
+        """One line per change of step, with the figures that led to it."""
+        slot = view.look.slot
+        log = _log.warning if step > self.step else _log.info
+        log(
+            Event.GUARD_STEP,
+            step=step.name.lower(),
+            before=self.step.name.lower(),
+            invalidation_seconds=_rounded(view.invalidation_seconds),
+            full_seconds=_rounded(view.full_seconds),
+            retained_bytes=None if slot is None else slot.retained_bytes,
+            safe_bytes=None if slot is None else slot.safe_bytes,
+            free_bytes=view.look.free_bytes,
+        )
+
+
+def _rounded(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds)

@@ -1,0 +1,135 @@
+"""The last half hour in a few numbers, for the status page and for naming the limit.
+
+A ring of readings of the metrics, a fixed number of them: its memory does not depend on
+how long the daemon runs or how much it lands. Given readings and their times; knows no
+clock. Counters only rise within one daemon, so a difference of two readings is work done.
+"""
+
+import dataclasses
+import itertools
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from gaussdecode.metrics import Labels
+
+INTERVAL_SECONDS: Final = 2.0
+LENGTH: Final = 900  # half an hour; about 400 bytes each
+_PREFIX: Final = "gaussdecode_"
+
+Values = Mapping[str, Mapping[Labels, float]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading; the fields but the time are metrics, summed over their labels.
+
+    Attributes:
+        at: monotonic seconds.
+    """
+
+    at: float
+    source_received_bytes_total: float = 0.0
+    source_busy_seconds_total: float = 0.0
+    source_stalled_seconds_total: float = 0.0
+    source_waited_seconds_total: float = 0.0
+    source_lag_bytes: float = 0.0
+    source_lag_seconds: float = 0.0
+    source_server_spilled_bytes_total: float = 0.0
+    decode_rows_total: float = 0.0
+    decode_busy_seconds_total: float = 0.0
+    decode_waited_input_seconds_total: float = 0.0
+    decode_waited_output_seconds_total: float = 0.0
+    collect_busy_seconds_total: float = 0.0
+    collect_waited_seconds_total: float = 0.0
+    collect_blocked_seconds_total: float = 0.0
+    land_rows_total: float = 0.0
+    land_bytes_total: float = 0.0
+    land_encoded_seconds_total: float = 0.0
+    land_published_seconds_total: float = 0.0
+
+    @classmethod
+    def of(cls, at: float, values: Values) -> "Sample":
+        """Take what is kept out of a reading of all metrics."""
+        return cls(at, *(sum(values.get(_PREFIX + name, {}).values()) for name in METRIC_FIELDS))
+
+
+METRIC_FIELDS: Final = tuple(field.name for field in dataclasses.fields(Sample))[1:]
+
+
+class History:
+    """Keeps the newest samples. Thread-safe.
+
+    Args:
+        length: most samples kept.
+    """
+
+    def __init__(self, length: int = LENGTH) -> None:
+        self._samples: deque[Sample] = deque(maxlen=length)
+        self._lock = threading.Lock()
+
+    def is_due(self, now: float) -> bool:
+        """Whether the newest sample is old enough for another."""
+        with self._lock:
+            return not self._samples or now - self._samples[-1].at >= INTERVAL_SECONDS
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample; the oldest goes when there are too many."""
+        with self._lock:
+            self._samples.append(sample)
+
+    def samples(self) -> list[Sample]:
+        """All samples, oldest first."""
+        with self._lock:
+            return list(self._samples)
+
+    def rates(self, seconds: float) -> Sample | None:
+        """Change per second over the last so many seconds; gauges are the newest.
+
+        Args:
+            seconds: of the window; shorter while there is not so much history.
+
+        Returns:
+            A sample of rates whose `at` is the length of the window, or None before
+            there are two samples.
+        """
+        samples = self.samples()
+        if len(samples) < 2:
+            return None
+        new = samples[-1]
+        old = next(sample for sample in samples if new.at - sample.at <= seconds)
+        if old is new:
+            old = samples[-2]
+        return _per_second(old, new)
+
+
+def _per_second(old: Sample, new: Sample) -> Sample:
+    span = new.at - old.at
+    changes = {
+        name: max(0.0, getattr(new, name) - getattr(old, name)) / span
+        for name in METRIC_FIELDS
+        if name.endswith("_total")
+    }
+    return dataclasses.replace(new, at=span, **changes)
+
+
+def series(samples: list[Sample], name: str, points: int) -> list[tuple[float, float]]:
+    """A metric over time, as (seconds before the newest, value), thinned out.
+
+    Args:
+        samples: oldest first.
+        name: a field of `Sample`; of a counter the rate between two points is given.
+        points: most points.
+    """
+    step = max(1, -(-len(samples) // points))
+    kept = samples[::-1][::step][::-1]
+    if not kept:
+        return []
+    end = kept[-1].at
+    if not name.endswith("_total"):
+        return [(end - sample.at, getattr(sample, name)) for sample in kept]
+    return [
+        (end - new.at, getattr(_per_second(old, new), name))
+        for old, new in itertools.pairwise(kept)
+    ]

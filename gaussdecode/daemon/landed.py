@@ -1,0 +1,119 @@
+"""What has landed since the daemon started: by table, and the last publications.
+
+Bounded: past `TABLES` tables the rest is counted together, and only the newest `COMMITS`
+publications are kept. Names of tables go to the status page, never to metrics.
+"""
+
+import dataclasses
+import datetime
+import threading
+from collections import Counter, deque
+from typing import Final
+from urllib.parse import unquote
+
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, LandingFile
+
+TABLES: Final = 2000
+COMMITS: Final = 20
+OTHERS: Final = "(all others)"
+_ALARMING: Final = (EntryKind.GAP, EntryKind.SUSPECT)
+
+
+@dataclasses.dataclass(slots=True)
+class TableTally:
+    """One table since the start.
+
+    Attributes:
+        name: as the server spells it.
+        rows: landed.
+        bytes: of its files.
+        files: how many.
+        ops: rows by operation.
+        entry: number of the newest entry with rows of it.
+    """
+
+    name: str
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    ops: Counter[str] = dataclasses.field(default_factory=Counter)
+    entry: int = -1
+
+    def add(self, n: int, file: LandingFile) -> None:
+        """Count a file of an entry."""
+        self.rows += file.rows
+        self.bytes += file.bytes
+        self.files += 1
+        self.ops.update(file.ops)
+        self.entry = n
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Commit:
+    """One publication, in short."""
+
+    n: int
+    kind: str
+    lsn: int
+    published: datetime.datetime
+    commit_time: datetime.datetime | None
+    tables: int
+    files: int
+    rows: int
+    bytes: int
+
+
+class Landed:
+    """Takes in entries from the publisher's thread, is read from others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[str, TableTally] = {}
+        self._commits: deque[Commit] = deque(maxlen=COMMITS)
+        self._alarms: Counter[EntryKind] = Counter()
+
+    def add(self, entry: CommitEntry) -> None:
+        """Count what an entry brought."""
+        (position,) = entry.positions.values()
+        commit = Commit(
+            entry.n,
+            str(entry.kind),
+            position.lsn,
+            entry.published,
+            entry.commit_time,
+            len({file.table for file in entry.files}),
+            len(entry.files),
+            sum(file.rows for file in entry.files),
+            sum(file.bytes for file in entry.files),
+        )
+        with self._lock:
+            self._commits.append(commit)
+            if entry.kind in _ALARMING:
+                self._alarms[entry.kind] += 1
+            if entry.kind is not EntryKind.COMPACT:
+                for file in entry.files:
+                    self._tally(file.table).add(entry.n, file)
+
+    def _tally(self, table: str) -> TableTally:
+        if table not in self._tables and len(self._tables) >= TABLES:
+            table = OTHERS
+        if table not in self._tables:
+            self._tables[table] = TableTally(unquote(table, errors="replace"))
+        return self._tables[table]
+
+    def tables(self) -> list[TableTally]:
+        """Copies of all tallies, most rows first."""
+        with self._lock:
+            tallies = [dataclasses.replace(t, ops=Counter(t.ops)) for t in self._tables.values()]
+        return sorted(tallies, key=lambda tally: (-tally.rows, tally.name))
+
+    def commits(self) -> list[Commit]:
+        """The last publications, newest first."""
+        with self._lock:
+            return list(self._commits)[::-1]
+
+    def count(self, kind: EntryKind) -> int:
+        """Entries of kind gap or suspect since the start."""
+        with self._lock:
+            return self._alarms[kind]

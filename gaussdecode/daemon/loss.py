@@ -1,0 +1,122 @@
+"""What to do about changes that are lost, or are to be given up: find out, record, drop.
+
+Asked when a session was refused, and when the guard's last step is taken. Each gap becomes
+an entry of the commit log once, however often the daemon is started afterwards.
+"""
+
+from typing import Final
+
+from gaussdecode.daemon.pipeline import Pipeline
+from gaussdecode.errors import GaussDecodeError, SourceRefusedError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.gap import Gap, GapReason
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.publication import PublicationRequest
+from gaussdecode.options import SourceKind
+from gaussdecode.settings import Config
+from gaussdecode.source.gap import find_gap
+from gaussdecode.source.postgresql import connect
+from gaussdecode.source.settings import source_address
+from gaussdecode.source.slot import LogState, drop_slot, read_server
+
+_log = get_logger("daemon")
+_ADVICE: Final = "see `gaussdecode gaps` and the operations guide, The slot is lost"
+
+
+def log_state(log: CommitLog) -> LogState | None:
+    """What a log says it belongs to; None for one without an entry."""
+    position = log.position
+    if position is None:
+        return None
+    (identity,) = log.layout.sources.values()
+    return LogState(
+        system_identifier=identity.system_identifier,
+        timeline=position.timeline,
+        database=identity.database,
+        slot=identity.slot,
+        plugin=identity.plugin,
+        lsn=Lsn(position.lsn),
+    )
+
+
+def record_loss(config: Config, pipeline: Pipeline) -> Gap | None:
+    """After a refusal: if changes are gone, say so in the commit log.
+
+    Returns:
+        The gap, recorded now or before; None when nothing is missing, or when the server
+        cannot be asked (then the next start asks again).
+    """
+    state = None if pipeline.log is None else log_state(pipeline.log)
+    if state is None or config.source.kind is not SourceKind.POSTGRESQL:
+        return None
+    try:
+        with connect(source_address(config)) as connection:
+            server = read_server(connection, config.slot, config.source.publication)
+    except GaussDecodeError:
+        return None
+    gap = find_gap(state, server)
+    if gap is not None:
+        record(pipeline, gap)
+    return gap
+
+
+def give_up_slot(config: Config, pipeline: Pipeline) -> SourceRefusedError:
+    """The guard's last step: drop the slot and say what is missing from then on.
+
+    All that had come is landed already. The gap is recorded only once the slot is gone.
+
+    Returns:
+        Why the daemon must stay down.
+
+    Raises:
+        GaussDecodeError: the slot could not be dropped; it is tried again.
+    """
+    bound = config.guard.drop_slot_above
+    with connect(source_address(config)) as connection:
+        drop_slot(connection, config.slot)
+        server = read_server(connection, config.slot, config.source.publication)
+    _log.warning(Event.SLOT_DROPPED, by="guard", drop_slot_above=bound)
+    text = (
+        f"slot {config.slot!r} was dropped by the guard: the server kept more than "
+        f"guard.drop-slot-above ({bound} bytes) of WAL for it"
+    )
+    state = None if pipeline.log is None else log_state(pipeline.log)
+    if state is not None:
+        reason = GapReason.SLOT_DROPPED_BY_GUARD
+        record(pipeline, Gap(reason, state.lsn, server.wal_end, is_open=True, text=text))
+    return SourceRefusedError(f"{text}; {_ADVICE}")
+
+
+def record(pipeline: Pipeline, gap: Gap) -> None:
+    """Publish a gap entry, unless the newest gap entry has the same beginning."""
+    log = pipeline.log
+    assert log is not None
+    if _is_known(log, gap):
+        return
+    assert pipeline.writer is not None
+    assert log.position is not None
+    pipeline.writer.discard()  # nothing without a place behind the gap
+    pipeline.writer.publish(
+        PublicationRequest(kind=EntryKind.GAP, position=log.position, extra=gap.to_extra())
+    )
+    pipeline.writer.drain()
+    _log.error(
+        Event.GAP_RECORDED,
+        entry=log.next_n - 1,
+        reason=str(gap.reason),
+        from_lsn=str(gap.from_lsn),
+        until_lsn=str(gap.until_lsn),
+    )
+
+
+def _is_known(log: CommitLog, gap: Gap) -> bool:
+    """Whether the end of the log says so already; only entries without a stream follow one."""
+    first = max(0, log.next_n - 10)
+    for entry in reversed(list(log.iterate(first, log.next_n - 1))):
+        if entry.kind is EntryKind.GAP:
+            return entry.extra.get("from_lsn") == int(gap.from_lsn)
+        if entry.kind in {EntryKind.DATA, EntryKind.IDLE}:
+            return False
+    return False

@@ -1,0 +1,168 @@
+"""What the server says of our slot while another connection streams from it.
+
+On an ordinary connection of its own, so that neither the stream nor the catalogue waits
+for it. Everything it reads is a view that any role may read; what the server hides from
+the role (details of other processes, for one without pg_read_all_stats) comes as None.
+"""
+
+import dataclasses
+from typing import Final, Protocol, Self
+
+import psycopg
+
+from gaussdecode.errors import GaussDecodeError, SourceError
+from gaussdecode.source.postgresql import SourceAddress, session_conninfo
+from gaussdecode.source.sqlstate import redact
+
+_CONNECT_SECONDS: Final = 3
+_STATEMENT_MS: Final = 3000
+
+# In recovery there is no current position; what was received is the nearest to it.
+_VIEW: Final = """
+    WITH here AS (SELECT CASE WHEN pg_catalog.pg_is_in_recovery()
+        THEN COALESCE(pg_catalog.pg_last_wal_receive_lsn(), pg_catalog.pg_last_wal_replay_lsn())
+        ELSE pg_catalog.pg_current_wal_lsn() END AS wal_end)
+    SELECT here.wal_end - '0/0', here.wal_end - s.restart_lsn, s.confirmed_flush_lsn - '0/0',
+        s.wal_status, s.safe_wal_size, s.active, a.wait_event_type, a.wait_event,
+        r.state, r.sent_lsn - '0/0', t.spill_bytes, t.spill_txns, t.total_bytes
+    FROM here
+    LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s
+    LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid
+    LEFT JOIN pg_catalog.pg_stat_replication r ON r.pid = s.active_pid
+    LEFT JOIN pg_catalog.pg_stat_replication_slots t ON t.slot_name = s.slot_name
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SlotView:
+    """One look at the slot; None is what the server does not tell.
+
+    Attributes:
+        wal_end: end of the server's WAL.
+        retained_bytes: WAL between the slot's restart position and the end; None when the
+            slot is gone or lost.
+        confirmed_lsn: as the server has it.
+        wal_status: ``reserved``, ``extended``, ``unreserved``, ``lost``; None without a slot.
+        safe_bytes: WAL that may still be written before the slot can be lost; None without
+            a limit.
+        is_active: somebody streams.
+        wait_event_type: of the server's sending process.
+        wait_event: likewise; None while it computes.
+        sender_state: ``catchup`` or ``streaming``.
+        sent_lsn: how far it has sent.
+        spilled_bytes: written to the server's disk while decoding, since its statistics began.
+        spilled_transactions: likewise.
+        decoded_bytes: sent to the plug-in, likewise.
+    """
+
+    wal_end: int
+    retained_bytes: int | None = None
+    confirmed_lsn: int | None = None
+    wal_status: str | None = None
+    safe_bytes: int | None = None
+    is_active: bool | None = None
+    wait_event_type: str | None = None
+    wait_event: str | None = None
+    sender_state: str | None = None
+    sent_lsn: int | None = None
+    spilled_bytes: int | None = None
+    spilled_transactions: int | None = None
+    decoded_bytes: int | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """The slot is gone, or WAL that it needs is."""
+        return self.wal_status in {None, "lost"}
+
+
+class SlotProbe(Protocol):
+    """Looks at a slot."""
+
+    def look(self) -> SlotView:
+        """Ask once.
+
+        Raises:
+            GaussDecodeError: the server cannot be asked now.
+        """
+
+    def close(self) -> None:
+        """Give the connection back."""
+
+
+class PostgresProbe:
+    """Looks at a slot of a PostgreSQL server; connects when it has to.
+
+    Args:
+        address: of the server.
+        slot: name.
+    """
+
+    def __init__(self, address: SourceAddress, slot: str) -> None:
+        self._address = address
+        self._slot = slot
+        self._connection: psycopg.Connection[tuple[object, ...]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def look(self) -> SlotView:
+        """See `SlotProbe`."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            row = self._connection.execute(_VIEW, (self._slot,)).fetchone()
+        except psycopg.Error as error:
+            self.close()
+            text = redact(str(error), self._address.secret)
+            raise SourceError(f"looking at the slot: {text}", error.sqlstate) from None
+        except GaussDecodeError:
+            self.close()
+            raise
+        assert row is not None
+        return _view(row)
+
+    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        conninfo = session_conninfo(self._address, is_replication=False)
+        connection = psycopg.connect(
+            conninfo, autocommit=True, connect_timeout=_CONNECT_SECONDS,
+            application_name="gaussdecode guard",
+        )  # fmt: skip
+        connection.execute(f"SET statement_timeout = {_STATEMENT_MS}")
+        return connection
+
+    def close(self) -> None:
+        """See `SlotProbe`."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _view(row: tuple[object, ...]) -> SlotView:
+    wal_end, retained, confirmed, status, safe, active, wait_type, wait, *rest = row
+    state, sent, spilled, spilled_txns, decoded = rest
+    return SlotView(
+        wal_end=_whole(wal_end) or 0,
+        retained_bytes=_whole(retained),
+        confirmed_lsn=_whole(confirmed),
+        wal_status=_text(status),
+        safe_bytes=_whole(safe),
+        is_active=None if active is None else bool(active),
+        wait_event_type=_text(wait_type),
+        wait_event=_text(wait),
+        sender_state=_text(state),
+        sent_lsn=_whole(sent),
+        spilled_bytes=_whole(spilled),
+        spilled_transactions=_whole(spilled_txns),
+        decoded_bytes=_whole(decoded),
+    )
+
+
+def _whole(value: object) -> int | None:
+    return None if value is None else int(str(value))
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
