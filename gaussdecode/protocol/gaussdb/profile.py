@@ -138,8 +138,8 @@ def parse_version(text: str) -> VersionProfile:
     relative = _RELATIVE.search(text)
     if relative is None and postgresql is None:
         raise SourceRefusedError("the server is neither GaussDB nor openGauss; check source.dsn")
-    product = relative[1] if relative is not None else "a relative of openGauss"
-    return VersionProfile(product, (3, 0, 0))
+    product = relative[1] if relative is not None else "an unnamed product"
+    return VersionProfile(product, (3, 0, 0), text="taken for openGauss 3.0.0")
 
 
 def _numbers(found: re.Match[str]) -> tuple[int, int, int]:
