@@ -33,6 +33,10 @@ cdef enum ControlWord:
     WORD_RELATIONS = 28
     WORD_TRANSACTION_OPEN = 29  # 1 between begin and commit
     WORD_LAST_RECEIVE_NS = 30   # monotonic clock
+    WORD_NOTICES = 31           # GaussDB: notices of the server inside the stream
+    WORD_HEARTBEATS = 32        # GaussDB: heartbeat records
+    WORD_HEARTBEAT_LSN = 33     # how far the server had read when it sent the last one
+    WORD_HEARTBEAT_TIME_US = 34  # since 1970; of the last record it had decoded then
 
 # Words of one decoder, from DECODER_BASE + decoder_index * DECODER_STRIDE.
 cdef enum DecoderWord:

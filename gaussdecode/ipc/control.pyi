@@ -25,6 +25,10 @@ class Word(IntEnum):
     RELATIONS = 28
     TRANSACTION_OPEN = 29
     LAST_RECEIVE_NS = 30
+    NOTICES = 31
+    HEARTBEATS = 32
+    HEARTBEAT_LSN = 33
+    HEARTBEAT_TIME_US = 34
 
 class DecoderField(IntEnum):
     HEARTBEAT_NS = 0

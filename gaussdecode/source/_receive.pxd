@@ -1,12 +1,11 @@
-"""The nogil side of `source._receive`."""
+"""The nogil side of `source._receive`: the loop, and what a kind of source adds to it."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from gaussdecode.ipc.control cimport Control
 from gaussdecode.source._dispatch cimport Dispatcher
 from gaussdecode.source._frames cimport Frames
-from gaussdecode.source._known cimport KnownMessages
-from gaussdecode.source._status cimport StatusClock
+from gaussdecode.source._status cimport StatusClock, StatusNumbers
 
 cdef enum Outcome:
     GO_ON = 0
@@ -19,30 +18,27 @@ cdef enum Outcome:
     DECODER_GONE = 7
     FINISHED = 8
     NEED_INPUT = 9
-    HOLD = 10
+    HOLD = 10                   # the batch was closed: the held frame goes into the next
+    NEW_NOTICE = 11             # GaussDB: the held frame is a NoticeResponse
+    TABLE_RECORDED = 12         # a capture of GaussDB: what its catalogue said of a table
 
 
 cdef class Receiver:
     cdef readonly Control control
     cdef readonly Dispatcher dispatcher
     cdef readonly StatusClock clock
-    cdef KnownMessages known
     cdef Frames frames
     cdef object owner           # what keeps connection or mapping alive
     cdef int socket_fd
     cdef bint is_encrypted
     cdef bint is_connected      # statuses can be sent
-    cdef bint has_output        # libpq holds bytes that the socket did not take
+    cdef bint has_output        # something was put that the socket did not take
+    cdef bint is_output_full    # no status can be put
     cdef bint in_transaction
     cdef unsigned int extra_reads  # encrypted: reads left before the socket counts as empty
     cdef readonly uint64_t end_lsn  # of the last commit
     cdef readonly uint64_t server_wal_end
-    cdef uint64_t offered_lsn   # newest keepalive that is not in-band yet; 0 = none
-    cdef bint offered_reply
-    cdef uint64_t keepalive_lsn  # last one sent in-band
-    cdef bint keepalive_reply
-    cdef int64_t keepalive_us
-    cdef int64_t server_time_us
+    cdef int64_t server_time_us  # since 2000
     cdef int64_t now_us
     cdef int64_t opened_us      # when the batch being filled got its first message
     cdef int64_t cut_us         # when the last batch was cut
@@ -52,31 +48,46 @@ cdef class Receiver:
     cdef uint64_t byte_count
     cdef uint64_t batch_count
     cdef uint64_t status_count
-    cdef readonly uint64_t stray_count  # stream aborts that protocol 1 does not have
+    cdef readonly uint64_t stray_count  # messages that do not belong in the stream, dropped
     cdef int64_t stalled_us
     cdef int64_t waited_us
     cdef int64_t begun_us
+
+    # What a kind of source does its own way. The first three take the held frame, and
+    # return GO_ON when it is done with, HOLD to be asked again after the batch is stored,
+    # or what to tell Python; the frame is held then, too.
+    cdef int take_data(self, const uint8_t *data, size_t size) except -1 nogil
+    cdef int take_keepalive(self, const uint8_t *data, size_t size) except -1 nogil
+    cdef int take_other(self, uint8_t letter, const uint8_t *data, size_t size) except -1 nogil
+    cdef int pass_keepalive(self) except -1 nogil
+    cdef bint fill(self) except? True nogil             # read the socket; False: broken
+    cdef int put_status(self, const StatusNumbers *status) except -1 nogil
+    cdef bint push_output(self) except? True nogil      # send; True: some is left
+
+    # What it builds on.
+    cdef bint has_room(self, size_t size) except? True nogil
+    cdef int add(self, const uint8_t *data, size_t size) except -1 nogil
+    cdef int check_inside(self, uint8_t tag) except -1 nogil
+    cdef int open_transaction(self, uint8_t tag) except -1 nogil
+    cdef int close_transaction(self, uint8_t tag, uint64_t end_lsn) except -1 nogil
+    cdef int cut(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil
 
     cdef Outcome loop(self) except? GO_ON nogil
     cdef Outcome step(self) except? GO_ON nogil
     cdef Outcome end_loop(self) except? GO_ON nogil
     cdef int read_frames(self) except -1 nogil
     cdef int take_frame(self) except -1 nogil
-    cdef int take_data(self, const uint8_t *data, size_t size) except -1 nogil
-    cdef int take_keepalive(self, const uint8_t *data, size_t size) except -1 nogil
-    cdef int pass_keepalive(self) except -1 nogil
-    cdef int take_message(self, const uint8_t *data, size_t size) except -1 nogil
-    cdef int take_commit(self, const uint8_t *data, size_t size) except -1 nogil
-    cdef int check_inside(self, uint8_t tag) except -1 nogil
-    cdef int describe(self, const uint8_t *data, size_t size, int outcome) except -1 nogil
-    cdef int cut(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil
     cdef Outcome await_input(self) except? GO_ON nogil
     cdef void nap(self) noexcept nogil
-    cdef bint consume(self) noexcept nogil
+    cdef bint consume(self) except? True nogil
     cdef int waiting_bytes(self) noexcept nogil
     cdef bint should_cut(self, int waiting) noexcept nogil
     cdef int64_t patience_us(self) noexcept nogil
     cdef void sleep(self, int fd, short events, int64_t limit_us, int64_t *spent_us) noexcept nogil
-    cdef void serve_clock(self) noexcept nogil
-    cdef void send_status(self) noexcept nogil
+    cdef int serve_clock(self) except -1 nogil
     cdef void publish_counters(self) noexcept nogil
+
+
+cdef int64_t wall_us() noexcept nogil
+cdef int fail_short(uint8_t tag, size_t size) except -1 nogil
+cdef int fail_frame(uint8_t letter) except -1 nogil

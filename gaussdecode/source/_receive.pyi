@@ -1,9 +1,7 @@
 from enum import IntEnum
-from typing import final
 
 from gaussdecode.ipc.control import Control
 from gaussdecode.source._dispatch import Dispatcher
-from gaussdecode.source._known import KnownMessages
 from gaussdecode.source._status import StatusClock
 
 class End(IntEnum):
@@ -15,8 +13,9 @@ class End(IntEnum):
     SILENT = 6
     DECODER = 7
     DONE = 8
+    NOTICE = 11
+    TABLE = 12
 
-@final
 class Receiver:
     control: Control
     dispatcher: Dispatcher
@@ -24,24 +23,8 @@ class Receiver:
     end_lsn: int
     server_wal_end: int
     stray_count: int
-    def __init__(
-        self,
-        control: Control,
-        dispatcher: Dispatcher,
-        clock: StatusClock,
-        known: KnownMessages | None = None,
-    ) -> None: ...
-    def attach_connection(
-        self,
-        owner: object,
-        connection: int,
-        functions: dict[str, int],
-        socket_fd: int,
-        is_encrypted: bool,
-    ) -> None: ...
+    def __init__(self, control: Control, dispatcher: Dispatcher, clock: StatusClock) -> None: ...
     def attach_capture(self, frames: bytes | memoryview) -> None: ...
     def run(self) -> End: ...
     def finish(self) -> End: ...
-    def frame(self) -> bytes: ...
-    def define(self, oid: int, record: bytes | None) -> None: ...
     def disconnect(self) -> None: ...

@@ -22,216 +22,26 @@ for main knows already.
 import json
 import os
 import time
-from pathlib import Path
-from typing import Any, Final, NoReturn, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
 
 from gaussdecode._wire import BatchDecoder
-from gaussdecode.errors import ChildError, GaussDecodeError, IdentityError, SourceError, to_record
+from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, to_record
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Reports, enter_child
 from gaussdecode.ipc.ring import Ring
-from gaussdecode.model.landing import SourceIdentity
-from gaussdecode.model.lsn import Lsn
-from gaussdecode.source import slot as slots
 from gaussdecode.source._dispatch import Dispatcher
-from gaussdecode.source._known import KnownMessages
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
-from gaussdecode.source.capture import Capture
-from gaussdecode.source.libpq import address_of
-from gaussdecode.source.postgresql import SourceAddress, connect
-from gaussdecode.source.relations import Relations, WhiteList, relation_record
-from gaussdecode.source.start import check_start, warnings
+from gaussdecode.source.capturesource import CaptureSource
+from gaussdecode.source.interface import Record, Source
+from gaussdecode.source.pgsource import PostgresSource
 
 _LOOK_SECONDS: Final = 0.005  # between looks at main's words before the stream starts
-
-Record = dict[str, Any]  # Any: JSON
-
-
-class Source(Protocol):
-    """Where the stream comes from."""
-
-    @property
-    def facts(self) -> Record:
-        """What main is told.
-
-        ``identity`` (fields of `SourceIdentity`), ``start_lsn`` and ``timeline`` (numbers),
-        ``server_version``, ``warnings`` (texts), ``encoding``, ``is_origin_filtered`` (the
-        server itself leaves out what has an origin), ``sender_timeout_ms``.
-        """
-
-    @property
-    def sender_timeout_ms(self) -> int:
-        """The server's ``wal_sender_timeout``."""
-
-    def start(self) -> None:
-        """Begin the stream."""
-
-    def attach(self, receiver: Receiver) -> None:
-        """Let the receive loop read from it."""
-
-    def error(self) -> GaussDecodeError | None:
-        """Why the stream ended; None when it is complete."""
-
-    def end(self) -> None:
-        """Take leave after the last status."""
-
-
-class PostgresSource:
-    """A slot of a PostgreSQL server, checked and ready.
-
-    Args:
-        settings: of the reader.
-    """
-
-    def __init__(self, settings: Record) -> None:
-        self._slot: str = settings["slot"]
-        log = settings["log"]
-        state = None if log is None else slots.LogState(**{**log, "lsn": Lsn(log["lsn"])})
-        publications: list[str] = settings["publications"]
-        self._connection = connect(
-            SourceAddress(
-                settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
-            )
-        )
-        self._server = slots.read_server(self._connection, self._slot, publications, state)
-        self._start_lsn = check_start(state, self._server, self._slot)
-        self._options = slots.stream_options(
-            self._server.version,
-            publications,
-            messages=settings["messages"],
-            only_local=settings["only_local"],
-        )
-
-    @property
-    def facts(self) -> Record:
-        """See `Source`."""
-        server = self._server
-        return {
-            "identity": _identity_record(
-                SourceIdentity(
-                    "postgresql",
-                    server.system_identifier,
-                    server.database,
-                    self._slot,
-                    slots.PLUGIN,
-                )
-            ),
-            "start_lsn": int(self._start_lsn),
-            "timeline": server.timeline,
-            "server_version": server.version,
-            "encoding": server.encoding,
-            "sender_timeout_ms": server.sender_timeout_ms,
-            "is_origin_filtered": self._options.get("origin") == "none",
-            "warnings": warnings(server.version),
-        }
-
-    @property
-    def sender_timeout_ms(self) -> int:
-        """See `Source`."""
-        return self._server.sender_timeout_ms
-
-    def start(self) -> None:
-        """Send START_REPLICATION."""
-        slots.start_stream(self._connection, self._slot, self._start_lsn, self._options)
-
-    def attach(self, receiver: Receiver) -> None:
-        """Hand the connection to the loop; nobody else touches it until the loop is back."""
-        pgconn = self._connection.pgconn
-        receiver.attach_connection(
-            pgconn,
-            address_of(pgconn),
-            self._connection.libpq.addresses,
-            pgconn.socket,
-            bool(pgconn.ssl_in_use),
-        )
-
-    def error(self) -> GaussDecodeError:
-        """A server's stream never ends well by itself."""
-        return self._connection.stream_error()
-
-    def end(self) -> None:
-        """Send CopyDone and close."""
-        self._connection.end_stream()
-        self._connection.close()
-
-
-class CaptureSource:
-    """A capture file.
-
-    Args:
-        settings: of the reader.
-    """
-
-    sender_timeout_ms = 0
-
-    def __init__(self, settings: Record) -> None:
-        self._capture = Capture(Path(settings["file"]))
-        recorded = self._capture.header.identity
-        self._identity = SourceIdentity(
-            "capture",
-            recorded.system_identifier,
-            recorded.database,
-            settings["slot"],
-            recorded.plugin,
-        )
-        self._start_lsn = self._capture.header.start_lsn
-        log = settings["log"]
-        if log is not None:
-            self._check(log)
-            self._start_lsn = max(self._start_lsn, Lsn(log["lsn"]))
-
-    def _check(self, log: Record) -> None:
-        """The capture must belong to the log, and leave no gap behind its position."""
-        for key in ("system_identifier", "database"):
-            if log[key] != getattr(self._identity, key):
-                raise IdentityError(
-                    f"the log belongs to {key.replace('_', ' ')} {log[key]!r}, the capture to "
-                    f"{getattr(self._identity, key)!r}; use another landing root"
-                )
-        if Lsn(log["lsn"]) < self._start_lsn:
-            raise IdentityError(
-                f"the log is at {Lsn(log['lsn'])}, the capture begins at {self._start_lsn}: changes "
-                "in between are in neither; land the capture before this one first"
-            )
-
-    @property
-    def facts(self) -> Record:
-        """See `Source`."""
-        header = self._capture.header
-        return {
-            "identity": _identity_record(self._identity),
-            "start_lsn": int(self._start_lsn),
-            "timeline": header.timeline,
-            "server_version": header.server_version,
-            "encoding": header.encoding,
-            "sender_timeout_ms": 0,
-            "is_origin_filtered": header.options.get("origin") == "none",
-            "warnings": [],
-        }
-
-    def start(self) -> None:
-        """Nothing to be done."""
-
-    def attach(self, receiver: Receiver) -> None:
-        """Let the loop read the mapped frames."""
-        receiver.attach_capture(self._capture.frames)
-
-    def error(self) -> None:
-        """A capture's end is its end."""
-
-    def end(self) -> None:
-        """Nothing to be done: the loop still refers to the mapping."""
-
-
-def _identity_record(identity: SourceIdentity) -> Record:
-    return {
-        "kind": identity.kind,
-        "system_identifier": identity.system_identifier,
-        "database": identity.database,
-        "slot": identity.slot,
-        "plugin": identity.plugin,
-    }
+_KINDS: Final[Mapping[str, Callable[[Record], Source]]] = {
+    "postgresql": PostgresSource,
+    "capture": CaptureSource,
+}
 
 
 class Reader:
@@ -248,8 +58,6 @@ class Reader:
         self._control = Control.attach(settings["control_fd"])
         self._rings = [Ring.attach_producer(fds) for fds in settings["ring_fds"]]
         self._decoder = BatchDecoder() if settings["decoder_count"] == 1 else None
-        tables = ((schema, table) for schema, table in settings["white_tables"])
-        self._relations = Relations(WhiteList(tables))
 
     def run(self) -> None:
         """Stream until the end.
@@ -258,8 +66,7 @@ class Reader:
             GaussDecodeError: before main said go. Later errors are reported, and end the
                 process with their status after the end entries.
         """
-        is_capture = self._settings["kind"] == "capture"
-        source: Source = (CaptureSource if is_capture else PostgresSource)(self._settings)
+        source = _KINDS[self._settings["kind"]](self._settings)
         self._reports.write("connected", **source.facts)
         if not self._may_go():
             source.end()
@@ -294,23 +101,16 @@ class Reader:
             source.sender_timeout_ms * 1000,
             int(settings["receiver_timeout"] * 1e6),
         )
-        known = KnownMessages(settings["desc_memory_bytes"], settings["desc_directory"])
-        return Receiver(self._control, dispatcher, clock, known)
+        return source.receiver(self._control, dispatcher, clock)
 
     def _receive(self, source: Source, receiver: Receiver) -> GaussDecodeError | None:
         """Run the loop and the slow path until the stream ends; give the reason."""
         try:
             source.start()
-            source.attach(receiver)
-            while True:
+            end = receiver.run()
+            while source.answer(end):
                 end = receiver.run()
-                if end is End.RELATION:
-                    relation = self._relations.define(receiver.frame())
-                    receiver.define(relation.oid, relation_record(relation))
-                elif end is End.TYPE:
-                    receiver.define(self._relations.note_type(receiver.frame()), None)
-                else:
-                    return self._reason(source, receiver, end)
+            return self._reason(source, receiver, end)
         except GaussDecodeError as error:
             if receiver.dispatcher.has_failed:
                 receiver.dispatcher.put_error(json.dumps(to_record(error)).encode())

@@ -7,8 +7,8 @@ the wire alone, asks the white list, and builds the record of the raw batch (see
 
 import json
 import struct
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import Relation
@@ -37,6 +37,11 @@ class WhiteList:
             return True
         candidates = {(s, t) for s in (namespace, _ALL) for t in (name, _ALL)}
         return not candidates.isdisjoint(self._items)
+
+
+def white_list(settings: Mapping[str, Any]) -> WhiteList:  # Any: JSON
+    """The white list of the reader's settings."""
+    return WhiteList((schema, table) for schema, table in settings["white_tables"])
 
 
 class Relations:

@@ -1,0 +1,55 @@
+"""What the reader asks of every kind of source."""
+
+from typing import Any, Protocol
+
+from gaussdecode.errors import GaussDecodeError
+from gaussdecode.ipc.control import Control
+from gaussdecode.model.landing import SourceIdentity
+from gaussdecode.source._dispatch import Dispatcher
+from gaussdecode.source._receive import End, Receiver
+from gaussdecode.source._status import StatusClock
+
+Record = dict[str, Any]  # Any: JSON
+
+
+class Source(Protocol):
+    """Where the stream comes from."""
+
+    @property
+    def facts(self) -> Record:
+        """What main is told.
+
+        ``identity`` (fields of `SourceIdentity`), ``start_lsn`` and ``timeline`` (numbers),
+        ``server_version``, ``warnings`` (texts), ``encoding``, ``is_origin_filtered`` (the
+        server itself leaves out what has an origin), ``sender_timeout_ms``.
+        """
+
+    @property
+    def sender_timeout_ms(self) -> int:
+        """The server's ``wal_sender_timeout``."""
+
+    def receiver(self, control: Control, dispatcher: Dispatcher, clock: StatusClock) -> Receiver:
+        """Make the loop that will read it; comes before `start`."""
+
+    def start(self) -> None:
+        """Begin the stream and let the loop read from it."""
+
+    def answer(self, end: End) -> bool:
+        """Take the slow path that the loop came back for; False when it was not for that."""
+
+    def error(self) -> GaussDecodeError | None:
+        """Why the stream ended; None when it is complete."""
+
+    def end(self) -> None:
+        """Take leave after the last status."""
+
+
+def identity_record(identity: SourceIdentity) -> Record:
+    """Make an identity fit for a report."""
+    return {
+        "kind": identity.kind,
+        "system_identifier": identity.system_identifier,
+        "database": identity.database,
+        "slot": identity.slot,
+        "plugin": identity.plugin,
+    }
