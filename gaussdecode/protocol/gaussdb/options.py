@@ -11,10 +11,7 @@ that this version of the server knows. Four are passed on whatever the configura
 ``sending-batch``         in parallel decoding; 1 for a landing
 ========================= ==============================================================
 
-The command is read twice on the server: first by a check that wants quotes and parentheses
-balanced in the whole text, also inside quoted values (a stack of 100), then by the grammar,
-in which option names hold hyphens and so are quoted, and a quote inside a value is
-doubled. `start_command` refuses what would not pass the first one.
+What the server's pre-parser asks of the command is in `commands`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +21,6 @@ from gaussdecode.config import SQL_DECODING_OPTIONS
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.options import (
-    BY_NAME,
     OPTIONS,
     Option,
     Section,
@@ -32,14 +28,14 @@ from gaussdecode.options import (
     SourceKind,
     refusals,
 )
-from gaussdecode.settings import GAUSSDB_SLOT_NAME, SQL_DECODING, Config
+from gaussdecode.protocol.gaussdb.commands import is_balanced, literal, start_replication
+from gaussdecode.settings import SQL_DECODING, Config
 
 _KIND: Final = SourceKind.GAUSSDB
 _ALWAYS: Final = frozenset({"parallel-decode-num", "include-timestamp"})
 _ALWAYS_PARALLEL: Final = frozenset({"decode-style", "sending-batch"})
 _PARALLEL_ONLY: Final = frozenset({"change-log-max-len", "max-decode-to-sender-cache-num"})
-_MAX_STACK: Final = 100
-_CLOSING: Final = {")": "(", '"': '"', "'": "'"}
+_MAX_LIST_BYTES: Final = 500  # of the 1023 that a command may have
 _ALL: Final = "*"
 _SERIAL_STYLES: Final = {SQL_DECODING: "q"}
 
@@ -129,17 +125,16 @@ def _is_known(option: Option, config: Config, profile: ServerProfile) -> bool:
 def server_white_list(tables: Iterable[tuple[str, str]]) -> str:
     """Spell white-table-list so that the server takes it, at least as wide as it was meant.
 
-    A name with an unbalanced parenthesis cannot stand in the command: its whole schema, or
-    everything, is asked for, and the daemon filters.
+    A name with an unbalanced bracket cannot stand in the command, and the command has a
+    longest length: then whole schemas are asked for, or everything, and the daemon filters.
     """
-    items: list[str] = []
-    for schema, name in tables:
-        if not _is_balanced(schema):
-            return ""
-        item = f"{schema}.{name if _is_balanced(name) else _ALL}"
-        if item not in items:
-            items.append(item)
-    return ",".join(items)
+    listed = list(tables)
+    exact = [f"{schema}.{name if is_balanced(name) else _ALL}" for schema, name in listed]
+    for items in (exact, [f"{schema}.{_ALL}" for schema, _ in listed]):
+        text = ",".join(dict.fromkeys(items))
+        if is_balanced(text) and len(text.encode()) <= _MAX_LIST_BYTES:
+            return text
+    return ""
 
 
 def start_command(slot: str, lsn: Lsn | int, options: Mapping[str, str]) -> str:
@@ -153,40 +148,10 @@ def start_command(slot: str, lsn: Lsn | int, options: Mapping[str, str]) -> str:
     Raises:
         ConfigError: a name or value that the server's check of the command would refuse.
     """
-    try:
-        GAUSSDB_SLOT_NAME.read(slot)
-    except ValueError as error:
-        raise ConfigError(f"slot: {error}") from None
-    pairs = ", ".join(_pair(name, value) for name, value in options.items())
-    command = f'START_REPLICATION SLOT "{slot}" LOGICAL {Lsn(lsn)}'
-    return f"{command} ({pairs})" if pairs else command
-
-
-def _pair(name: str, value: str) -> str:
-    assert name in BY_NAME  # the table's names need no escape inside their quotes
-    quoted = "'" + value.replace("'", "''") + "'"
-    if "\0" in value or not _is_balanced(quoted):
-        raise ConfigError(
-            f"decoding.{name}: the server takes no command with such quotes or parentheses; "
-            "balance them, or leave the option out"
-        )
-    return f'"{name}" {quoted}'
-
-
-def _is_balanced(text: str) -> bool:
-    """Do what the server's check does with quotes and parentheses.
-
-    Whatever is the last open one's partner closes it, anything else opens; at the end
-    nothing may be open, and never 100 at a time (less the few that stand around a value).
-    """
-    stack: list[str] = []
-    for letter in text:
-        if letter not in "\"'()":
-            continue
-        if stack and _CLOSING.get(letter) == stack[-1]:
-            stack.pop()
-        else:
-            stack.append(letter)
-        if len(stack) >= _MAX_STACK - 2:
-            return False
-    return not stack
+    for name, value in options.items():
+        if not is_balanced(literal(value)):
+            raise ConfigError(
+                f"decoding.{name}: the server takes no command with such quotes or brackets; "
+                "balance them, or leave the option out"
+            )
+    return start_replication(slot, Lsn(lsn), options)
