@@ -150,7 +150,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "source_invalidation_seconds",
         "seconds",
-        "Time until source_safe_wal_bytes is 0, by a straight line; not shown while it does not shrink",
+        "Time until source_safe_wal_bytes is 0, by a straight line; not shown while the slot keeps up",
         "Alert well before: a lost slot is a gap that only a new snapshot closes.",
     ),
     _gauge(

@@ -139,15 +139,26 @@ def outlook(looks: list[Look]) -> Outlook:
     retained = [(at, float(v.retained_bytes)) for at, v in views if v.retained_bytes is not None]
     spilled = [(at, float(v.spilled_bytes)) for at, v in views if v.spilled_bytes is not None]
     newest = views[-1][1] if views else None
-    is_limited = newest is not None and newest.safe_bytes is not None
     return Outlook(
         looks[-1],
-        seconds_to_zero(safe) if is_limited else None,
+        seconds_to_zero(safe) if newest is not None and _can_end(newest) else None,
         seconds_to_zero([(look.at, look.free_bytes) for look in looks]),
         slope(retained),
         max(0.0, slope(spilled)),
         newest is not None and newest.is_lost,
     )
+
+
+def _can_end(view: SlotView) -> bool:
+    """Whether the slot's allowance shrinks because of us, or is a third gone.
+
+    A slot that keeps up holds WAL back until the server's next snapshot of running
+    transactions lets it go: between two of them the allowance always seems to shrink.
+    """
+    if view.safe_bytes is None or view.retained_bytes is None:
+        return False
+    unconfirmed = view.wal_end - (view.confirmed_lsn or 0)
+    return 2 * unconfirmed > view.retained_bytes or view.safe_bytes < 2 * view.retained_bytes
 
 
 def next_step(view: Outlook, settings: GuardSettings, now: Step) -> Step:
