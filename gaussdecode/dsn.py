@@ -14,7 +14,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gaussdecode.errors import ConfigError
 
-_OURS: Final = ("replication", "options", "client_encoding", "service", "servicefile")
+_OURS: Final = ("replication", "options", "client_encoding")
+_SERVICE: Final = "service"
 _NEEDED: Final = ("dbname", "user")
 _SAFE_MODE: Final = "verify-full"
 GAUSSDB_KEYS: Final = frozenset(
@@ -56,8 +57,8 @@ def _parameters(dsn: str) -> dict[str, str]:
     return {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
 
 
-def _is_local(parameters: Mapping[str, str]) -> bool:
-    """Whether every host is a Unix socket."""
+def is_local(parameters: Mapping[str, str]) -> bool:
+    """Whether every host is a Unix socket; without a host somebody else decides."""
     hosts = parameters.get("host", "").split(",")
     return "hostaddr" not in parameters and all(host.startswith(("/", "@")) for host in hosts)
 
@@ -78,10 +79,11 @@ def dsn_problems(dsn: str, is_private_file: bool, is_insecure_allowed: bool) -> 
     except (ProgrammingError, ValueError):
         yield "is not a connection string; write host=... port=... dbname=... user=..."
         return
-    if "host" not in parameters and "hostaddr" not in parameters:
+    has_service = _SERVICE in parameters  # then a file of libpq's holds the rest
+    if not has_service and "host" not in parameters and "hostaddr" not in parameters:
         yield "names no host; write host=NAME, or host=/DIRECTORY for a Unix socket"
     for key in _NEEDED:
-        if key not in parameters:
+        if key not in parameters and not has_service:
             yield f"names no {key}; write {key}=..."
     for key in _OURS:
         if key in parameters:
@@ -89,7 +91,7 @@ def dsn_problems(dsn: str, is_private_file: bool, is_insecure_allowed: bool) -> 
     if "password" in parameters and not is_private_file:
         yield "holds a password in a file that others can read; use password-file, or chmod 0600"
     mode = parameters.get("sslmode", _SAFE_MODE)
-    if mode != _SAFE_MODE and not _is_local(parameters) and not is_insecure_allowed:
+    if mode != _SAFE_MODE and not is_local(parameters) and not is_insecure_allowed:
         yield (
             "asks for less than sslmode=verify-full, so the stream could be read or forged on "
             "its way; set allow-insecure: true to accept that"
@@ -175,5 +177,5 @@ def completed(
 def describe(dsn: str) -> str:
     """Name server, database and user, and nothing else, for messages and logs."""
     parameters = _parameters(dsn)
-    keys = ("host", "hostaddr", "port", "dbname", "user")
+    keys = (_SERVICE, "host", "hostaddr", "port", "dbname", "user")
     return " ".join(f"{key}={parameters[key]}" for key in keys if key in parameters)

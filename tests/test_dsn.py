@@ -29,6 +29,8 @@ def secret(directory: Path, content: bytes, mode: int = 0o600) -> Path:
         "host=/run/postgresql dbname=shop user=gd sslmode=disable",
         "host=@abstract dbname=shop user=gd sslmode=disable",
         "hostaddr=10.0.0.1 dbname=shop user=gd",
+        "service=shop",
+        "service=shop host=db1",
     ],
 )
 def test_safe_connection_strings_are_accepted(dsn: str) -> None:
@@ -48,6 +50,13 @@ def test_one_network_host_among_sockets_is_a_network() -> None:
     """The weakest host of a list decides."""
     dsn = "host=/run/postgresql,db2 dbname=shop user=gd sslmode=disable"
     assert len(list(dsn_problems(dsn, False, is_insecure_allowed=False))) == 1
+
+
+def test_service_is_a_network() -> None:
+    """Its file may name any host, so asking for less than verify-full needs consent too."""
+    dsn = "service=shop sslmode=disable"
+    assert len(list(dsn_problems(dsn, False, is_insecure_allowed=False))) == 1
+    assert describe(dsn) == "service=shop"
 
 
 def test_password_comes_from_the_file(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
+from gaussdecode.dsn import is_local
 from gaussdecode.errors import ConfigError, SourceError
 from gaussdecode.source.libpq import LibPq, find_libpq
 from gaussdecode.source.sqlstate import MISSING_PUBLICATION, Phase, error_of
@@ -86,8 +87,9 @@ def session_conninfo(address: SourceAddress, *, is_replication: bool = True) -> 
     """
     given = _parameters(address.conninfo)
     defaults = dict(_DEFAULTS)
-    if not _is_local(given):
-        defaults["sslmode"] = _SAFE_MODE
+    if not is_local(given):
+        if "service" not in given or not address.is_insecure_allowed:
+            defaults["sslmode"] = _SAFE_MODE  # wins over what the service's file says
         mode = given.get("sslmode", _SAFE_MODE)
         if mode != _SAFE_MODE and not address.is_insecure_allowed:
             raise ConfigError(
@@ -111,14 +113,6 @@ def _parameters(conninfo: str) -> dict[str, str]:
             "source.dsn: is not a connection string; write host=... port=... dbname=... user=..."
         ) from None
     return {key: str(value) for key, value in parsed.items() if value is not None}
-
-
-def _is_local(parameters: dict[str, str]) -> bool:
-    """Whether every host is a Unix socket; without a host, libpq takes its default one."""
-    hosts = parameters.get("host", "").split(",")
-    return "hostaddr" not in parameters and all(
-        not host or host.startswith(("/", "@")) for host in hosts
-    )
 
 
 class Connection:
