@@ -151,7 +151,6 @@ def test_refuses_what_is_not_plain_yaml(tmp_path: Path, text: str, expected: str
         (("host=db ", ""), "source.dsn: names no host"),
         (("user=u", "user=u sslmode=require"), "source.dsn: asks for less than sslmode=verify"),
         (("user=u", "user=u replication=true"), "source.dsn: must not set replication"),
-        (("user=u", "user=u service=x"), "source.dsn: must not set service"),
         (("user=u", "user=u nonsense"), "source.dsn: is not a connection string"),
         (("user=u", "user=u password=hunter2"), "source.dsn: holds a password in a file that"),
         (("[p]", "[p], password: hunter2"), "passwords do not stand here; use source.password-fi"),

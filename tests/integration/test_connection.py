@@ -14,7 +14,7 @@ from gaussdecode.errors import EX_CONFIG
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-_PASSWORD = "s3cret of the kit"  # noqa: S105 - of a server that lives for one test
+_PASSWORD = "s3cret of the kit"
 _STRICT = {"source": {"allow-insecure": False}}
 
 
