@@ -1,0 +1,354 @@
+"""The walsender of the simulated server: what happens inside CopyBoth.
+
+Parallel mode checks options and slot before CopyBothResponse, serial mode after it. What
+may be dropped is judged by the start of the commit record against the start position and
+the slot's confirmed position when the stream begins. Feedback moves the slot as it says,
+into the future too; what it should never have said goes to ``GaussServer.violations``.
+"""
+
+import bisect
+import select
+import ssl
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kit import gausscommand, gausswire
+from kit.gausscommand import Command, CommandError, StreamOptions
+from kit.gaussmessage import report, zone_offset
+from kit.gaussstore import Committed, Decoder
+from kit.gausswire import ParallelStream, SerialStream, SqlStream, Wanted
+
+if TYPE_CHECKING:
+    from kit.gausssession import Session
+
+_IDLE_SECONDS: Final = 0.01
+_KNOWN_SUBTYPES: Final = b"hsAaSRbwC"
+_PLUGIN_STYLES: Final = {
+    "parallel_binary_decoding": "b", "parallel_json_decoding": "j", "parallel_text_decoding": "t",
+}  # fmt: skip
+_PIECE: Final = 1 << 18
+
+
+class Sender:
+    """One START_REPLICATION.
+
+    Attributes:
+        sent_lsn: end of the newest transaction that went out whole.
+    """
+
+    def __init__(self, session: "Session", command: Command) -> None:
+        self._session = session
+        self._server = session.server
+        self._command = command
+        self._options = StreamOptions()
+        self._owns_slot = False
+        self._incoming = bytearray()
+        self._out = memoryview(b"")
+        self._bodies: Iterator[bytes] = iter(())
+        self._stream: ParallelStream | SerialStream | None = None
+        self._next = 0
+        self._last_sent = self._last_heard = self._server.clock()
+        self._asked = False
+        self._is_first_keepalive = True
+        self.sent_lsn = 0
+
+    # --- start -------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Stream until the client has enough.
+
+        Raises:
+            CommandError: options or slot are refused.
+        """
+        is_parallel = gausscommand.is_parallel(self._command.options)
+        is_late = self._server.behaviour.late_slot_errors
+        if is_parallel:
+            self._parse_options()
+            if not is_late:
+                self._take_slot()
+            self._session.send(gausswire.COPY_BOTH)
+            if is_late:
+                self._take_slot()
+        else:
+            self._session.send(gausswire.COPY_BOTH)
+            self._parse_options()
+            self._take_slot()
+        if self._options.standby_connection and not self._server.behaviour.is_standby:
+            raise CommandError("walsender closed because of role is primary.", "0A000")
+        self._begin()
+        self._session.socket.setblocking(False)
+        self._loop()
+
+    def _parse_options(self) -> None:
+        slot = self._server.slots.get(self._command.slot)
+        plugin = slot.plugin if slot else ""
+        self._options = gausscommand.parse_options(
+            self._command.options, self._server.profile, plugin
+        )
+
+    def _take_slot(self) -> None:
+        server, name = self._server, self._command.slot
+        with server.lock:
+            if name not in server.slots and self._options.is_parallel:
+                raise CommandError(f"Invalid logical replication slot {name}.", "42704")
+            slot = server.slot(name)
+            if slot.is_physical:
+                raise CommandError(
+                    "cannot use physical replication slot for logical decoding", "55000"
+                )
+            if slot.is_active:
+                raise CommandError(f'replication slot "{name}" is already active', "55006")
+            if slot.database != self._session.database:
+                raise CommandError(
+                    f'replication slot "{name}" was not created in this database', "55000"
+                )
+            if bool(slot.confirmed_csn) != bool(self._options.output_order):
+                raise CommandError("output-order does not fit the replication slot", "22023")
+            slot.is_active = True
+            slot.decoders = self._options.parallel_decode_num
+            self._slot = slot
+            self._owns_slot = True
+
+    def release(self) -> None:
+        """Give the slot back."""
+        if self._owns_slot:
+            with self._server.lock:
+                self._slot.is_active = False
+            self._owns_slot = False
+
+    def _begin(self) -> None:
+        options, server = self._options, self._server
+        zone = zone_offset(self._session.settings["timezone"])
+        wanted = Wanted(
+            xids=options.include_xids,
+            timestamp=bool(options.include_timestamp),
+            originid=options.include_originid,
+            user=options.include_user,
+            skip_empty=options.skip_empty_xacts,
+            time_zone=zone,
+        )
+        profile = server.profile
+        if options.is_parallel:
+            letter = options.decode_style or _PLUGIN_STYLES.get(self._slot.plugin, "b")
+            self._stream = ParallelStream(
+                letter, options.sending_batch, wanted, profile, server.now_us
+            )
+        elif self._slot.plugin == "sql_decoding":
+            self._stream = SqlStream(wanted, profile, server.now_us)
+        else:
+            self._stream = SerialStream(wanted, profile, server.now_us)
+        self._decoder = Decoder(
+            server.printer(is_utc=options.timezone_is_utc),
+            options.white_table_list,
+            is_parallel=options.is_parallel,
+            skips_generated=options.skip_generated_columns,
+        )
+        self._timeout = (
+            server.behaviour.sender_timeout_ms
+            if options.sender_timeout_ms is None
+            else options.sender_timeout_ms
+        ) / 1000
+        start = max(self._command.lsns[0], self._slot.confirmed_lsn)
+        self._start = start
+        with server.store.changed:
+            self._next = bisect.bisect_left(
+                server.store.committed, start, key=lambda one: one.commit_lsn
+            )
+        self._last_heard = server.clock()
+        self._keepalive()
+
+    # --- the loop ----------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while True:
+            if self._server.behaviour.is_frozen:
+                select.select((), (), (), _IDLE_SECONDS)
+                self._last_heard = self._server.clock()
+                continue
+            if self._read():
+                return
+            if self._server.is_stopping and not self._out:
+                self._session.socket.setblocking(True)
+                self._session.send(b"C" + struct.pack(">I", 11) + b"COPY 0\0")
+                return
+            if self._timed_out():
+                return
+            if not self._out and not self._server.behaviour.is_silent:
+                self._refill()
+            self._write_or_wait()
+
+    def _write_or_wait(self) -> None:
+        raw = self._session.socket
+        if not self._out or self._server.behaviour.is_silent:
+            if not (isinstance(raw, ssl.SSLSocket) and raw.pending()):
+                select.select((raw,), (), (), _IDLE_SECONDS)
+            return
+        piece = self._out[:_PIECE]
+        count, is_cut = self._server.allowed(len(piece))
+        if is_cut:
+            raw.setblocking(True)
+            raw.sendall(piece[:count])
+            self._session.reset()
+            raise OSError("cut on purpose")
+        try:
+            done = raw.send(piece[:count])
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            select.select((raw,), (raw,), (), _IDLE_SECONDS)
+            return
+        self._out = self._out[done:]
+        self._server.sent += done
+        self._last_sent = self._server.clock()
+
+    def _put(self, data: bytes) -> None:
+        self._out = memoryview(bytes(self._out) + data if self._out else data)
+
+    def _refill(self) -> None:
+        """Make the next message, or nothing when there is none."""
+        body = next(self._bodies, None)
+        while body is None and not self._server.behaviour.is_held:
+            with self._server.store.changed:
+                committed = self._server.store.committed
+                if self._next >= len(committed):
+                    break
+                transaction = committed[self._next]
+                self._next += 1
+            self._bodies = self._transaction(transaction)
+            body = next(self._bodies, None)
+        if body is not None:
+            self._put(body)
+            return
+        if self._server.clock() - self._last_sent >= self._server.behaviour.flush_seconds:
+            self._tick()
+
+    def _transaction(self, of: Committed) -> Iterator[bytes]:
+        """Give the messages of one transaction."""
+        options, stream = self._options, self._stream
+        assert stream is not None
+        is_filtered = (options.only_local and of.origin != 0) or of.user in options.exclude_users
+        if of.is_elsewhere and not options.is_parallel:
+            return
+        if of.ddl_lsn is not None and options.is_parallel and self._server.profile.warns_of_ddl:
+            yield self._ddl_notice(of)
+        rendered = self._decoder.transaction(of, is_empty=is_filtered or of.is_elsewhere)
+        for body in stream.transaction(rendered):
+            yield gausswire.copy_data(body)
+        self.sent_lsn = of.end_lsn
+
+    def _ddl_notice(self, of: Committed) -> bytes:
+        assert of.ddl_lsn is not None
+        text = gausswire.ddl_notice(
+            (xid, of.first_lsn, of.commit_lsn, of.ddl_lsn) for xid in (of.xid, *of.subxids)
+        )
+        return report(b"N", "WARNING", text, "01000")
+
+    def _tick(self) -> None:
+        """What the sender does once a second: empty the batch, say where the reader is."""
+        if isinstance(self._stream, ParallelStream):
+            body = self._stream.buffer.flush()
+            if body is not None:
+                self._put(gausswire.copy_data(body))
+        if self._options.enable_heartbeat:
+            self._put(self._heartbeat())
+        self._keepalive()
+
+    def _heartbeat(self) -> bytes:
+        server = self._server
+        lsn, stamp = server.wal_end, (server.now_us() + gausswire.EPOCH_2000_US) // 1000
+        letter = self._options.decode_style or "b"
+        header = gausswire.wal_header(lsn, server.now_us())
+        if self._options.is_parallel and letter == "b":
+            framed = server.behaviour.heartbeat_framed
+            return gausswire.copy_data(header + gausswire.heartbeat(lsn, lsn, stamp, framed=framed))
+        shown = gausswire.lsn_text(lsn)
+        text = b"HeartBeat: %b %b %d" % (shown, shown, stamp)
+        if self._options.sending_batch:
+            text = struct.pack(">IQ", len(text) + 8, lsn) + text + bytes(4)
+        return gausswire.copy_data(header + text)
+
+    def _keepalive(self, *, wants_reply: bool = False) -> None:
+        """Say where the reader is, which in parallel mode is ahead of what was sent."""
+        server = self._server
+        if self._options.is_parallel:
+            position = 0 if self._is_first_keepalive else server.wal_end
+        else:
+            position = max(self.sent_lsn, self._start)
+        self._is_first_keepalive = False
+        role = gausswire.STANDBY if server.behaviour.is_standby else gausswire.PRIMARY
+        body = gausswire.keepalive(position, server.now_us(), wants_reply=wants_reply, role=role)
+        self._put(gausswire.copy_data(body))
+        self._last_sent = server.clock()
+
+    # --- what the client says ----------------------------------------------------------
+
+    def _timed_out(self) -> bool:
+        silence = self._server.clock() - self._last_heard
+        if not self._timeout:
+            return False
+        if silence >= self._timeout:
+            return True
+        if silence >= self._timeout / 2 and not self._asked:
+            self._asked = True
+            if not self._server.behaviour.is_silent:
+                self._keepalive(wants_reply=True)
+        return False
+
+    def _read(self) -> bool:
+        """Read what is there; say whether the client has enough."""
+        while True:
+            try:
+                data = self._session.socket.recv(65536)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            if not data:
+                return True
+            self._incoming += data
+        while len(self._incoming) >= 5:
+            (size,) = struct.unpack_from(">I", self._incoming, 1)
+            if size < 4 or len(self._incoming) < size + 1:
+                break
+            letter, body = bytes(self._incoming[:1]), bytes(self._incoming[5 : size + 1])
+            del self._incoming[: size + 1]
+            self._last_heard = self._server.clock()
+            self._asked = False
+            if letter in (b"c", b"X"):
+                return True
+            if letter != b"d":
+                self._server.violate(f"front-end letter {letter!r} in the stream")
+                name = letter.decode("latin-1")
+                raise CommandError(f'invalid standby message type "{name}"', "08P01")
+            self._message(body)
+        return False
+
+    def _message(self, body: bytes) -> None:
+        kind = body[:1]
+        if kind != b"r":
+            self._server.violate(f"message {kind!r} in the stream")
+            if kind not in _KNOWN_SUBTYPES:
+                raise CommandError(f"unexpected message type {kind!r}", "08P01")
+            return
+        if len(body) != 1 + gausswire.STATUS.size:
+            self._server.violate(f"a status update of {len(body)} bytes")
+        if len(body) < 1 + gausswire.STATUS.size:
+            raise CommandError("insufficient data left in message", "08P01")
+        status = gausswire.Status(*gausswire.STATUS.unpack_from(body, 1))
+        self._advance(status.flush)
+        if status.wants_reply:
+            self._keepalive()
+
+    def _advance(self, flush: int) -> None:
+        """Move the slot to what the client says, however far that is."""
+        if flush == 0:
+            return
+        with self._server.lock:
+            slot = self._slot
+            if flush > max(self.sent_lsn, self._start):
+                self._server.violate(f"confirmed {flush:X}, beyond all that was sent")
+            elif flush > self._start and not self._is_commit_end(flush):
+                self._server.violate(f"confirmed {flush:X}, which is no commit's end")
+            slot.confirmed_lsn = max(slot.confirmed_lsn, flush)
+
+    def _is_commit_end(self, lsn: int) -> bool:
+        committed = self._server.store.committed
+        at = bisect.bisect_left(committed, lsn, key=lambda one: one.end_lsn)
+        return at < len(committed) and committed[at].end_lsn == lsn

@@ -1,0 +1,404 @@
+"""A simulated openGauss or GaussDB server: a real TCP server with the real server's manners.
+
+It speaks the protocol as the server's side (sessions in `kit.gausssession`, the walsender in
+`kit.gausssender`), keeps slots in memory and on its "disk", and does on request what servers
+do at the worst moment: crash, fall silent, freeze, forget what was confirmed.
+
+What a client does wrong is not forgiven, and is written down in `GaussServer.violations`.
+"""
+
+import contextlib
+import dataclasses
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kit.gausscommand import CommandError
+from kit.gausspassword import User
+from kit.gaussprofile import V6_0_0, Profile
+from kit.gausssession import Session
+from kit.gausssql import Catalogue
+from kit.gaussstore import Store
+from kit.gausstypes import Printer
+
+CODECS: Final[Mapping[str, str]] = {
+    "UTF8": "utf-8", "GBK": "gbk", "GB18030": "gb18030", "LATIN1": "latin-1", "SQL_ASCII": "utf-8",
+}  # fmt: skip
+_EPOCH_2000: Final = 946_684_800
+PLUGINS: Final = ("mppdb_decoding", "sql_decoding", "test_decoding", "pgoutput")
+COMMERCIAL_PLUGINS: Final = (
+    "parallel_binary_decoding", "parallel_json_decoding", "parallel_text_decoding",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(slots=True)
+class Behaviour:
+    """How the server is set up; tests change it while it runs.
+
+    Attributes:
+        hba: pg_hba method for ordinary connections; "reject" for no line.
+        replication_hba: the same for lines with the keyword ``replication``.
+        thread_pool: enable_thread_pool: replication must come to the HA port.
+        sender_timeout_ms: logical_sender_timeout; 0 for never.
+        flush_seconds: the timer that empties a batch and sends keepalives; a second in life.
+        protocols: minors of protocol 3 that it takes.
+        encoding: of the database.
+        zone_minutes: TimeZone of the database, for values.
+        leading_zero: display_leading_zero is on.
+        short_infinity: Inf and Nan.
+        compatibility: A, B, C or PG.
+        is_standby: it is one.
+        late_slot_errors: parallel slot errors come after CopyBothResponse.
+        heartbeat_framed: heartbeats look like records.
+        is_silent: nothing is sent to streaming clients any more.
+        is_frozen: nothing is read or sent at all.
+        is_held: transactions are not sent; keepalives run ahead of them.
+    """
+
+    hba: str = "sha256"
+    replication_hba: str = "sha256"
+    thread_pool: bool = False
+    sender_timeout_ms: int = 30_000
+    flush_seconds: float = 1.0
+    protocols: tuple[int, ...] = (0, 50, 51)
+    encoding: str = "UTF8"
+    zone_minutes: int = 0
+    leading_zero: bool = False
+    short_infinity: bool = False
+    compatibility: str = "A"
+    is_standby: bool = False
+    late_slot_errors: bool = False
+    heartbeat_framed: bool = True
+    is_silent: bool = False
+    is_frozen: bool = False
+    is_held: bool = False
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True)
+class Slot:
+    """A replication slot; the last two fields are what a crash leaves of it.
+
+    Attributes:
+        decoders: of the stream that runs, when it is active.
+    """
+
+    name: str
+    plugin: str
+    database: str
+    restart_lsn: int
+    confirmed_lsn: int
+    confirmed_csn: int = 0
+    is_physical: bool = False
+    is_active: bool = False
+    decoders: int = 1
+    disk_restart_lsn: int = 0
+    disk_confirmed_lsn: int = 0
+
+    def save(self) -> None:
+        """Write it to disk."""
+        self.disk_restart_lsn, self.disk_confirmed_lsn = self.restart_lsn, self.confirmed_lsn
+
+    def load(self) -> None:
+        """Read it back."""
+        self.restart_lsn, self.confirmed_lsn = self.disk_restart_lsn, self.disk_confirmed_lsn
+        self.is_active = False
+
+
+class GaussServer:
+    """A server with one database.
+
+    Args:
+        store: the database.
+        profile: the version.
+        catalogue: answers catalogue queries; without it they fail.
+        certificates: directory with ``server.pem`` and ``server.key``; None for no TLS.
+        behaviour: how it is set up.
+        clock: seconds, for timers.
+
+    Attributes:
+        port: for SQL.
+        ha_port: for replication.
+        database: its name.
+        system_identifier: of the cluster.
+        users: by name.
+        slots: by name.
+        violations: what clients did that a real server would not have survived, or that
+            would have cost data.
+        connections: how many were accepted.
+        sent: bytes of CopyData sent to streaming clients.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        profile: Profile = V6_0_0,
+        *,
+        catalogue: Catalogue | None = None,
+        certificates: Path | None = None,
+        behaviour: Behaviour | None = None,
+        database: str = "shop",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store = store
+        self.profile = profile
+        self.catalogue = catalogue
+        self.behaviour = behaviour or Behaviour()
+        self.database = database
+        self.clock = clock
+        self.system_identifier = 7_123_456_789_012_345_678
+        self.users: dict[str, User] = {}
+        self.add_user(User("replica", "Gauss@123"))
+        self.slots: dict[str, Slot] = {}
+        self.violations: list[str] = []
+        self.unknown_queries: list[str] = []
+        self.connections = 0
+        self.sent = 0
+        self.port = self.ha_port = 0
+        self.lock = threading.RLock()
+        self.is_stopping = False
+        self._tls = self._context(certificates)
+        self._cut_after: int | None = None
+        self._sessions: set[Session] = set()
+        self._listeners: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+
+    @staticmethod
+    def _context(certificates: Path | None) -> ssl.SSLContext | None:
+        if certificates is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+        return context
+
+    # --- life --------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Listen; on the same ports as before after a stop."""
+        self.is_stopping = False
+        for is_ha in (False, True):
+            listener = socket.create_server(("127.0.0.1", self.ha_port if is_ha else self.port))
+            port = listener.getsockname()[1]
+            if is_ha:
+                self.ha_port = port
+            else:
+                self.port = port
+            self._listeners.append(listener)
+            thread = threading.Thread(target=self._accept, args=(listener, is_ha), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        return self
+
+    def stop(self) -> None:
+        """Shut down in order: slots are saved, streams end with a CommandComplete."""
+        self.is_stopping = True
+        self._close_listeners()
+        self._join()
+        with self.lock:
+            for slot in self.slots.values():
+                slot.save()
+                slot.load()
+
+    def crash(self) -> None:
+        """End at once: connections are reset, slots go back to what is on disk."""
+        self._close_listeners()
+        self.reset_connections()
+        self._join()
+        with self.lock:
+            for slot in self.slots.values():
+                slot.load()
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        self._listeners.clear()
+
+    def _join(self) -> None:
+        me = threading.current_thread()
+        for thread in self._threads:
+            if thread is not me:
+                thread.join(30)
+                assert not thread.is_alive(), "a thread of the simulator does not end"
+        self._threads.clear()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Crash; nobody waits for anything."""
+        self.crash()
+
+    def _accept(self, listener: socket.socket, is_ha: bool) -> None:
+        while True:
+            try:
+                raw, _ = listener.accept()
+            except OSError:
+                return
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            session = Session(self, raw, is_ha=is_ha, tls=self._tls)
+            with self.lock:
+                self.connections += 1
+                self._sessions.add(session)
+            thread = threading.Thread(target=self._serve, args=(session,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, session: Session) -> None:
+        try:
+            session.run()
+        finally:
+            with self.lock:
+                self._sessions.discard(session)
+            session.close()
+
+    # --- faults ------------------------------------------------------------------------
+
+    def reset_connections(self) -> None:
+        """Reset every connection now."""
+        with self.lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.reset()
+
+    def cut_after(self, count: int) -> None:
+        """Reset the streaming connection that sends the so-many-th byte from now on, there."""
+        with self.lock:
+            self._cut_after = count
+
+    @property
+    def is_cut_pending(self) -> bool:
+        """Whether a planned cut has not happened yet."""
+        return self._cut_after is not None
+
+    def allowed(self, wanted: int) -> tuple[int, bool]:
+        """Say how many bytes of a stream may still be sent, and whether the cut is then."""
+        with self.lock:
+            if self._cut_after is None:
+                return wanted, False
+            if wanted < self._cut_after:
+                self._cut_after -= wanted
+                return wanted, False
+            now, self._cut_after = self._cut_after, None
+            return now, True
+
+    def checkpoint(self) -> None:
+        """Write RUNNING_XACTS: restart positions move, and slots reach the disk."""
+        with self.lock:
+            for slot in self.slots.values():
+                slot.restart_lsn = max(slot.restart_lsn, min(slot.confirmed_lsn, self.wal_end))
+                slot.save()
+
+    def rewind(self, name: str, lsn: int) -> None:
+        """Let a slot forget what was confirmed after a position."""
+        with self.lock:
+            slot = self.slots[name]
+            slot.confirmed_lsn = min(slot.confirmed_lsn, lsn)
+            slot.save()
+
+    # --- what sessions ask -------------------------------------------------------------
+
+    @property
+    def wal_end(self) -> int:
+        """End of the WAL."""
+        return self.store.wal_end
+
+    def now_us(self) -> int:
+        """Microseconds since 2000, of the wall clock."""
+        return int((time.time() - _EPOCH_2000) * 1_000_000)
+
+    @property
+    def codec(self) -> str:
+        """Python codec of the database's encoding."""
+        return CODECS[self.behaviour.encoding]
+
+    def printer(self, *, is_utc: bool = False) -> Printer:
+        """How values are printed in streams."""
+        how = self.behaviour
+        return Printer(
+            self.profile, self.codec, how.leading_zero, how.short_infinity,
+            0 if is_utc else how.zone_minutes,
+        )  # fmt: skip
+
+    def add_user(self, user: User) -> None:
+        """Let somebody log in."""
+        self.users[user.name] = user
+
+    def violate(self, what: str) -> None:
+        """Write down what a client did."""
+        with self.lock:
+            self.violations.append(what)
+
+    def create_slot(self, name: str, plugin: str = "mppdb_decoding", csn: int = 0) -> Slot:
+        """Create a logical slot at the end of the WAL.
+
+        Raises:
+            CommandError: it exists, there is no such plug-in, or this is a standby.
+        """
+        known = PLUGINS + (COMMERCIAL_PLUGINS if self.profile.is_commercial else ())
+        with self.lock:
+            if self.behaviour.is_standby:
+                raise CommandError(
+                    "can't decode in pmState is not run or recovery in progress.", "0A000"
+                )
+            if name in self.slots:
+                raise CommandError(f'replication slot "{name}" already exists', "42710")
+            if plugin not in known:
+                raise CommandError(f'could not access file "{plugin}": No such file', "58P01")
+            self.store.write(100)
+            slot = Slot(name, plugin, self.database, self.wal_end, self.wal_end, csn)
+            slot.save()
+            self.slots[name] = slot
+            return slot
+
+    def drop_slot(self, name: str) -> None:
+        """Drop a slot.
+
+        Raises:
+            CommandError: there is none, or it is in use.
+        """
+        with self.lock:
+            slot = self.slot(name)
+            if slot.is_active:
+                raise CommandError(f'replication slot "{name}" is already active', "55006")
+            del self.slots[name]
+
+    def slot(self, name: str) -> Slot:
+        """Find a slot.
+
+        Raises:
+            CommandError: there is none.
+        """
+        found = self.slots.get(name)
+        if found is None:
+            raise CommandError(f'replication slot "{name}" does not exist', "42704")
+        return found
+
+    def advance_slot(self, name: str, restart_lsn: int, confirmed_lsn: int) -> Slot:
+        """Do what ADVANCE_REPLICATION does: it never asks whether the position makes sense.
+
+        Raises:
+            CommandError: the slot is in use, or this is a standby.
+        """
+        with self.lock:
+            if self.behaviour.is_standby:
+                raise CommandError("couldn't advance in recovery", "0A000")
+            slot = self.slot(name)
+            if slot.is_active:
+                raise CommandError(f'replication slot "{name}" is already active', "55006")
+            slot.confirmed_lsn = max(slot.confirmed_lsn, min(confirmed_lsn, self.wal_end))
+            slot.restart_lsn = max(slot.restart_lsn, min(restart_lsn, self.wal_end))
+            slot.save()
+            return slot

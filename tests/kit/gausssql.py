@@ -1,0 +1,373 @@
+"""The SQL side of the simulated server: an openGauss catalogue that a PostgreSQL reads.
+
+No SQL engine of our own: queries run on a real PostgreSQL, in a schema whose tables have the
+names, the columns and the content of an openGauss catalogue. ``pg_catalog.`` before one of
+them is rewritten to that schema; what openGauss does not have is not there, so a query that
+an openGauss would refuse fails here too, as far as PostgreSQL's grammar tells.
+"""
+
+import itertools
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from psycopg import pq, sql
+
+from kit.gaussmessage import lsn_text
+from kit.gaussstore import Table
+from kit.gausstypes import OWN_TYPES
+from kit.postgres import Postgres
+
+if TYPE_CHECKING:
+    from kit.gaussserver import GaussServer, Slot
+
+_SCHEMA: Final = "gs_catalog"
+_NUMBERS: Final = itertools.count(1)
+_ENCODINGS: Final = {"SQL_ASCII": 0, "UTF8": 7, "LATIN1": 8, "GBK": 36, "GB18030": 39}
+# Columns that openGauss has and PostgreSQL lacks are added; the reverse are left out.
+_TABLES: Final = """
+CREATE SCHEMA gs_catalog;
+CREATE TABLE gs_catalog.pg_namespace AS SELECT oid, nspname, nspowner FROM pg_catalog.pg_namespace;
+CREATE TABLE gs_catalog.pg_class (oid oid, relname name, relnamespace oid, reltype oid,
+  relowner oid, relkind "char", relpersistence "char", relnatts int2, relhaspkey bool,
+  parttype "char", relreplident "char", reloptions text[]);
+CREATE TABLE gs_catalog.pg_attribute (attrelid oid, attname name, atttypid oid, attlen int2,
+  attnum int2, attndims int4, atttypmod int4, attstorage "char", attnotnull bool, atthasdef bool,
+  attisdropped bool, attinhcount int4);
+CREATE TABLE gs_catalog.pg_attrdef (oid oid, adrelid oid, adnum int2, adbin text, adsrc text,
+  adgencol "char");
+CREATE TABLE gs_catalog.pg_index (indexrelid oid, indrelid oid, indnatts int2, indisunique bool,
+  indisprimary bool, indisvalid bool, indisusable bool, indimmediate bool, indisready bool,
+  indkey int2vector, indisreplident bool);
+CREATE TABLE gs_catalog.pg_constraint (oid oid, conname name, connamespace oid, contype "char",
+  conrelid oid, conindid oid, conkey int2[]);
+CREATE TABLE gs_catalog.pg_type AS SELECT oid, typname, typnamespace, typowner, typlen, typbyval,
+  typtype, typcategory, typisdefined, typdelim, typrelid, typelem, typarray, typnotnull,
+  typbasetype, typtypmod, typndims FROM pg_catalog.pg_type;
+CREATE TABLE gs_catalog.pg_enum AS SELECT oid, enumtypid, enumsortorder, enumlabel
+  FROM pg_catalog.pg_enum;
+CREATE TABLE gs_catalog.pg_database (oid oid, datname name, datdba oid, encoding int4,
+  datcollate name, datctype name, datcompatibility name);
+CREATE TABLE gs_catalog.pg_settings (name text, setting text, unit text, context text,
+  source text, boot_val text, reset_val text);
+CREATE TABLE gs_catalog.pg_roles (oid oid, rolname name, rolsuper bool, rolreplication bool,
+  rolsystemadmin bool, rolcanlogin bool, rolconfig text[]);
+CREATE TABLE gs_catalog.pg_db_role_setting (setdatabase oid, setrole oid, setconfig text[]);
+CREATE TABLE gs_catalog.pg_publication (oid oid, pubname name);
+CREATE TABLE gs_catalog.gs_parameters (name text, value text);
+CREATE FUNCTION gs_catalog.version() RETURNS text LANGUAGE sql
+  AS $$SELECT value FROM gs_catalog.gs_parameters WHERE name = 'version'$$;
+CREATE FUNCTION gs_catalog.current_database() RETURNS name LANGUAGE sql
+  AS $$SELECT value::name FROM gs_catalog.gs_parameters WHERE name = 'database'$$;
+CREATE FUNCTION gs_catalog.pg_is_in_recovery() RETURNS bool LANGUAGE sql
+  AS $$SELECT value = 'on' FROM gs_catalog.gs_parameters WHERE name = 'standby'$$;
+CREATE FUNCTION gs_catalog.pg_current_xlog_location() RETURNS text LANGUAGE sql
+  AS $$SELECT value FROM gs_catalog.gs_parameters WHERE name = 'wal_end'$$;
+CREATE FUNCTION gs_catalog.pg_encoding_to_char(int4) RETURNS name LANGUAGE sql
+  AS $$SELECT pg_catalog.pg_encoding_to_char($1)$$;
+CREATE FUNCTION gs_catalog.getdatabaseencoding() RETURNS name LANGUAGE sql
+  AS $$SELECT value::name FROM gs_catalog.gs_parameters WHERE name = 'encoding'$$;
+CREATE FUNCTION gs_catalog.current_setting(text) RETURNS text LANGUAGE plpgsql AS $$
+  DECLARE found_value text;
+  BEGIN
+    SELECT setting INTO found_value FROM gs_catalog.pg_settings
+      WHERE lower(name) = lower($1);
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'unrecognized configuration parameter "%"', $1 USING ERRCODE = '42704';
+    END IF;
+    RETURN found_value;
+  END $$;
+CREATE FUNCTION gs_catalog.format_type(oid, int4) RETURNS text LANGUAGE sql AS $$
+  SELECT CASE WHEN $1 IN (5545, 9003, 88, 86, 90) THEN
+      (SELECT CASE typname WHEN 'int1' THEN 'tinyint' ELSE typname::text END
+       FROM gs_catalog.pg_type WHERE oid = $1)
+    WHEN $1 = 3969 THEN 'nvarchar2' || CASE WHEN $2 > 4 THEN '(' || $2 - 4 || ')' ELSE '' END
+    ELSE pg_catalog.format_type($1, $2) END $$;
+"""
+_SLOTS: Final = """
+CREATE TABLE gs_catalog.slot_rows (slot_name text, plugin text, slot_type text, datoid oid,
+  database name, active bool, oldest xid, catalog_xmin xid, restart_lsn text,
+  dummy_standby bool{columns});
+CREATE VIEW gs_catalog.pg_replication_slots AS SELECT slot_name, plugin, slot_type, datoid,
+  database, active, oldest AS xmin, catalog_xmin, restart_lsn, dummy_standby{shown}
+  FROM gs_catalog.slot_rows
+"""
+_STATUS: Final = """
+CREATE TABLE gs_catalog.parallel_status (slot_name text, parallel_decode_num int4,
+  read_change_queue_length text, decode_change_queue_length text{lsn}{time});
+CREATE FUNCTION gs_catalog.gs_get_parallel_decode_status()
+  RETURNS SETOF gs_catalog.parallel_status LANGUAGE sql
+  AS $$SELECT * FROM gs_catalog.parallel_status$$
+"""
+_NAMES: Final = re.compile(r"\bpg_catalog\s*\.\s*(\w+)", re.IGNORECASE)
+# What an openGauss of any version lacks, and a PostgreSQL would answer.
+_ABSENT: Final = re.compile(
+    r"\b(pg_current_wal_lsn|pg_publication_tables|attgenerated|attidentity|confirmed_flush_lsn|"
+    r"wal_status|active_pid|pg_logical_emit_message|indnkeyatts)\b"
+)
+
+
+class Catalogue:
+    """The catalogue of one simulated server, in a database of its own.
+
+    Args:
+        postgres: a running server.
+    """
+
+    def __init__(self, postgres: Postgres) -> None:
+        self._postgres = postgres
+        self._name = f"gs_catalogue_{next(_NUMBERS)}"
+        self._lock = threading.Lock()
+        self._session: psycopg.Connection[tuple[object, ...]] | None = None
+        self._schema_version = -1
+        self._shadows: frozenset[str] = frozenset()
+
+    def close(self) -> None:
+        """Drop the database."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+            self._postgres.execute(f'DROP DATABASE IF EXISTS "{self._name}" WITH (FORCE)')
+
+    def query(
+        self, server: "GaussServer", settings: Mapping[str, str], text: str
+    ) -> tuple[list[tuple[str, int]], list[tuple[str | None, ...]], str]:
+        """Answer a query.
+
+        Returns:
+            Name and type OID of each column, rows of texts, command tag.
+
+        Raises:
+            LookupError: the catalogue does not know what it asks for.
+        """
+        absent = _ABSENT.search(text)
+        if absent:
+            raise LookupError(f'column or relation "{absent[1]}" does not exist')
+        with self._lock:
+            session = self._open(server)
+            self._refresh(session, server, settings)
+            result = session.pgconn.exec_(self._rewrite(text).encode())
+            if result.status != pq.ExecStatus.TUPLES_OK:
+                message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no rows"
+                session.pgconn.exec_(b"ROLLBACK")
+                raise LookupError(f"{message.decode()} (in: {' '.join(text.split())})")
+        columns = [
+            ((result.fname(i) or b"").decode(), result.ftype(i)) for i in range(result.nfields)
+        ]
+        rows = [
+            tuple(
+                None if value is None else value.decode()
+                for value in (result.get_value(at, i) for i in range(result.nfields))
+            )
+            for at in range(result.ntuples)
+        ]
+        return columns, rows, f"SELECT {len(rows)}"
+
+    def _rewrite(self, text: str) -> str:
+        return _NAMES.sub(
+            lambda match: (
+                f"{_SCHEMA}.{match[1]}" if match[1].lower() in self._shadows else match[0]
+            ),
+            text,
+        )
+
+    # --- content -----------------------------------------------------------------------
+
+    def _open(self, server: "GaussServer") -> psycopg.Connection[tuple[object, ...]]:
+        if self._session is None:
+            self._postgres.execute(f'CREATE DATABASE "{self._name}" TEMPLATE template0')
+            self._session = self._postgres.connect(self._name)
+            session = self._session
+            session.execute(_TABLES)
+            profile = server.profile
+            extra = [("confirmed_flush", "text")] * profile.has_confirmed_flush
+            extra += [("confirmed_csn", "int8")] * profile.is_commercial
+            session.execute(
+                sql.SQL(_SLOTS).format(
+                    columns=sql.SQL("".join(f", {name} {kind}" for name, kind in extra)),
+                    shown=sql.SQL("".join(f", {name}" for name, _ in extra)),
+                )
+            )
+            session.execute(
+                sql.SQL(_STATUS).format(
+                    lsn=sql.SQL(
+                        ", reader_lsn text, working_txn_cnt int8, working_txn_memory int8"
+                        if profile.status_columns > 4
+                        else ""
+                    ),
+                    time=sql.SQL(
+                        ", decoded_time timestamptz" if profile.status_columns > 7 else ""
+                    ),
+                )
+            )
+            self._insert_types(session)
+            names = session.execute(
+                "SELECT relname::text FROM pg_catalog.pg_class WHERE relnamespace = %s::regnamespace "
+                "UNION SELECT proname::text FROM pg_catalog.pg_proc WHERE pronamespace = %s::regnamespace",
+                (_SCHEMA, _SCHEMA),
+            )
+            self._shadows = frozenset(str(name) for (name,) in names)
+            session.execute(f"SET search_path = {_SCHEMA}, pg_catalog")
+        return self._session
+
+    @staticmethod
+    def _insert_types(session: psycopg.Connection[tuple[object, ...]]) -> None:
+        for oid, (name, _, size, category) in OWN_TYPES.items():
+            session.execute(
+                "INSERT INTO gs_catalog.pg_type VALUES "
+                "(%s, %s, 11, 10, %s, false, 'b', %s, true, ',', 0, 0, 0, false, 0, -1, 0)",
+                (oid, name, size, category),
+            )
+
+    def _refresh(
+        self,
+        session: psycopg.Connection[tuple[object, ...]],
+        server: "GaussServer",
+        settings: Mapping[str, str],
+    ) -> None:
+        """Bring the tables up to what the server is now."""
+        store, how = server.store, server.behaviour
+        if self._schema_version != store.schema_version:
+            with store.changed:
+                self._schema_version = store.schema_version
+                tables = list(store.tables.values())
+            self._write_tables(session, tables)
+        with server.lock:
+            slots = list(server.slots.values())
+        self._replace(
+            session, "gs_parameters",
+            [
+                ("version", server.profile.version), ("database", server.database),
+                ("standby", "on" if how.is_standby else "off"), ("encoding", how.encoding),
+                ("wal_end", lsn_text(server.wal_end)),
+            ],
+        )  # fmt: skip
+        self._replace(
+            session, "pg_database",
+            [(16384, server.database, 10, _ENCODINGS[how.encoding], "C", "C", how.compatibility)],
+        )  # fmt: skip
+        self._replace(
+            session, "pg_settings",
+            [(name, value, None, "user", "default", None, value) for name, value in settings.items()],
+        )  # fmt: skip
+        self._replace(
+            session, "pg_roles",
+            [
+                (20000 + at, user.name, False, user.can_replicate, False, True, None)
+                for at, user in enumerate(server.users.values())
+            ],
+        )  # fmt: skip
+        self._replace(session, "slot_rows", [_slot_row(s, server) for s in slots])
+        status = [
+            _status_row(slot, server) for slot in slots if slot.is_active and slot.decoders > 1
+        ]
+        self._replace(session, "parallel_status", status)
+
+    @staticmethod
+    def _replace(
+        session: psycopg.Connection[tuple[object, ...]],
+        table: str,
+        rows: Iterable[tuple[object, ...]],
+    ) -> None:
+        name = sql.Identifier(_SCHEMA, table)
+        session.execute(sql.SQL("DELETE FROM {}").format(name))
+        held = list(rows)
+        if held:
+            marks = sql.SQL(", ").join(sql.Placeholder() * len(held[0]))
+            statement = sql.SQL("INSERT INTO {} VALUES ({})").format(name, marks)
+            with session.cursor() as cursor:
+                cursor.executemany(statement, held)
+
+    def _write_tables(
+        self, session: psycopg.Connection[tuple[object, ...]], tables: list[Table]
+    ) -> None:
+        schemas = sorted({table.schema for table in tables} - {"public", "pg_catalog"})
+        session.execute("DELETE FROM gs_catalog.pg_namespace WHERE oid BETWEEN 30000 AND 40000")
+        for at, schema in enumerate(schemas):
+            session.execute(
+                "INSERT INTO gs_catalog.pg_namespace VALUES (%s, %s, 10)", (30000 + at, schema)
+            )
+        oids = {schema: 30000 + at for at, schema in enumerate(schemas)}
+        oids["public"], oids["pg_catalog"] = 2200, 11
+        self._replace(
+            session, "pg_class",
+            [
+                (
+                    t.oid, t.name, oids[t.schema], 0, 10, "r", "p", len(t.columns), bool(t.key), "n",
+                    t.identity, ["storage_type=ustore"] if t.is_ustore else None,
+                )
+                for t in tables
+            ],
+        )  # fmt: skip
+        self._replace(
+            session, "pg_attribute",
+            [
+                (
+                    t.oid, c.name, c.type_oid, -1, c.number, 0, c.modifier, "p", c.is_not_null,
+                    c.is_generated, False, 0,
+                )
+                for t in tables
+                for c in t.columns
+            ],
+        )  # fmt: skip
+        self._replace(
+            session, "pg_attrdef",
+            [
+                (t.oid * 100 + c.number, t.oid, c.number, "", "", "s")
+                for t in tables
+                for c in t.columns
+                if c.is_generated
+            ],
+        )  # fmt: skip
+        self._replace(session, "pg_index", [row for table in tables for row in _index_rows(table)])
+        self._replace(
+            session, "pg_constraint",
+            [
+                (t.oid * 10 + 5, f"{t.name[:50]}_pkey", oids[t.schema], "p", t.oid, t.oid * 10,
+                 _numbers(t, t.key))
+                for t in tables
+                if t.key
+            ],
+        )  # fmt: skip
+
+
+def _numbers(table: Table, names: tuple[str, ...]) -> list[int]:
+    numbers = {column.name: column.number for column in table.columns}
+    return [numbers[name] for name in names]
+
+
+def _index_rows(table: Table) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for at, (names, is_primary) in enumerate(((table.key, True), (table.index_key, False))):
+        if names:
+            numbers = " ".join(map(str, _numbers(table, names)))
+            is_identity = not is_primary and table.identity == "i"
+            rows.append(
+                (table.oid * 10 + at, table.oid, len(names), True, is_primary, True, True, True,
+                 True, numbers, is_identity)
+            )  # fmt: skip
+    return rows
+
+
+def _slot_row(slot: "Slot", server: "GaussServer") -> tuple[object, ...]:
+    row: list[object] = [
+        slot.name, slot.plugin, "physical" if slot.is_physical else "logical", 16384, slot.database,
+        slot.is_active, None, "9000", lsn_text(slot.restart_lsn), False,
+    ]  # fmt: skip
+    if server.profile.has_confirmed_flush:
+        row.append(lsn_text(slot.confirmed_lsn))
+    if server.profile.is_commercial:
+        row.append(slot.confirmed_csn or None)
+    return tuple(row)
+
+
+def _status_row(slot: "Slot", server: "GaussServer") -> tuple[object, ...]:
+    queues = ", ".join(f"queue{index}: 0" for index in range(slot.decoders))
+    row: list[object] = [slot.name, slot.decoders, queues, queues]
+    if server.profile.status_columns > 4:
+        row += [lsn_text(server.wal_end), 0, 0]
+    if server.profile.status_columns > 7:
+        row.append("2024-03-14 12:31:12.098179+00")
+    return tuple(row)

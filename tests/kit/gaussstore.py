@@ -1,0 +1,491 @@
+"""What a simulated openGauss holds: tables, their rows, and the WAL of what changed them.
+
+Transactions take WAL positions as they go, so several of them interleave as on a server;
+`Store.committed` lists them in the order of their commit records. Rows are applied to the
+tables at commit, and `Store.contents` is what the tables hold then: the oracle.
+"""
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from kit.gausstypes import Printer, parse_type
+from kit.gausswire import Column, Fields, Row, Truncate
+from kit.gausswire import Transaction as WireTransaction
+
+Value = str | bytes | None
+Values = tuple[Value, ...]
+FIRST_LSN: Final = 0x1_6000_0000
+FIRST_XID: Final = 10_000_000_000  # beyond 32 bits, as an old openGauss has them
+FIRST_CSN: Final = 20_000
+_COMMIT_BYTES: Final = 0x68
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A column of a table.
+
+    Attributes:
+        name: true name.
+        type_oid: pg_type.oid.
+        modifier: atttypmod.
+        type_name: as ``format_type_be`` prints it.
+        number: attnum.
+        is_not_null: declared so.
+        is_generated: stored generated.
+    """
+
+    name: str
+    type_oid: int
+    modifier: int
+    type_name: str
+    number: int
+    is_not_null: bool = False
+    is_generated: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """One version of a table.
+
+    Attributes:
+        oid: pg_class.oid.
+        schema: name.
+        name: of the table.
+        columns: live ones by number.
+        key: names of the primary key's columns.
+        identity: relreplident: d, f, n or i.
+        index_key: columns of the identity index, for i.
+        is_ustore: rows live in ustore.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    columns: tuple[StoredColumn, ...]
+    key: tuple[str, ...] = ()
+    identity: str = "d"
+    index_key: tuple[str, ...] = ()
+    is_ustore: bool = False
+
+    @property
+    def identity_names(self) -> tuple[str, ...]:
+        """Columns of which the old values are logged; empty when none are."""
+        if self.identity == "i":
+            return self.index_key
+        if self.identity == "d" and self.key:
+            return self.key
+        if self.identity == "f" or self.is_ustore:
+            return tuple(column.name for column in self.columns)
+        return ()
+
+    def values(self, given: Mapping[str, Value]) -> Values:
+        """Put values in the order of the columns; what is not given is NULL."""
+        unknown = given.keys() - {column.name for column in self.columns}
+        if unknown:
+            raise KeyError(*unknown)
+        return tuple(given.get(column.name) for column in self.columns)
+
+    def row(self, values: Values) -> dict[str, Value]:
+        """Name the values of a row."""
+        return {column.name: value for column, value in zip(self.columns, values, strict=True)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """One change in the WAL: op I, U, D or T, with all values of both rows."""
+
+    op: str
+    lsn: int
+    tables: tuple[Table, ...]
+    new: Values | None = None
+    old: Values | None = None
+    row_id: int = 0
+
+    @property
+    def table(self) -> Table:
+        """The only table of a row's change."""
+        return self.tables[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Committed:
+    """One commit record and what belongs to it.
+
+    Attributes:
+        ddl_lsn: where a catalogue change stands in it, or None.
+        is_elsewhere: of another database of the instance.
+    """
+
+    xid: int
+    subxids: tuple[int, ...]
+    csn: int
+    first_lsn: int
+    commit_lsn: int
+    end_lsn: int
+    commit_time_us: int
+    origin: int
+    user: str
+    changes: tuple[Change, ...]
+    ddl_lsn: int | None = None
+    is_elsewhere: bool = False
+
+    @property
+    def rows_after_ddl(self) -> int:
+        """How many changes parallel decoding drops."""
+        if self.ddl_lsn is None:
+            return 0
+        return sum(change.lsn > self.ddl_lsn for change in self.changes)
+
+
+class Store:
+    """Tables, rows and WAL of one database.
+
+    Args:
+        clock: microseconds since 2000-01-01; commit times.
+
+    Attributes:
+        committed: in the order of their commit records.
+        wal_end: where the next record will start.
+        changed: notified after every commit.
+        schema_version: counts changes of tables.
+    """
+
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        ticks = itertools.count(763_734_672_098_179, 1_000_003)
+        self._clock = clock or (lambda: next(ticks))
+        self.changed = threading.Condition(threading.RLock())
+        self.committed: list[Committed] = []
+        self.wal_end = FIRST_LSN
+        self.tables: dict[tuple[str, str], Table] = {}
+        self.schema_version = 0
+        self._rows: dict[int, dict[int, Values]] = {}
+        self._oids = itertools.count(16385)
+        self._xids = itertools.count(FIRST_XID)
+        self._csns = itertools.count(FIRST_CSN)
+        self._row_ids = itertools.count(1)
+
+    # --- tables ------------------------------------------------------------------------
+
+    def create_table(
+        self,
+        schema: str,
+        name: str,
+        columns: Mapping[str, str],
+        *,
+        key: Sequence[str] = (),
+        identity: str = "d",
+        index_key: Sequence[str] = (),
+        is_ustore: bool = False,
+        generated: Sequence[str] = (),
+    ) -> Table:
+        """Create a table from short type names: ``{"id": "int8", "v": "varchar(10)"}``."""
+        made = []
+        for number, (column, text) in enumerate(columns.items(), 1):
+            spec = parse_type(text)
+            made.append(
+                StoredColumn(
+                    column, spec.oid, spec.modifier, spec.name, number,
+                    is_not_null=column in key, is_generated=column in generated,
+                )
+            )  # fmt: skip
+        table = Table(
+            next(self._oids), schema, name, tuple(made), tuple(key), identity,
+            tuple(index_key), is_ustore,
+        )  # fmt: skip
+        self.put_table(table)
+        return table
+
+    def put_table(self, table: Table) -> None:
+        """Make a table known, or a newer version of it."""
+        with self.changed:
+            self.tables = {
+                where: held for where, held in self.tables.items() if held.oid != table.oid
+            }
+            self.tables[table.schema, table.name] = table
+            self._rows.setdefault(table.oid, {})
+            self.schema_version += 1
+
+    def add_column(self, table: Table, name: str, type_text: str) -> Table:
+        """Add a column; the rows that are there get NULL."""
+        with self.changed:
+            spec = parse_type(type_text)
+            number = max((column.number for column in table.columns), default=0) + 1
+            column = StoredColumn(name, spec.oid, spec.modifier, spec.name, number)
+            newer = dataclasses.replace(table, columns=(*table.columns, column))
+            rows = self._rows[table.oid]
+            self._rows[table.oid] = {at: (*values, None) for at, values in rows.items()}
+            self.put_table(newer)
+            return newer
+
+    def drop_column(self, table: Table, name: str) -> Table:
+        """Drop a column."""
+        with self.changed:
+            kept = [i for i, column in enumerate(table.columns) if column.name != name]
+            newer = dataclasses.replace(table, columns=tuple(table.columns[i] for i in kept))
+            self._rows[table.oid] = {
+                at: tuple(values[i] for i in kept) for at, values in self._rows[table.oid].items()
+            }
+            self.put_table(newer)
+            return newer
+
+    def contents(self, table: Table) -> dict[int, Values]:
+        """The rows of a table now, by row id."""
+        with self.changed:
+            return dict(self._rows[table.oid])
+
+    # --- transactions ------------------------------------------------------------------
+
+    def write(self, size: int) -> int:
+        """Append a WAL record; give its start."""
+        with self.changed:
+            start = self.wal_end
+            self.wal_end = (start + max(size, 24) + 7) // 8 * 8
+            return start
+
+    def new_xid(self) -> int:
+        """Take a transaction id."""
+        return next(self._xids)
+
+    def new_row_id(self) -> int:
+        """Take a row id."""
+        return next(self._row_ids)
+
+    def begin(self, *, user: str = "app", origin: int = 0) -> "Transaction":
+        """Begin a transaction."""
+        return Transaction(self, user, origin)
+
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        xid: int | None = None,
+        subxids: Sequence[int] = (),
+        first_lsn: int | None = None,
+        user: str = "app",
+        origin: int = 0,
+        ddl_lsn: int | None = None,
+        commit_time_us: int | None = None,
+        is_elsewhere: bool = False,
+    ) -> Committed:
+        """Write a commit record, and apply the changes to the tables."""
+        with self.changed:
+            start = self.write(_COMMIT_BYTES)
+            done = Committed(
+                xid=self.new_xid() if xid is None else xid,
+                subxids=tuple(subxids),
+                csn=next(self._csns),
+                first_lsn=start if first_lsn is None else first_lsn,
+                commit_lsn=start,
+                end_lsn=self.wal_end,
+                commit_time_us=self._clock() if commit_time_us is None else commit_time_us,
+                origin=origin,
+                user=user,
+                changes=tuple(changes),
+                ddl_lsn=ddl_lsn,
+                is_elsewhere=is_elsewhere,
+            )
+            for change in changes:
+                self._apply(change)
+            self.committed.append(done)
+            self.changed.notify_all()
+            return done
+
+    def _apply(self, change: Change) -> None:
+        for table in change.tables:
+            rows = self._rows[table.oid]
+            if change.op == "T":
+                rows.clear()
+            elif change.new is None:
+                del rows[change.row_id]
+            else:
+                rows[change.row_id] = change.new
+
+    def commit_elsewhere(self) -> Committed:
+        """Commit something in another database of the instance."""
+        self.write(200)
+        return self.commit((), is_elsewhere=True)
+
+
+class Transaction:
+    """One transaction that has not ended.
+
+    Attributes:
+        xid: of the top level.
+    """
+
+    def __init__(self, store: Store, user: str, origin: int) -> None:
+        self._store = store
+        self._user = user
+        self._origin = origin
+        self.xid = store.new_xid()
+        self._subs: list[tuple[int, int]] = []  # xid of a savepoint, changes before it
+        self._subxids: list[int] = []
+        self._changes: list[Change] = []
+        self._first_lsn: int | None = None
+        self._ddl_lsn: int | None = None
+
+    def _put(self, size: int) -> int:
+        lsn = self._store.write(size)
+        if self._first_lsn is None and not self._subs:
+            self._first_lsn = lsn
+        return lsn
+
+    def _held(self, table: Table, row_id: int) -> Values:
+        for change in reversed(self._changes):
+            if change.row_id == row_id and change.new is not None:
+                return change.new
+        return self._store.contents(table)[row_id]
+
+    def insert(self, table: Table, *rows: Mapping[str, Value]) -> list[int]:
+        """Insert rows; several of them share one WAL record, as COPY writes them."""
+        made = [table.values(given) for given in rows]
+        lsn = self._put(sum(len(value or "") for values in made for value in values) + 40)
+        ids = [self._store.new_row_id() for _ in made]
+        for row_id, values in zip(ids, made, strict=True):
+            self._changes.append(Change("I", lsn, (table,), values, None, row_id))
+        return ids
+
+    def update(self, table: Table, row_id: int, changes: Mapping[str, Value]) -> None:
+        """Update one row."""
+        old = self._held(table, row_id)
+        new = table.values({**table.row(old), **changes})
+        lsn = self._put(sum(len(value or "") for value in new) + 60)
+        self._changes.append(Change("U", lsn, (table,), new, old, row_id))
+
+    def delete(self, table: Table, row_id: int) -> None:
+        """Delete one row."""
+        old = self._held(table, row_id)
+        self._changes.append(Change("D", self._put(60), (table,), None, old, row_id))
+
+    def truncate(self, *tables: Table) -> None:
+        """Truncate tables."""
+        self._changes.append(Change("T", self._put(80), tables))
+
+    def ddl(self) -> None:
+        """Write to the catalogue: parallel decoding drops all rows that follow."""
+        lsn = self._put(100)
+        if self._ddl_lsn is None:
+            self._ddl_lsn = lsn
+
+    def savepoint(self) -> None:
+        """Start a subtransaction; what follows belongs to its xid."""
+        self._subs.append((self._store.new_xid(), len(self._changes)))
+
+    def release(self) -> None:
+        """Keep the newest subtransaction."""
+        self._subxids.append(self._subs.pop()[0])
+
+    def rollback_to_savepoint(self) -> None:
+        """Forget the newest subtransaction."""
+        del self._changes[self._subs.pop()[1] :]
+
+    def commit(self) -> Committed:
+        """Commit, with every subtransaction that is open."""
+        while self._subs:
+            self.release()
+        return self._store.commit(
+            sorted(self._changes, key=lambda change: change.lsn),
+            xid=self.xid,
+            subxids=self._subxids,
+            first_lsn=self._first_lsn,
+            user=self._user,
+            origin=self._origin,
+            ddl_lsn=self._ddl_lsn,
+        )
+
+    def rollback(self) -> None:
+        """Write an abort record; nothing of it will ever be sent."""
+        self._store.write(40)
+        self._changes.clear()
+
+
+# ---- what the decoders make of it --------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WhiteList:
+    """The parsed ``white-table-list``: pairs of names, None for a star."""
+
+    items: tuple[tuple[str | None, str | None], ...] = ()
+
+    def admits(self, table: Table) -> bool:
+        """Whether rows of a table are sent."""
+        if not self.items:
+            return True
+        return any(
+            schema in (None, table.schema) and name in (None, table.name)
+            for schema, name in self.items
+        )
+
+
+class Decoder:
+    """Renders committed transactions as the server's decoder threads do."""
+
+    def __init__(
+        self,
+        printer: Printer,
+        tables: WhiteList,
+        *,
+        is_parallel: bool,
+        skips_generated: bool = False,
+    ) -> None:
+        self._printer = printer
+        self._white_list = tables
+        self._is_parallel = is_parallel
+        self._skips_generated = skips_generated
+
+    def transaction(self, of: Committed, *, is_empty: bool = False) -> WireTransaction:
+        """Render one transaction; rows after DDL are lost in parallel mode."""
+        return WireTransaction(
+            of.xid, of.csn, of.first_lsn, of.commit_lsn, of.end_lsn, of.commit_time_us,
+            iter(()) if is_empty else self._changes(of), of.origin, of.user.encode(self._printer.encoding),
+        )  # fmt: skip
+
+    def _changes(self, of: Committed) -> Iterator[Row | Truncate]:
+        for change in of.changes:
+            is_lost = of.ddl_lsn is not None and change.lsn > of.ddl_lsn
+            if self._is_parallel and is_lost:
+                return
+            yield self._truncate(change) if change.op == "T" else self._row(change)
+
+    def _name(self, text: str) -> bytes:
+        return text.encode(self._printer.encoding)
+
+    def _truncate(self, change: Change) -> Truncate:
+        names = [(self._name(table.schema), self._name(table.name)) for table in change.tables]
+        return Truncate(change.lsn, names)
+
+    def _row(self, change: Change) -> Row:
+        table = change.table
+        old: Fields | None = None
+        names = table.identity_names
+        if change.old is not None and names:
+            old = self._fields(table, change.old, names, is_old=True)
+        new: Fields | None = None
+        if change.new is not None:
+            names = tuple(
+                column.name
+                for column in table.columns
+                if not (self._skips_generated and column.is_generated)
+            )
+            new = self._fields(table, change.new, names, is_old=False)
+        return Row(
+            change.op, change.lsn, self._name(table.schema), self._name(table.name), new, old,
+            is_hidden=not self._white_list.admits(table),
+        )  # fmt: skip
+
+    def _fields(
+        self, table: Table, values: Values, names: Sequence[str], *, is_old: bool
+    ) -> Fields:
+        skips_nulls = is_old and not self._printer.profile.sends_null_old
+        return [
+            (
+                Column(self._name(column.name), column.type_oid, column.type_name),
+                self._printer.print(column.type_oid, value),
+            )
+            for column, value in zip(table.columns, values, strict=True)
+            if column.name in names and not (skips_nulls and value is None)
+        ]
