@@ -32,6 +32,7 @@ from gaussdecode.model.relation import Relation
 IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
 IDLE_BYTES: Final = 16 << 20  # ... or after so much WAL of others (both arbitrary)
 _SLICE_SECONDS: Final = 0.1  # arbitrary: how stale a timer may be
+_LEAST_SECONDS: Final = 0.001  # arbitrary
 _PUBLICATION_SHARE: Final = 4  # a publication costs at most one part in so many
 _PAIR_BYTES: Final = 8  # row and column of a value that does not fit
 _CASCADE: Final = 1
@@ -48,6 +49,10 @@ class Writer(Protocol):
     @property
     def publication_seconds(self) -> float:
         """What the last publication cost."""
+
+    @property
+    def visible_seconds(self) -> float:
+        """From the last request for a publication until it was to be seen."""
 
     def write(self, group: RowGroup) -> None:
         """Take a row group; blocks while too much waits."""
@@ -237,7 +242,16 @@ class Collector:
             self._spool.close()
 
     def _slice(self) -> float:
-        return min(_SLICE_SECONDS, self._settings.max_commit_interval / 8)
+        """How long to pump before the timers are looked at again."""
+        slice_seconds = min(_SLICE_SECONDS, self._settings.max_commit_interval / 8)
+        if not self.assembler.unpublished_count:
+            return slice_seconds
+        return min(slice_seconds, max(_LEAST_SECONDS, self.effective_interval - self._age))
+
+    @property
+    def _age(self) -> float:
+        """Seconds since the oldest transaction that is not published was complete."""
+        return (time.monotonic_ns() - self.assembler.unpublished_since_ns) / 1e9
 
     def _is_due(self) -> bool:
         assembler = self.assembler
@@ -249,14 +263,18 @@ class Collector:
             return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
         if self._writer.largest_file_bytes >= self._settings.target_file_size:
             return True
-        age = (time.monotonic_ns() - assembler.unpublished_since_ns) / 1e9
-        return age >= self.effective_interval
+        return self._age >= self.effective_interval
 
     @property
     def effective_interval(self) -> float:
-        """Seconds between publications, so that they cost at most a quarter of the time."""
-        cost = _PUBLICATION_SHARE * self._writer.publication_seconds
-        return max(self._settings.max_commit_interval, cost)
+        """Seconds that a transaction waits before its publication begins.
+
+        The publication begins so much before the configured interval is over as the last one
+        took to become visible, yet publications cost at most a quarter of the time.
+        """
+        interval = self._settings.max_commit_interval
+        lead = min(self._writer.visible_seconds, interval / 2)
+        return max(interval - lead, _PUBLICATION_SHARE * self._writer.publication_seconds)
 
     def _publish_if(self, *, is_due: bool) -> None:
         assembler = self.assembler

@@ -48,6 +48,7 @@ class _Sealed:
     request: PublicationRequest
     content: OpenPublication
     schemas: tuple[PendingSchema, ...]
+    requested: float
 
 
 class Writer:
@@ -83,6 +84,7 @@ class Writer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.publication_seconds = 0.0
+        self.visible_seconds = 0.0
         self.published_seconds = 0.0
         self.encoded_seconds = 0.0
         self.blocked_seconds = 0.0
@@ -175,7 +177,7 @@ class Writer:
             schemas = () if self._schemas is None else self._schemas.take_pending()
             for file in self._open.seal():
                 self._schedule(file, self._open)
-            self._sealed = _Sealed(request, self._open, schemas)
+            self._sealed = _Sealed(request, self._open, schemas, self._clock())
             self._open = OpenPublication(*self._limits)
             self._changed.notify_all()
 
@@ -349,7 +351,9 @@ class Writer:
                 self._log.disk.files.reach(Step.FILES_CLOSED)
                 self._log.publish(_draft(sealed), functools.partial(self._confirm, sealed))
                 with self._changed:
-                    self.publication_seconds = self._clock() - started
+                    ended = self._clock()
+                    self.publication_seconds = ended - started
+                    self.visible_seconds = ended - sealed.requested
                     self.published_seconds += self.publication_seconds
                     self._sealed = None
             finally:

@@ -38,6 +38,7 @@ class _Writer:
     """Remembers."""
 
     publication_seconds = 0.0
+    visible_seconds = 0.0
     largest_file_bytes = 0
 
     def __init__(self) -> None:
@@ -104,6 +105,20 @@ def test_rows_of_an_older_schema_leave_first(
         ("id-remark", "id-note"),
     ]
     assert [change.position.lsn for change in changes] == [11, 21, 31]
+
+
+@pytest.mark.parametrize(
+    ("visible", "cost", "interval"),
+    [(0.0, 0.0, 30.0), (2.0, 1.0, 28.0), (40.0, 1.0, 15.0), (2.0, 9.0, 36.0)],
+)
+def test_publications_begin_early_and_cost_a_quarter_at_most(
+    make_collector: Callable[..., Collector], visible: float, cost: float, interval: float
+) -> None:
+    """What a publication takes is taken off the interval, unless it would be all that is done."""
+    writer = _Writer()
+    writer.visible_seconds = visible
+    writer.publication_seconds = cost
+    assert make_collector(writer, max_commit_interval=30).effective_interval == interval
 
 
 def _large_transaction() -> list[bytes]:
