@@ -61,14 +61,23 @@ cdef enum ColumnKind:
     KIND_LIST = 14              # int32 offsets into the child column of kind `element`
 
 cdef enum EventKind:
-    EVENT_BEGIN = 1             # x commit_lsn, y commit time (us since 1970), z xid
-    EVENT_COMMIT = 2            # x commit_lsn, y end_lsn, z commit time
+    # Positions and times that a GaussDB stream does not send are 0; so is its xid.
+    EVENT_BEGIN = 1             # x commit_lsn, y commit time (us since 1970), z xid;
+                                # flags 1 = GaussDB: x first_lsn
+    EVENT_COMMIT = 2            # x commit_lsn, y end_lsn, z commit time;
+                                # flags 1 = GaussDB: x xid
     EVENT_SEGMENT = 3           # index part, first_row, row_count: rows in wire order
     EVENT_TRUNCATE = 4          # index version, flags option bits; one event per table
     EVENT_MESSAGE = 5           # flags 1 = transactional, x lsn, payload prefix NUL content
     EVENT_ORIGIN = 6            # x origin lsn, payload name
     EVENT_KEEPALIVE = 7         # x wal_end, flags 1 = reply wanted
     EVENT_RELATION = 8          # index version, payload definition JSON
+    EVENT_CSN = 9               # x csn of the open transaction or 0, payload user name
+    EVENT_NOTICE = 10           # index code (1 = rows may be missing), payload text
+    EVENT_HEARTBEAT = 11        # x lsn, y flushed lsn, z timestamp (us since 1970)
+
+cdef enum EventFlag:
+    GAUSS_EVENT = 1             # of BEGIN and COMMIT
 
 cdef enum RelationFlag:
     RELATION_FILTERED = 1       # known, but its rows are to be skipped

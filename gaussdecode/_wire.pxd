@@ -41,6 +41,12 @@ cdef class BatchDecoder:
     cdef int read_row(self, Cursor *cursor, uint8_t op) except -1 nogil
     cdef int read_truncate(self, Cursor *cursor) except -1 nogil
     cdef int read_logical(self, Cursor *cursor) except -1 nogil
+    cdef int read_gauss_begin(self, Cursor *cursor) except -1 nogil
+    cdef int read_gauss_commit(self, Cursor *cursor) except -1 nogil
+    cdef int read_notice(self, Cursor *cursor) except -1 nogil
+    cdef int read_heartbeat(self, Cursor *cursor) except -1 nogil
+    cdef int add_csn(self, uint64_t csn, const uint8_t *user, size_t size) except -1 nogil
+    cdef int add_origin(self, uint32_t origin) except -1 nogil
     cdef Event *add_event(self, uint8_t kind) except NULL nogil
     cdef int add_payload(self, Event *event, const void *data, size_t size) except -1 nogil
     cdef int extend_segment(self, Part *part) except -1 nogil

@@ -1,4 +1,4 @@
-"""pgoutput messages to columns: one raw batch in, one decoded batch out.
+"""Canonical messages to columns: one raw batch in, one decoded batch out.
 
 Given a raw batch (see `_layout.pxd`): whole messages, and the relation versions this
 decoder has not been told yet. Promises a decoded batch with every event in wire order and
@@ -22,6 +22,18 @@ A tuple is a u16 column count, and per column a byte n (NULL), u (unchanged, not
 t with u32 size and text. Relation (R) and Type (Y) never get here: the reader keeps them.
 Messages of protocol 2 and later (streamed and prepared transactions) are refused.
 
+A GaussDB stream is translated before it gets here (`source._translate`): its rows are I, U
+and D as above, and around them stand messages of our own, in small letters:
+
+| type | message | layout after the type byte (integers big-endian) |
+|---|---|---|
+| b | Begin | u64 first_lsn, u64 csn, u64 xid, i64 commit time, u32 origin id, str user name |
+| c | Commit | u64 end_lsn, u64 xid, i64 commit time, u64 csn |
+| n | Notice | u8 code, u32 size, text |
+| h | Heartbeat | u64 lsn, u64 flushed lsn, i64 timestamp (us since 1970) |
+
+What was not sent is 0 there, the smallest number as a time, an empty name.
+
 One decoder serves one process and is not safe to share between threads.
 `protocol/pgoutput.py` is the plain twin.
 """
@@ -34,8 +46,8 @@ from gaussdecode._cursor cimport (
 )
 from gaussdecode._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_KEEPALIVE,
-    EVENT_MESSAGE, EVENT_ORIGIN, EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, RAW_MAGIC,
-    RELATION_FILTERED, EntryHeader, Misfit, PartHeader, PlanColumn, RawRelation, buffer_align,
+    EVENT_CSN, EVENT_HEARTBEAT, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_RELATION,
+    EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED, EntryHeader, Misfit, PartHeader, PlanColumn, RawRelation, buffer_align,
     buffer_append, buffer_fill, buffer_free, buffer_grow,
 )
 from gaussdecode._part cimport (
@@ -56,6 +68,30 @@ cdef extern from *:
     #define GD_EPOCH_SHIFT_US 946684800000000ULL
     """
     const uint64_t GD_EPOCH_SHIFT_US
+
+cdef enum:
+    MAX_DIGITS = 10             # of a uint32
+
+cdef extern from *:
+    """
+    #define GD_TIME_NOT_SENT ((uint64_t)INT64_MIN)
+    #define GD_MAX_INT64 ((uint64_t)INT64_MAX)
+    """
+    const uint64_t GD_TIME_NOT_SENT
+    const uint64_t GD_MAX_INT64
+
+
+cdef inline uint64_t time_of(uint64_t sent) noexcept nogil:
+    """Microseconds since 1970 of a GaussDB commit; 0 when they were not sent."""
+    return 0 if sent == GD_TIME_NOT_SENT else sent + GD_EPOCH_SHIFT_US
+
+
+cdef int read_int63(Cursor *cursor, uint64_t *out) except -1 nogil:
+    """A number that lands as int64."""
+    read_uint64(cursor, out)
+    if out[0] > GD_MAX_INT64:
+        fail_wire(cursor, b"a number that does not fit 63 bits", 8)
+    return 0
 
 
 cdef int keep_small(Buffer *buffer) except -1 nogil:
@@ -208,6 +244,14 @@ cdef class BatchDecoder:
             self.read_truncate(cursor)
         elif tag == c"M":
             self.read_logical(cursor)
+        elif tag == c"b":
+            self.read_gauss_begin(cursor)
+        elif tag == c"c":
+            self.read_gauss_commit(cursor)
+        elif tag == c"n":
+            self.read_notice(cursor)
+        elif tag == c"h":
+            self.read_heartbeat(cursor)
         elif tag == c"R" or tag == c"Y":
             fail_wire(cursor, b"relation or type message inside a batch", 1)
         else:
@@ -323,6 +367,81 @@ cdef class BatchDecoder:
         self.add_payload(event, prefix, size + 1)
         event.payload_size += content_size
         return buffer_append(&self.payloads, content, content_size)
+
+    # ---- messages of a translated GaussDB stream
+
+    cdef int read_gauss_begin(self, Cursor *cursor) except -1 nogil:
+        """BEGIN, then what else it says as events of their own."""
+        cdef Event *event = self.add_event(EVENT_BEGIN)
+        cdef uint64_t first_lsn, csn, xid, time
+        cdef uint32_t origin
+        cdef const uint8_t *user
+        cdef size_t size
+        read_uint64(cursor, &first_lsn)
+        read_int63(cursor, &csn)
+        read_int63(cursor, &xid)
+        read_uint64(cursor, &time)
+        read_uint32(cursor, &origin)
+        user = read_string(cursor, &size)
+        event.flags = GAUSS_EVENT
+        event.x = first_lsn
+        event.y = time_of(time)
+        event.z = xid
+        if csn or size:
+            self.add_csn(csn, user, size)
+        if origin:
+            self.add_origin(origin)
+        return 0
+
+    cdef int add_csn(self, uint64_t csn, const uint8_t *user, size_t size) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_CSN)
+        event.x = csn
+        return self.add_payload(event, user, size)
+
+    cdef int add_origin(self, uint32_t origin) except -1 nogil:
+        """An origin without a name: its number in decimal."""
+        cdef Event *event = self.add_event(EVENT_ORIGIN)
+        cdef uint8_t[MAX_DIGITS] digits
+        cdef size_t at = MAX_DIGITS
+        while origin:
+            at -= 1
+            digits[at] = <uint8_t>(c"0" + origin % 10)
+            origin //= 10
+        return self.add_payload(event, &digits[at], MAX_DIGITS - at)
+
+    cdef int read_gauss_commit(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event
+        cdef uint64_t end_lsn, xid, time, csn
+        read_uint64(cursor, &end_lsn)
+        read_int63(cursor, &xid)
+        read_uint64(cursor, &time)
+        read_int63(cursor, &csn)
+        if csn:
+            self.add_csn(csn, NULL, 0)
+        event = self.add_event(EVENT_COMMIT)
+        event.flags = GAUSS_EVENT
+        event.x = xid
+        event.y = end_lsn
+        event.z = time_of(time)
+        return 0
+
+    cdef int read_notice(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_NOTICE)
+        cdef uint32_t size
+        event.index = read_uint8(cursor)
+        read_uint32(cursor, &size)
+        return self.add_payload(event, take(cursor, size), size)
+
+    cdef int read_heartbeat(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_HEARTBEAT)
+        cdef uint64_t lsn, flushed_lsn, time
+        read_uint64(cursor, &lsn)
+        read_uint64(cursor, &flushed_lsn)
+        read_uint64(cursor, &time)
+        event.x = lsn
+        event.y = flushed_lsn
+        event.z = time
+        return 0
 
     # ---- events and segments
 

@@ -37,6 +37,13 @@ MESSAGES = {
     "delete of a full row": wire.delete(["1", "one"], b"O"),
     "truncate": wire.truncate(wire.OID, 20000, bits=3),
     "message": wire.logical(),
+    "gauss begin": wire.gauss_begin(),
+    "gauss begin with all": wire.gauss_begin(0x10, 9, 2**40, 5, 4294967295, "jörg"),
+    "gauss begin with nothing": wire.gauss_begin(csn=0),
+    "gauss commit": wire.gauss_commit(xid=2**40),
+    "gauss commit with all": wire.gauss_commit(0x11, 7, 1_700_000_000_000_000, 2357),
+    "notice": wire.notice(),
+    "heartbeat": wire.heartbeat(),
     "insert into a filtered table": wire.insert(["1", "x"], 30000),
     "update of a filtered table": wire.update(["1", "x"], ["1", None], oid=30000),
     "delete from a filtered table": wire.delete(["1", None], oid=30000),
@@ -92,6 +99,30 @@ def test_time_before_1970_is_negative() -> None:
     """A clock set to 1960 is a negative number in two's complement."""
     (begin,) = decode([wire.begin(commit_time_us=-5)]).events
     assert begin.y == 2**64 - 5
+
+
+def test_gauss_transaction() -> None:
+    """BEGIN is followed by its CSN with the user, and by its origin in decimal."""
+    time = 1_700_000_000_123_456
+    events = decode(
+        [
+            wire.gauss_begin(0xAB00, 2357, 0, time, 12, "shop"),
+            wire.gauss_commit(0xAB40, 2**33, None),
+        ]
+    ).events
+    assert [(e.kind, e.flags, e.x, e.y, e.z, e.payload) for e in events] == [
+        (EventKind.BEGIN, 1, 0xAB00, time, 0, b""),
+        (EventKind.CSN, 0, 2357, 0, 0, b"shop"),
+        (EventKind.ORIGIN, 0, 0, 0, 0, b"12"),
+        (EventKind.COMMIT, 1, 2**33, 0xAB40, 0, b""),
+    ]
+
+
+def test_csn_of_a_commit_comes_before_it() -> None:
+    """Serial plug-ins say the CSN at the end only."""
+    events = decode([wire.gauss_begin(csn=0), wire.gauss_commit(csn=2357)]).events
+    assert [event.kind for event in events] == [EventKind.BEGIN, EventKind.CSN, EventKind.COMMIT]
+    assert events[1].x == 2357
 
 
 def test_origin() -> None:
@@ -238,6 +269,10 @@ def test_bytes_after_the_end_are_refused(name: str) -> None:
         (wire.insert(["1", "a"]).replace(b"t\0\0\0\1a", b"b\0\0\0\1a"), "binary is off"),
         (wire.insert(["1", "a"]).replace(b"t\0\0\0\1a", b"x\0\0\0\1a"), "unknown kind of value"),
         (wire.update(["1", "a"], key=[wire.UNCHANGED, None]), "old tuple"),
+        (wire.gauss_begin(csn=2**63), "63 bits"),
+        (wire.gauss_begin(xid=2**63), "63 bits"),
+        (wire.gauss_commit(xid=2**63), "63 bits"),
+        (wire.gauss_commit(csn=2**64 - 1), "63 bits"),
     ],
 )
 def test_breaking_the_format_is_an_error(message: bytes, reason: str) -> None:
@@ -340,7 +375,17 @@ def random_row(relation: Relation, rng: random.Random) -> bytes:
         wire.delete(old, oid=relation.oid),
         wire.delete(old, b"O", relation.oid),
         wire.truncate(relation.oid, bits=1),
-        rng.choice([wire.begin(), wire.commit(), wire.origin(), wire.logical()]),
+        rng.choice(
+            [
+                wire.begin(),
+                wire.commit(),
+                wire.origin(),
+                wire.logical(),
+                wire.gauss_begin(user="u"),
+                wire.gauss_commit(),
+                wire.notice(),
+            ]
+        ),
     ]
     return rng.choice(choices)
 

@@ -1,4 +1,6 @@
-"""pgoutput messages of protocol 1 as plain values; the twin of ``_wire.pyx``.
+"""Canonical messages as plain values: pgoutput's of protocol 1, and GaussDB's.
+
+The twin of ``_wire.pyx``, which says what the messages of a translated GaussDB stream are.
 
 Given the payload of one XLogData, `parse` returns what it says and refuses what does not
 follow the format, at the same byte as the fast decoder. The reader's slow path uses it
@@ -23,6 +25,7 @@ _IS_KEY: Final = 1
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
 _TRANSACTIONAL: Final = 1
+_NOT_SENT: Final = -(2**63)  # as a commit time
 
 
 class Absent(enum.Enum):
@@ -138,6 +141,52 @@ class LogicalMessage:
     content: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class GaussBegin:
+    """A transaction of a GaussDB stream begins; what was not sent is None, an empty user."""
+
+    first_lsn: int
+    csn: int | None
+    xid: int | None
+    commit_time_us: int | None
+    origin: int | None
+    user: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GaussCommit:
+    """The open transaction of a GaussDB stream ends; `end_lsn` is the position to confirm."""
+
+    end_lsn: int
+    xid: int | None
+    commit_time_us: int | None
+    csn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the server says beside the changes; code 1: rows may be missing."""
+
+    code: int
+    text: bytes
+
+    def to_bytes(self) -> bytes:
+        """Give the message."""
+        return b"n" + bytes([self.code]) + len(self.text).to_bytes(4, "big") + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """How far the server has read; its positions run ahead of what was sent."""
+
+    lsn: int
+    flushed_lsn: int
+    time_us: int
+
+
+ROWS_MAY_BE_MISSING: Final = 1
+"""Code of a `Notice`."""
+
 Message = (
     Begin
     | Commit
@@ -149,6 +198,10 @@ Message = (
     | Delete
     | Truncate
     | LogicalMessage
+    | GaussBegin
+    | GaussCommit
+    | Notice
+    | Heartbeat
 )
 
 
@@ -185,6 +238,16 @@ class _Reader:
 
     def time_us(self) -> int:
         return self.number(8, signed=True) + EPOCH_SHIFT_US
+
+    def sent_time_us(self) -> int | None:
+        time = self.number(8, signed=True)
+        return None if time == _NOT_SENT else time + EPOCH_SHIFT_US
+
+    def int63(self) -> int | None:
+        value = self.number(8)
+        if value >= 2**63:
+            raise self.fail("a number that does not fit 63 bits", 8)
+        return value or None
 
     def flags(self, known: int, what: str) -> int:
         flags = self.number(1)
@@ -359,6 +422,29 @@ def _logical(reader: _Reader) -> LogicalMessage:
     )
 
 
+def _gauss_begin(reader: _Reader) -> GaussBegin:
+    return GaussBegin(
+        reader.number(8),
+        reader.int63(),
+        reader.int63(),
+        reader.sent_time_us(),
+        reader.number(4) or None,
+        reader.string(),
+    )
+
+
+def _gauss_commit(reader: _Reader) -> GaussCommit:
+    return GaussCommit(reader.number(8), reader.int63(), reader.sent_time_us(), reader.int63())
+
+
+def _notice(reader: _Reader) -> Notice:
+    return Notice(reader.number(1), reader.take(reader.number(4)))
+
+
+def _heartbeat(reader: _Reader) -> Heartbeat:
+    return Heartbeat(reader.number(8), reader.number(8), reader.number(8, signed=True))
+
+
 _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     b"B": _begin,
     b"C": _commit,
@@ -370,4 +456,8 @@ _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     b"D": _delete,
     b"T": _truncate,
     b"M": _logical,
+    b"b": _gauss_begin,
+    b"c": _gauss_commit,
+    b"n": _notice,
+    b"h": _heartbeat,
 }

@@ -38,6 +38,9 @@ class EventKind(enum.IntEnum):
     ORIGIN = 6
     KEEPALIVE = 7
     RELATION = 8
+    CSN = 9
+    NOTICE = 10
+    HEARTBEAT = 11
 
 
 @dataclasses.dataclass(frozen=True)

@@ -152,6 +152,15 @@ def _events(message: pgoutput.Message, by_oid: dict[int, Relation]) -> list[Even
             return [_event(EventKind.COMMIT, x=commit_lsn, y=end_lsn, z=time)]
         case pgoutput.Origin(lsn, name):
             return [_event(EventKind.ORIGIN, x=lsn, payload=name)]
+        case pgoutput.GaussBegin():
+            return _gauss_begin(message)
+        case pgoutput.GaussCommit(end_lsn, found_xid, sent, csn):
+            commit = _event(EventKind.COMMIT, flags=1, x=found_xid or 0, y=end_lsn, z=sent or 0)
+            return [*([_event(EventKind.CSN, x=csn)] if csn else []), commit]
+        case pgoutput.Notice(code, text):
+            return [_event(EventKind.NOTICE, index=code, payload=text)]
+        case pgoutput.Heartbeat(lsn, flushed_lsn, time):
+            return [_event(EventKind.HEARTBEAT, x=lsn, y=flushed_lsn, z=time)]
         case pgoutput.LogicalMessage(is_transactional, lsn, prefix, content):
             payload = prefix + b"\0" + content
             return [_event(EventKind.MESSAGE, flags=int(is_transactional), x=lsn, payload=payload)]
@@ -160,3 +169,13 @@ def _events(message: pgoutput.Message, by_oid: dict[int, Relation]) -> list[Even
             kept = [by_oid[oid] for oid in oids if not by_oid[oid].is_filtered]
             return [_event(EventKind.TRUNCATE, flags=bits, index=each.version) for each in kept]
     raise AssertionError(message)
+
+
+def _gauss_begin(message: pgoutput.GaussBegin) -> list[Event]:
+    time, xid = message.commit_time_us or 0, message.xid or 0
+    events = [_event(EventKind.BEGIN, flags=1, x=message.first_lsn, y=time, z=xid)]
+    if message.csn or message.user:
+        events.append(_event(EventKind.CSN, x=message.csn or 0, payload=message.user))
+    if message.origin:
+        events.append(_event(EventKind.ORIGIN, payload=str(message.origin).encode()))
+    return events

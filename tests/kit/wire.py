@@ -94,6 +94,41 @@ def logical(
     )  # fmt: skip
 
 
+NOT_SENT = -(2**63)
+
+
+def gauss_begin(  # fields as in the canonical message
+    first_lsn: int = 0x2000,
+    csn: int = 2357,
+    xid: int = 0,
+    commit_time_us: int | None = None,
+    origin: int = 0,
+    user: str = "",
+) -> bytes:
+    """A Begin of a translated GaussDB stream; 0, None and '' were not sent."""
+    time = NOT_SENT if commit_time_us is None else commit_time_us - EPOCH_SHIFT_US
+    head = struct.pack(">QQQqI", first_lsn, csn, xid, time, origin)
+    return b"b" + head + user.encode() + b"\0"
+
+
+def gauss_commit(
+    end_lsn: int = 0x2030, xid: int = 0, commit_time_us: int | None = None, csn: int = 0
+) -> bytes:
+    """A Commit of a translated GaussDB stream."""
+    time = NOT_SENT if commit_time_us is None else commit_time_us - EPOCH_SHIFT_US
+    return b"c" + struct.pack(">QQqQ", end_lsn, xid, time, csn)
+
+
+def notice(text: str = "rows may be missing", code: int = 1) -> bytes:
+    """A Notice of a translated GaussDB stream."""
+    return b"n" + struct.pack(">BI", code, len(text)) + text.encode()
+
+
+def heartbeat(lsn: int = 0x3000, flushed_lsn: int = 0x2800, time_us: int = 1_700_000) -> bytes:
+    """A Heartbeat of a translated GaussDB stream."""
+    return b"h" + struct.pack(">QQq", lsn, flushed_lsn, time_us)
+
+
 def relation_message(
     columns: Sequence[tuple[int, str, int, int]],
     oid: int = OID,

@@ -1,0 +1,27 @@
+import socket
+from typing import final
+
+from gaussdecode.ipc.control import Control
+from gaussdecode.model.shape import Definition
+from gaussdecode.source._dispatch import Dispatcher
+from gaussdecode.source._receive import Receiver
+from gaussdecode.source._status import StatusClock
+from gaussdecode.source._translate import Translator
+
+@final
+class GaussReceiver(Receiver):
+    translator: Translator
+    server_error: bytes | None
+    failure: str | None
+    def __init__(
+        self,
+        control: Control,
+        dispatcher: Dispatcher,
+        clock: StatusClock,
+        translator: Translator,
+        max_message_bytes: int = ...,
+    ) -> None: ...
+    def attach_socket(self, sock: socket.socket, pending: bytes) -> None: ...
+    def frame(self) -> bytes: ...
+    def reply(self, message: bytes | None) -> None: ...
+    def define(self, definition: Definition, record: bytes | None) -> None: ...
