@@ -37,8 +37,12 @@ _SETTINGS: Final = (
     "enable_thread_pool",
     "sql_compatibility",
 )
-_NAMES: Final = ", ".join(f"'{name}'" for name in _SETTINGS)
-_READ_SETTINGS: Final = f"SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ({_NAMES})"  # noqa: S608 - constants
+_CANONICAL: Final = {name.lower(): name for name in _SETTINGS}
+_NAMES: Final = ", ".join(f"'{name}'" for name in _CANONICAL)
+_READ_SETTINGS: Final = (
+    f"SELECT name, setting FROM pg_catalog.pg_settings WHERE lower(name) IN ({_NAMES})"  # noqa: S608 - constants
+)
+_STYLES: Final = {"DateStyle": "ISO", "IntervalStyle": "postgres", "bytea_output": "hex"}
 _READ_SLOTS: Final = "SELECT * FROM pg_catalog.pg_replication_slots"
 _READ_STATUS: Final = "SELECT * FROM pg_catalog.gs_get_parallel_decode_status()"
 _UNKNOWN: Final = VersionProfile("GaussDB", (3, 0, 0))
@@ -129,7 +133,9 @@ def read_settings(sql: GaussConnection) -> dict[str, str]:
     Raises:
         SourceError: the server failed.
     """
-    return {name or "": setting or "" for name, setting in sql.query(_READ_SETTINGS)}
+    reported = {name: value for name, value in sql.parameters.items() if name in _SETTINGS}
+    rows = sql.query(_READ_SETTINGS)
+    return reported | {_CANONICAL[(name or "").lower()]: value or "" for name, value in rows}
 
 
 def is_standby(sql: GaussConnection) -> bool:
@@ -246,17 +252,14 @@ def value_problems(settings: Mapping[str, str]) -> list[str]:
 
     Any TimeZone will do: DateStyle ISO prints the offset with every time.
     """
-    wanted = (
-        ("DateStyle", "ISO", settings.get("DateStyle", "ISO").partition(",")[0].strip().upper()),
-        ("IntervalStyle", "postgres", settings.get("IntervalStyle", "postgres").lower()),
-        ("bytea_output", "hex", settings.get("bytea_output", "hex").lower()),
-    )
+    style = settings.get("DateStyle", "").partition(",")[0].strip()
+    seen = {**settings, "DateStyle": style}
     return [
-        f"{name} of this database and role is {settings[name]!r}, in which the server prints the "
-        f"values of the stream; {value} is needed: ALTER ROLE ... SET {name} = '{value}', for this "
-        "role, and look for ALTER ROLE ... IN DATABASE"
-        for name, value, seen in wanted
-        if seen != value.upper() and seen != value
+        f"{name} of this database and role is {settings.get(name, 'unknown')!r}, in which the server "
+        f"prints the values of the stream; {value} is needed: ALTER ROLE ... SET {name} = '{value}' "
+        "for this role, and look for ALTER ROLE ... IN DATABASE"
+        for name, value in _STYLES.items()
+        if seen.get(name, "").lower() != value.lower()
     ]
 
 
