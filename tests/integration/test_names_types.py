@@ -136,3 +136,79 @@ def test_bytes_that_are_no_text(postgres_15: Postgres, make_daemon: MakeDaemon) 
     assert rows[1].raw["v"] == "caf\\xe9"
     assert rows[2].new["v"] == "ok"
     database.drop()
+
+
+def test_renamed_and_moved(database: Database, make_daemon: MakeDaemon) -> None:
+    """A table that gets another name or schema in flight goes on under the new one."""
+    database.execute("CREATE SCHEMA archive; CREATE SCHEMA attic")
+    database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY, v text)")
+    database.create_slot()
+    steps = (
+        "INSERT INTO public.t VALUES (1, 'a')",
+        "ALTER TABLE public.t RENAME TO u",
+        "INSERT INTO public.u VALUES (2, 'b')",
+        "ALTER TABLE public.u SET SCHEMA archive",
+        "INSERT INTO archive.u VALUES (3, 'c')",
+        # in one transaction, its rows before and after each under the name they had
+        "BEGIN; INSERT INTO archive.u VALUES (4, 'd'); ALTER TABLE archive.u RENAME TO w; "
+        "INSERT INTO archive.w VALUES (5, 'e'); ALTER TABLE archive.w SET SCHEMA attic; "
+        "INSERT INTO attic.w VALUES (6, 'f'); COMMIT",
+        # another table under the old name
+        "CREATE TABLE public.t (n int8 PRIMARY KEY)",
+        "INSERT INTO public.t VALUES (7)",
+        "BEGIN; ALTER TABLE attic.w RENAME TO x; ROLLBACK; INSERT INTO attic.w VALUES (8, 'g')",
+    )
+    with make_daemon(database) as daemon:
+        for step in steps:
+            database.execute(step)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    landed = landing.read(daemon.root)
+    oracle.check_order(landed)
+    assert [(change.schema.table, *change.new.values()) for change in landed.changes] == [
+        (("public", "t"), 1, "a"),
+        (("public", "u"), 2, "b"),
+        (("archive", "u"), 3, "c"),
+        (("archive", "u"), 4, "d"),
+        (("archive", "w"), 5, "e"),
+        (("attic", "w"), 6, "f"),
+        (("public", "t"), 7),
+        (("attic", "w"), 8, "g"),
+    ]
+
+
+def test_no_columns(database: Database, make_daemon: MakeDaemon) -> None:
+    """Rows of a table without columns are counted, and its later columns land."""
+    database.execute("CREATE TABLE public.nothing ()")
+    database.create_slot()
+    with make_daemon(database) as daemon:
+        database.execute("INSERT INTO public.nothing DEFAULT VALUES")
+        database.execute("INSERT INTO public.nothing SELECT FROM generate_series(1, 9)")
+        database.execute("TRUNCATE public.nothing")
+        database.execute("ALTER TABLE public.nothing ADD COLUMN v int4 DEFAULT 4")
+        database.execute("INSERT INTO public.nothing VALUES (5)")
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    landed = oracle.check(daemon.root, database)
+    assert [(change.op, change.new) for change in landed.changes] == [
+        *[("I", {})] * 10,
+        ("T", {}),
+        ("I", {"v": 5}),
+    ]
+
+
+def test_huge_row(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """A row of 270 MB passes queues and limits of a few MiB; the server hears from us meanwhile."""
+    database_15.execute("CREATE TABLE public.huge (id int4 PRIMARY KEY, v text)")
+    database_15.execute("ALTER TABLE public.huge ALTER v SET STORAGE EXTERNAL")
+    database_15.create_slot()
+    with make_daemon(database_15, config={"decoding": {"sender-timeout": 2000}}) as daemon:
+        daemon.wait_for_state("streaming")
+        database_15.execute("INSERT INTO public.huge VALUES (1, repeat('0123456789', 27000000))")
+        database_15.execute("INSERT INTO public.huge VALUES (2, 'small')")
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    assert daemon.log.read_text().count('"source_connected"') == 1
+    rows = landing.read(daemon.root).changes
+    assert [len(row.new["v"]) for row in rows] == [270_000_000, 5]
+    assert rows[0].new["v"] == "0123456789" * 27_000_000
