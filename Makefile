@@ -47,6 +47,7 @@ check: setup ## lint, types, import contracts, spelling, generated pages
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python config/grafana/generate.py --check
 
 .PHONY: test
 test: setup-test ## every test, against real PostgreSQL servers
@@ -72,6 +73,7 @@ bench: setup-test ## live beside pg_recvlogical, then the replay of a capture
 .PHONY: docs
 docs: setup ## write the generated pages again
 	$(BIN)/python docs/generate.py
+	$(BIN)/python config/grafana/generate.py
 
 .PHONY: annotate
 annotate: setup ## Cython's HTML: yellow lines in hot functions are a review question

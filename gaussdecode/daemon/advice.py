@@ -2,7 +2,7 @@
 
 Pure: given what the daemon shows of itself. The same conditions as the alert rules in
 config/prometheus/, so that a page without Prometheus warns of the same things; each names
-its section of docs/operations.md.
+the alert whose section of docs/operations.md says more.
 """
 
 import dataclasses
@@ -94,7 +94,7 @@ def _slot(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
             True,
             "The slot is lost: the server has removed changes that were not yet read.",
             "Run `gaussdecode gaps ROOT` for the positions; then a new slot and a new landing.",
-            "The slot is lost",
+            "GaussdecodeSlotLost",
         )
     end = reading.get("source_invalidation_seconds")
     if end is not None and end < (around.warn_before or _HOUR):
@@ -103,14 +103,14 @@ def _slot(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
             f"The slot may be lost in {span(end)}: the server keeps no more WAL for it.",
             "Raise max_slot_wal_keep_size on the server now (reload is enough), then look at "
             "the limit above.",
-            "The slot is close to invalidation",
+            "GaussdecodeSlotNearInvalidation",
         )
     if around.guard_reason is not None and around.state == "streaming":
         yield Advice(
             False,
             f"The slot cannot be watched: {around.guard_reason}",
             "Let the role open one more connection (CONNECTION LIMIT, pg_hba.conf).",
-            "The guard is blind",
+            "GaussdecodeGuardBlind",
         )
 
 
@@ -120,7 +120,7 @@ def _landing(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
             True,
             "The disk of the landing is full: nothing lands, and the slot holds back WAL.",
             "Make room; it goes on by itself.",
-            "The disk is full",
+            "GaussdecodeDiskFull",
         )
     full = reading.get("land_full_seconds")
     if full is not None and full < (around.warn_before or _HOUR):
@@ -128,21 +128,21 @@ def _landing(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
             False,
             f"The disk of the landing is full in {span(full)} if it goes on like this.",
             "Shorten landing.retention or grow the disk.",
-            "The disk is full",
+            "GaussdecodeDiskFull",
         )
     if reading.total("land_gap_entries_total"):
         yield Advice(
             True,
             "A gap was recorded: changes are missing.",
             "Run `gaussdecode gaps ROOT` for the positions; readers stop there.",
-            "The slot is lost",
+            "GaussdecodeSlotLost",
         )
     if reading.total("land_suspect_entries_total"):
         yield Advice(
             False,
             "The server said that transactions may be incomplete.",
             "Run `gaussdecode gaps ROOT`, and compare these tables with the source.",
-            "Transactions may be incomplete",
+            "GaussdecodeSuspectTransactions",
         )
     misfits = reading.total("decode_misfit_values_total")
     if misfits:
@@ -150,7 +150,7 @@ def _landing(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
             False,
             f"{misfits:.0f} values did not fit their column and stand as text in gd_raw.",
             "Look at gd_raw in the newest files; nothing is lost.",
-            "Values do not fit",
+            "GaussdecodeMisfitValues",
         )
 
 
@@ -160,7 +160,7 @@ def _stream(reading: _Reading, limit: Limit, around: Surroundings) -> Iterator[A
             around.state == "retrying",
             f"Not streaming: {around.reason or around.state}.",
             "If it does not pass by itself, see the log; the slot holds back WAL meanwhile.",
-            "It does not stream",
+            "GaussdecodeNotStreaming",
         )
     lag = reading.get("source_lag_seconds") or 0.0
     if lag > around.usual_lag_seconds:
@@ -169,7 +169,7 @@ def _stream(reading: _Reading, limit: Limit, around: Surroundings) -> Iterator[A
             False,
             f"The landing is {span(lag)} behind.",
             f"{limit.sentence}{how}" if limit.stage is not Stage.NONE else "See the log.",
-            "Lag grows",
+            "GaussdecodeLagSeconds",
         )
     restarts = reading.total("daemon_restarts_total")
     if restarts:
@@ -177,5 +177,5 @@ def _stream(reading: _Reading, limit: Limit, around: Surroundings) -> Iterator[A
             False,
             f"The stream broke off {restarts:.0f} times since the start.",
             "See the log for the reasons; nothing is lost by it.",
-            "It restarts again and again",
+            "GaussdecodeReconnects",
         )

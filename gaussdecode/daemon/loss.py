@@ -22,7 +22,7 @@ from gaussdecode.source.settings import source_address
 from gaussdecode.source.slot import LogState, drop_slot, read_server
 
 _log = get_logger("daemon")
-_ADVICE: Final = "see `gaussdecode gaps` and the operations guide, The slot is lost"
+_ADVICE: Final = "see `gaussdecode gaps` and the operations guide, GaussdecodeSlotLost"
 
 
 def log_state(log: CommitLog) -> LogState | None:

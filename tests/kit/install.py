@@ -26,6 +26,8 @@ _RELEASES: Final = {
 }
 STORE: Final = Path(sys.prefix) / "postgresql"
 PSYCOPG_C: Final = Path(sys.prefix) / "psycopg-c"
+TOOLS: Final = Path(sys.prefix) / "debian"
+"""Where packages of Debian's archive are unpacked that only root could install."""
 _PSYCOPG_C_VERSION: Final = "3.3.8"
 """The newest version of psycopg whose C implementation is on PyPI as well."""
 
@@ -73,6 +75,30 @@ def _download(requirement: str, directory: Path) -> Path:
     return next(directory.glob("*.whl"))
 
 
+def find_tool(name: str) -> str:
+    """Find a program, installed or unpacked by `unpack_debian`.
+
+    Raises:
+        RuntimeError: it is not there; the message says what to install.
+    """
+    path = shutil.which(name, path=f"{os.environ['PATH']}{os.pathsep}{TOOLS / 'usr' / 'bin'}")
+    if path is None:
+        raise RuntimeError(f"{name} is missing; `make test` fetches it, or: apt-get install {name}")
+    return path
+
+
+def unpack_debian(package: str) -> None:
+    """Download a package from Debian's archive and unpack it; for users who are not root.
+
+    Raises:
+        subprocess.CalledProcessError: it cannot be had; apt-get has said why.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run(["apt-get", "download", "-qq", package], check=True, cwd=name)
+        archive = next(Path(name).glob("*.deb"))
+        subprocess.run(["dpkg-deb", "--extract", str(archive), str(TOOLS)], check=True)
+
+
 def build_psycopg_c() -> None:
     """Build psycopg's C implementation against a fetched libpq, apart from ``.venv``'s own.
 
@@ -109,6 +135,11 @@ def main() -> int:
                 file=sys.stderr,
             )
             return 1
+    try:
+        find_tool("promtool")
+    except RuntimeError:
+        print("setup: unpacking Debian's prometheus", file=sys.stderr)
+        unpack_debian("prometheus")
     if not PSYCOPG_C.exists():
         print("setup: building psycopg's C implementation", file=sys.stderr)
         build_psycopg_c()
