@@ -25,9 +25,9 @@ FLUSH_SECONDS = 0.05
 
 def plain(make_gauss: MakeGauss, profile: Profile = V6_0_0, **how: object) -> GaussServer:
     """A server without a catalogue, whose timer is quick."""
-    behaviour = Behaviour(
-        **{"flush_seconds": FLUSH_SECONDS, "hba": "trust", "replication_hba": "trust", **how}
-    )  # type: ignore[arg-type]  # as given
+    behaviour = Behaviour(flush_seconds=FLUSH_SECONDS, hba="trust", replication_hba="trust")
+    for name, value in how.items():
+        setattr(behaviour, name, value)
     return make_gauss(profile, has_catalogue=False, behaviour=behaviour)
 
 
@@ -268,7 +268,7 @@ def test_same_rows_in_every_style(make_gauss: MakeGauss, profile: Profile, batch
     transaction.update(table, rows[1], {"Name": "null"})
     transaction.delete(table, rows[0])
     done = transaction.commit()
-    streams = {}
+    streams: dict[str, list[Record]] = {}
     for style in ("b", "j", "s"):
         options = (
             {} if style == "s" else {"decode_style": style, "sending_batch": batch, **PARALLEL}

@@ -51,6 +51,7 @@ class Sender:
         self._last_sent = self._last_heard = self._server.clock()
         self._asked = False
         self._is_first_keepalive = True
+        self._load: Iterator[memoryview] | None = None
         self.sent_lsn = 0
 
     # --- start -------------------------------------------------------------------------
@@ -129,6 +130,7 @@ class Sender:
             time_zone=zone,
         )
         profile = server.profile
+        letter = ""
         if options.is_parallel:
             letter = options.decode_style or _PLUGIN_STYLES.get(self._slot.plugin, "b")
             self._stream = ParallelStream(
@@ -156,6 +158,10 @@ class Sender:
                 server.store.committed, start, key=lambda one: one.commit_lsn
             )
         self._last_heard = server.clock()
+        if server.load is not None:
+            if not (options.is_parallel and letter == "b" and options.sending_batch):
+                raise CommandError("the load is of style b with sending-batch 1", "22023")
+            self._load = server.load.buffers()
         self._keepalive()
 
     # --- the loop ----------------------------------------------------------------------
@@ -205,6 +211,11 @@ class Sender:
 
     def _refill(self) -> None:
         """Make the next message, or nothing when there is none."""
+        if self._load is not None:
+            buffer = next(self._load, None)
+            if buffer is not None:
+                self._out = buffer
+                return
         body = next(self._bodies, None)
         while body is None and not self._server.behaviour.is_held:
             with self._server.store.changed:
@@ -342,7 +353,10 @@ class Sender:
             return
         with self._server.lock:
             slot = self._slot
-            if flush > max(self.sent_lsn, self._start):
+            if self._load is not None:
+                if flush > self._server.wal_end:
+                    self._server.violate(f"confirmed {flush:X}, beyond all that was sent")
+            elif flush > max(self.sent_lsn, self._start):
                 self._server.violate(f"confirmed {flush:X}, beyond all that was sent")
             elif flush > self._start and not self._is_commit_end(flush):
                 self._server.violate(f"confirmed {flush:X}, which is no commit's end")

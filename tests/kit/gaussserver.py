@@ -13,10 +13,10 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from kit.gausscommand import CommandError
 from kit.gausspassword import User
@@ -110,6 +110,17 @@ class Slot:
         self.is_active = False
 
 
+class LoadSource(Protocol):
+    """Prepared messages for benchmarks."""
+
+    @property
+    def wal_end(self) -> int:
+        """End of what was sent so far."""
+
+    def buffers(self) -> Iterator[memoryview]:
+        """Give whole messages, many at once."""
+
+
 class GaussServer:
     """A server with one database.
 
@@ -120,6 +131,7 @@ class GaussServer:
         certificates: directory with ``server.pem`` and ``server.key``; None for no TLS.
         behaviour: how it is set up.
         clock: seconds, for timers.
+        load: prepared messages that streams send in place of the store's transactions.
 
     Attributes:
         port: for SQL.
@@ -144,8 +156,10 @@ class GaussServer:
         behaviour: Behaviour | None = None,
         database: str = "shop",
         clock: Callable[[], float] = time.monotonic,
+        load: LoadSource | None = None,
     ) -> None:
         self.store = store
+        self.load = load
         self.profile = profile
         self.catalogue = catalogue
         self.behaviour = behaviour or Behaviour()
@@ -313,7 +327,7 @@ class GaussServer:
     @property
     def wal_end(self) -> int:
         """End of the WAL."""
-        return self.store.wal_end
+        return self.store.wal_end if self.load is None else self.load.wal_end
 
     def now_us(self) -> int:
         """Microseconds since 2000, of the wall clock."""

@@ -216,7 +216,7 @@ class Session:
             "timezone": "UTC" if not zone else f"{zone // 60:+03}", "integer_datetimes": "on",
             "is_superuser": "off", "session_authorization": self.user, "application_name": "",
             "standard_conforming_strings": "on", "extra_float_digits": "0",
-            "bytea_output": "hex", "logical_sender_timeout": f"{how.sender_timeout_ms}ms",
+            "bytea_output": "hex", "logical_sender_timeout": str(how.sender_timeout_ms),
             "sql_compatibility": how.compatibility, "wal_level": "logical",
             "enable_thread_pool": "on" if how.thread_pool else "off",
             "behavior_compat_options": "display_leading_zero" if how.leading_zero else "",
@@ -402,6 +402,8 @@ class Session:
             value = self.settings.get(match[1].lower())
             if value is None:
                 raise self._unknown(text)
+            if match[1].lower() == "logical_sender_timeout":
+                value += "ms"
             return Result([(match[1].lower(), _TEXT)], [(value,)], "SHOW")
         match = _TRANSACTION.match(text)
         if match:

@@ -1,0 +1,224 @@
+"""Load for benchmarks: the product's standard scenario, prepared once and sent again and again.
+
+One cycle of transactions (INSERT, style b, sending-batch 1, messages of a little over 1 MiB)
+is rendered as the server renders it. Each time it is sent its positions, CSNs and xids are
+moved on in place, so that the stream is a correct one of any length and costs the sender
+little more than the send itself.
+
+As a program it runs a server until its standard input ends::
+
+    PYTHONPATH=tests python -m kit.gaussload --columns 20 --row-bytes 500 --bytes 4000000000
+
+and prints one JSON line: ports, slot, user, and what will be sent.
+"""
+
+import argparse
+import json
+import struct
+import sys
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kit.gaussprofile import V6_0_0, Profile
+from kit.gaussserver import Behaviour, GaussServer
+from kit.gausssql import Catalogue
+from kit.gaussstore import Decoder, Store, Table, WhiteList
+from kit.gausstypes import Printer
+from kit.gausswire import ParallelStream, Wanted, copy_data
+from kit.postgres import Postgres
+
+MAX_TRANSACTION_ROWS: Final = 4095  # more would be spilled to disk by the server
+_CYCLE_BYTES: Final = 24 << 20
+_KINDS: Final = ("int4", "varchar(200)", "numeric(12,3)", "timestamp", "text", "int8")
+
+
+class Load:
+    """A stream of insert transactions into one table.
+
+    Args:
+        columns: of the table, the key included; 10 to 100 in the standard scenario.
+        row_bytes: of a row's values; 100 to 1000 in the standard scenario.
+        transaction_rows: rows of a transaction.
+        total_bytes: the stream ends after the cycle that reaches so many; 0 for never.
+        seed: of the values.
+        profile: version of the server.
+        cycle_bytes: at least so many are prepared.
+
+    Attributes:
+        store: holds the table, for the catalogue.
+        cycle_rows: rows of one cycle.
+        cycle_transactions: of one cycle.
+        cycle_size: bytes of one cycle on the wire.
+        sent_cycles: how many went out.
+        wal_end: end of what was sent so far.
+    """
+
+    def __init__(
+        self,
+        columns: int = 20,
+        row_bytes: int = 500,
+        transaction_rows: int = 1000,
+        total_bytes: int = 0,
+        seed: int = 1,
+        profile: Profile = V6_0_0,
+        cycle_bytes: int = _CYCLE_BYTES,
+    ) -> None:
+        assert 1 <= transaction_rows <= MAX_TRANSACTION_ROWS
+        self.store = Store()
+        kinds = {f"c{i}": _KINDS[i % len(_KINDS)] for i in range(1, columns)}
+        self.table = self.store.create_table("public", "load", {"id": "int8", **kinds}, key=["id"])
+        self._total = total_bytes
+        self._cycle_bytes = cycle_bytes
+        self._rng = Random(seed)
+        self._base = self.store.wal_end
+        self._data = self._render(profile, row_bytes, transaction_rows)
+        self.cycle_size = len(self._data)
+        self._span = self.store.wal_end - self._base
+        self._find_fields()
+        self.sent_cycles = 0
+
+    @property
+    def wal_end(self) -> int:
+        """End of what was sent so far."""
+        return self._base + self._span * max(self.sent_cycles, 1)
+
+    @property
+    def cycles(self) -> int:
+        """How many cycles will be sent; 0 for without end."""
+        return -(-self._total // self.cycle_size) if self._total else 0
+
+    def _render(self, profile: Profile, row_bytes: int, transaction_rows: int) -> bytearray:
+        """Render one cycle as the server does."""
+        stream = ParallelStream("b", 1, Wanted(skip_empty=True), profile)
+        decoder = Decoder(Printer(profile), WhiteList(), is_parallel=True)
+        out = bytearray()
+        self.cycle_rows = self.cycle_transactions = 0
+        while len(out) < self._cycle_bytes:
+            transaction = self.store.begin()
+            for _ in range(transaction_rows):
+                self.cycle_rows += 1
+                transaction.insert(self.table, self._row(self.table, row_bytes))
+            self.cycle_transactions += 1
+            for body in stream.transaction(decoder.transaction(transaction.commit())):
+                out += copy_data(body)
+        last = stream.buffer.flush()
+        if last is not None:
+            out += copy_data(last)
+        self.store.committed.clear()
+        return out
+
+    def _row(self, table: Table, row_bytes: int) -> dict[str, str]:
+        rng = self._rng
+        values = {"id": str(self.cycle_rows)}
+        made = {
+            "integer": lambda: str(rng.randint(-(2**31), 2**31 - 1)),
+            "bigint": lambda: str(rng.randint(0, 2**62)),
+            "numeric": lambda: f"{rng.randint(-(10**11), 10**11) / 1000:.3f}",
+            "timestamp without time zone": lambda: (
+                f"2024-{rng.randint(1, 12):02}-{rng.randint(1, 28):02} "
+                f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:{rng.randint(0, 59):02}.{rng.randint(1, 999999):06}".rstrip(
+                    "0"
+                )
+            ),
+        }
+        texts = []
+        for column in table.columns[1:]:
+            if column.type_name in made:
+                values[column.name] = made[column.type_name]()
+            else:
+                texts.append(column.name)
+        left = max(row_bytes - sum(map(len, values.values())), len(texts))
+        for name in texts:
+            values[name] = f"{rng.getrandbits(800):0200x}"[: min(left // len(texts), 200)]
+        return values
+
+    def _find_fields(self) -> None:
+        """Find what must be moved on: positions, CSNs, xids."""
+        lsns: list[int] = []
+        numbers: list[int] = []
+        data, at = self._data, 0
+        while at < len(data):
+            (size,) = struct.unpack_from(">I", data, at + 1)
+            end, at = at + size + 1, at + 5
+            lsns += [at + 1, at + 9]
+            at += 25
+            while at < end:
+                (length,) = struct.unpack_from(">I", data, at)
+                if length == 0:
+                    at += 4
+                    break
+                lsns.append(at + 4)
+                kind = data[at + 12]
+                if kind == ord("B"):
+                    numbers.append(at + 13)
+                    lsns.append(at + 21)
+                    if length > 25:
+                        numbers.append(at + 30)
+                elif kind == ord("C"):
+                    numbers.append(at + 14)
+                at += 4 + length + 1
+        self._lsns = self._fields(lsns)
+        self._numbers = self._fields(numbers)
+
+    def _fields(self, offsets: list[int]) -> "tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]":
+        where = np.array(offsets, np.int64)[:, None] + np.arange(8)
+        values = np.frombuffer(self._data, np.uint8)[where].copy().view(">u8").astype(np.uint64)
+        return where, values
+
+    def _move_on(self, cycle: int) -> None:
+        data = np.frombuffer(self._data, np.uint8)
+        for (where, values), step in (
+            (self._lsns, self._span),
+            (self._numbers, self.cycle_transactions),
+        ):
+            data[where] = (values + np.uint64(cycle * step)).astype(">u8").view(np.uint8)
+
+    def buffers(self) -> Iterator[memoryview]:
+        """Give one cycle after the other; each must be sent before the next is asked for."""
+        while not self.cycles or self.sent_cycles < self.cycles:
+            self._move_on(self.sent_cycles)
+            self.sent_cycles += 1
+            yield memoryview(self._data)
+
+
+def serve(load: Load, catalogue: Catalogue, profile: Profile = V6_0_0) -> GaussServer:
+    """Start a server that sends the load to whoever streams from its slot ``load``."""
+    behaviour = Behaviour(hba="trust", replication_hba="trust")
+    server = GaussServer(load.store, profile, catalogue=catalogue, behaviour=behaviour, load=load)
+    server.create_slot("load")
+    return server.start()
+
+
+def main() -> None:
+    """Run a server until standard input ends."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--columns", type=int, default=20)
+    parser.add_argument("--row-bytes", type=int, default=500)
+    parser.add_argument("--transaction-rows", type=int, default=1000)
+    parser.add_argument("--bytes", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    load = Load(given.columns, given.row_bytes, given.transaction_rows, given.bytes, given.seed)
+    with Postgres(15) as postgres:
+        catalogue = Catalogue(postgres)
+        server = serve(load, catalogue)
+        try:
+            facts = {
+                "port": server.port, "ha_port": server.ha_port, "slot": "load", "user": "replica",
+                "database": server.database, "cycles": load.cycles, "cycle_rows": load.cycle_rows,
+                "cycle_bytes": load.cycle_size, "cycle_transactions": load.cycle_transactions,
+                "columns": given.columns,
+            }  # fmt: skip
+            print(json.dumps(facts), flush=True)
+            sys.stdin.read()
+        finally:
+            server.crash()
+            catalogue.close()
+
+
+if __name__ == "__main__":
+    main()
