@@ -272,8 +272,15 @@ class Session:
             status = child.wait(POLL_SECONDS)
             if status is not None and status < 0:
                 raise _killed(child, status) from self._failure
+            if status is not None and status > 0 and child.name == "reader":
+                self._blame_reader(child, status)
+
+    def _blame_reader(self, reader: Child, status: int) -> None:
+        """A reader that failed without closing its stream is why the decoders saw its end."""
         self._take_reports(0)
-        if self._reader_error is not None and not self._reader_error.retryable:
+        if self._reader_error is None:
+            raise _killed(reader, status) from self._failure
+        if not self._reader_error.retryable:
             raise self._reader_error from self._failure
 
     # ---- progress --------------------------------------------------------------------

@@ -123,6 +123,20 @@ def test_failed_reader_is_the_reason() -> None:
         session._close()
 
 
+def test_reader_that_died_without_a_word_is_the_reason() -> None:
+    """Its exit status is named where there is no report."""
+    session = _session()
+    session._failure = ChildError("a decoder ended without closing its stream")
+    writing = _ended(session, "reader", None)
+    cast("Any", session._children[0].process).returncode = 1
+    try:
+        with pytest.raises(ChildError, match="reader .* ended with status 1"):
+            session._watch()
+    finally:
+        os.close(writing)
+        session._close()
+
+
 # ---- standing still -----------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,6 +98,46 @@ def test_broken_disk_ends_it(database_15: Database, make_daemon: MakeDaemon, poi
         entries = daemon.entries()
         if entries:
             assert database_15.slot_positions()[1] <= landing.position(entries[-1])
+    daemon.environment.clear()
+    with daemon:
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    oracle.check(daemon.root, database_15)
+
+
+@pytest.mark.parametrize("victim", ["reader", "worker 0"])
+def test_dead_process_beside_a_full_disk(
+    database_15: Database, make_daemon: MakeDaemon, victim: str
+) -> None:
+    """Waiting for room keeps nobody alive who cannot go on; the next start lands the rest."""
+    workload = _prepare(database_15, 33)
+    daemon = make_daemon(database_15, environment={_POINTS: "write:25+=ENOSPC"})
+    with daemon:
+        daemon.wait_for_state("streaming")
+        workload.run(40)
+        daemon.wait_while_running(
+            lambda: "disk is full" in daemon.get("/readyz")[1].decode(), "a full disk"
+        )
+        os.kill(daemon.children()[victim], signal.SIGKILL)
+        assert daemon.wait() == os.EX_SOFTWARE
+    daemon.environment.clear()
+    with daemon:
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    oracle.check(daemon.root, database_15)
+
+
+def test_stop_beside_a_full_disk(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """A stop does not wait for room."""
+    workload = _prepare(database_15, 34)
+    daemon = make_daemon(database_15, environment={_POINTS: "write:25+=ENOSPC"})
+    with daemon:
+        daemon.wait_for_state("streaming")
+        workload.run(40)
+        daemon.wait_while_running(
+            lambda: "disk is full" in daemon.get("/readyz")[1].decode(), "a full disk"
+        )
+        assert daemon.stop() == 0
     daemon.environment.clear()
     with daemon:
         daemon.catch_up()

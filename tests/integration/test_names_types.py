@@ -150,9 +150,11 @@ def test_renamed_and_moved(database: Database, make_daemon: MakeDaemon) -> None:
         "ALTER TABLE public.u SET SCHEMA archive",
         "INSERT INTO archive.u VALUES (3, 'c')",
         # in one transaction, its rows before and after each under the name they had
-        "BEGIN; INSERT INTO archive.u VALUES (4, 'd'); ALTER TABLE archive.u RENAME TO w; "
-        "INSERT INTO archive.w VALUES (5, 'e'); ALTER TABLE archive.w SET SCHEMA attic; "
-        "INSERT INTO attic.w VALUES (6, 'f'); COMMIT",
+        (
+            "BEGIN; INSERT INTO archive.u VALUES (4, 'd'); ALTER TABLE archive.u RENAME TO w; "
+            "INSERT INTO archive.w VALUES (5, 'e'); ALTER TABLE archive.w SET SCHEMA attic; "
+            "INSERT INTO attic.w VALUES (6, 'f'); COMMIT"
+        ),
         # another table under the old name
         "CREATE TABLE public.t (n int8 PRIMARY KEY)",
         "INSERT INTO public.t VALUES (7)",
