@@ -130,7 +130,7 @@ def test_reader_that_died_without_a_word_is_the_reason() -> None:
     writing = _ended(session, "reader", None)
     cast("Any", session._children[0].process).returncode = 1
     try:
-        with pytest.raises(ChildError, match="reader .* ended with status 1"):
+        with pytest.raises(ChildError, match=r"reader .* ended with status 1"):
             session._watch()
     finally:
         os.close(writing)
