@@ -1,0 +1,289 @@
+"""A landing as a reader sees it: its identity, its commit log, its schema files.
+
+Given the root of a landing; promises entries in order with their hashes checked, and that
+what retention has taken is named and not passed over. Reads only what the log says, never
+a directory of data files, and writes nothing.
+"""
+
+import bisect
+import dataclasses
+import datetime as dt
+import functools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry, parse_checkpoint
+from gaussdecode.model.landing import EntryKind, SourcePosition
+
+_LAYOUT_VERSION: Final = 1
+_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention"})
+_ENTRY: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
+ORDER_COLUMNS: Final = {
+    "lsn": ("gd_epoch", "gd_lsn", "gd_seq"),
+    "csn": ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq"),
+}
+
+Json = dict[str, Any]  # decoded JSON
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """A place in the log to travel to; at most one of them is given, none is the end.
+
+    Attributes:
+        n: number of an entry.
+        lsn: the last entry whose position is not above it.
+        csn: the same for commit sequence numbers.
+        time: the last entry before the first commit after it; aware.
+    """
+
+    n: int | None = None
+    lsn: int | None = None
+    csn: int | None = None
+    time: dt.datetime | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in self.__slots__ if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ConfigError(f"a point in the log is given once, not by {' and '.join(given)}")
+        if self.time is not None and self.time.tzinfo is None:
+            raise ConfigError("a time to travel to needs its zone, such as 2026-01-31T12:00:00Z")
+
+
+class Landing:
+    """The landing below a root.
+
+    Attributes:
+        root: directory.
+        landing_id: made up when it was created.
+        order: columns that order the changes.
+        source: name of its one source.
+    """
+
+    def __init__(self, root: Path | str) -> None:
+        """Open it.
+
+        Raises:
+            ConfigError: there is no landing.
+            LandingError: it is damaged or newer than this program.
+        """
+        self.root = Path(root).absolute()
+        try:
+            record = json.loads((self.root / "layout.json").read_bytes())
+        except FileNotFoundError:
+            raise ConfigError(f"{self.root} is no landing: it has no layout.json") from None
+        except (OSError, ValueError) as error:
+            raise LandingError(f"{self.root}/layout.json cannot be read: {error}") from error
+        self.landing_id, self.order, self.source = _check_layout(self.root, record)
+
+    # --- the log ---------------------------------------------------------------------------
+
+    def _numbers(self) -> list[int]:
+        names = (path.name for path in (self.root / "commits").iterdir())
+        return sorted(int(match[1]) for match in map(_ENTRY.fullmatch, names) if match)
+
+    def _checkpoints(self) -> list[tuple[int, int, Path]]:
+        directory = self.root / "commits" / "checkpoints"
+        found = []
+        for path in directory.iterdir() if directory.is_dir() else ():
+            match = _CHECKPOINT.fullmatch(path.name)
+            if match is not None:
+                found.append((int(match[1]), int(match[2]), path))
+        return sorted(found)
+
+    @property
+    def last_n(self) -> int:
+        """Number of the newest entry; -1 in an empty log."""
+        return max(self._numbers(), default=-1)
+
+    @property
+    def first_n(self) -> int:
+        """Number of the oldest entry that is still there."""
+        held = [first for first, _, _ in self._checkpoints()]
+        return min([*self._numbers(), *held], default=0)
+
+    def entries(self, first: int, last: int) -> Iterator[CommitEntry]:
+        """Entries `first` to `last` in order, each checked against the one before.
+
+        Raises:
+            LandingError: one is missing, damaged, or does not follow; the text says whether
+                retention has taken it.
+        """
+        previous: CommitEntry | None = None
+        for entry in self._raw_entries(first, last):
+            if previous is not None and entry.previous != previous.hash:
+                raise LandingError(f"{self.root}: entry {entry.n} does not follow {previous.n}")
+            if entry.n == 0 and entry.previous != FIRST_PREVIOUS:
+                raise LandingError(f"{self.root}: entry 0 follows another one")
+            previous = entry
+            yield entry
+
+    def _raw_entries(self, first: int, last: int) -> Iterator[CommitEntry]:
+        n = first
+        while n <= last:
+            # The single file first: an entry goes into its checkpoint before its file goes.
+            path = self.root / "commits" / f"{n:020d}.json"
+            try:
+                yield _parse(path.read_bytes(), str(path))
+                n += 1
+                continue
+            except FileNotFoundError:
+                pass
+            held = next((c for c in self._checkpoints() if c[0] <= n <= c[1]), None)
+            if held is None:
+                raise self._missing(n)
+            for entry in _block(held[2]):
+                if n <= entry.n <= last:
+                    yield entry
+                    n = entry.n + 1
+
+    def _missing(self, n: int) -> LandingError:
+        first = self.first_n
+        if n < first:
+            return LandingError(
+                f"{self.root}: entry {n} was given up by retention, the log begins at {first}; "
+                "apply to a new target after a snapshot, or accept the gap"
+            )
+        return LandingError(f"{self.root}: entry {n} is missing; restore it from a copy")
+
+    def entry(self, n: int) -> CommitEntry:
+        """One entry."""
+        return next(self.entries(n, n))
+
+    def position(self, entry: CommitEntry) -> SourcePosition:
+        """Where the source is complete up to, as of an entry."""
+        return entry.positions[self.source]
+
+    # --- travelling ------------------------------------------------------------------------
+
+    def resolve(self, point: Point) -> int:
+        """Find the entry a point means.
+
+        Raises:
+            ConfigError: the log does not reach it, or begins after it.
+        """
+        first, last = self.first_n, self.last_n
+        if last < 0:
+            raise ConfigError(f"{self.root}: the log is empty")
+        if point.n is not None:
+            found = point.n
+        elif point.lsn is not None:
+            found = self._last_not_above("lsn", point.lsn, first, last)
+        elif point.csn is not None:
+            found = self._last_not_above("csn", point.csn, first, last)
+        elif point.time is not None:
+            found = self._before_time(point.time, first, last)
+        else:
+            found = last
+        if not first <= found <= last:
+            raise ConfigError(
+                f"{self.root}: the log holds entries {first} to {last}, the point asked for is "
+                f"{'before' if found < first else 'after'} them"
+            )
+        return found
+
+    def _last_not_above(self, field: str, wanted: int, first: int, last: int) -> int:
+        """Search the newest epoch that reaches down to the value, from the end."""
+
+        def above(n: int) -> bool:
+            value = getattr(self.position(self.entry(n)), field)
+            return value is not None and value > wanted
+
+        newest = self.position(self.entry(last)).epoch
+        start = first + bisect.bisect_left(
+            range(first, last + 1), newest, key=lambda n: self.position(self.entry(n)).epoch
+        )
+        if start > first and above(start):  # before the newest epoch: positions repeat there
+            low = [n for n in range(first, start) if not above(n)]
+            return max(low, default=first - 1)
+        return start + bisect.bisect_left(range(start, last + 1), True, key=above) - 1
+
+    def _before_time(self, time: dt.datetime, first: int, last: int) -> int:
+        for entry in self.entries(first, last):
+            if entry.commit_time is not None and entry.commit_time > time:
+                return entry.n - 1
+        return last
+
+    # --- schemas ---------------------------------------------------------------------------
+
+    def schema_record(self, table: str, schema_id: str) -> Json:
+        """Content of a schema file."""
+        return _schema_record(self.root, table, schema_id)
+
+    def tables(self) -> dict[str, str]:
+        """Directories of the tables that have schemas, by ``schema.name`` as the server says."""
+        found: dict[str, str] = {}
+        directory = self.root / "schemas"
+        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if path.name.startswith(("gd_", ".")) or not path.is_dir():
+                continue
+            for file in sorted(path.glob("[0-9a-f]*.json")):
+                record = self.schema_record(path.name, file.stem)
+                found[f"{record['schema']}.{record['name']}"] = path.name
+                break
+        return found
+
+    def find_table(self, name: str) -> str:
+        """Directory of a table, by that name or by ``schema.name``.
+
+        Raises:
+            ConfigError: there is no such table.
+        """
+        if (self.root / "schemas" / name).is_dir() and "/" not in name and name not in {".", ".."}:
+            return name
+        tables = self.tables()
+        if name not in tables:
+            known = ", ".join(sorted(tables)[:10]) or "none yet"
+            raise ConfigError(f"{self.root} has no table {name!r}; it has: {known}")
+        return tables[name]
+
+
+def data_kinds(entry: CommitEntry) -> bool:
+    """Whether the files of an entry are changes that no other entry has."""
+    return entry.kind is not EntryKind.COMPACT
+
+
+def _check_layout(root: Path, record: Json) -> tuple[str, tuple[str, ...], str]:
+    try:
+        if record["version"] != _LAYOUT_VERSION:
+            raise ValueError(f"version {record['version']!r}")
+        unknown = set(record["capabilities"]) - _CAPABILITIES
+        if unknown:
+            raise ValueError(f"it needs {', '.join(sorted(unknown))}")
+        (source,) = record["sources"]
+        return str(record["landing_id"]), ORDER_COLUMNS[record["order"]], str(source)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LandingError(
+            f"{root}/layout.json: not a layout this program reads ({error}); use a newer one"
+        ) from error
+
+
+def _parse(raw: bytes, where: str) -> CommitEntry:
+    try:
+        return CommitEntry.from_bytes(raw)
+    except ValueError as error:
+        raise LandingError(f"{where}: {error}; restore it from a copy of this landing") from error
+
+
+def _block(path: Path) -> Iterator[CommitEntry]:
+    try:
+        _, lines = parse_checkpoint(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise LandingError(f"{path}: {error}; restore it from a copy of this landing") from error
+    for index, line in enumerate(lines):
+        yield _parse(line, f"{path}, entry {index}")
+
+
+@functools.lru_cache(maxsize=4096)
+def _schema_record(root: Path, table: str, schema_id: str) -> Json:
+    path = root / "schemas" / table / f"{schema_id}.json"
+    try:
+        record: Json = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise LandingError(f"{path} cannot be read: {error}; restore it from a copy") from error
+    return record

@@ -1,0 +1,262 @@
+"""The merge of one bucket: rows as they were, events since; rows as they are, and what ended.
+
+Events are sorted by key and position. A key's events fall into *eras*, parted by resets,
+and each era into *lives*, which begin with a whole row. Inside a life a column that was not
+sent has the value it had before. A row is current when its event is the last of its key
+in the last era; every other row is an interval that its successor, or a reset, has closed.
+Rows whose key no event names pass untouched. Whole columns at a time, no loop over rows.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.spark import multiset
+from gaussdecode.spark.events import (
+    ACTION,
+    ENDS,
+    KEY,
+    MOVE,
+    PUT,
+    REMOVE,
+    SUB,
+    Reset,
+    above,
+    as_int64,
+    base_events,
+    closed_schema,
+    row_keys,
+    state_schema,
+)
+from gaussdecode.spark.schema import NAMES_TYPE, OLD_PREFIX, RAW, RAW_TYPE, UNCHANGED, TableSchema
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge gives.
+
+    Attributes:
+        current: rows of the bucket now.
+        closed: intervals that ended.
+        orphans: removals of a multiset's rows that were not there.
+    """
+
+    current: pa.Table
+    closed: pa.Table
+    orphans: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sorted:
+    """Events of a bucket in order of key and position.
+
+    Attributes:
+        table: the events, in no order.
+        index: row of `table` of each sorted event.
+        code: number of its key.
+        era: resets before it.
+        action: what it does.
+    """
+
+    table: pa.Table
+    index: Ints
+    code: Ints
+    era: Ints
+    action: Ints
+
+
+def merge(
+    base: pa.Table | None, events: pa.Table, resets: Sequence[Reset], schema: TableSchema,
+    order: Sequence[str],
+) -> Merged:  # fmt: skip
+    """Merge events into the rows of one bucket.
+
+    Args:
+        base: rows of the current state, in `state_schema`; None when there are none.
+        events: of `to_events`, in any order.
+        resets: in order.
+        schema: version of all of them.
+        order: columns that order events.
+    """
+    kept = None
+    if base is not None and base.num_rows:
+        found = row_keys(base, schema)
+        if not resets:
+            touched = pc.is_in(found, value_set=events.column(KEY).combine_chunks())
+            kept = base.filter(pc.invert(touched))
+            base, found = base.filter(touched), found.filter(touched)
+        events = pa.concat_tables([base_events(base, found, schema), events])
+    run = sort_events(events.combine_chunks(), resets, order)
+    if schema.key:
+        alive, ended, closers, orphans = *_keyed(run, len(resets)), 0
+    else:
+        alive, ended, closers, orphans = multiset.match(run.code, run.era, run.action, len(resets))
+    sources, unknown = fill_sources(run)
+    current = take_rows(run, alive, sources, unknown, schema)
+    closed = close_rows(run, ended, closers, sources, unknown, schema, resets)
+    if kept is not None:
+        current = pa.concat_tables([kept.select(current.column_names), current])
+    return Merged(current, closed, orphans)
+
+
+def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Sorted:
+    """Sort events, leave out what came twice, and number their eras."""
+    code = as_int64(events.column(KEY).combine_chunks().dictionary_encode().indices)
+    positions = [as_int64(events.column(name)) for name in order]
+    sub, action = as_int64(events.column(SUB)), as_int64(events.column(ACTION))
+    index = np.lexsort((sub, *reversed(positions), code))
+    same = np.ones(len(index), dtype=np.bool_)
+    for column in (code, *positions, sub):
+        same[1:] &= column[index][1:] == column[index][:-1]
+    if len(same):
+        same[0] = False
+    # A multiset's update may hold one position for two rows, but never twice one sub.
+    index = index[~same]
+    era = np.zeros(len(index), dtype=np.int64)
+    for reset in resets:
+        era += above([column[index] for column in positions], reset.position, inclusive=True)
+    return Sorted(events, index, code[index], era, action[index])
+
+
+def _keyed(run: Sorted, resets: int) -> tuple[Ints, Ints, Ints]:
+    """Find the rows that are there now, those that ended, and what ended them.
+
+    Returns:
+        Sorted positions of current rows, of ended rows, and per ended row the position
+        of the event that ended it, or -1 for the reset after its era.
+    """
+    count = len(run.index)
+    is_put = run.action != REMOVE
+    is_last = np.ones(count, dtype=np.bool_)
+    is_last[:-1] = run.code[1:] != run.code[:-1]
+    is_alive = is_last & is_put & (run.era == resets)
+    ended = np.flatnonzero(is_put & ~is_alive)
+    following = np.minimum(ended + 1, count - 1)
+    by_next = ~is_last[ended] & (run.era[following] == run.era[ended])
+    return np.flatnonzero(is_alive), ended, np.where(by_next, following, -1)
+
+
+def fill_sources(run: Sorted) -> tuple[dict[str, Ints], dict[str, npt.NDArray[np.bool_]]]:
+    """Find for columns that were not always sent the event that has their value.
+
+    Returns:
+        Per column, the sorted position of the event to take it from, and whether even
+        that one does not know it.
+    """
+    unsent = _unsent(run)
+    if not unsent:
+        return {}, {}
+    begins = np.ones(len(run.index), dtype=np.bool_)
+    begins[1:] = (
+        (run.code[1:] != run.code[:-1])
+        | (run.era[1:] != run.era[:-1])
+        | (run.action[:-1] == REMOVE)
+    )
+    begins |= (run.action == PUT) | (run.action == MOVE)
+    here = np.arange(len(run.index), dtype=np.int64)
+    sources = {
+        name: np.maximum.accumulate(np.where(begins | ~missing, here, -1))
+        for name, missing in unsent.items()
+    }
+    return sources, {name: unsent[name][sources[name]] for name in unsent}
+
+
+def _unsent(run: Sorted) -> dict[str, npt.NDArray[np.bool_]]:
+    """Per column, which sorted events do not carry it."""
+    lists = run.table.column(UNCHANGED).combine_chunks()
+    if lists.null_count == len(lists):
+        return {}
+    parents = as_int64(pc.list_parent_indices(lists))
+    names = pc.list_flatten(lists)
+    found = {}
+    for name in pc.unique(names).to_pylist():
+        missing = np.zeros(len(lists), dtype=np.bool_)
+        missing[parents[pc.equal(names, name).to_numpy(zero_copy_only=False)]] = True
+        found[name] = missing[run.index]
+    return found
+
+
+def take_rows(
+    run: Sorted, at: Ints, sources: dict[str, Ints], unknown: dict[str, npt.NDArray[np.bool_]],
+    schema: TableSchema,
+) -> pa.Table:  # fmt: skip
+    """Take rows out of the sorted events, each column from the event that has it."""
+    target = state_schema(schema)
+    own = pa.array(run.index[at])
+    arrays = {}
+    for field in target:
+        index = own
+        if field.name in sources:
+            index = pa.array(run.index[sources[field.name][at]])
+        if field.name not in {UNCHANGED, RAW}:
+            arrays[field.name] = run.table.column(field.name).take(index)
+    arrays[UNCHANGED] = _unknown_lists(at, unknown)
+    arrays[RAW] = _raws(run, at, sources)
+    return pa.table([arrays[name] for name in target.names], schema=target)
+
+
+def _unknown_lists(at: Ints, unknown: dict[str, npt.NDArray[np.bool_]]) -> pa.Array:
+    lists: dict[int, list[str]] = {}
+    for name in sorted(unknown):
+        for row in np.flatnonzero(unknown[name][at]).tolist():
+            lists.setdefault(row, []).append(name)
+    if not lists:
+        return pa.nulls(len(at), NAMES_TYPE)
+    return pa.array([lists.get(row) for row in range(len(at))], NAMES_TYPE)
+
+
+def _raws(run: Sorted, at: Ints, sources: dict[str, Ints]) -> pa.Array:
+    """Texts of values that did not fit, each from the event its column came from."""
+    raw = run.table.column(RAW).combine_chunks()
+    if raw.null_count == len(raw):
+        return pa.nulls(len(at), RAW_TYPE)
+    held = pc.is_valid(raw).to_numpy(zero_copy_only=False)
+    wanted = held[run.index[at]]
+    for source in sources.values():
+        wanted = wanted | held[run.index[source[at]]]
+    result: list[list[tuple[str, str]] | None] = [None] * len(at)
+    for row in np.flatnonzero(wanted).tolist():
+        own = int(run.index[at[row]])
+        texts = {
+            name: text
+            for name, text in (raw[own].as_py() or ())
+            if not _is_old(name, run.table) and name not in sources
+        }
+        for name, source in sources.items():
+            found = dict(raw[int(run.index[source[at[row]]])].as_py() or ())
+            if name in found:
+                texts[name] = found[name]
+        result[row] = sorted(texts.items()) or None
+    return pa.array(result, RAW_TYPE)
+
+
+def _is_old(name: str, rows: pa.Table) -> bool:
+    """Whether a text belongs to the old row; a column may itself be called ``old.x``."""
+    return name.startswith(OLD_PREFIX) and name not in rows.column_names
+
+
+def close_rows(
+    run: Sorted, ended: Ints, closers: Ints, sources: dict[str, Ints],
+    unknown: dict[str, npt.NDArray[np.bool_]], schema: TableSchema, resets: Sequence[Reset],
+) -> pa.Table:  # fmt: skip
+    """Take the ended rows with the stamps of what ended them."""
+    rows = take_rows(run, ended, sources, unknown, schema)
+    by_reset = pa.array(closers < 0)
+    events = pa.array(run.index[np.maximum(closers, 0)]) if len(ended) else pa.array([], pa.int64())
+    eras = run.era[ended]
+    arrays = []
+    for name, of in ENDS.items():
+        stamp = f"gd_{name.removeprefix('gd_to_')}"
+        ending = run.table.column(stamp).combine_chunks().take(events)
+        if resets:
+            stamps = pa.array([reset.stamps.get(stamp) for reset in resets], of)
+            where = pa.array(np.minimum(eras, len(resets) - 1))
+            ending = pc.if_else(by_reset, stamps.take(where), ending)
+        arrays.append(ending)
+    return pa.table([*arrays, *rows.columns], schema=closed_schema(schema))

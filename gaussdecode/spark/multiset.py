@@ -1,0 +1,56 @@
+"""Rows of a table without a key: equal rows are counted, the oldest goes first.
+
+Given the events of a bucket in order of row and position; says which rows are there now,
+which ended, and by what. A removal of a row that is not there (it is older than the
+slot) removes nothing and is counted.
+"""
+
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+def match(code: Ints, era: Ints, action: Ints, resets: int) -> tuple[Ints, Ints, Ints, int]:
+    """Pair removals with rows.
+
+    Args:
+        code: number of the row's content, equal ones beside each other.
+        era: resets before the event, rising inside a content.
+        action: 0 removes one, all others put one.
+        resets: how many there are.
+
+    Returns:
+        Positions of the current rows, of the ended rows, per ended row the position of the
+        removal (-1: the reset after its era), and the number of removals of nothing.
+    """
+    alive: list[int] = []
+    ended: list[tuple[int, int]] = []
+    orphans = 0
+    waiting: deque[int] = deque()
+    at: tuple[int, int] | None = None
+
+    def leave(where: tuple[int, int] | None) -> None:
+        if where is not None and where[1] == resets:
+            alive.extend(waiting)
+        else:
+            ended.extend((row, -1) for row in waiting)
+        waiting.clear()
+
+    for row, group in enumerate(zip(code.tolist(), era.tolist(), strict=True)):
+        if group != at:
+            leave(at)
+            at = group
+        if action[row]:
+            waiting.append(row)
+        elif waiting:
+            ended.append((waiting.popleft(), row))
+        else:
+            orphans += 1
+    leave(at)
+    ended.sort()
+    rows = np.array([pair[0] for pair in ended], dtype=np.int64)
+    closers = np.array([pair[1] for pair in ended], dtype=np.int64)
+    return np.array(sorted(alive), dtype=np.int64), rows, closers, orphans

@@ -1,0 +1,324 @@
+"""What an apply has to read: the files of each table since it was last applied.
+
+Given the commit log; promises exactly the files of its entries (or the merged files that
+stand for them), cut into *eras* inside which rows are told apart by the same columns.
+Gaps stop the plan before them unless they are accepted; suspect entries are reported.
+"""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
+from gaussdecode.spark.events import STAMPS, Reset
+from gaussdecode.spark.landing import Landing, data_kinds
+from gaussdecode.spark.schema import TableSchema
+
+SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
+Numbering = tuple[tuple[int, int, int], ...]
+"""Number, epoch and LSN of entries: which entry a row of a merged file belongs to."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeFile:
+    """One file to read.
+
+    Attributes:
+        n: of its entry; the first of several for a merged file.
+        last_n: the last of several.
+        is_snapshot: its rows replace the table.
+        file: as the log describes it.
+        numbering: for a merged file, else empty.
+        ignore_through: epoch and position that a snapshot of an earlier entry covers.
+    """
+
+    n: int
+    last_n: int
+    is_snapshot: bool
+    file: LandingFile
+    numbering: Numbering = ()
+    ignore_through: tuple[int, ...] | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Era:
+    """Files under schemas that tell rows apart in the same way.
+
+    Attributes:
+        schema: the last of them; rows are conformed to it.
+        schemas: all of them, by id.
+        files: in order of position.
+        resets: in order of position.
+    """
+
+    schema: TableSchema
+    schemas: dict[str, TableSchema]
+    files: list[ChangeFile]
+    resets: list[Reset]
+
+    @property
+    def may_move_unsent(self) -> bool:
+        """Some update may change a key and leave out a value."""
+        return any(f.file.has_key_change for f in self.files) and any(
+            f.file.has_unchanged for f in self.files
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class TablePlan:
+    """What is new for one table.
+
+    Attributes:
+        table: directory.
+        eras: in order; none when nothing changed.
+        ignore_through: epoch and position that a snapshot already covers, or None.
+    """
+
+    table: str
+    eras: list[Era]
+    ignore_through: tuple[int, ...] | None
+
+
+@dataclasses.dataclass(slots=True)
+class Plan:
+    """What is new.
+
+    Attributes:
+        to: everything up to this entry is in it.
+        tables: by directory, those with changes.
+        seen: directories of all tables the entries name.
+        gap: number of a gap entry that stopped it, or None.
+        accepted_gaps: numbers of gap entries it goes over.
+        suspects: numbers of suspect entries in it.
+        commit_time: of the newest transaction in it.
+        position: of the source behind it: epoch, LSN and CSN; None when nothing is new.
+    """
+
+    to: int
+    tables: dict[str, TablePlan] = dataclasses.field(default_factory=dict)
+    seen: set[str] = dataclasses.field(default_factory=set)
+    gap: int | None = None
+    accepted_gaps: list[int] = dataclasses.field(default_factory=list)
+    suspects: list[int] = dataclasses.field(default_factory=list)
+    commit_time: dt.datetime | None = None
+    position: tuple[int, int, int | None] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Applied:
+    """How far a table is.
+
+    Attributes:
+        n: applied up to this entry; -1 for nothing.
+        schema: of its rows, or None.
+        ignore_through: from an earlier snapshot.
+    """
+
+    n: int = -1
+    schema: TableSchema | None = None
+    ignore_through: tuple[int, ...] | None = None
+
+
+def make_plan(
+    landing: Landing, applied: Mapping[str, Applied], start: int, to: int, *,
+    only: Collection[str] | None = None, accept_gaps: bool = False,
+) -> Plan:  # fmt: skip
+    """Read the log and plan.
+
+    Args:
+        landing: to read from.
+        applied: per known table, how far it is.
+        start: entry that tables not in `applied` are complete up to; -1 for nothing.
+        to: entry to go to.
+        only: directories of the tables wanted; None for all.
+        accept_gaps: go over gap entries and over what retention has taken.
+
+    Raises:
+        LandingError: an entry is missing or damaged.
+    """
+    plan = Plan(to)
+    first = min([start, *(state.n for name, state in applied.items() if _is_wanted(name, only))])
+    if accept_gaps and first + 1 < landing.first_n:
+        plan.accepted_gaps.append(landing.first_n - 1)
+        first = landing.first_n - 1
+    files: dict[str, list[ChangeFile]] = {}
+    numbering: list[tuple[int, int, int]] = []
+    entries: list[CommitEntry] = []
+    for entry in landing.entries(first + 1, landing.last_n):
+        if entry.kind is EntryKind.COMPACT:
+            entries.append(entry)
+        if entry.n > plan.to:
+            continue
+        if entry.kind is EntryKind.GAP and not accept_gaps:
+            plan.gap, plan.to = entry.n, entry.n - 1
+            continue
+        _note(plan, entry, landing)
+        where = landing.position(entry)
+        numbering.append((entry.n, where.epoch, where.lsn))
+        for table, found in _files_of(entry, only).items():
+            plan.seen.add(table)
+            begin = applied[table].n if table in applied else start
+            if entry.n > begin:
+                files.setdefault(table, []).extend(found)
+    if landing.order[1] == "gd_lsn":
+        files = merge_files(landing.root, files, entries, tuple(numbering))
+    for table, found in sorted(files.items()):
+        state = applied.get(table, Applied())
+        plan.tables[table] = plan_table(landing, table, found, state)
+    return plan
+
+
+def _is_wanted(table: str, only: Collection[str] | None) -> bool:
+    return table not in SYSTEM_TABLES and (only is None or table in only)
+
+
+def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
+    if entry.kind is EntryKind.GAP:
+        plan.accepted_gaps.append(entry.n)
+    if entry.kind is EntryKind.SUSPECT:
+        plan.suspects.append(entry.n)
+    if entry.commit_time is not None:
+        plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
+    where = landing.position(entry)
+    plan.position = (where.epoch, where.lsn, where.csn)
+
+
+def _files_of(entry: CommitEntry, only: Collection[str] | None) -> dict[str, list[ChangeFile]]:
+    found: dict[str, list[ChangeFile]] = {}
+    if not data_kinds(entry):
+        return found
+    is_snapshot = entry.kind is EntryKind.SNAPSHOT
+    for file in entry.files:
+        if _is_wanted(file.table, only):
+            change = ChangeFile(entry.n, entry.n, is_snapshot, file)
+            found.setdefault(file.table, []).append(change)
+    return found
+
+
+def merge_files(
+    root: Path, files: dict[str, list[ChangeFile]], compacts: list[CommitEntry],
+    numbering: Numbering,
+) -> dict[str, list[ChangeFile]]:  # fmt: skip
+    """Take merged files in place of those they replace, where all of these are wanted."""
+    by_path = {change.file.path: change for found in files.values() for change in found}
+    merged: dict[str, ChangeFile] = {}
+    for entry in compacts:
+        described = {file.path: file for file in entry.files}
+        for item in entry.replaced:
+            if not all(path in by_path for path in item.replaced):
+                continue
+            merged_file = described[item.path]
+            if _is_parted(files[merged_file.table], item, merged_file.schema_id):
+                continue
+            if (root / item.path).is_file():
+                span = tuple(x for x in numbering if item.first_n <= x[0] <= item.last_n)
+                change = ChangeFile(item.first_n, item.last_n, False, merged_file, span)
+                merged.update(dict.fromkeys(item.replaced, change))
+    return {table: _replaced(found, merged) for table, found in files.items()}
+
+
+def _is_parted(files: list[ChangeFile], item: Replacement, schema_id: str) -> bool:
+    """Rows before and after a snapshot, or another schema, are not read alike."""
+    return any(
+        item.first_n <= f.n <= item.last_n and (f.is_snapshot or f.file.schema_id != schema_id)
+        for f in files
+    )
+
+
+def _replaced(files: list[ChangeFile], merged: dict[str, ChangeFile]) -> list[ChangeFile]:
+    result: dict[str, ChangeFile] = {}
+    for change in files:
+        chosen = merged.get(change.file.path, change)
+        result.setdefault(chosen.file.path, chosen)
+    return list(result.values())
+
+
+def plan_table(landing: Landing, table: str, files: list[ChangeFile], state: Applied) -> TablePlan:
+    """Cut the files of a table into eras and find where it was emptied."""
+    # Files of one entry are in position order; a merged file begins where its first began.
+    ordered = sorted(files, key=lambda change: (change.n, change.file.first))
+    eras: list[Era] = []
+    ignore = state.ignore_through
+    before = state.schema
+    for change in ordered:
+        schema = TableSchema.from_record(
+            change.file.schema_id, landing.schema_record(table, change.file.schema_id)
+        )
+        if not eras or not _is_one_era(eras[-1].schema, schema):
+            eras.append(Era(schema, {}, [], []))
+            if before is not None and _is_another_table(before, schema):
+                eras[-1].resets.append(_made_anew(landing, change))
+        era = eras[-1]
+        era.schema = before = schema
+        era.schemas[schema.schema_id] = schema
+        era.files.append(dataclasses.replace(change, ignore_through=ignore))
+        if change.file.ops.get("T"):
+            era.resets += [
+                reset
+                for reset in read_truncates(landing, change)
+                if ignore is None or reset.position[:2] > ignore
+            ]
+        if change.is_snapshot:
+            reset = _snapshot_reset(landing, change)
+            if ignore is None or reset.position[:2] > ignore:
+                era.resets.append(reset)
+                ignore = reset.position[:2]
+    for era in eras:
+        era.resets = sorted(era.resets, key=lambda reset: reset.position)
+    return TablePlan(table, eras, ignore)
+
+
+def _is_one_era(old: TableSchema, new: TableSchema) -> bool:
+    return old.key_shape() == new.key_shape() and not _is_another_table(old, new)
+
+
+def _is_another_table(old: TableSchema, new: TableSchema) -> bool:
+    """The table was dropped and made again: nothing of the old one is left."""
+    return bool(old.oid and new.oid and old.oid != new.oid)
+
+
+def _read(landing: Landing, change: ChangeFile, names: list[str]) -> pa.Table:
+    return pq.read_table(landing.root / change.file.path, columns=names, partitioning=None)
+
+
+def read_truncates(landing: Landing, change: ChangeFile) -> list[Reset]:
+    """Read the truncate markers of a file."""
+    names = [name for name in STAMPS if name != "gd_n"]
+    rows = _read(landing, change, names)
+    found = rows.filter(pc.equal(rows.column("gd_op"), "T")).to_pylist()
+    return [_reset(landing, row, number_of(row, change)) for row in found]
+
+
+def number_of(row: dict[str, Any], change: ChangeFile) -> int:  # Any: a landed row
+    """Number of the entry that a row came with."""
+    for n, epoch, lsn in change.numbering:
+        if (row["gd_epoch"], row["gd_lsn"]) <= (epoch, lsn):
+            return n
+    return change.n
+
+
+def _reset(landing: Landing, row: dict[str, Any], n: int) -> Reset:  # Any: a landed row
+    return Reset(tuple(row[name] or 0 for name in landing.order), {**row, "gd_n": n})
+
+
+def _first_row(landing: Landing, change: ChangeFile) -> dict[str, Any]:  # Any: a landed row
+    rows = _read(landing, change, [name for name in STAMPS if name != "gd_n"])
+    first = min(rows.to_pylist(), key=lambda row: tuple(row[name] or 0 for name in landing.order))
+    return dict(first)
+
+
+def _made_anew(landing: Landing, change: ChangeFile) -> Reset:
+    return _reset(landing, {**_first_row(landing, change), "gd_op": "T"}, change.n)
+
+
+def _snapshot_reset(landing: Landing, change: ChangeFile) -> Reset:
+    """Everything up to the snapshot's position goes; its own rows stand behind the reset."""
+    row = {**_first_row(landing, change), "gd_seq": -1, "gd_op": "R"}
+    return _reset(landing, row, change.n)

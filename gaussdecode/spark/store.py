@@ -1,0 +1,408 @@
+"""The target: immutable files, and versions that say which of them are a table.
+
+::
+
+    <target>/target.json                        which landing it belongs to
+    <target>/tables/<table>/files/              Parquet, never changed, names never used twice
+    <target>/tables/<table>/versions/<v>.json   one version of one table, applied up to entry n
+    <target>/database/<k>.json                  one version of all tables, complete up to entry n
+
+A version is published by `link`, which fails when its number is taken: of two writers one
+publishes, the other one fails and nothing of it is seen. A reader follows one manifest
+to files that do not change, so it sees one version or the other and never half of one.
+Every step is durable before the next; a crash leaves files that no manifest names, which
+`vacuum` removes.
+"""
+
+import contextlib
+import dataclasses
+import datetime as dt
+import fcntl
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gaussdecode.errors import ConfigError, DiskError, LandingError
+from gaussdecode.spark.failpoint import Step, reach
+from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.schema import TableSchema
+
+VERSION: Final = 1
+_NUMBER: Final = re.compile(r"(\d{20})\.json")
+Json = dict[str, Any]  # decoded JSON
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StateFile:
+    """One Parquet file of a version.
+
+    Attributes:
+        path: relative to the table's directory.
+        rows: in it.
+        bytes: its size.
+        schema_id: of its rows.
+        bucket: of the current state; -1 elsewhere.
+        partition: of the changelog, ``column=value``; empty elsewhere.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    schema_id: str
+    bucket: int = -1
+    partition: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableVersion:
+    """One version of one table.
+
+    Attributes:
+        v: its number, from 1.
+        n: the last entry applied.
+        schema_id: of the current state.
+        buckets: rows are spread over so many.
+        current: files of the current state, at most one per bucket.
+        closed: files of closed intervals.
+        changelog: files of the changelog.
+        history_from: intervals that ended after this entry are kept; None without history.
+        changelog_from: changes after this entry are kept; None without changelog.
+        changelog_by: what the changelog is partitioned by.
+        ignore_through: position that a snapshot covers.
+        accepted_gaps: gap entries it went over.
+        orphans: removals that found no row; above 0 the slot is younger than the rows.
+        created: when.
+    """
+
+    v: int
+    n: int
+    schema_id: str
+    buckets: int
+    current: tuple[StateFile, ...] = ()
+    closed: tuple[StateFile, ...] = ()
+    changelog: tuple[StateFile, ...] = ()
+    history_from: int | None = None
+    changelog_from: int | None = None
+    changelog_by: str = ""
+    ignore_through: tuple[int, ...] | None = None
+    accepted_gaps: tuple[int, ...] = ()
+    orphans: int = 0
+    created: str = ""
+
+    @property
+    def files(self) -> tuple[StateFile, ...]:
+        """All of them."""
+        return (*self.current, *self.closed, *self.changelog)
+
+    @classmethod
+    def from_record(cls, record: Json) -> Self:
+        """Read what `dataclasses.asdict` gave."""
+        record = {key: value for key, value in record.items() if key != "version"}
+        for name in ("current", "closed", "changelog"):
+            record[name] = tuple(StateFile(**item) for item in record[name])
+        ignore = record["ignore_through"]
+        record["ignore_through"] = None if ignore is None else tuple(ignore)
+        record["accepted_gaps"] = tuple(record["accepted_gaps"])
+        return cls(**record)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DatabaseVersion:
+    """One version of all tables.
+
+    Attributes:
+        k: its number, from 1.
+        n: all its tables are complete up to this entry.
+        tables: version of each, by directory.
+        is_complete: no table of the landing was left out.
+        epoch: of the source's position at entry n.
+        lsn: of it.
+        csn: of it, or None.
+        commit_time: of the newest transaction, in ISO form, or None.
+        accepted_gaps: gap entries that were gone over by choice.
+        suspects: entries that may be incomplete.
+        created: when.
+    """
+
+    k: int
+    n: int
+    tables: dict[str, int]
+    is_complete: bool
+    epoch: int = 0
+    lsn: int = 0
+    csn: int | None = None
+    commit_time: str | None = None
+    accepted_gaps: tuple[int, ...] = ()
+    suspects: tuple[int, ...] = ()
+    created: str = ""
+
+    @classmethod
+    def from_record(cls, record: Json) -> Self:
+        """Read what `dataclasses.asdict` gave."""
+        record = {key: value for key, value in record.items() if key != "version"}
+        record["accepted_gaps"] = tuple(record["accepted_gaps"])
+        record["suspects"] = tuple(record["suspects"])
+        return cls(**record)
+
+
+class Target:
+    """The target below a directory.
+
+    Attributes:
+        root: directory.
+        landing_id: of the landing it is made from.
+    """
+
+    def __init__(self, root: Path | str) -> None:
+        """Open it.
+
+        Raises:
+            ConfigError: there is no target.
+        """
+        self.root = Path(root).absolute()
+        path = self.root / "target.json"
+        try:
+            record = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise ConfigError(f"{self.root} is no target: apply to it first") from None
+        except (OSError, ValueError) as error:
+            raise LandingError(f"{path} cannot be read: {error}") from error
+        if record.get("version") != VERSION:
+            raise LandingError(f"{path}: version {record.get('version')!r}, use a newer program")
+        self.landing_id = str(record["landing_id"])
+
+    @classmethod
+    def create(cls, root: Path | str, landing: Landing) -> Self:
+        """Open a target, or make one for a landing.
+
+        Raises:
+            ConfigError: it belongs to another landing, or something else is in the directory.
+        """
+        path = Path(root).absolute()
+        if not (path / "target.json").exists():
+            if path.is_dir() and any(item.name != ".lock" for item in path.iterdir()):
+                raise ConfigError(f"{path} holds something else; give an empty directory")
+            make_directory(path)
+            record = {"version": VERSION, "landing_id": landing.landing_id}
+            _publish(path / "target.json", record)
+        target = cls(path)
+        if target.landing_id != landing.landing_id:
+            raise ConfigError(
+                f"{path} was made from another landing (id {target.landing_id}) than "
+                f"{landing.root} (id {landing.landing_id}); give each its own target"
+            )
+        return target
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other writers of this machine out; numbers that are taken keep out all.
+
+        Raises:
+            LandingError: one is at work.
+        """
+        handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LandingError(
+                    f"target {self.root} is being written by another process; wait for it"
+                ) from None
+            yield
+        finally:
+            os.close(handle)
+
+    # --- versions --------------------------------------------------------------------------
+
+    def table_root(self, table: str) -> Path:
+        """Directory of a table."""
+        return self.root / "tables" / table
+
+    def tables(self) -> list[str]:
+        """Directories of all tables."""
+        directory = self.root / "tables"
+        return sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
+
+    def versions(self, table: str) -> list[int]:
+        """Numbers of a table's versions, rising."""
+        return _numbers(self.table_root(table) / "versions")
+
+    def version(self, table: str, v: int) -> TableVersion:
+        """One version of a table."""
+        return TableVersion.from_record(
+            _read(self.table_root(table) / "versions" / f"{v:020d}.json")
+        )
+
+    def newest(self, table: str) -> TableVersion | None:
+        """The newest version of a table."""
+        found = self.versions(table)
+        return self.version(table, found[-1]) if found else None
+
+    def database_versions(self) -> list[int]:
+        """Numbers of the database's versions, rising."""
+        return _numbers(self.root / "database")
+
+    def database(self, k: int | None = None) -> DatabaseVersion | None:
+        """One version of the database, the newest by default; None when there is none."""
+        found = self.database_versions()
+        if not found:
+            return None
+        number = found[-1] if k is None else k
+        return DatabaseVersion.from_record(_read(self.root / "database" / f"{number:020d}.json"))
+
+    def database_at(self, n: int) -> DatabaseVersion | None:
+        """The newest version of the database that is not beyond an entry."""
+        for k in reversed(self.database_versions()):
+            found = self.database(k)
+            if found is not None and found.n <= n:
+                return found
+        return None
+
+    def publish_table(self, table: str, version: TableVersion) -> None:
+        """Make a version of a table; its files are written.
+
+        Raises:
+            LandingError: another writer published this number.
+        """
+        sync_tree(self.table_root(table), version)
+        reach(Step.FILES_DURABLE)
+        directory = self.table_root(table) / "versions"
+        make_directory(directory)
+        _publish(directory / f"{version.v:020d}.json", dataclasses.asdict(version))
+
+    def publish_database(self, version: DatabaseVersion) -> None:
+        """Make a version of the database; its tables' versions are published."""
+        make_directory(self.root / "database")
+        path = self.root / "database" / f"{version.k:020d}.json"
+        _publish(path, dataclasses.asdict(version))
+        reach(Step.DATABASE_DURABLE)
+
+    # --- schemas ---------------------------------------------------------------------------
+
+    def keep_schema(self, table: str, schema_id: str, record: Json) -> None:
+        """Copy a schema file of the landing, so that versions can be read without it."""
+        path = self.table_root(table) / "schemas" / f"{schema_id}.json"
+        if path.exists():
+            return
+        make_directory(path.parent)
+        with contextlib.suppress(LandingError):  # the same content, by another writer
+            _publish(path, record)
+
+    def schema(self, table: str, schema_id: str) -> TableSchema:
+        """A schema of a table."""
+        record = _read(self.table_root(table) / "schemas" / f"{schema_id}.json")
+        return TableSchema.from_record(schema_id, record)
+
+    def find_table(self, name: str) -> str:
+        """Directory of a table, by that name or by ``schema.name``.
+
+        Raises:
+            ConfigError: it was never applied.
+        """
+        tables = self.tables()
+        if name in tables:
+            return name
+        for table in tables:
+            newest = self.newest(table)
+            if newest is not None and self.schema(table, newest.schema_id).title == name:
+                return table
+        raise ConfigError(
+            f"{self.root} has no table {name!r}; it has: {', '.join(tables[:10]) or 'none yet'}"
+        )
+
+
+def utc_now() -> str:
+    """Now, in ISO form."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
+
+
+def write_parquet(rows: pa.Table, root: Path, name: str) -> tuple[str, int]:
+    """Write a durable file under a name that is never used again.
+
+    Returns:
+        Its path relative to `root`, and its size.
+    """
+    path = root / f"{name}-{secrets.token_hex(8)}.parquet"
+    make_directory(path.parent)
+    try:
+        with path.open("xb") as file:
+            pq.write_table(
+                rows, file, compression="zstd", compression_level=1, row_group_size=131_072
+            )
+            file.flush()
+            os.fsync(file.fileno())
+            return str(path.relative_to(root)), file.tell()
+    except OSError as error:
+        raise DiskError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and its parents durable under their names."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(root: Path, version: TableVersion) -> None:
+    """Make the names of a version's files durable."""
+    for directory in {(root / file.path).parent for file in version.files}:
+        sync_directory(directory)
+
+
+def _publish(path: Path, record: Json) -> None:
+    """Give a new file its content and its name in one step; fail when the name is taken."""
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with hidden.open("xb") as file:
+            file.write(json.dumps({**record, "version": VERSION}, sort_keys=True).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        reach(Step.MANIFEST_WRITTEN)
+        os.link(hidden, path)
+        reach(Step.MANIFEST_LINKED)
+        sync_directory(path.parent)
+        reach(Step.MANIFEST_DURABLE)
+    except FileExistsError:
+        raise LandingError(
+            f"{path} was published by another writer at the same time; nothing was changed by "
+            "this one, run it again"
+        ) from None
+    except OSError as error:
+        raise DiskError(f"{path} cannot be published: {error.strerror}") from error
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def _numbers(directory: Path) -> list[int]:
+    if not directory.is_dir():
+        return []
+    found = (_NUMBER.fullmatch(item.name) for item in directory.iterdir())
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _read(path: Path) -> Json:
+    try:
+        record: Json = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path} is gone: vacuum removed that version") from None
+    except (OSError, ValueError) as error:
+        raise LandingError(f"{path} cannot be read: {error}") from error
+    return record

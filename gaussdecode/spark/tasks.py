@@ -1,0 +1,277 @@
+"""What runs on an executor: read files into events, merge a bucket, follow moved keys.
+
+Given descriptions that pickle; between the map and the merge travel a group number and
+bytes (events as an Arrow stream), so that no value is converted on the way. Needs pyarrow
+and this package on the executor, no pyspark.
+"""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gaussdecode.errors import LandingError
+from gaussdecode.spark import moves
+from gaussdecode.spark.events import (
+    KEY,
+    Reset,
+    as_int64,
+    base_events,
+    event_schema,
+    row_keys,
+    state_schema,
+    to_events,
+)
+from gaussdecode.spark.keys import buckets_of
+from gaussdecode.spark.merge import merge
+from gaussdecode.spark.plan import ChangeFile
+from gaussdecode.spark.schema import TableSchema, conform
+from gaussdecode.spark.store import StateFile, write_parquet
+
+GROUP_BITS: Final = 20
+"""Buckets are below 2**20; the rest of a group number is the table's."""
+
+_MOVES: Final = 1024
+"""Groups over which tied keys are spread; arbitrary."""
+
+Involved = Mapping[bytes, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """One table in one pass.
+
+    Attributes:
+        index: number of the table in the pass.
+        table_root: its directory in the target.
+        schema: version its rows will have.
+        schemas: versions of the files that are read, by id.
+        order: columns that order changes.
+        resets: in order.
+        buckets: to spread rows over.
+        base: files of the current state.
+        is_rebuilt: the current state is spread anew, so it comes as events.
+        with_history: keep what ended.
+        token: of this run, in the names of its files.
+    """
+
+    index: int
+    table_root: str
+    schema: TableSchema
+    schemas: dict[str, TableSchema]
+    order: tuple[str, ...]
+    resets: tuple[Reset, ...]
+    buckets: int
+    base: tuple[StateFile, ...]
+    is_rebuilt: bool
+    with_history: bool
+    token: str
+
+    def group(self, bucket: int) -> int:
+        """Number of one bucket of this table."""
+        return self.index << GROUP_BITS | bucket
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MapTask:
+    """Something to read: one of the three kinds of files.
+
+    Attributes:
+        job: the table's.
+        root: of the landing.
+        changes: landed files.
+        base: files of the current state that come as events.
+        resolved: files of events, of `resolve_group`.
+        forced: buckets that are merged even if nothing changed in them.
+    """
+
+    job: Job
+    root: str
+    changes: tuple[ChangeFile, ...] = ()
+    base: tuple[StateFile, ...] = ()
+    resolved: tuple[str, ...] = ()
+    forced: tuple[int, ...] = ()
+
+
+def map_events(task: MapTask, *, is_resolved: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Read files; give the events of each bucket.
+
+    Args:
+        task: what to read.
+        is_resolved: key changes that leave out values come from `MapTask.resolved` instead.
+    """
+    for events in _events(task):
+        wanted = events
+        if is_resolved and task.changes:
+            wanted = events.filter(pc.invert(moves.needs_resolving(events)))
+        yield from _split(wanted, task.job)
+    for path in task.resolved:
+        with pa.memory_map(path) as source:
+            yield from _split(pa.ipc.open_file(source).read_all(), task.job)
+    empty = event_schema(task.job.schema).empty_table()
+    for bucket in task.forced:
+        yield task.job.group(bucket), to_bytes(empty)
+
+
+def _events(task: MapTask) -> Iterator[pa.Table]:
+    for change in task.changes:
+        yield from read_changes(task, change)
+    for file in task.base:
+        rows = read_state(task.job, file)
+        yield base_events(rows, row_keys(rows, task.job.schema), task.job.schema)
+
+
+def read_changes(task: MapTask, change: ChangeFile) -> Iterator[pa.Table]:
+    """Events of one landed file, row group by row group.
+
+    Raises:
+        LandingError: the file is missing or damaged.
+    """
+    job = task.job
+    path = Path(task.root, change.file.path)
+    try:
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group)
+                rows = conform(rows, job.schemas[change.file.schema_id], job.schema)
+                yield to_events(
+                    rows, job.schema, numbers_of(rows, change), order=job.order,
+                    ignore_through=change.ignore_through,
+                )  # fmt: skip
+    except (OSError, pa.ArrowException) as error:
+        raise LandingError(f"{path} cannot be read: {error}; is the landing complete?") from error
+
+
+def numbers_of(rows: pa.Table, change: ChangeFile) -> npt.NDArray[np.int64]:
+    """Number of the commit entry of each row."""
+    if not change.numbering:
+        return np.full(rows.num_rows, change.n, dtype=np.int64)
+    epochs, lsns = as_int64(rows.column("gd_epoch")), as_int64(rows.column("gd_lsn"))
+    result = np.full(rows.num_rows, change.last_n, dtype=np.int64)
+    for epoch in np.unique(epochs):
+        span = [(n, lsn) for n, at, lsn in change.numbering if at == epoch]
+        if span:
+            numbers = np.array([n for n, _ in span] + [span[-1][0]])
+            where = epochs == epoch
+            result[where] = numbers[np.searchsorted([lsn for _, lsn in span], lsns[where])]
+    return result
+
+
+def read_state(job: Job, file: StateFile) -> pa.Table:
+    """Rows of the current state, in the version of the job.
+
+    Raises:
+        LandingError: the file is missing or damaged.
+    """
+    path = Path(job.table_root, file.path)
+    try:
+        rows = pq.read_table(path, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise LandingError(f"{path} cannot be read: {error}; restore the target") from error
+    rows = conform(rows, job.schemas[file.schema_id], job.schema)
+    target = state_schema(job.schema)
+    return rows.select(target.names).cast(target)
+
+
+def _split(events: pa.Table, job: Job) -> Iterator[tuple[int, bytes]]:
+    events = events.combine_chunks()
+    if not events.num_rows:
+        return
+    buckets = buckets_of(events.column(KEY).combine_chunks(), job.buckets)
+    order = np.argsort(buckets, kind="stable")
+    events, buckets = events.take(pa.array(order)), buckets[order]
+    edges = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(buckets)]
+    for start, stop in itertools.pairwise(edges):
+        yield job.group(int(buckets[start])), to_bytes(events.slice(start, stop - start))
+
+
+def to_bytes(events: pa.Table) -> bytes:
+    """Events as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, events.schema, options=options) as writer:
+        writer.write_table(events)
+    return bytes(sink.getvalue())
+
+
+def from_bytes(payloads: Sequence[bytes]) -> pa.Table:
+    """Events from Arrow streams."""
+    return pa.concat_tables(
+        [pa.ipc.open_stream(pa.py_buffer(payload)).read_all() for payload in payloads]
+    )
+
+
+def merge_group(group: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[str]:
+    """Merge one bucket and write its files.
+
+    Returns:
+        One JSON text that describes them.
+    """
+    job, bucket = jobs[group >> GROUP_BITS], group & ((1 << GROUP_BITS) - 1)
+    held = None if job.is_rebuilt else next((f for f in job.base if f.bucket == bucket), None)
+    base = None if held is None else read_state(job, held)
+    merged = merge(base, from_bytes(payloads), job.resets, job.schema, job.order)
+    result = {
+        "table": job.index,
+        "bucket": bucket,
+        "current": _write(job, bucket, "current", merged.current),
+        "closed": _write(job, bucket, "closed", merged.closed) if job.with_history else None,
+        "orphans": merged.orphans,
+        "read": 0 if held is None else held.bytes,
+    }
+    return [json.dumps(result)]
+
+
+def _write(job: Job, bucket: int, kind: str, rows: pa.Table) -> dict[str, object] | None:
+    if not rows.num_rows:
+        return None
+    name = f"files/{job.token}-{kind}-{bucket:06d}"
+    path, size = write_parquet(rows, Path(job.table_root), name)
+    file = StateFile(
+        path, rows.num_rows, size, job.schema.schema_id, bucket if kind == "current" else -1
+    )
+    return dataclasses.asdict(file)
+
+
+# --- key changes that leave out values -------------------------------------------------------
+
+
+def map_edges(task: MapTask) -> Iterator[str]:
+    """Find which keys such changes tie together: JSON of table, old key and new key."""
+    for events in _events(task):
+        for old, new in moves.edges(events, task.job.order):
+            yield json.dumps([task.job.index, old.hex(), new.hex()])
+
+
+def map_involved(task: MapTask, involved: Mapping[int, Involved]) -> Iterator[tuple[int, bytes]]:
+    """Give the events of tied keys, each set of keys in one group."""
+    tied = involved.get(task.job.index)
+    if not tied:
+        return
+    wanted = pa.array(list(tied), pa.binary())
+    for found in _events(task):
+        events = found.filter(pc.is_in(found.column(KEY), value_set=wanted))
+        numbers = [tied[key] % _MOVES for key in events.column(KEY).to_pylist()]
+        for number in sorted(set(numbers)):
+            part = events.filter(pa.array([other == number for other in numbers]))
+            yield task.job.group(number), to_bytes(part)
+
+
+def resolve_group(group: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[str]:
+    """Fill in what key changes left out; write the events and give the file's path."""
+    job, number = jobs[group >> GROUP_BITS], group & ((1 << GROUP_BITS) - 1)
+    events = moves.resolve(from_bytes(payloads), job.resets, job.schema, job.order)
+    directory = Path(job.table_root, "files")
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f".{job.token}-moves-{number}-{np.random.default_rng().integers(2**62):x}"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, events.schema) as writer:
+        writer.write_table(events)
+    return [json.dumps([job.index, str(path)])]
