@@ -24,7 +24,18 @@ from gaussdecode.errors import EX_OK, EX_SOFTWARE, GaussDecodeError
 
 EX_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 EX_BROKEN_PIPE: Final = 141  # 128 + SIGPIPE
-_ORDER: Final = ("run", "check", "status", "slot", "peek", "verify", "capture", "replay", "demo")
+_ORDER: Final = (
+    "run",
+    "check",
+    "status",
+    "slot",
+    "peek",
+    "get",
+    "verify",
+    "capture",
+    "replay",
+    "demo",
+)
 _DESCRIPTION: Final = """\
 Lands the changes of a replication slot as Parquet, in order and exactly once.
 

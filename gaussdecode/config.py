@@ -284,10 +284,13 @@ class _Reader:
 
     def _check_guard(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
         at = _lines(self._sub(tree, "guard"))
-        warn = fields.get("warn_before", GuardConfig.warn_before)
-        pause = fields.get("pause_before", GuardConfig.pause_before)
+        defaults = {f.name: f.default for f in dataclasses.fields(GuardConfig)}
+        warn = fields.get("warn_before", defaults["warn_before"])
+        pause = fields.get("pause_before", defaults["pause_before"])
         if "pause_before" in fields and None not in (warn, pause) and pause > warn:
-            self.problems.append((at("pause-before"), "guard.pause-before: above guard.warn-before"))
+            self.problems.append(
+                (at("pause-before"), "guard.pause-before: above guard.warn-before")
+            )
 
 
 def _lines(section: Section) -> Callable[[str], int]:

@@ -1,10 +1,26 @@
 """Connections of the commands, as the daemon would make them."""
 
+import dataclasses
+from types import TracebackType
+from typing import Self
+
 from gaussdecode.errors import ConfigError
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
+from gaussdecode.source import gaussserver
+from gaussdecode.source.gaussdb import GaussConnection
+from gaussdecode.source.gaussdb import connect as connect_gaussdb
+from gaussdecode.source.gaussserver import GaussServerState
+from gaussdecode.source.gausstarget import on_port
 from gaussdecode.source.postgresql import Connection, SourceAddress, connect
 from gaussdecode.source.settings import source_address
+from gaussdecode.source.slot import LogState
+
+
+def is_gaussdb(config: Config) -> bool:
+    """Whether the source speaks GaussDB's protocol."""
+    return config.source.kind is SourceKind.GAUSSDB
 
 
 def address_of(config: Config) -> SourceAddress:
@@ -13,16 +29,80 @@ def address_of(config: Config) -> SourceAddress:
     Raises:
         ConfigError: the source is no server, or the password cannot be read.
     """
-    if config.source.kind is not SourceKind.POSTGRESQL:
+    if config.source.kind is SourceKind.CAPTURE:
         raise ConfigError(f"{config.path.name}: source.kind {config.source.kind} is no server")
     return source_address(config)
 
 
 def open_server(config: Config) -> Connection:
-    """Connect in replication mode.
+    """Connect to PostgreSQL in replication mode.
 
     Raises:
         ConfigError: see `address_of`.
         SourceError: the server cannot be reached, or refuses.
     """
     return connect(address_of(config))
+
+
+def open_sql(config: Config) -> GaussConnection:
+    """Connect to GaussDB for ordinary SQL.
+
+    Raises:
+        ConfigError: see `address_of`.
+        SourceError: the server cannot be reached, or refuses.
+    """
+    return connect_gaussdb(address_of(config), is_replication=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GaussPair:
+    """The two connections to a GaussDB, and what the server said on them.
+
+    Attributes:
+        sql: for ordinary SQL.
+        stream: for replication, on the HA port; nothing was started on it.
+        state: of server and slot.
+    """
+
+    sql: GaussConnection
+    stream: GaussConnection
+    state: GaussServerState
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stream.close()
+        self.sql.close()
+
+    def check_start(self, config: Config, log: LogState | None) -> Lsn:
+        """Decide whether and where a stream may start; see `gaussserver.check_start`."""
+        plugins = () if config.decoding.is_parallel else (config.source.plugin,)
+        return gaussserver.check_start(log, self.state, config.slot, plugins)
+
+
+def open_pair(config: Config) -> GaussPair:
+    """Connect to GaussDB twice, as the daemon does.
+
+    Raises:
+        ConfigError: see `address_of`.
+        SourceError: the server cannot be reached, or refuses.
+    """
+    address = address_of(config)
+    sql = connect_gaussdb(address, is_replication=False)
+    try:
+        stream = connect_gaussdb(on_port(address, config.source.ha_port), is_replication=True)
+    except BaseException:
+        sql.close()
+        raise
+    try:
+        return GaussPair(sql, stream, gaussserver.read_server(sql, stream, config.slot))
+    except BaseException:
+        stream.close()
+        sql.close()
+        raise

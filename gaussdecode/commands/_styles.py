@@ -1,4 +1,4 @@
-"""Changes in the product's text and JSON style, from pgoutput messages.
+"""Changes in the product's text, JSON and binary style, from pgoutput messages.
 
 Given messages in wire order, gives lines; no I/O. The forms are those of GaussDB's parallel
 decoding, without the CSN, which PostgreSQL does not have:
@@ -7,7 +7,12 @@ decoding, without the CSN, which PostgreSQL does not have:
     table public test1 INSERT: a[integer]:3 b[text]:'it''s'
     table public t1 UPDATE: old-key: a[integer]:1 new-tuple: a[integer]:2 b[text]:null
     {"table_name":"public.test1","op_type":"INSERT","columns_name":["a"], ...}
-    COMMIT xid: 78110 (at 2026-03-14 20:31:12.098179+00)
+    commit xid: 78110 (at 2026-03-14 20:31:12.098179+00)
+
+Binary is spelled as the product's ``pg_recvlogical`` does, see `protocol.gaussdb.printed`:
+
+    current_lsn: 0/CFE5D40 INSERT INTO public.test1 new_tuple: {a[typid = 23]: "1"}
+    current_lsn: 0/CFE5E68 COMMIT xid: 78108 commit_time: 2026-03-14 20:31:12.098179+00
 
 An unchanged TOAST value, which GaussDB never has, is `unchanged-toast-datum` as in PostgreSQL's
 own test_decoding.
@@ -100,16 +105,45 @@ def json_row(row: _Row) -> str:
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False)
 
 
+def _binary_columns(columns: Sequence[tuple[Column, TupleValue]]) -> str:
+    return ", ".join(
+        f"{quote_name(column.name)}[typid = {column.type_oid}]: {_binary_value(value)}"
+        for column, value in columns
+    )
+
+
+def _binary_value(value: TupleValue) -> str:
+    if value is Absent.NULL:
+        return '"NULL"'
+    if isinstance(value, Absent):
+        return "unchanged-toast-datum"
+    return f'"{value.decode(errors="backslashreplace")}"'
+
+
+_VERBS: Final = {"INSERT": "INSERT INTO", "UPDATE": "UPDATE", "DELETE": "DELETE FROM"}
+
+
+def binary_row(row: _Row) -> str:
+    """Write a row in style b, without its position."""
+    line = f"{_VERBS[row.operation]} {row.relation.namespace}.{row.relation.name}"
+    if row.new:
+        line += f" new_tuple: {{{_binary_columns(row.new)}}}"
+    if row.old:
+        line += f" old_value: {{{_binary_columns(row.old)}}}"
+    return line
+
+
 class Styler:
     """Turns the messages of one connection into lines.
 
     Args:
-        style: ``t`` or ``j``.
+        style: ``t``, ``j`` or ``b``.
         decoding: the options that shape the output.
     """
 
     def __init__(self, style: str, decoding: DecodingConfig) -> None:
-        self._write = json_row if style == "j" else text_row
+        self._write = {"j": json_row, "t": text_row, "b": binary_row}[style]
+        self._is_binary = style == "b"
         self._decoding = decoding
         self._white_tables = decoding.white_tables
         self._relations: dict[int, Relation] = {}
@@ -141,10 +175,14 @@ class Styler:
         elif isinstance(message, pgoutput.Commit):
             yield from self._commit_lines(message)
         elif not self._is_dropped:
-            yield from self._with_begin(self._change_lines(message))
+            head = self._head(lsn)
+            yield from self._with_begin(head + line for line in self._change_lines(message))
+
+    def _head(self, lsn: Lsn) -> str:
+        return f"current_lsn: {lsn} " if self._is_binary else ""
 
     def _begin_line(self, message: pgoutput.Begin, lsn: Lsn) -> str:
-        line = f"BEGIN first_lsn: {lsn}"
+        line = f"{self._head(lsn)}BEGIN first_lsn: {lsn}"
         if self._decoding.include_xids:
             line += f" xid: {message.xid}"
         if self._decoding.include_timestamp:
@@ -156,10 +194,16 @@ class Styler:
         if self._is_dropped or (is_empty and self._decoding.skip_empty_xacts):
             self._begin = None
             return
-        line = f"COMMIT xid: {self._xid}" if self._decoding.include_xids else "COMMIT"
-        if self._decoding.include_timestamp:
-            line += f" (at {format_time(message.commit_time_us)})"
-        yield from self._with_begin([line])
+        yield from self._with_begin([self._commit_line(message)])
+
+    def _commit_line(self, message: pgoutput.Commit) -> str:
+        xid = f"xid: {self._xid}" if self._decoding.include_xids else ""
+        time = format_time(message.commit_time_us) if self._decoding.include_timestamp else ""
+        if self._is_binary:
+            line = f"{self._head(Lsn(message.end_lsn))}COMMIT {xid}"
+            return f"{line} commit_time: {time}" if time else line
+        line = f"commit {xid}".rstrip()
+        return f"{line} (at {time})" if time else line
 
     def _with_begin(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:

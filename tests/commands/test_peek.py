@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00"
 BEGIN = re.compile(rf"BEGIN first_lsn: [0-9A-F]+/[0-9A-F]+ xid: (\d+) commit_time: {TIME}")
-COMMIT = re.compile(rf"COMMIT xid: (\d+) \(at {TIME}\)")
+COMMIT = re.compile(rf"commit xid: (\d+) \(at {TIME}\)")
 
 SETUP = """
     CREATE TABLE t1 (a int PRIMARY KEY, b text, c numeric, d boolean, e bit(3), f date);
@@ -99,6 +99,31 @@ def test_json_style(prepared: Database, configure: Configure, run: Run) -> None:
     assert json.loads(second)["old_keys_val"] == ["7", "'it''s \"x\"'"]
 
 
+def test_binary_style(prepared: Database, configure: Configure, run: Run) -> None:
+    """Spelled as the product prints its binary stream: new values first, types by OID."""
+    prepared.execute("INSERT INTO t1 (a, b) VALUES (1, 'it''s')")
+    prepared.execute("""UPDATE t1 SET a = 2, b = NULL""")
+    prepared.execute("DELETE FROM t1")
+    path = configure(prepared, "decoding: {parallel-decode-num: 2}")
+    lines = run("peek", path).out.splitlines()
+    assert lines == run("peek", "--style", "b", path).out.splitlines()
+    position = r"current_lsn: [0-9A-F]+/[0-9A-F]+ "
+    begin = rf"{position}BEGIN first_lsn: [0-9A-F]+/[0-9A-F]+ xid: \d+ commit_time: {TIME}"
+    assert len([line for line in lines if re.fullmatch(begin, line)]) == 3
+    commit = rf"{position}COMMIT xid: \d+ commit_time: {TIME}"
+    assert len([line for line in lines if re.fullmatch(commit, line)]) == 3
+    rest = ", ".join(
+        f'{name}[typid = {oid}]: "NULL"'
+        for name, oid in (("c", 1700), ("d", 16), ("e", 1560), ("f", 1082))
+    )
+    new = f'a[typid = 23]: "2", b[typid = 25]: "NULL", {rest}'
+    assert [re.sub(position, "", line) for line in lines[1::3]] == [
+        f'INSERT INTO public.t1 new_tuple: {{a[typid = 23]: "1", b[typid = 25]: "it\'s", {rest}}}',
+        f'UPDATE public.t1 new_tuple: {{{new}}} old_value: {{a[typid = 23]: "1"}}',
+        'DELETE FROM public.t1 old_value: {a[typid = 23]: "2"}',
+    ]
+
+
 def test_unchanged_toast_is_named(prepared: Database, configure: Configure, run: Run) -> None:
     """A value the server did not send is neither NULL nor empty."""
     prepared.execute("INSERT INTO big VALUES (1, repeat('x', 20000), 1)")
@@ -128,7 +153,7 @@ def test_limits(prepared: Database, configure: Configure, run: Run) -> None:
     path = configure(prepared)
     assert len(body(run("peek", path).out)) == 3
     assert len(body(run("peek", "--upto-lsn", str(middle), path).out)) == 2
-    assert len(body(run("peek", "--changes", "1", path).out)) == 2
+    assert len(body(run("peek", "--limit", "1", path).out)) == 2
     assert len(body(run("peek", "--changes", "3", path).out)) == 3
     assert len(body(run("peek", "--follow", "--seconds", "0.5", path).out)) == 3
 
@@ -147,7 +172,30 @@ def test_options_shape_the_output(prepared: Database, configure: Configure, run:
     )
     lines = run("peek", path).out.splitlines()
     assert re.fullmatch(r"BEGIN first_lsn: [0-9A-F]+/[0-9A-F]+", lines.pop(0))
-    assert lines == ["table public plain INSERT: x[integer]:1", "COMMIT"]
+    assert lines == ["table public plain INSERT: x[integer]:1", "commit"]
+
+
+def test_keepalives_are_shown_on_request(
+    prepared: Database, configure: Configure, run: Run
+) -> None:
+    """enable-heartbeat prints how far an idle server is."""
+    path = configure(prepared, "decoding: {enable-heartbeat: true}")
+    lines = run("peek", "--follow", "--seconds", "1", path).out.splitlines()
+    assert lines
+    assert all(re.fullmatch(r"HeartBeat: [0-9A-F]+/[0-9A-F]+", line) for line in lines)
+
+
+def test_output_ends_at_the_data_limit(
+    prepared: Database, configure: Configure, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the transaction that reaches it; a gigabyte is made small here."""
+    monkeypatch.setattr("gaussdecode.settings.GIB", 60)
+    prepared.execute("INSERT INTO plain VALUES (1), (2)")
+    prepared.execute("INSERT INTO plain VALUES (3)")
+    path = configure(prepared, "decoding: {data-limit: 1}")
+    assert len(body(run("peek", path).out)) == 2
+    path = configure(prepared, "decoding: {data-limit: 0}")
+    assert len(body(run("peek", path).out)) == 3
 
 
 def test_only_local_drops_replicated_transactions(

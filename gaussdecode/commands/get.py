@@ -1,0 +1,32 @@
+"""Print the changes that wait in the slot, and confirm them: they do not come again.
+
+Like peek, but the server may forget what was printed, once standard output has taken it
+(and the disk, where it goes to a file): whole transactions, in the order of their commits.
+For slots that nothing lands: a landing would miss the changes, so it is refused where
+landing.root holds one. A slot that a daemon reads cannot be read by another.
+
+Examples:
+  gaussdecode get /etc/gaussdecode/orders.yaml > changes.txt
+  gaussdecode get --style j --limit 1000 orders.yaml
+  gaussdecode get --upto-lsn 16/B374D848 orders.yaml
+"""
+
+import argparse
+
+from gaussdecode.commands._landed import refuse_landed
+from gaussdecode.commands._peeking import add_limits, print_changes
+from gaussdecode.config import load
+from gaussdecode.errors import EX_OK
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_limits(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Stream, print and confirm until a limit is reached."""
+    config = load(args.config)
+    refuse_landed(config, "get changes")
+    print_changes(config, args, is_confirming=True)
+    return EX_OK
