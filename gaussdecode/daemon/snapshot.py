@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import gaussdecode
 from gaussdecode.collect.collector import Collector
-from gaussdecode.daemon.advice import Surroundings, find_advice
+from gaussdecode.daemon.advice import Advice, Surroundings, find_advice
 from gaussdecode.daemon.guard import Guard
 from gaussdecode.daemon.history import History, Sample
 from gaussdecode.daemon.landed import Landed
@@ -172,25 +172,30 @@ class Snapshots:
         """Seconds behind that say nothing: a few publications."""
         return 2 * self._facts.commit_interval + WINDOW_SECONDS / 3
 
-    def picture(self) -> Picture:
-        """All that the status page shows."""
+    def advice(self, limit: Limit) -> list[Advice]:
+        """What an operator should know now."""
         facts = self._facts
-        session, guard = facts.session, facts.guard
-        limit = self.limit()
         around = Surroundings(
             facts.state,
             facts.reason,
-            None if guard is None else guard.reason,
+            None if facts.guard is None else facts.guard.reason,
             self._usual_lag(),
             facts.warn_before,
         )
+        return find_advice(self.metrics(), limit, around)
+
+    def picture(self) -> Picture:
+        """All that the status page shows."""
+        facts = self._facts
+        session = facts.session
+        limit = self.limit()
         raw, decoded = ([], []) if session is None else _queue_lengths(session)
         return Picture(
             status=self.status(),
             queues=list(zip(raw, decoded, strict=True)),
             queue_size=facts.queue_size,
             limit=limit,
-            advice=find_advice(self.metrics(), limit, around),
+            advice=self.advice(limit),
             samples=facts.history.samples(),
             rates=facts.history.rates(WINDOW_SECONDS),
             lane_count=facts.lane_count,
@@ -215,6 +220,7 @@ class Snapshots:
         words = {} if session is None else session.control.snapshot()
         lengths = [[], []] if session is None else _queue_lengths(session)
         received = words.get("received_lsn", 0)
+        limit = self.limit()
         collector = None if session is None else session.collector
         return {
             "slot_name": facts.slot,
@@ -237,7 +243,8 @@ class Snapshots:
             "pid": os.getpid(),
             "children": {} if session is None else session.process_ids(),
             "stages": _stages(session, self._landing.stats()),
-            "limit": dataclasses.asdict(self.limit()),
+            "limit": dataclasses.asdict(limit),
+            "warnings": [f"{item.what} {item.action}" for item in self.advice(limit)],
             "server": server_record(facts.guard),
             "version": gaussdecode.__version__,
         }

@@ -1,6 +1,9 @@
 """Tests for `gaussdecode.commands.status`."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 
 from gaussdecode.cli import main
 from gaussdecode.daemon.http import MonitoringServer
-from gaussdecode.errors import EX_OK, EX_UNAVAILABLE
+from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 from gaussdecode.values import Address
 
 RECORD: dict[str, object] = {
@@ -20,18 +23,30 @@ RECORD: dict[str, object] = {
     "durable_lsn": "16/B374D800",
     "lag_bytes": 72,
     "lag_seconds": 0.25,
-    "state": "retrying",
-    "detail": "server away",
+    "state": "streaming",
+    "detail": None,
+    "limit": {
+        "stage": "decode",
+        "sentence": "The decoders work 97% of the time.",
+        "setting": "decoding.parallel-decode-num",
+    },
+    "warnings": ["The landing is behind. Do something."],
 }
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def changes() -> dict[str, object]:
+    """What the daemon says differently from `RECORD`."""
+    return {}
+
+
+@pytest.fixture
+def port(changes: dict[str, object]) -> Iterator[int]:
     """Port of a daemon that says `RECORD`."""
     server = MonitoringServer(
         Address("127.0.0.1", 0),
         render_metrics=lambda: b"",
-        take_status=lambda: RECORD,
+        take_status=lambda: {**RECORD, **changes},
         is_alive=lambda: True,
         why_not_ready=lambda: None,
     )
@@ -56,13 +71,16 @@ def test_prints_the_servers_columns(
     """A header and a row, aligned; what is wrong goes to standard error."""
     assert main(["status", config(tmp_path, port)]) == EX_OK
     out, err = capsys.readouterr()
-    header, rule, row = out.splitlines()
+    header, rule, row, limit = out.splitlines()
     assert header.split(" | ")[0].strip() == "slot_name"
     assert set(rule) == {" ", "-", "+"}
     cells = [cell.strip() for cell in row.split(" | ")]
     assert cells == ["orders", "2", "queue0: 3, queue1: 0", "queue0: 0, queue1: 1", "16/B374D848",
-                     "16/B374D800", "72", "0.2", "retrying"]  # fmt: skip
-    assert err == "orders: server away\n"
+                     "16/B374D800", "72", "0.2", "streaming", "decode"]  # fmt: skip
+    assert limit == (
+        " orders: The decoders work 97% of the time. What moves it: decoding.parallel-decode-num"
+    )
+    assert err == "orders: The landing is behind. Do something.\n"
 
 
 def test_json_gives_every_field(
@@ -91,3 +109,54 @@ def test_another_slots_daemon_is_noticed(
     """Two configurations with one port are a mistake worth a sentence."""
     assert main(["status", config(tmp_path, port, "events")]) == EX_UNAVAILABLE
     assert "follows slot orders, not events" in capsys.readouterr().err
+
+
+def test_a_directory_stands_for_its_files(
+    tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every *.yaml in it, in order of their names."""
+    config(tmp_path, port)
+    config(tmp_path, 1, "events")
+    (tmp_path / "orders.password").write_text("secret")
+    assert main(["status", str(tmp_path)]) == EX_UNAVAILABLE
+    out, err = capsys.readouterr()
+    assert "queue0: 3" in out
+    assert "events.yaml: no daemon answers" in err
+    assert "password" not in err
+
+
+def test_an_empty_directory_is_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing to show is not all well."""
+    assert main(["status", str(tmp_path)]) == EX_CONFIG
+    assert "no configuration (*.yaml)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("state", ["starting", "connecting", "retrying", "stopping"])
+def test_scripts_see_that_nothing_streams(
+    tmp_path: Path, port: int, changes: dict[str, object], state: str
+) -> None:
+    """Any state but streaming ends with 69."""
+    changes.update(state=state, detail="server away")
+    assert main(["status", config(tmp_path, port)]) == EX_UNAVAILABLE
+
+
+def test_scripts_see_a_lag(tmp_path: Path, port: int, changes: dict[str, object]) -> None:
+    """Only above what was asked for."""
+    changes.update(lag_seconds=30.0)
+    path = config(tmp_path, port)
+    assert main(["status", "--max-lag", "31", path]) == EX_OK
+    assert main(["status", "--max-lag", "29", path]) == EX_UNAVAILABLE
+
+
+def test_watch_shows_it_again(tmp_path: Path, port: int) -> None:
+    """Until interrupted, which is the usual end; a terminal is not needed."""
+    command = [sys.executable, "-m", "gaussdecode", "status", "--watch", "0.01", "--json"]
+    with subprocess.Popen([*command, config(tmp_path, port)], stdout=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        lines = [json.loads(watching.stdout.readline()) for _ in range(3)]
+        watching.send_signal(signal.SIGINT)
+        watching.stdout.read()
+        assert watching.wait(60) == EX_OK
+    assert lines == [RECORD] * 3

@@ -1,0 +1,97 @@
+"""List what is missing from a landing, or may be.
+
+Reads the commit log only, changes nothing, and may run beside the daemon. A gap says that
+changes behind a position can never be landed; a suspect entry, that the server may have
+sent transactions incompletely. Ends with 0 when there is neither, and with 74 otherwise.
+
+Examples:
+  gaussdecode gaps /var/lib/gaussdecode/orders
+  gaussdecode gaps --json /var/lib/gaussdecode/orders
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from gaussdecode.commands._table import print_table
+from gaussdecode.errors import EX_IOERR, EX_OK, LandingError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry import Entries
+from gaussdecode.land.files import Files
+from gaussdecode.land.layout import read_layout
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.lsn import Lsn
+
+_KINDS: Final = (EntryKind.GAP, EntryKind.SUSPECT)
+_COLUMNS: Final = ("entry", "kind", "recorded (UTC)", "from", "until", "tables", "what")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("root", type=Path, help="directory of the landing")
+    parser.add_argument("--json", action="store_true", help="print one object a line")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """List them."""
+    records = list(_records(args.root))
+    if args.json:
+        for record in records:
+            print(json.dumps(record))
+    elif records:
+        print_table(_COLUMNS, [_row(record) for record in records])
+    else:
+        print("nothing is missing")
+    return EX_IOERR if records else EX_OK
+
+
+def _records(root: Path) -> Iterator[dict[str, Any]]:  # Any: JSON
+    files = Files(root)
+    try:
+        disk = Disk(files, SpaceWait(should_stop=lambda: True), "gaps")
+        if read_layout(disk) is None:
+            raise LandingError(f"{root}: no landing (there is no layout.json)")
+        entries = Entries(disk)
+        numbers = entries.numbers()
+        first = min((first for first, _, _ in entries.checkpoints()), default=None)
+        begin = min([*numbers[:1], *([] if first is None else [first])], default=0)
+        if numbers:
+            for entry in entries.iterate(begin, numbers[-1]):
+                if entry.kind in _KINDS:
+                    yield _record(entry)
+    finally:
+        files.close()
+
+
+def _record(entry: CommitEntry) -> dict[str, Any]:  # Any: JSON
+    extra = entry.extra
+    (position,) = entry.positions.values()
+    return {
+        "entry": entry.n,
+        "kind": str(entry.kind),
+        "recorded": entry.published.isoformat(),
+        "from_lsn": str(Lsn(extra.get("from_lsn", position.lsn))),
+        "until_lsn": str(Lsn(extra["until_lsn"])) if "until_lsn" in extra else None,
+        "is_open": bool(extra.get("is_open", False)),
+        "tables": [unquote(str(table), errors="replace") for table in extra.get("tables", ())],
+        "reason": str(extra.get("reason", entry.kind)),
+        "text": str(extra.get("text", "")),
+    }
+
+
+def _row(record: dict[str, Any]) -> list[str]:  # Any: JSON
+    until = record["until_lsn"] or "-"
+    return [
+        str(record["entry"]),
+        record["kind"],
+        record["recorded"][:19].replace("T", " "),
+        record["from_lsn"],
+        f"{until} and on" if record["is_open"] else until,
+        ", ".join(record["tables"]) or "all",
+        record["text"] or record["reason"],
+    ]

@@ -1,0 +1,80 @@
+"""Tests for `gaussdecode.commands.gaps`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_IOERR, EX_OK
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.files import Files
+from gaussdecode.land.publication import Draft
+from gaussdecode.land.verify import verify
+from gaussdecode.model.gap import Gap, GapReason
+from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
+from gaussdecode.model.lsn import Lsn
+
+IDENTITY = SourceIdentity("postgresql", "7", "shop", "orders", "pgoutput")
+GAP = Gap(GapReason.SLOT_LOST, Lsn(0x100), Lsn(0x900), is_open=True, text="slot 'orders' is lost")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> CommitLog:
+    """A log with a genesis entry; blocks are small, so that old entries are in checkpoints."""
+    root = tmp_path / "landing"
+    root.mkdir(mode=0o750)
+    opened = CommitLog.open(Files(root), IDENTITY, block=4)
+    opened.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(1, 1, 0x100)))
+    return opened
+
+
+def publish(log: CommitLog, kind: EntryKind, **extra: object) -> None:
+    """Publish an entry at the same position."""
+    log.publish(Draft(kind=kind, position=log.position, extra=extra))
+
+
+def root_of(log: CommitLog, tmp_path: Path) -> str:
+    """Let the landing go and name it."""
+    log.close()
+    return str(tmp_path / "landing")
+
+
+def test_nothing_missing(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A whole log ends with 0 and says so."""
+    assert main(["gaps", root_of(log, tmp_path)]) == EX_OK
+    assert capsys.readouterr().out == "nothing is missing\n"
+
+
+def test_gaps_and_suspects_are_listed(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With positions and tables, also those that are only in a checkpoint; verify agrees."""
+    publish(log, EntryKind.GAP, **GAP.to_extra())
+    for _ in range(9):
+        publish(log, EntryKind.IDLE)
+    publish(log, EntryKind.SUSPECT, tables=["public.a%20b"], text="may be incomplete")
+    root = root_of(log, tmp_path)
+    assert main(["gaps", root]) == EX_IOERR
+    _, _, gap, suspect = capsys.readouterr().out.splitlines()
+    assert [cell.strip() for cell in gap.split(" | ")][3:] == [
+        "0/100", "0/900 and on", "all", "slot 'orders' is lost",
+    ]  # fmt: skip
+    assert [cell.strip() for cell in suspect.split(" | ")][5:] == [
+        "public.a b",
+        "may be incomplete",
+    ]
+    assert main(["gaps", "--json", root]) == EX_IOERR
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["entry"], first["reason"], first["is_open"]) == (1, "slot_lost", True)
+    assert (second["kind"], second["from_lsn"]) == ("suspect", "0/100")
+    assert verify(Path(root)).is_clean
+
+
+def test_no_landing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory without a log is not all well."""
+    tmp_path.chmod(0o750)
+    assert main(["gaps", str(tmp_path)]) == EX_IOERR
+    assert "no landing" in capsys.readouterr().err
