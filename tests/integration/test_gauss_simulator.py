@@ -8,14 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kit import gaussclient
+from kit import gaussclient, testdecoding
 from kit.daemon import wait_until
+from kit.gaussbridge import Bridge, leave_out_ddl
 from kit.gaussclient import Client, Record, ServerError, binary_records, json_record, statements
 from kit.gausspassword import User
 from kit.gaussprofile import COMMERCIAL, PROFILES, V3_0_0, V5_0_1, V6_0_0, V7_0_0, Profile
 from kit.gaussserver import Behaviour, GaussServer
 from kit.gaussstore import Committed, Store, Table
-from kit.postgres import make_certificates
+from kit.gaussworkload import Workload as GaussWorkload
+from kit.oracle import OUTPUT_SETTINGS
+from kit.postgres import Database, make_certificates
+from kit.workload import Workload
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
@@ -621,3 +625,57 @@ def test_unknown_queries_fail_loudly(make_gauss: MakeGauss) -> None:
             client.message()
         assert client.query("SELECT version()")
     assert len(server.unknown_queries) == 4
+
+
+# --- workload and bridge ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", ["0", "1"])
+def test_workload_is_streamed_whole(make_gauss: MakeGauss, batch: str) -> None:
+    """A random workload arrives in commit order, every row of it, across message borders."""
+    server = plain(make_gauss)
+    server.create_slot("s")
+    GaussWorkload(server.store, 3).run(120)
+    committed = [one for one in server.store.committed if one.changes]
+    with Client(server.port, replication=True) as client:
+        client.start("s", sending_batch=batch, skip_empty_xacts="true", **PARALLEL)
+        got: list[Record] = []
+        while len([record for record in got if record.kind == "C"]) < len(committed):
+            got += records(client.receive(1))
+    rows = [record for record in got if record.kind in "IUD"]
+    assert [(r.lsn, r.xid) for r in got if r.kind == "C"] == [(c.end_lsn, c.xid) for c in committed]
+    assert [(r.kind, r.lsn) for r in rows] == [(c.op, c.lsn) for t in committed for c in t.changes]
+    assert any(len(record.new or ()) > 30 for record in rows)
+
+
+def test_bridge_agrees_with_test_decoding(make_gauss: MakeGauss, database_15: Database) -> None:
+    """What the bridge carries from pgoutput is what test_decoding prints of the same WAL."""
+    workload = Workload(database_15, 7, sessions=2)
+    workload.create()
+    leave_out_ddl(workload)
+    database_15.create_slot()
+    database_15.copy_slot(f"{database_15.slot}_plain", "test_decoding")
+    workload.run(60)
+    server = plain(make_gauss, V7_0_0, leading_zero=True)
+    server.create_slot("s")
+    bridge = Bridge(database_15, server.store)
+    assert bridge.pump() >= len(workload.workers[0].committed)
+    with Client(server.port, replication=True) as client:
+        client.start("s", decode_style="j", skip_empty_xacts="true", **PARALLEL)
+        got: list[Record] = []
+        while len([r for r in got if r.kind == "C"]) < sum(
+            bool(t.changes) for t in server.store.committed
+        ):
+            got += [json_record(body) for body in client.receive(1).bodies]
+    plain_changes = list(
+        testdecoding.take(database_15, f"{database_15.slot}_plain", OUTPUT_SETTINGS)
+    )
+    rows = [record for record in got if record.kind in "IUD"]
+    assert len(rows) == len(plain_changes)
+    for row, change in zip(rows, plain_changes, strict=True):
+        assert row.kind == change.op
+        new = {gaussclient.bare(name): value for name, value in (row.new or {}).items()}
+        for name, text in (change.new or {}).items():
+            assert new[name] == (text and {"true": "t", "false": "f"}.get(text, text))
+        assert all(new[name] is not None for name in change.unchanged)
+        assert row.kind == "I" or row.old, "openGauss always tells the old key"

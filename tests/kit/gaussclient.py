@@ -415,3 +415,8 @@ def unquote(literal: str) -> str | None:
     if literal.startswith("'"):
         return literal[1:-1].replace("''", "'")
     return literal
+
+
+def bare(name: str) -> str:
+    """Undo the quoting of a name."""
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -18,7 +18,7 @@ from psycopg import pq, sql
 from kit.gaussmessage import lsn_text
 from kit.gaussstore import Table
 from kit.gausstypes import OWN_TYPES
-from kit.postgres import Postgres
+from kit.postgres import Database, Postgres
 
 if TYPE_CHECKING:
     from kit.gaussserver import GaussServer, Slot
@@ -86,6 +86,10 @@ CREATE FUNCTION gs_catalog.format_type(oid, int4) RETURNS text LANGUAGE sql AS $
     WHEN $1 = 3969 THEN 'nvarchar2' || CASE WHEN $2 > 4 THEN '(' || $2 - 4 || ')' ELSE '' END
     ELSE pg_catalog.format_type($1, $2) END $$;
 """
+_TYPE_COLUMNS: Final = (
+    "oid, typname, typnamespace, typowner, typlen, typbyval, typtype, typcategory, typisdefined, "
+    "typdelim, typrelid, typelem, typarray, typnotnull, typbasetype, typtypmod, typndims"
+)
 _SLOTS: Final = """
 CREATE TABLE gs_catalog.slot_rows (slot_name text, plugin text, slot_type text, datoid oid,
   database name, active bool, oldest xid, catalog_xmin xid, restart_lsn text,
@@ -114,9 +118,11 @@ class Catalogue:
 
     Args:
         postgres: a running server.
+        types_of: a database whose own types are in the catalogue too.
     """
 
-    def __init__(self, postgres: Postgres) -> None:
+    def __init__(self, postgres: Postgres, types_of: Database | None = None) -> None:
+        self._types_of = types_of
         self._postgres = postgres
         self._name = f"gs_catalogue_{next(_NUMBERS)}"
         self._lock = threading.Lock()
@@ -203,6 +209,7 @@ class Catalogue:
                 )
             )
             self._insert_types(session)
+            self._copy_types(session)
             names = session.execute(
                 "SELECT relname::text FROM pg_catalog.pg_class WHERE relnamespace = %s::regnamespace "
                 "UNION SELECT proname::text FROM pg_catalog.pg_proc WHERE pronamespace = %s::regnamespace",
@@ -220,6 +227,21 @@ class Catalogue:
                 "(%s, %s, 11, 10, %s, false, 'b', %s, true, ',', 0, 0, 0, false, 0, -1, 0)",
                 (oid, name, size, category),
             )
+
+    def _copy_types(self, session: psycopg.Connection[tuple[object, ...]]) -> None:
+        """Take over the types, their labels and schemas that somebody created."""
+        if self._types_of is None:
+            return
+        for table, columns, where in (
+            ("pg_type", _TYPE_COLUMNS, "oid >= 16384"),
+            ("pg_enum", "oid, enumtypid, enumsortorder, enumlabel", "true"),
+            ("pg_namespace", "oid, nspname, nspowner", "oid >= 16384"),
+        ):
+            query = f"SELECT {columns} FROM pg_catalog.{table} WHERE {where}"
+            for row in self._types_of.execute(query):
+                marks = sql.SQL(", ").join(sql.Placeholder() * len(row))
+                name = sql.Identifier(_SCHEMA, table)
+                session.execute(sql.SQL("INSERT INTO {} VALUES ({})").format(name, marks), row)
 
     def _refresh(
         self,
@@ -283,14 +305,14 @@ class Catalogue:
     def _write_tables(
         self, session: psycopg.Connection[tuple[object, ...]], tables: list[Table]
     ) -> None:
-        schemas = sorted({table.schema for table in tables} - {"public", "pg_catalog"})
-        session.execute("DELETE FROM gs_catalog.pg_namespace WHERE oid BETWEEN 30000 AND 40000")
-        for at, schema in enumerate(schemas):
+        for schema in sorted({table.schema for table in tables}):
             session.execute(
-                "INSERT INTO gs_catalog.pg_namespace VALUES (%s, %s, 10)", (30000 + at, schema)
+                "INSERT INTO gs_catalog.pg_namespace SELECT 900000 + count(*), %s, 10 "
+                "FROM gs_catalog.pg_namespace HAVING bool_and(nspname <> %s)",
+                (schema, schema),
             )
-        oids = {schema: 30000 + at for at, schema in enumerate(schemas)}
-        oids["public"], oids["pg_catalog"] = 2200, 11
+        found = session.execute("SELECT nspname::text, oid::int8 FROM gs_catalog.pg_namespace")
+        oids = {str(name): oid for name, oid in found}
         self._replace(
             session, "pg_class",
             [

@@ -269,8 +269,9 @@ class Store:
         ddl_lsn: int | None = None,
         commit_time_us: int | None = None,
         is_elsewhere: bool = False,
+        is_applied: bool = True,
     ) -> Committed:
-        """Write a commit record, and apply the changes to the tables."""
+        """Write a commit record, and apply the changes to the tables if asked to."""
         with self.changed:
             start = self.write(_COMMIT_BYTES)
             done = Committed(
@@ -287,7 +288,7 @@ class Store:
                 ddl_lsn=ddl_lsn,
                 is_elsewhere=is_elsewhere,
             )
-            for change in changes:
+            for change in changes if is_applied else ():
                 self._apply(change)
             self.committed.append(done)
             self.changed.notify_all()
