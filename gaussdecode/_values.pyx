@@ -1,7 +1,8 @@
 """Values in the server's text form to what a column holds; see `_values.pxd`.
 
-What is read is what the server writes under the settings of our session: bytea_output
-hex, extra_float_digits 3. Any other form does not fit and stays text. Times are in
+What is read is what a server writes under bytea_output hex and extra_float_digits 3; a
+GaussDB may leave out the zero before the point and write Inf and Nan. Any other form does
+not fit and stays text. Times are in
 `_times`; `protocol/values.py` is the plain twin of both.
 
 References:
@@ -193,7 +194,7 @@ cdef bint parse_hex(const uint8_t *text, size_t size, uint8_t *target) noexcept 
 # ---- numbers
 
 cdef bint scan_float(const uint8_t *text, size_t size, FloatText *scan) noexcept nogil:
-    """Split `-?D+(.D+)?(e[+-]?D{1,4})?` into mantissa and exponent."""
+    """Split `-?(D+(.D+)?|.D+)(e[+-]?D{1,4})?` into mantissa and exponent."""
     cdef size_t index = 0
     cdef size_t start
     cdef int digits = 0
@@ -218,7 +219,7 @@ cdef bint scan_float(const uint8_t *text, size_t size, FloatText *scan) noexcept
                 scan.is_exact = False
                 scan.exponent += not seen_point
             after_point += seen_point
-        elif text[index] == c"." and not seen_point and index > start:
+        elif text[index] == c"." and not seen_point:
             seen_point = True
         else:
             break
@@ -247,11 +248,15 @@ cdef bint scan_float(const uint8_t *text, size_t size, FloatText *scan) noexcept
 
 
 cdef inline bint parse_special(const uint8_t *text, size_t size, double *value) noexcept nogil:
-    if size == 3 and memcmp(text, b"NaN", 3) == 0:
+    if size == 3 and (memcmp(text, b"NaN", 3) == 0 or memcmp(text, b"Nan", 3) == 0):
         value[0] = NAN
-    elif size == 8 and memcmp(text, b"Infinity", 8) == 0:
+    elif size == 8 and memcmp(text, b"Infinity", 8) == 0 or (
+        size == 3 and memcmp(text, b"Inf", 3) == 0
+    ):
         value[0] = INFINITY
-    elif size == 9 and memcmp(text, b"-Infinity", 9) == 0:
+    elif size == 9 and memcmp(text, b"-Infinity", 9) == 0 or (
+        size == 4 and memcmp(text, b"-Inf", 4) == 0
+    ):
         value[0] = -INFINITY
     else:
         return False
@@ -308,7 +313,7 @@ cdef inline bint below_power(uint128_t magnitude, unsigned int digits) noexcept 
 cdef bint long_decimal(
     const uint8_t *text, size_t size, unsigned int scale, uint128_t *magnitude
 ) noexcept nogil:
-    """Read `D+(.D+)?` digit by digit; digits past the scale must be zeros."""
+    """Read `D+(.D+)?` or `.D+` digit by digit; digits past the scale must be zeros."""
     cdef size_t index
     cdef unsigned int significant = 0
     cdef unsigned int fraction = 0
@@ -316,7 +321,7 @@ cdef bint long_decimal(
     cdef uint8_t digit
     cdef uint128_t total = 0
     for index in range(size):
-        if text[index] == c"." and point == size and 0 < index < size - 1:
+        if text[index] == c"." and point == size and index < size - 1:
             point = index
             continue
         digit = text[index] - c"0"

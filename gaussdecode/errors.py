@@ -93,6 +93,12 @@ class TruncatedError(WireError):
     """A field reaches past the end of its message."""
 
 
+class LostRowError(GaussDecodeError):
+    """The server sent a row without its columns: what was in it is nowhere in the stream."""
+
+    exit_status = EX_PROTOCOL
+
+
 class SequenceError(GaussDecodeError):
     """Messages or entries came in an order that the protocol forbids."""
 
@@ -124,6 +130,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         IdentityError,
         WireError,
         TruncatedError,
+        LostRowError,
         SequenceError,
         LandingError,
         DiskError,

@@ -156,7 +156,7 @@ def schema_record(
     return {
         "schema": relation.namespace,
         "name": relation.name,
-        "oid": relation.oid,
+        "oid": relation.oid if relation.is_oid_known else 0,
         "identity": relation.identity.value,
         "key": key_of(relation, catalog),
         "columns": [

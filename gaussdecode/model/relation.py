@@ -47,12 +47,13 @@ class Relation:
 
     Attributes:
         version: number of this description in its connection, from 1.
-        oid: pg_class.oid.
+        oid: pg_class.oid, or a number of our own where nothing tells it.
         namespace: schema name; ``pg_catalog`` where the wire sends an empty string.
         name: table name.
         identity: replica identity.
         columns: in wire order.
         is_filtered: the white list leaves it out.
+        is_oid_known: the OID is the server's.
     """
 
     version: int
@@ -62,6 +63,7 @@ class Relation:
     identity: ReplicaIdentity
     columns: tuple[Column, ...]
     is_filtered: bool = False
+    is_oid_known: bool = True
 
     def to_record(self) -> dict[str, Any]:  # Any: JSON
         """Make it fit for JSON."""

@@ -96,6 +96,7 @@ class _BuiltIn:
 
 
 _NUMERIC_OID: Final = 1700
+_INT16_OID: Final = 34
 
 # Types that are not held as text, and text types whose spelling differs from their name.
 _SPELLED: Final[dict[int, _BuiltIn]] = {
@@ -119,6 +120,15 @@ _SPELLED: Final[dict[int, _BuiltIn]] = {
     1560: _BuiltIn("bit", "bit"),
     1562: _BuiltIn("varbit", "bit varying"),
     _NUMERIC_OID: _BuiltIn("numeric", "numeric", Kind.DECIMAL),
+    # openGauss's own. An int1 has no sign; an int16 is an integer of 128 bits, whose largest
+    # values have a digit more than a decimal holds, and stay text then.
+    _INT16_OID: _BuiltIn("int16", "int16", Kind.DECIMAL),
+    86: _BuiltIn("raw", "raw", Kind.BINARY),
+    88: _BuiltIn("blob", "blob", Kind.BINARY),
+    90: _BuiltIn("clob", "clob"),
+    3969: _BuiltIn("nvarchar2", "nvarchar2"),
+    5545: _BuiltIn("int1", "tinyint", Kind.INT16),
+    9003: _BuiltIn("smalldatetime", "smalldatetime", Kind.TIMESTAMP),
 }
 
 # Types held as the server's exact text, spelled as they are named: OID by name.
@@ -164,6 +174,11 @@ _OID_BY_NAME: Final[dict[str, int]] = (
     | {"_" + _BUILT_IN[element].name: array for array, element in _ELEMENT.items()}
 )  # fmt: skip
 
+_OID_BY_SPELLING: Final[dict[str, int]] = (
+    {built_in.spelling: oid for oid, built_in in _BUILT_IN.items()}
+    | {_BUILT_IN[element].spelling + "[]": array for array, element in _ELEMENT.items()}
+)  # fmt: skip
+
 _TEXT: Final = ColumnType(Kind.STRING)
 _PLAIN_IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_$]*")
 _TYPMOD_HEADER: Final = 4  # the server adds VARHDRSZ to a numeric's modifier
@@ -204,7 +219,19 @@ def column_type(
     return _scalar_type(built_in, type_modifier), built_in.spelling
 
 
+def is_built_in(oid: int) -> bool:
+    """Whether a type is known by its OID alone."""
+    return oid in _BUILT_IN or oid in _ELEMENT
+
+
+def type_oid(spelling: str) -> int | None:
+    """Find a built-in type by the server's spelling without modifier, or None."""
+    return _OID_BY_SPELLING.get(spelling)
+
+
 def _scalar_type(built_in: _BuiltIn, type_modifier: int) -> ColumnType:
+    if built_in is _BUILT_IN[_INT16_OID]:
+        return ColumnType(Kind.DECIMAL, precision=MAX_DECIMAL_PRECISION)
     if built_in.kind is Kind.DECIMAL:
         return _numeric_type(type_modifier)
     return ColumnType(built_in.kind)

@@ -42,8 +42,8 @@ Value = Scalar | list[Scalar | None]
 _MAX_FLOAT_TEXT: Final = 63
 _MAX_DIGITS: Final = 19  # of an integer
 _EXACT: Final = Context(prec=100)
-_FLOAT: Final = re.compile(rb"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,4})?")
-_DECIMAL: Final = re.compile(rb"-?[0-9]+(\.[0-9]+)?")
+_FLOAT: Final = re.compile(rb"-?([0-9]+(\.[0-9]+)?|\.[0-9]+)(e[+-]?[0-9]{1,4})?")
+_DECIMAL: Final = re.compile(rb"-?([0-9]+(\.[0-9]+)?|\.[0-9]+)")
 _INTEGER: Final = re.compile(rb"(-?)([0-9]+)")
 _DATE: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _TIMESTAMP: Final = re.compile(
@@ -102,7 +102,7 @@ def _integer(bits: int) -> Callable[[ColumnType, bytes], int | None]:
 
 
 def _special(text: bytes) -> float | None:
-    if text in (b"NaN", b"Infinity", b"-Infinity"):
+    if text in (b"NaN", b"Infinity", b"-Infinity", b"Nan", b"Inf", b"-Inf"):
         return float(text)
     return None
 
@@ -143,7 +143,7 @@ def _decimal(column_type: ColumnType, text: bytes) -> Decimal | None:
         return None
     whole, _, fraction = text.lstrip(b"-").partition(b".")
     kept, lost = fraction[: column_type.scale], fraction[column_type.scale :]
-    magnitude = int(whole + kept.ljust(column_type.scale, b"0"))
+    magnitude = int(whole + kept.ljust(column_type.scale, b"0") or b"0")
     if lost.strip(b"0") or magnitude >= 10**column_type.precision:
         return None
     signed = -magnitude if text.startswith(b"-") else magnitude

@@ -25,9 +25,12 @@ Canonical messages (integers big-endian; I U D T M as in `protocol/pgoutput.py`)
 | h | Heartbeat | u64 lsn, u64 flushed lsn, i64 time (microseconds since 1970; 0 not known) |
 
 What was not sent is 0, an empty user, or a time of INT64_MIN; times count microseconds since
-2000. Serial plug-ins send the CSN with the commit only. A DELETE without an old tuple becomes a K tuple
-of NULLs, under a relation without identity. A DDL statement of mppdb_decoding becomes a
-transactional logical message with the prefix `mppdb_decoding.ddl`.
+2000. Serial plug-ins send the CSN with the commit only. A DELETE without an old tuple becomes
+a K tuple of NULLs, under a relation without identity. A DDL statement of mppdb_decoding becomes
+a transactional logical message with the prefix `mppdb_decoding.ddl`.
+
+A version costs memory for its table's spelling; above `memory_limit` all are forgotten but the
+newest, and asked for again.
 
 `protocol/gaussformats.py` is the plain twin.
 """
@@ -58,6 +61,7 @@ from gaussdecode.source._translate_text cimport scan_text
 
 from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import ReplicaIdentity
+from gaussdecode.model.types import Kind
 from gaussdecode.protocol.gaussnames import shape_of
 
 cdef enum:
@@ -78,6 +82,7 @@ cdef extern from *:
     const size_t DDL_PREFIX_SIZE "sizeof(GD_DDL_PREFIX)"
 
 _HEX_TYPES = frozenset((86, 88))    # raw, blob
+_NUMERICS = frozenset((1700, 1231))     # numeric, and its array
 
 
 cdef inline void put_uint32(uint8_t *target, uint32_t value) noexcept nogil:
@@ -124,6 +129,29 @@ cdef int append_single(Buffer *out, const uint8_t *text, size_t size) except -1 
     return 0
 
 
+cdef int append_number(Buffer *out, const uint8_t *text, size_t size) except -1 nogil:
+    """Append a numeric, or an array of them, with its leading zeros and long words."""
+    cdef const uint8_t *end = text + size
+    cdef uint8_t before = c"{"
+    while text < end:
+        if text[0] == c"." and (before == c"{" or before == c"," or before == c"-"):
+            append_byte(out, c"0")
+        elif end - text >= 3 and memcmp(text, b"Nan", 3) == 0:
+            buffer_append(out, b"NaN", 3)
+            text += 3
+            continue
+        elif end - text >= 3 and memcmp(text, b"Inf", 3) == 0 and (
+            end - text == 3 or text[3] != c"i"
+        ):
+            buffer_append(out, b"Infinity", 8)
+            text += 3
+            continue
+        before = text[0]
+        append_byte(out, before)
+        text += 1
+    return 0
+
+
 cdef bytes span(const uint8_t *data, size_t size):
     return (<const char *>data)[:size]
 
@@ -166,6 +194,10 @@ cdef int fill_columns(Known *known, object columns, list spelled) except -1:
         offset += column.type_size
         column.is_identity = described.is_identity
         column.is_hex = described.type_oid in _HEX_TYPES
+        # As a decimal it is understood in any spelling; as text it must be one and the same.
+        column.is_number = described.type_oid in _NUMERICS and (
+            Kind.DECIMAL not in (described.type.kind, described.type.element)
+        )
         known.identity_count += column.is_identity
     return 0
 
@@ -177,15 +209,20 @@ cdef class Translator:
         style: b'b', b't', b'j', b's' (serial mppdb_decoding) or b'q' (sql_decoding).
         is_batched: sending-batch is 1; says how texts are framed.
         encoding: server_encoding.
+        memory_limit: bytes of descriptions above which they are forgotten; 0 for no limit.
 
     Raises:
         SourceRefusedError: an encoding that is not supported.
     """
 
-    def __cinit__(self, bytes style not None, bint is_batched, str encoding not None):
+    def __cinit__(
+        self, bytes style not None, bint is_batched, str encoding not None,
+        size_t memory_limit=0,
+    ):
         if len(style) != 1 or style not in b"btjsq":
             raise ValueError(f"no style {style!r}")
         self.style = style[0]
+        self.memory_limit = memory_limit
         self.is_binary = self.style == c"b"
         self.is_framed = is_batched and (self.style == c"t" or self.style == c"j")
         self.transcoder = Transcoder(encoding)
@@ -369,6 +406,11 @@ cdef class Translator:
         self.in_transaction = True
         self.note_parts(boundary)
         self.lsn = boundary.lsn
+        self.is_skipping = boundary.csn < self.start_csn
+        self.is_first = boundary.csn == self.start_csn and self.start_csn
+        if self.is_skipping:
+            self.skipped_count += 1
+            return GO_ON
         self.tag = c"b"
         append_byte(out, c"b")
         append_uint64(out, boundary.lsn)
@@ -389,6 +431,8 @@ cdef class Translator:
             self.fail_order(b"a COMMIT outside of a transaction")
         self.in_transaction = False
         self.note_parts(boundary)
+        if self.is_skipping:
+            return GO_ON
         self.end_lsn = self.lsn
         self.tag = c"c"
         append_byte(out, c"c")
@@ -462,8 +506,10 @@ cdef class Translator:
         cdef Known *known
         if not self.in_transaction:
             self.fail_order(b"a row outside of a transaction")
+        if self.is_skipping or self.is_first and self.lsn < self.start_lsn:
+            return GO_ON
         known = self.find()
-        if known == NULL or not known_matches(known, &self.row):
+        if known == NULL or not (known.is_filtered or known_matches(known, &self.row)):
             return self.ask()
         self.is_held = self.is_answered = False
         if known.is_filtered:
@@ -512,7 +558,7 @@ cdef class Translator:
         cdef size_t size = field.size
         buffer_grow(out, VALUE_HEAD + SHORT + size)
         target = out.data + out.size
-        if field.form != FORM_PLAIN or column.is_hex or (
+        if field.form != FORM_PLAIN or column.is_hex or column.is_number or (
             self.transcoder.handle != NULL and not is_ascii(field.text, size)
         ):
             return self.emit_other(column, field)
@@ -540,7 +586,10 @@ cdef class Translator:
         else:
             if column.is_hex:
                 buffer_append(out, b"\\x", 2)
-            self.emit_text(field)
+            if column.is_number:
+                append_number(out, field.text, field.size)
+            else:
+                self.emit_text(field)
         put_uint32(out.data + start - 4, <uint32_t>(out.size - start))
         return 0
 
@@ -548,7 +597,6 @@ cdef class Translator:
         """Write a text in UTF-8, its doubled quotes single."""
         cdef const uint8_t *text = field.text
         cdef size_t size = field.size
-        cdef size_t start
         cdef Buffer *single = &self.single
         if field.form == FORM_DOUBLED:
             single.size = 0
@@ -641,6 +689,21 @@ cdef class Translator:
         converted, _ = self.transcoder.transcode_bytes(raw)
         return converted.decode("utf-8", "backslashreplace")
 
+    def start_at(self, uint64_t csn, uint64_t lsn):
+        """Leave out what comes before a position (option start-position).
+
+        Args:
+            csn: transactions below it are left out whole.
+            lsn: in the transaction of this CSN, rows below it are left out.
+
+        Raises:
+            ValueError: a serial plug-in, which tells the CSN too late.
+        """
+        if self.style == c"s" or self.style == c"q":
+            raise ValueError("serial plug-ins send no CSN at the begin of a transaction")
+        self.start_csn = csn
+        self.start_lsn = lsn
+
     def define(self, definition not None):
         """Remember how rows of the held row's shape are to be translated.
 
@@ -665,6 +728,10 @@ cdef class Translator:
         known.is_full = relation.identity is ReplicaIdentity.FULL
         fill_columns(known, relation.columns, spelled)
         self.last = NULL
+        self.held_bytes += known.size - (before.size if before != NULL else 0)
+        if self.memory_limit and self.held_bytes > self.memory_limit:
+            table_free(&self.known)
+            self.held_bytes = known.size
         table_put(&self.known, known)
         self.is_answered = True
 

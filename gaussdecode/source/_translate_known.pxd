@@ -12,10 +12,12 @@ cdef struct KnownColumn:
     uint32_t type_size
     bint is_identity
     bint is_hex                 # hexadecimal without the prefix that marks it
+    bint is_number              # a numeric that is held as text
 
 cdef struct Known:
     uint8_t *bytes              # the head, then names and types
     size_t head_size
+    size_t size                 # of all of its memory
     uint64_t hash
     uint32_t oid
     uint32_t version

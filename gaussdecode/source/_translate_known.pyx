@@ -28,6 +28,7 @@ cdef Known *known_create(size_t byte_count, uint32_t column_count) except NULL n
         with gil:
             raise MemoryError("no memory for the description of a table")
     known.column_count = column_count
+    known.size = sizeof(Known) + byte_count + column_count * sizeof(KnownColumn)
     return known
 
 

@@ -16,7 +16,7 @@ References:
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
-from gaussdecode._cursor cimport fail_truncated, fail_wire, take
+from gaussdecode._cursor cimport fail_truncated, fail_wire
 from gaussdecode.source._translate_row cimport (
     Field, Tuple, accept, expect, read_identifier, read_literal, tuple_add,
 )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.texts import column_types
 
-from gaussdecode.model.types import ColumnType, Kind, column_type
+from gaussdecode.model.types import ColumnType, Kind, column_type, is_built_in, type_oid
 
 
 def modifier(precision: int, scale: int) -> int:
@@ -25,6 +25,12 @@ def modifier(precision: int, scale: int) -> int:
         (25, Kind.STRING, "text"),
         (26, Kind.INT64, "oid"),
         (28, Kind.STRING, "xid"),
+        (86, Kind.BINARY, "raw"),
+        (88, Kind.BINARY, "blob"),
+        (90, Kind.STRING, "clob"),
+        (3969, Kind.STRING, "nvarchar2"),
+        (5545, Kind.INT16, "tinyint"),
+        (9003, Kind.TIMESTAMP, "smalldatetime"),
         (700, Kind.FLOAT32, "real"),
         (701, Kind.FLOAT64, "double precision"),
         (790, Kind.STRING, "money"),
@@ -146,3 +152,21 @@ def test_impossible_types_are_refused(arguments: tuple[Kind, Kind | None, int, i
     """A type that could not be written cannot be made."""
     with pytest.raises(ValueError, match=r"with|held"):
         ColumnType(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "oid"),
+    [
+        ("integer", 23), ("character varying", 1043), ("numeric[]", 1231), ("tinyint", 5545),
+        ("timestamp without time zone", 1114), ('"char"', 18), ("mood", None), ("int4", None),
+    ],
+)  # fmt: skip
+def test_types_by_their_spelling(spelling: str, oid: int | None) -> None:
+    """Styles that name types mean the same ones; a user's type is nobody's."""
+    assert type_oid(spelling) == oid
+    assert oid is None or is_built_in(oid)
+
+
+def test_wide_integers_are_decimals() -> None:
+    """An integer of 128 bits takes all the digits that a decimal has."""
+    assert column_type(34, -1, None) == (ColumnType(Kind.DECIMAL, precision=38), "int16")
