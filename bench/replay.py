@@ -1,27 +1,30 @@
 """How fast does a recording become durable Parquet, without a server in the way?
 
-Records the stream of a freshly filled table with `gaussdecode capture`, then lands the
-recording with `gaussdecode replay`, with several numbers of decoders in turn: 1 decodes
-in the reader's process, more use processes of their own.
+Records the stream of a freshly filled table with `gaussdecode capture`, makes it longer (see
+`recording.py`), then lands it with `gaussdecode replay` with several numbers of decoders, on
+one core and on two, run by run and in turn: 1 decodes in the reader's process, more use
+processes of their own. `scaling` is two cores over one with the same decoders.
 
 rows/s and MB/s of recorded bytes, over the whole run of the command less its start-up (the
-time it takes for an empty recording); `peak_memory` is the most each process ever had.
+time it takes for an empty recording); CPU seconds of all processes per million rows;
+`peak_memory` is the most anonymous and shared memory each process ever had.
 
-    python bench/replay.py [--shape narrow|wide] [--rows N] [--runs N] [--out FILE]
+    python bench/replay.py [--shape narrow|wide] [--rows N] [--times N] [--runs N] [--out FILE]
 """
 
 import argparse
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import corpus
-from kit.daemon import Daemon, command_line
+import processes
+import recording
+from kit.daemon import Daemon
 from kit.postgres import Database
 
 COMMAND = (sys.executable, "-m", "gaussdecode")
@@ -35,57 +38,17 @@ def record(database: Database, directory: Path, name: str) -> Path:
     return path
 
 
-class MemoryWatch(threading.Thread):
-    """Looks at the peak memory of a process and its children until they end."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        super().__init__(daemon=True)
-        self._process = process
-        self.peaks: dict[str, int] = {}
-
-    def run(self) -> None:
-        """Look ten times a second."""
-        while self._process.poll() is None:
-            pids = {"main": self._process.pid, **self._children()}
-            for name, pid in pids.items():
-                try:
-                    found = corpus.peak_memory({name: pid})
-                except (OSError, ValueError):
-                    continue
-                self.peaks[name] = max(self.peaks.get(name, 0), found.get(name, 0))
-            time.sleep(0.1)
-
-    def _children(self) -> dict[str, int]:
-        result: dict[str, int] = {}
-        for task in Path(f"/proc/{self._process.pid}/task").glob("*/children"):
-            try:
-                pids = [int(text) for text in task.read_text().split()]
-            except OSError:
-                continue
-            for pid in pids:
-                command = command_line(pid)
-                kind = "reader" if "source.reader" in command else "decoder"
-                result[kind if kind == "reader" else f"decoder {len(result)}"] = pid
-        return result
-
-
-def land(path: Path, root: Path, decoders: int) -> tuple[float, dict[str, int]]:
-    """Land a recording; give seconds and peak memory."""
+def land(path: Path, root: Path, decoders: int, cores: int) -> dict[str, Any]:
+    """Land a recording on so many cores; gives what `processes.run` gives."""
     shutil.rmtree(root, ignore_errors=True)
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        [*COMMAND, "replay", str(path), "--root", str(root), "--decoders", str(decoders)],
-        stdout=subprocess.DEVNULL,
-    )
-    watch = MemoryWatch(process)
-    watch.start()
-    if process.wait():
-        raise SystemExit("gaussdecode replay failed")
-    return time.perf_counter() - began, watch.peaks
+    return processes.run(
+        ["taskset", "-c", f"0-{cores - 1}", *COMMAND, "replay", str(path), "--root", str(root),
+         "--decoders", str(decoders)]
+    )  # fmt: skip
 
 
-def measure(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Record once, land in turn with each number of decoders."""
+def prepare(args: argparse.Namespace, directory: Path) -> tuple[Path, Path]:
+    """Record an empty and a long stream."""
     with corpus.start_server() as server:
         database = Database(server, "bench_replay")
         corpus.make_table(database, args.shape)
@@ -94,26 +57,49 @@ def measure(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
         empty = record(database, directory, "empty")
         corpus.fill_table(database, args.shape, args.rows)
         full = record(database, directory, "full")
+    long = directory / "long"
+    recording.grow(full, long, args.times)
+    full.unlink()
+    return empty, long
+
+
+def measure(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
+    """Land in turn with each number of decoders on each number of cores."""
+    empty, long = prepare(args, directory)
+    size, rows = long.stat().st_size, args.rows * args.times
+    root = directory / "root"
+    contenders = [(decoders, cores) for decoders in args.decoders for cores in (1, 2)]
+    start_up = {key: land(empty, root, *key)["seconds"] for key in contenders}
+    runs: dict[tuple[int, int], list[dict[str, Any]]] = {key: [] for key in contenders}
+    for run in range(args.runs):
+        for key in contenders:
+            runs[key].append(land(long, root, *key))
+            print(f"run {run}, decoders {key[0]}, cores {key[1]}: {runs[key][-1]['seconds']:.2f} s")
     result: dict[str, Any] = {
         "bench": "replay",
         "shape": args.shape,
-        "rows": args.rows,
-        "recorded_bytes": full.stat().st_size,
+        "rows": rows,
+        "recorded_bytes": size,
     }
-    seconds: dict[int, list[float]] = {count: [] for count in args.decoders}
-    memory: dict[int, dict[str, int]] = {}
-    for run in range(args.runs):
-        for count in args.decoders:
-            start_up, _ = land(empty, directory / "root", count)
-            taken, memory[count] = land(full, directory / "root", count)
-            seconds[count].append(taken - start_up)
-            print(f"run {run}, {count} decoders: {taken:.2f} s less {start_up:.2f} s")
-    for count, runs in seconds.items():
-        result[f"decoders_{count}"] = {
-            "rows_per_second": corpus.spread([args.rows / s for s in runs]),
-            "mb_per_second": corpus.spread([full.stat().st_size / s / 1e6 for s in runs]),
-            "peak_memory": memory[count],
+    for (decoders, cores), done in runs.items():
+        seconds = [run["seconds"] - start_up[decoders, cores] for run in done]
+        result[f"decoders_{decoders}_cores_{cores}"] = {
+            "seconds": corpus.spread(seconds),
+            "rows_per_second": corpus.spread([rows / s for s in seconds]),
+            "mb_per_second": corpus.spread([size / s / 1e6 for s in seconds]),
+            "cpu_seconds_per_million_rows": corpus.spread(
+                [run["cpu_seconds"] / rows * 1e6 for run in done]
+            ),
+            "peak_memory": done[-1]["peak_bytes"],
         }
+    for decoders in args.decoders:
+        one, two = (
+            statistics.median(
+                run["seconds"] - start_up[decoders, cores] for run in runs[decoders, cores]
+            )
+            for cores in (1, 2)
+        )
+        result[f"scaling_decoders_{decoders}"] = round(one / two, 3)
     return {**result, "server": corpus.MAJOR, "machine": corpus.machine()}
 
 
@@ -122,11 +108,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=sorted(corpus.SHAPES), default="narrow")
     parser.add_argument("--rows", type=int)
+    parser.add_argument("--times", type=int, default=12, help="length in recordings of ROWS")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--decoders", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    args.rows = args.rows or 4 * corpus.ROWS[args.shape]
+    args.rows = args.rows or corpus.ROWS[args.shape]
     with tempfile.TemporaryDirectory() as name:
         result = measure(args, Path(name))
     corpus.write_result(args.out, result)
