@@ -7,6 +7,7 @@ never repeats text of the file but keys: a value could be a password.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,6 +15,8 @@ import yaml
 
 MAX_BYTES: Final = 1_000_000
 _MAX_DEPTH: Final = 8  # a configuration is three deep; arbitrary
+
+_SIGN: Final = re.compile(r"'([^\w\s]|<[a-z ]+>)'")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,8 +77,9 @@ def parse(text: str) -> Section:
 
 
 def _without_quotes(problem: str | None) -> str:
-    """Keep the parser's sentence up to where it could quote the file."""
-    return (problem or "unreadable").split("'")[0].split('"')[0].strip(" ,")
+    """Keep the parser's sentence up to where it could quote the file; signs do no harm."""
+    text = _SIGN.sub(r"\1", problem or "unreadable")
+    return text.split("'")[0].split('"')[0].strip(" ,")
 
 
 def _refuse_features(text: str) -> None:

@@ -100,7 +100,7 @@ allowed: 1MiB to 16GiB
     [
         ("", "orders.yaml: the file is empty"),
         ("- a\n", "orders.yaml: the file must hold keys and values"),
-        ("a: [\n", "orders.yaml:2: not YAML: "),
+        ("a: [\n", "orders.yaml:2: not YAML: expected the node content, but found <stream end>"),
         ("a: 1\na: 2\n", "orders.yaml:2: a: given twice, first on line 1"),
         ("a: &x 1\n", "orders.yaml:1: anchors and aliases"),
         ("a: *x\n", "orders.yaml:1: anchors and aliases"),

@@ -7,7 +7,6 @@ recovery does not wait for a server), else when the first connection has told wh
 """
 
 import dataclasses
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from gaussdecode.daemon.snapshot import DaemonFacts
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.files import Files
+from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
 from gaussdecode.land.schemas import SchemaStore
@@ -286,7 +285,7 @@ class Pipeline:
 
 def _kept_identity(root: Path) -> SourceIdentity | None:
     """Whose landing is at `root`; None where there is none yet."""
-    os.makedirs(root, mode=0o750, exist_ok=True)
+    make_root(root)
     files = Files(root)
     try:
         layout = read_layout(Disk(files, SpaceWait(), "look"))

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import ConfigError, DiskError, LandingError
 from gaussdecode.land.failpoints import Failpoints, Operation, Step
 
 _DIRECTORY_MODE: Final = 0o750
@@ -43,6 +43,39 @@ class Item(NamedTuple):
 
     name: str
     is_directory: bool
+
+
+def make_root(root: Path) -> None:
+    """See that the root is there, and that its name is durable.
+
+    Raises:
+        ConfigError: it cannot be made.
+        DiskError: the file system failed.
+    """
+    missing = [path for path in (root, *root.parents) if not os.path.exists(path)]  # never raises
+    for path in reversed(missing):
+        try:
+            path.mkdir(_DIRECTORY_MODE)
+        except OSError as error:
+            raise ConfigError(
+                f"landing root {root}: cannot make {path}: {error.strerror}"
+            ) from error
+    for path in {path.parent for path in missing} or {root.parent}:
+        _sync_names(path)
+
+
+def _sync_names(path: Path) -> None:
+    """Make the names in a directory durable, if we may read it: else it was made by others."""
+    try:
+        descriptor = os.open(path, _DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
+    except PermissionError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise DiskError(f"fsync {path}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
 
 
 class Files:

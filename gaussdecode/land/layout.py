@@ -101,7 +101,11 @@ def check_layout(layout: Layout, source: str, identity: SourceIdentity, order: s
     """
     kept = layout.sources.get(source)
     if kept is None or len(layout.sources) != 1:
-        raise IdentityError(f"the landing is of source {sorted(layout.sources)}, not [{source!r}]")
+        names = ", ".join(map(repr, sorted(layout.sources)))
+        raise IdentityError(
+            f"the landing is of slot {names}, not {source!r}. Correct the slot, or land into a new "
+            "root"
+        )
     differences = [
         f"{field.replace('_', ' ')} {getattr(kept, field)!r} in the landing, "
         f"{getattr(identity, field)!r} now"

@@ -10,7 +10,7 @@ from kit.simdisk import SimFiles
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.land import files as module
 from gaussdecode.land.failpoints import Failpoints
-from gaussdecode.land.files import Files, Item
+from gaussdecode.land.files import Files, Item, make_root
 
 
 @pytest.fixture(params=["real", "simulated"])
@@ -215,3 +215,33 @@ def test_wrong_failpoint_is_refused(text: str) -> None:
     """A typing mistake must not make a test pass."""
     with pytest.raises(ConfigError, match="GAUSSDECODE_FAILPOINTS"):
         Failpoints.parse(text)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_root_is_made_and_its_name_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: int
+) -> None:
+    """The directory that holds the root, or what was made above it, is synced."""
+    synced: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    parts = ["a", "b", "c"][:depth]
+    root = tmp_path.joinpath(*parts)
+    make_root(root)
+    assert root.is_dir()
+    above = [str(tmp_path.joinpath(*parts[:count])) for count in range(depth)]
+    assert sorted(synced) == (above or [str(tmp_path.parent)])
+
+
+def test_root_that_cannot_be_made(tmp_path: Path) -> None:
+    """A file in its way is a mistake of the configuration."""
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "root", Path("/proc/nowhere")):
+        with pytest.raises(ConfigError, match="cannot make"):
+            make_root(path)
+    make_root(tmp_path / "file")  # `Files` says what is wrong with it
+    with pytest.raises(ConfigError, match="Not a directory"):
+        Files(tmp_path / "file")
