@@ -6,6 +6,7 @@ query, errors) is tested against the real one.
 
 import socket
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -587,3 +588,49 @@ def test_real_server_may_insist_on_tls(own_server: Postgres) -> None:
         own_server.start()
         with connect(address(f"{own_server.dsn()} sslmode={mode}")) as connection:
             assert connection.is_encrypted is is_encrypted
+
+
+def openssl(directory: Path, *arguments: str) -> None:
+    """Run a command of OpenSSL's beside the certificates."""
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+
+
+@pytest.mark.integration
+def test_real_server_may_ask_for_our_certificate(own_server: Postgres, tmp_path: Path) -> None:
+    """With sslcert and sslkey we are who the certificate says."""
+    authority = own_server.use_tls()
+    key, certificate = tmp_path / "own.key", tmp_path / "own.pem"
+    openssl(tmp_path, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", "own.csr",
+            "-subj", "/CN=certified")  # fmt: skip
+    openssl(own_server.data, "x509", "-req", "-in", str(tmp_path / "own.csr"), "-CA", "authority.pem",
+            "-CAkey", "authority.key", "-CAcreateserial", "-days", "7", "-out", str(certificate))  # fmt: skip
+    key.chmod(0o600)
+    own_server.execute("CREATE ROLE certified LOGIN REPLICATION")
+    own_server.execute("ALTER SYSTEM SET ssl_ca_file = 'authority.pem'")
+    hba = own_server.data / "pg_hba.conf"
+    hba.write_text(f"hostssl all certified 127.0.0.1/32 cert\n{hba.read_text()}")
+    own_server.execute("SELECT pg_reload_conf()")
+    dsn = f"{own_server.dsn(user='certified')} sslrootcert={authority}"
+    with connect(SourceAddress(f"{dsn} sslcert={certificate} sslkey={key}")) as connection:
+        assert connection.query("SELECT current_user") == [("certified",)]
+    with pytest.raises(SourceRefusedError, match="certificate"):
+        connect(SourceAddress(dsn))
+
+
+def test_revoked_certificate_is_refused(tmp_path: Path) -> None:
+    """The server's own, by the list of sslcrl."""
+    authority = make_certificates(tmp_path)
+    (tmp_path / "index.txt").touch()
+    (tmp_path / "ca.cnf").write_text(
+        "[ca]\ndefault_ca=own\n[own]\ndatabase=index.txt\ndefault_md=sha256\n"
+        "default_crl_days=7\ncertificate=authority.pem\nprivate_key=authority.key\n"
+    )
+    with GaussServer(Store(), certificates=tmp_path) as server:
+        base = gauss_dsn(server).replace("sslmode=disable", f"sslrootcert={authority}")
+        dsn = f"{base} sslcrl={tmp_path / 'revoked.pem'}"
+        openssl(tmp_path, "ca", "-config", "ca.cnf", "-gencrl", "-out", "revoked.pem")
+        connect(SourceAddress(dsn, PASSWORD)).close()
+        openssl(tmp_path, "ca", "-config", "ca.cnf", "-revoke", "server.pem")
+        openssl(tmp_path, "ca", "-config", "ca.cnf", "-gencrl", "-out", "revoked.pem")
+        with pytest.raises(SourceRefusedError, match="certificate revoked"):
+            connect(SourceAddress(dsn, PASSWORD))
