@@ -15,7 +15,8 @@ from gaussdecode.land.layout import read_layout
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.types import ColumnType, Kind, column_type
-from gaussdecode.options import OPTIONS, Doer, Option, Section
+from gaussdecode.options import OPTIONS, Doer, Option, Section, ServerProfile
+from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings import Config
 from gaussdecode.source.postgresql import Connection
 from gaussdecode.source.quoting import literal
@@ -98,6 +99,8 @@ class Plan:
         columns: of these tables.
         warnings: what an operator should know.
         problems: what keeps the daemon from running.
+        profile: of a GaussDB or openGauss that was asked, else None.
+        command: what it would be told to start the stream; empty when it must not.
     """
 
     server: ServerState | None = None
@@ -107,6 +110,8 @@ class Plan:
     columns: list[PlannedColumn] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
+    profile: VersionProfile | None = None
+    command: str = ""
 
 
 def plan_landing(config: Config, plan: Plan) -> None:
@@ -216,20 +221,36 @@ def fidelity(held: ColumnType, type_name: str) -> str:
     return _FIDELITY.get(held.kind, "exact")
 
 
-def option_row(option: Option, config: Config) -> tuple[str, str, str, str]:
+def option_row(
+    option: Option, config: Config, server: ServerProfile | None = None
+) -> tuple[str, str, str, str]:
     """Describe one option: name, value, who does it, and how."""
     kind, is_parallel = config.source.kind, config.decoding.is_parallel
-    support = option.support(kind)
+    candidates = option.candidates(kind, server)
     if option.section is Section.PARALLEL and not is_parallel:
         return option.name, "-", "nobody", "applies only with parallel-decode-num from 2 to 20"
-    if support.by is Doer.REFUSED:
-        return option.name, "-", str(support.by), support.how
+    if option.section is Section.SERIAL and is_parallel:
+        return option.name, "-", "nobody", "applies only with parallel-decode-num 1"
     default = option.effective_default(kind, is_parallel=is_parallel)
     value = config.decoding.given.get(option.name, default)
     spelled = "the server's" if value is None else option.type.show(value)
-    return option.name, spelled, str(support.by), support.how
+    if all(support.by is Doer.REFUSED for support in candidates):
+        spelled = "-"
+    if len(set(candidates)) == 1:
+        return option.name, spelled, str(candidates[0].by), candidates[0].how
+    names = ("GaussDB", "openGauss")
+    by = ", ".join(f"{name}: {each.by}" for name, each in zip(names, candidates, strict=True))
+    how = "; ".join(f"{name}: {each.how}" for name, each in zip(names, candidates, strict=True))
+    return option.name, spelled, by, how
 
 
-def option_rows(config: Config) -> list[tuple[str, str, str, str]]:
-    """Describe all options."""
-    return [option_row(option, config) for option in OPTIONS]
+def option_rows(
+    config: Config, server: ServerProfile | None = None
+) -> list[tuple[str, str, str, str]]:
+    """Describe all options.
+
+    Args:
+        config: checked.
+        server: of kind gaussdb; None where it was not asked, which describes both products.
+    """
+    return [option_row(option, config, server) for option in OPTIONS]

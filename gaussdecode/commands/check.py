@@ -2,8 +2,9 @@
 
 Reads the file and reports every mistake at once; then looks at the landing, connects, and
 prints the plan: server, slot, tables and how their columns land, memory, and for each
-of GaussDB's options who does it. Changes nothing. Ends with 78 when the daemon could
-not run.
+of GaussDB's options who does it. Of a GaussDB or openGauss it shows the version and the
+command that would start the stream, and warns of what cannot be seen in the mode asked for.
+Changes nothing. Ends with 78 when the daemon could not run.
 
 Examples:
   gaussdecode check /etc/gaussdecode/orders.yaml
@@ -16,8 +17,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from gaussdecode.commands._gaussplan import plan_gaussdb
 from gaussdecode.commands._plan import Plan, option_rows, plan_landing, plan_server
-from gaussdecode.commands._server import open_server
+from gaussdecode.commands._server import is_gaussdb, open_server
 from gaussdecode.commands._table import print_table
 from gaussdecode.config import load, process_memory_bytes
 from gaussdecode.dsn import describe
@@ -25,6 +27,7 @@ from gaussdecode.errors import EX_OK, ConfigError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
+from gaussdecode.source.gaussserver import GaussServerState
 from gaussdecode.source.slot import SlotState
 
 _MANY_TABLES: Final = 20  # above this, columns are shown only when asked for
@@ -46,13 +49,13 @@ def execute(args: argparse.Namespace) -> int:
     plan = Plan()
     if not args.offline:
         plan_landing(config, plan)
-        if config.source.kind is SourceKind.POSTGRESQL:
+        if config.source.kind is not SourceKind.CAPTURE:
             _ask_server(config, plan)
             _print_server(config, plan)
-            _print_tables(plan, are_columns_wanted=args.columns)
+            _print_tables(config, plan, are_columns_wanted=args.columns)
         _print_landing(config, plan)
     _print_memory(config)
-    _print_options(config)
+    _print_options(config, plan)
     for warning in plan.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if plan.problems:
@@ -61,6 +64,9 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _ask_server(config: Config, plan: Plan) -> None:
+    if is_gaussdb(config):
+        plan_gaussdb(config, plan)
+        return
     try:
         with open_server(config) as connection:
             plan_server(config, connection, plan)
@@ -77,14 +83,33 @@ def _print_server(config: Config, plan: Plan) -> None:
     if server is None:
         return
     _title("source")
-    major, minor = divmod(server.version, 10000)
     print(f" server       {describe(config.source.dsn)}")
-    print(f" version      PostgreSQL {major}.{minor}, encoding {server.encoding}")
+    if isinstance(server, GaussServerState):
+        _print_gaussdb(config, server)
+    else:
+        major, minor = divmod(server.version, 10000)
+        print(f" version      PostgreSQL {major}.{minor}, encoding {server.encoding}")
     print(f" cluster      {server.system_identifier}, timeline {server.timeline}")
     print(f" slot         {config.slot}: {_slot_text(server.slot, server.wal_end)}")
     start = "nowhere, see below" if plan.start_lsn is None else str(plan.start_lsn)
     print(f" starts at    {start}")
-    print(f" publication  {', '.join(config.source.publication)}")
+    if config.source.publication:
+        print(f" publication  {', '.join(config.source.publication)}")
+    if plan.command:
+        print(f" command      {plan.command}")
+
+
+def _print_gaussdb(config: Config, server: GaussServerState) -> None:
+    role = "standby" if server.is_standby else "primary"
+    print(f" version      {server.profile.name}, {role}, encoding {server.encoding}")
+    port = "the same port" if config.source.ha_port is None else f"port {config.source.ha_port}"
+    print(f" replication  {port}; pg_hba.conf needs a line for replication and one for SQL")
+    settings = [
+        f"{name} {server.settings[name]}"
+        for name in ("DateStyle", "IntervalStyle", "TimeZone", "sql_compatibility")
+        if name in server.settings
+    ]
+    print(f" values       {', '.join(settings)}")
 
 
 def _slot_text(slot: SlotState | None, wal_end: Lsn) -> str:
@@ -100,16 +125,17 @@ def _slot_text(slot: SlotState | None, wal_end: Lsn) -> str:
     return ", ".join(parts)
 
 
-def _print_tables(plan: Plan, *, are_columns_wanted: bool) -> None:
+def _print_tables(config: Config, plan: Plan, *, are_columns_wanted: bool) -> None:
     if not plan.tables:
         return
     _title(f"{len(plan.tables)} tables")
+    without_identity = "without the old key" if is_gaussdb(config) else "refused by the server"
     rows = [
         (
             f"{table.schema}.{table.name}",
             _IDENTITIES.get(table.identity, table.identity),
             "yes" if table.has_primary_key else "no",
-            "yes" if table.can_update else "refused by the server",
+            "yes" if table.can_update else without_identity,
         )
         for table in plan.tables
     ]
@@ -148,6 +174,6 @@ def _print_memory(config: Config) -> None:
         )
 
 
-def _print_options(config: Config) -> None:
+def _print_options(config: Config, plan: Plan) -> None:
     _title("decoding options")
-    print_table(("option", "value", "done by", "how"), option_rows(config))
+    print_table(("option", "value", "done by", "how"), option_rows(config, plan.profile))

@@ -1,7 +1,8 @@
 """Create, list, drop or advance the replication slot.
 
 From its creation on the server keeps every change for the slot, until the daemon confirms
-it or somebody drops the slot. The output has the columns of GaussDB's functions.
+it or somebody drops the slot. The output has the columns of GaussDB's functions. On GaussDB
+and openGauss the slot gets source.plugin, and is made, dropped and advanced on the primary.
 
 Examples:
   gaussdecode slot create  /etc/gaussdecode/orders.yaml
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.commands._arguments import lsn
-from gaussdecode.commands._server import open_server
+from gaussdecode.commands._landed import refuse_landed
+from gaussdecode.commands._slots import slots_of
 from gaussdecode.commands._table import print_table
 from gaussdecode.config import load
-from gaussdecode.errors import EX_OK, ConfigError
-from gaussdecode.land.names import LAYOUT
+from gaussdecode.errors import EX_OK
 from gaussdecode.settings import Config
-from gaussdecode.source.slot import SlotState, advance_slot, create_slot, drop_slot, list_slots
+from gaussdecode.source.slot import SlotState
 
 _COLUMNS: Final = (
     "slot_name",
@@ -63,27 +64,14 @@ def execute(args: argparse.Namespace) -> int:
     return EX_OK
 
 
-def _refuse_landed(config: Config, what: str) -> None:
-    """Keep an operator from making a hole in a landing without noticing."""
-    root = config.landing.root
-    if (root / LAYOUT).exists():
-        raise ConfigError(
-            f"{config.path.name}: {root} holds a landing already, which would miss the changes "
-            f"in between; {what} with a new landing.root"
-        )
-
-
 def _create(config: Config, args: argparse.Namespace) -> None:
-    _refuse_landed(config, "create the slot")
-    with open_server(config) as connection:
-        lsn = create_slot(connection, config.slot, failover=args.failover)
+    refuse_landed(config, "create the slot")
+    lsn = slots_of(config).create(failover=args.failover)
     print_table(("slotname", "xlog_position"), [(config.slot, str(lsn))])
 
 
 def _list(config: Config, args: argparse.Namespace) -> None:
-    with open_server(config) as connection:
-        slots = list_slots(connection)
-    records = [_record(slot) for slot in slots]
+    records = [_record(slot) for slot in slots_of(config).list()]
     if args.json:
         for record in records:
             print(json.dumps(record))
@@ -118,13 +106,11 @@ def _cell(value: object) -> str:
 
 
 def _drop(config: Config, _args: argparse.Namespace) -> None:
-    with open_server(config) as connection:
-        drop_slot(connection, config.slot)
+    slots_of(config).drop()
     print(f"slot {config.slot} is dropped")
 
 
 def _advance(config: Config, args: argparse.Namespace) -> None:
-    _refuse_landed(config, "advance the slot")
-    with open_server(config) as connection:
-        lsn = advance_slot(connection, config.slot, args.upto_lsn)
+    refuse_landed(config, "advance the slot")
+    lsn = slots_of(config).advance(args.upto_lsn)
     print_table(("slot_name", "end_lsn"), [(config.slot, str(lsn))])

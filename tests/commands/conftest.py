@@ -1,10 +1,15 @@
 """A configuration for a real database, and a way to run a command on it."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kit.commands import Configure, Result, Run
-from kit.postgres import Database
+from kit.gaussprofile import V6_0_0, Profile
+from kit.gaussserver import Behaviour, GaussServer
+from kit.gausssql import Catalogue
+from kit.gaussstore import Store
+from kit.postgres import Database, Postgres
 
 from gaussdecode.cli import main
 
@@ -28,6 +33,57 @@ def configure(tmp_path: Path) -> Configure:
         ]
         path.write_text("\n".join(text) + "\n")
         path.chmod(0o600)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def make_gauss(servers: Callable[[int], Postgres]) -> Iterator[Callable[..., GaussServer]]:
+    """Make running simulated servers, with an openGauss catalogue; they end with the test."""
+    made: list[GaussServer] = []
+
+    def make(profile: Profile = V6_0_0, **how: object) -> GaussServer:
+        behaviour = Behaviour(flush_seconds=0.05)
+        for name, value in how.items():
+            setattr(behaviour, name, value)
+        server = GaussServer(
+            Store(), profile, catalogue=Catalogue(servers(15)), behaviour=behaviour
+        )
+        made.append(server.start())
+        return server
+
+    yield make
+    for server in made:
+        server.crash()
+        assert server.violations == []
+        if server.catalogue is not None:
+            server.catalogue.close()
+
+
+@pytest.fixture
+def configure_gauss(tmp_path: Path) -> Configure:
+    """Write a configuration for a simulated GaussDB; more lines are appended."""
+
+    def write(server: GaussServer, *lines: str, source: str = "", slot: str = "orders") -> str:
+        path = tmp_path / "orders.yaml"
+        password = tmp_path / "password"
+        password.write_text("Gauss@123\n")
+        password.chmod(0o600)
+        text = [
+            f"slot: {slot}",
+            "source:",
+            "  kind: gaussdb",
+            f"  dsn: host=127.0.0.1 port={server.port} dbname=shop user=replica sslmode=disable",
+            f"  ha-port: {server.ha_port}",
+            f"  password-file: {password}",
+            "  allow-insecure: true",
+            *([f"  {source}"] if source else []),
+            "landing:",
+            f"  root: {tmp_path / 'landing'}",
+            *lines,
+        ]
+        path.write_text("\n".join(text) + "\n")
         return str(path)
 
     return write

@@ -1,0 +1,157 @@
+"""What a configuration would do on a GaussDB or openGauss, put together for `check`.
+
+Asks the server, and changes nothing. Both connections that the daemon needs are tried, for
+they are let in by different lines of pg_hba.conf and may need different ports.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gaussdecode.commands._plan import Plan, PlannedColumn, arrow, fidelity
+from gaussdecode.commands._server import GaussPair, open_pair, open_sql
+from gaussdecode.errors import ConfigError, SourceRefusedError
+from gaussdecode.model.types import column_type, is_built_in
+from gaussdecode.protocol.gaussdb.options import server_options, start_command
+from gaussdecode.protocol.gaussdb.profile import VersionProfile
+from gaussdecode.settings import Config
+from gaussdecode.source import gaussserver
+from gaussdecode.source.gaussdb import GaussConnection
+from gaussdecode.source.gaussserver import GaussServerState
+from gaussdecode.source.slot import PublishedTable
+
+_FIRST_OID: Final = 16384  # of what users make
+_TABLES: Final = f"""
+SELECT n.nspname, c.relname, c.relreplident,
+EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= {_FIRST_OID} ORDER BY 1, 2
+"""  # noqa: S608 - constants
+_COLUMNS: Final = f"""
+SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,
+pg_catalog.format_type(a.atttypid, a.atttypmod), b.oid, bn.nspname, b.typname
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= {_FIRST_OID}
+ORDER BY 1, 2, a.attnum
+"""  # noqa: S608 - constants
+_TRUE: Final = "t"
+
+
+def plan_gaussdb(config: Config, plan: Plan) -> None:
+    """Ask the server: version, slot, settings, tables, and who does each option.
+
+    Raises:
+        SourceError: it cannot be reached now.
+    """
+    try:
+        with open_sql(config) as sql:
+            plan.profile = sql.profile
+            plan.warnings += _port_warnings(config, sql)
+    except SourceRefusedError as error:
+        plan.problems.append(f"server: {error}")
+        return
+    _plan_options(config, plan.profile, plan)
+    try:
+        with open_pair(config) as pair:
+            _plan_server(config, pair, plan)
+    except SourceRefusedError as error:
+        plan.problems.append(f"replication: {error}")
+
+
+def _port_warnings(config: Config, sql: GaussConnection) -> Iterator[str]:
+    settings = gaussserver.read_settings(sql)
+    if settings.get("enable_thread_pool") == "on" and config.source.ha_port is None:
+        yield (
+            "enable_thread_pool is on: replication must use the HA port; set source.ha-port, by "
+            "convention the port of SQL plus 1"
+        )
+
+
+def _plan_options(config: Config, profile: VersionProfile, plan: Plan) -> None:
+    try:
+        options = server_options(config, profile)
+        plan.command = start_command(config.slot, 0, options)
+    except ConfigError as error:
+        prefix = f"{config.path.name}: "
+        plan.problems += [line.removeprefix(prefix) for line in str(error).splitlines()]
+
+
+def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
+    state = pair.state
+    plan.server = state
+    plan.warnings += [*gaussserver.warnings(state), *_warnings(config, state)]
+    plan.problems += _standby_problems(config, state)
+    try:
+        plan.start_lsn = pair.check_start(config, plan.log)
+    except SourceRefusedError as error:
+        plan.problems.append(f"slot: {error}")
+    listed = config.decoding.white_tables
+    plan.tables = [
+        table
+        for table in _tables(pair.sql)
+        if not listed or any(s in {"*", table.schema} and t in {"*", table.name} for s, t in listed)
+    ]
+    names = {f"{table.schema}.{table.name}" for table in plan.tables}
+    plan.columns = [column for column in _columns(pair.sql) if column.table in names]
+    if not plan.tables:
+        plan.warnings.append("no table of the database is on white-table-list, or it has none")
+    plan.warnings += [
+        f"table {table.schema}.{table.name} has no replica identity: UPDATE and DELETE come without "
+        "the old key; give it a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL"
+        for table in plan.tables
+        if not table.can_update
+    ]
+
+
+def _warnings(config: Config, state: GaussServerState) -> Iterator[str]:
+    """Name what cannot be seen or had in the mode that is configured."""
+    decoding = config.decoding
+    if decoding.is_parallel:
+        yield (
+            "parallel decoding does not send TRUNCATE and DDL, and drops the rows that follow DDL "
+            "in their own transaction; current-state tables in Spark stop there unless told "
+            "otherwise"
+        )
+    elif not state.profile.sends_truncate:
+        yield f"{state.profile.name} does not send TRUNCATE and DDL"
+    if decoding.skip_empty_xacts and not decoding.enable_heartbeat:
+        yield (
+            "skip-empty-xacts: an idle slot advances only when a row of a listed table changes; "
+            "update a heartbeat row now and then, or leave the option out"
+        )
+    if state.encoding == "SQL_ASCII":
+        yield "database encoding SQL_ASCII: bytes that are no UTF-8 go to gd_raw"
+    if decoding.output_order:
+        yield "output-order 1 needs a slot that was created in CSN order (confirmed_csn)"
+
+
+def _standby_problems(config: Config, state: GaussServerState) -> Iterator[str]:
+    if config.decoding.standby_connection and not state.is_standby:
+        yield (
+            "decoding.standby-connection: the server is the primary, which ends such a stream with "
+            "'walsender closed because of role is primary.'; name a standby in source.dsn, or leave "
+            "the option out"
+        )
+
+
+def _tables(sql: GaussConnection) -> list[PublishedTable]:
+    return [
+        PublishedTable(schema or "", name or "", identity or "", has_key == _TRUE)
+        for schema, name, identity, has_key in sql.query(_TABLES)
+    ]
+
+
+def _columns(sql: GaussConnection) -> Iterator[PlannedColumn]:
+    for row in sql.query(_COLUMNS):
+        schema, table, name, _, modifier, spelled, base_oid, base_schema, base = (
+            item or "" for item in row
+        )
+        oid = int(base_oid)
+        user_type = None if is_built_in(oid) else (base_schema, base)
+        held, type_name = column_type(oid, int(modifier), user_type)
+        yield PlannedColumn(
+            f"{schema}.{table}", name, spelled, arrow(held), fidelity(held, type_name)
+        )

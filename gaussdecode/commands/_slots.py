@@ -1,0 +1,83 @@
+"""Slots of a server, whichever kind it is."""
+
+from typing import Protocol
+
+from gaussdecode.commands._server import is_gaussdb, open_server, open_sql
+from gaussdecode.errors import ConfigError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings import Config
+from gaussdecode.source import gaussserver, slot
+from gaussdecode.source.slot import SlotState
+
+
+class Slots(Protocol):
+    """What can be done with slots; each call connects, and closes again."""
+
+    def create(self, *, failover: bool) -> Lsn:
+        """Make the configured slot; gives its consistent point."""
+
+    def list(self) -> list[SlotState]:
+        """All slots of the server."""
+
+    def drop(self) -> None:
+        """Remove the configured slot."""
+
+    def advance(self, lsn: Lsn) -> Lsn:
+        """Move the configured slot; gives where it stands then."""
+
+
+def slots_of(config: Config) -> Slots:
+    """Find who talks to the server of a configuration."""
+    return _GaussSlots(config) if is_gaussdb(config) else _PostgresSlots(config)
+
+
+class _PostgresSlots:
+    """Slots of a PostgreSQL."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def create(self, *, failover: bool) -> Lsn:
+        with open_server(self._config) as connection:
+            return slot.create_slot(connection, self._config.slot, failover=failover)
+
+    def list(self) -> list[SlotState]:
+        with open_server(self._config) as connection:
+            return slot.list_slots(connection)
+
+    def drop(self) -> None:
+        with open_server(self._config) as connection:
+            slot.drop_slot(connection, self._config.slot)
+
+    def advance(self, lsn: Lsn) -> Lsn:
+        with open_server(self._config) as connection:
+            return slot.advance_slot(connection, self._config.slot, lsn)
+
+
+class _GaussSlots:
+    """Slots of a GaussDB or openGauss, by ordinary SQL."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def create(self, *, failover: bool) -> Lsn:
+        if failover:
+            raise ConfigError(
+                f"{self._config.path.name}: --failover has no use with kind gaussdb: its standbys "
+                "know the slot where enable_slot_log is on"
+            )
+        plugin = self._config.source.plugin
+        with open_sql(self._config) as sql:
+            return gaussserver.create_slot(sql, self._config.slot, plugin)
+
+    def list(self) -> list[SlotState]:
+        with open_sql(self._config) as sql:
+            return gaussserver.list_slots(sql)
+
+    def drop(self) -> None:
+        with open_sql(self._config) as sql:
+            gaussserver.drop_slot(sql, self._config.slot)
+
+    def advance(self, lsn: Lsn) -> Lsn:
+        with open_sql(self._config) as sql:
+            return gaussserver.advance_slot(sql, self._config.slot, lsn)
