@@ -69,13 +69,15 @@ class Bridge:
     Args:
         database: its slot must have the plug-in pgoutput.
         store: of the simulated server; gets the tables too.
+        slot: the database's own by default.
 
     Attributes:
         transactions: how many were carried.
     """
 
-    def __init__(self, database: Database, store: Store) -> None:
+    def __init__(self, database: Database, store: Store, slot: str | None = None) -> None:
         self._database = database
+        self._slot = slot or database.slot
         self._store = store
         self._tables: dict[int, Table] = {}
         self._rows: dict[tuple[int, Values], Values] = {}
@@ -90,7 +92,7 @@ class Bridge:
             messages = run(
                 session,
                 "SELECT data FROM pg_logical_slot_get_binary_changes("
-                f"'{self._database.slot}', NULL, NULL, 'proto_version', '1', "
+                f"'{self._slot}', NULL, NULL, 'proto_version', '1', "
                 f"'publication_names', '{self._database.publication}')",
             )
             self._carry(session, (bytes(data) for (data,) in messages))
