@@ -61,11 +61,10 @@ cdef enum ColumnKind:
     KIND_LIST = 14              # int32 offsets into the child column of kind `element`
 
 cdef enum EventKind:
-    # Positions and times that a GaussDB stream does not send are 0; so is its xid.
-    EVENT_BEGIN = 1             # x commit_lsn, y commit time (us since 1970), z xid;
-                                # flags 1 = GaussDB: x first_lsn
-    EVENT_COMMIT = 2            # x commit_lsn, y end_lsn, z commit time;
-                                # flags 1 = GaussDB: x xid
+    # With flags 1 they are of a GaussDB stream, and what it does not send is 0: EVENT_BEGIN
+    # has x first_lsn, EVENT_COMMIT has x xid.
+    EVENT_BEGIN = 1             # x commit_lsn, y commit time (us since 1970), z xid
+    EVENT_COMMIT = 2            # x commit_lsn, y end_lsn, z commit time
     EVENT_SEGMENT = 3           # index part, first_row, row_count: rows in wire order
     EVENT_TRUNCATE = 4          # index version, flags option bits; one event per table
     EVENT_MESSAGE = 5           # flags 1 = transactional, x lsn, payload prefix NUL content

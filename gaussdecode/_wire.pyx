@@ -45,10 +45,11 @@ from gaussdecode._cursor cimport (
     check_end, fail_wire, read_string, read_uint8, read_uint32, read_uint64, take,
 )
 from gaussdecode._layout cimport (
-    ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_KEEPALIVE,
-    EVENT_CSN, EVENT_HEARTBEAT, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_RELATION,
-    EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED, EntryHeader, Misfit, PartHeader, PlanColumn, RawRelation, buffer_align,
-    buffer_append, buffer_fill, buffer_free, buffer_grow,
+    ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
+    EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
+    EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
+    EntryHeader, Misfit, PartHeader, PlanColumn, RawRelation, buffer_align, buffer_append,
+    buffer_fill, buffer_free, buffer_grow,
 )
 from gaussdecode._part cimport (
     part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,

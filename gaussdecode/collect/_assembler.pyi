@@ -16,6 +16,7 @@ class Owner(Protocol):
     def truncated(
         self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int
     ) -> None: ...
+    def noticed(self, code: int, text: bytes, lsn: int) -> None: ...
 
 class SpoolLike(Protocol):
     def write(self, data: memoryview) -> int: ...
@@ -28,6 +29,7 @@ class Assembler:
     boundary_lsn: Final[int]
     last_end_lsn: Final[int]
     last_commit_time_us: Final[int]
+    last_csn: Final[int]
     message_lsn: Final[int]
     held_bytes: Final[int]
     retained_bytes: Final[int]
@@ -37,6 +39,8 @@ class Assembler:
     row_count: Final[int]
     resent_count: Final[int]
     foreign_count: Final[int]
+    empty_count: Final[int]
+    heartbeat_count: Final[int]
     message_count: Final[int]
     unpublished_count: Final[int]
     unpublished_since_ns: Final[int]
@@ -62,6 +66,7 @@ class Assembler:
         budget: int,
         only_local: bool = True,
         skip_empty: bool = False,
+        start_csn: int = 0,
     ) -> Assembler: ...
     def taken(self, byte_count: int) -> None: ...
     def absorb_bytes(self, entry: bytes | bytearray | memoryview) -> None: ...

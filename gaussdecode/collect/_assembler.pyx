@@ -11,7 +11,13 @@ tables, after filters. The end LSN must rise from transaction to transaction.
 States. No transaction is open, or exactly one is (protocol 1 never interleaves). While
 one is open, the batches that hold its beginning are *retained*: in memory up to
 `memory_limit` bytes, then in the spool. `boundary_lsn` is where the stream stood when
-nothing was open: the end of the last commit, or a keepalive's WAL end behind it.
+nothing was open: the end of the last commit, or a keepalive's WAL end behind it. A
+GaussDB stream has no keepalives here: nothing but commits moves its boundary, also
+those of transactions without rows, of which nothing lands and no entry of its own tells.
+
+What a GaussDB transaction says of itself stands at its BEGIN or at its COMMIT, by plug-in
+and version: CSN, xid and commit time are taken from whichever has them, and are NULL when
+neither does. Notices are told to the owner as they come, wherever they stand.
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. A non-transactional message is durable only if its own LSN is below that
@@ -30,9 +36,10 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
 from gaussdecode._layout cimport (
-    ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
-    EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_ORIGIN, EVENT_RELATION, EVENT_SEGMENT,
-    EVENT_TRUNCATE, Buffer, EntryHeader, Event, PartHeader, buffer_append, buffer_free,
+    ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
+    EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
+    EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, EntryHeader, Event,
+    PartHeader, buffer_append, buffer_free,
 )
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
 from gaussdecode.ipc.ring cimport Ring
@@ -87,7 +94,7 @@ cdef class Assembler:
         owner: is called with the GIL held, rarely: ``register(version, definition) ->
             Accumulator | None``, ``flush(accumulator)`` when one is full,
             ``relieve()`` when all together exceed their budget, ``truncated(accumulator,
-            lsn, seq, flags)``.
+            lsn, seq, flags)``, ``noticed(code, text, lsn)``.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
@@ -98,6 +105,7 @@ cdef class Assembler:
         budget: bytes of all accumulators together.
         only_local: drop transactions that have an origin.
         skip_empty: no row in `transactions` for a transaction without rows.
+        start_csn: drop transactions with a lower CSN.
     """
 
     cdef object owner
@@ -115,6 +123,12 @@ cdef class Assembler:
     cdef bint skip_empty
     cdef bint has_origin
     cdef Buffer origin              # of the open transaction
+    cdef bint has_user
+    cdef Buffer user
+    cdef uint8_t open_flags
+    cdef int64_t open_time_us
+    cdef uint64_t open_csn
+    cdef uint64_t start_csn
     cdef bint wants_attention
     cdef uint64_t open_commit_lsn
     cdef uint64_t open_xid
@@ -126,6 +140,7 @@ cdef class Assembler:
     cdef readonly uint64_t boundary_lsn
     cdef readonly uint64_t last_end_lsn
     cdef readonly int64_t last_commit_time_us
+    cdef readonly uint64_t last_csn             # 0 where the source sends none
     cdef readonly uint64_t message_lsn
     cdef readonly uint64_t held_bytes           # in all accumulators
     cdef readonly uint64_t retained_bytes       # of the open transaction, in memory
@@ -134,7 +149,9 @@ cdef class Assembler:
     cdef readonly uint64_t transaction_count
     cdef readonly uint64_t row_count
     cdef readonly uint64_t resent_count
-    cdef readonly uint64_t foreign_count        # dropped by only_local
+    cdef readonly uint64_t foreign_count        # dropped by only_local and start_csn
+    cdef readonly uint64_t empty_count          # without rows, nothing landed
+    cdef readonly uint64_t heartbeat_count
     cdef readonly uint64_t message_count
     cdef readonly uint64_t unpublished_count    # transactions and messages since `published`
     cdef readonly int64_t unpublished_since_ns  # monotonic; of the first of them
@@ -148,7 +165,7 @@ cdef class Assembler:
         self, owner, Accumulator transactions, Accumulator messages, spool, *,
         uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
-        bint skip_empty=False,
+        bint skip_empty=False, uint64_t start_csn=0,
     ):
         self.owner = owner
         self.spool = spool
@@ -164,12 +181,14 @@ cdef class Assembler:
         self.budget = budget
         self.only_local = only_local
         self.skip_empty = skip_empty
+        self.start_csn = start_csn
 
     def __dealloc__(self):
         self.forget_retained()
         free(self.retained)
         free(self.by_version)
         buffer_free(&self.origin)
+        buffer_free(&self.user)
 
     # ---- relations -----------------------------------------------------------------
 
@@ -357,7 +376,10 @@ cdef class Assembler:
             &self.transactions.columns[0], row, self.origin.data, self.origin.size,
             not self.has_origin,
         )
-        column_append_value(&self.transactions.columns[1], row, NULL, 0, True)
+        column_append_value(
+            &self.transactions.columns[1], row, self.user.data, self.user.size,
+            not self.has_user,
+        )
         column_append_value(&self.transactions.columns[2], row, &rows, sizeof(rows), False)
         self.transactions.stamp_rows(1, stamp, 0)
         self.transactions.row_count += 1
@@ -371,7 +393,9 @@ cdef class Assembler:
         cdef const Event *event = &(<const Event *>(entry + header.event_offset))[commit]
         cdef Stamp stamp
         cdef int64_t seq = 0
-        if event.x != self.open_commit_lsn:
+        if event.flags != self.open_flags or (
+            not event.flags & GAUSS_EVENT and event.x != self.open_commit_lsn
+        ):
             with gil:
                 fail("a COMMIT whose position is not its BEGIN's", event.x)
         self.is_open = False
@@ -381,25 +405,41 @@ cdef class Assembler:
         if event.y <= self.last_end_lsn:
             with gil:
                 fail("a COMMIT that does not end behind the one before it", event.y)
-        self.count_unpublished()
-        if self.has_origin and self.only_local:
+        self.fill_stamp(event, &stamp)
+        if (self.has_origin and self.only_local) or self.is_before_start():
             self.foreign_count += 1
             self.drop_retained()
         else:
-            stamp.lsn = event.y
-            stamp.xid = self.open_xid
-            stamp.time_us = event.z
             self.release_retained(&stamp, &seq)
             self.release_events(entry, first, commit, &stamp, &seq)
             self.drop_retained()
             if seq or not self.skip_empty:
                 self.land_transaction(&stamp, seq)
+                self.count_unpublished()
+            else:
+                self.empty_count += 1
             self.row_count += seq
             self.transaction_count += 1
         self.last_end_lsn = event.y
         self.boundary_lsn = event.y
-        self.last_commit_time_us = event.z
+        self.last_commit_time_us = stamp.time_us
+        self.last_csn = self.open_csn
         return 0
+
+    cdef void fill_stamp(self, const Event *commit, Stamp *stamp) noexcept nogil:
+        """What all rows of the open transaction share; see the module's text."""
+        stamp.lsn = commit.y
+        stamp.csn = self.open_csn
+        stamp.xid = self.open_xid
+        stamp.time_us = commit.z
+        if commit.flags & GAUSS_EVENT:
+            if stamp.xid == 0:
+                stamp.xid = commit.x
+            if stamp.time_us == 0:
+                stamp.time_us = self.open_time_us
+
+    cdef inline bint is_before_start(self) noexcept nogil:
+        return 0 < self.open_csn < self.start_csn
 
     cdef int settle(self, const uint8_t *entry) except -1 nogil:
         """After an entry's rows: hand over full row groups, keep to the budget."""
@@ -451,6 +491,12 @@ cdef class Assembler:
                     &self.origin, entry + events[i].payload_offset, events[i].payload_size
                 )
                 self.has_origin = True
+            elif events[i].kind == EVENT_CSN:
+                self.note_csn(entry, &events[i])
+            elif events[i].kind == EVENT_NOTICE:
+                self.notice(entry, &events[i])
+            elif events[i].kind == EVENT_HEARTBEAT:
+                self.heartbeat_count += 1
             elif events[i].kind == EVENT_MESSAGE:
                 if not events[i].flags & 1:
                     self.fail_order(&events[i])
@@ -458,12 +504,27 @@ cdef class Assembler:
                 self.fail_order(&events[i])
         return -1
 
+    cdef int note_csn(self, const uint8_t *entry, const Event *event) except -1 nogil:
+        if event.x:
+            self.open_csn = event.x
+        if event.payload_size:
+            self.user.size = 0
+            buffer_append(&self.user, entry + event.payload_offset, event.payload_size)
+            self.has_user = True
+        return 0
+
+    cdef int notice(self, const uint8_t *entry, const Event *event) except -1 with gil:
+        text = (<const char *>entry + event.payload_offset)[:event.payload_size]
+        self.owner.noticed(event.index, text, self.boundary_lsn)
+        self.wants_attention = True
+        return 0
+
     cdef int fail_order(self, const Event *event) except -1 with gil:
         names = {
             EVENT_BEGIN: "BEGIN", EVENT_COMMIT: "COMMIT", EVENT_SEGMENT: "rows",
             EVENT_TRUNCATE: "TRUNCATE", EVENT_MESSAGE: "a logical message",
             EVENT_ORIGIN: "ORIGIN", EVENT_KEEPALIVE: "a keepalive",
-            EVENT_RELATION: "RELATION",
+            EVENT_RELATION: "RELATION", EVENT_CSN: "a CSN",
         }
         where = "inside a transaction" if self.is_open else "outside of a transaction"
         return fail(
@@ -483,9 +544,13 @@ cdef class Assembler:
         return <int>commit + 1
 
     cdef int stand_alone(self, const uint8_t *entry, const Event *event) except -1 nogil:
-        """A keepalive or message outside of any transaction."""
+        """What may stand outside of any transaction."""
         cdef Stamp stamp
-        if event.kind == EVENT_KEEPALIVE:
+        if event.kind == EVENT_NOTICE:
+            self.notice(entry, event)
+        elif event.kind == EVENT_HEARTBEAT:
+            self.heartbeat_count += 1
+        elif event.kind == EVENT_KEEPALIVE:
             if event.x > self.boundary_lsn:
                 self.boundary_lsn = event.x
             if event.flags & 1:
@@ -494,6 +559,7 @@ cdef class Assembler:
         elif event.kind == EVENT_MESSAGE and not event.flags & 1:
             if event.x >= self.resume_lsn:
                 stamp.lsn = event.x
+                stamp.csn = 0
                 stamp.xid = 0
                 stamp.time_us = 0
                 self.append_message(entry, event, &stamp, -1)
@@ -519,6 +585,11 @@ cdef class Assembler:
             elif events[i].kind == EVENT_BEGIN:
                 self.is_open = True
                 self.has_origin = False
+                self.has_user = False
+                self.user.size = 0
+                self.open_csn = 0
+                self.open_flags = events[i].flags
+                self.open_time_us = events[i].y
                 self.open_commit_lsn = events[i].x
                 self.open_xid = events[i].z
                 i = <uint32_t>self.continue_transaction(entry, size, i + 1)

@@ -24,6 +24,7 @@ cdef struct GrowingColumn:
 # What is the same for all rows of one transaction.
 cdef struct Stamp:
     int64_t lsn
+    int64_t csn                     # 0: the source sends none
     int64_t xid
     int64_t time_us
 
@@ -36,6 +37,7 @@ cdef class Accumulator:
     cdef Buffer op
     cdef Buffer lsn
     cdef Buffer seq
+    cdef Buffer csn                 # empty until a row has one
     cdef Buffer xid
     cdef Buffer time_us
     cdef Buffer old_present         # empty until a row has an old tuple
@@ -58,6 +60,7 @@ cdef class Accumulator:
     cdef void measure(self) noexcept nogil
     cdef void clear(self) noexcept nogil
     cdef int stamp_rows(self, uint64_t count, const Stamp *stamp, int64_t seq) except -1 nogil
+    cdef int stamp_csn(self, uint64_t count, int64_t csn) except -1 nogil
     cdef int append_old(
         self, const uint8_t *entry, const PartHeader *part, const ColumnHeader *headers,
         uint32_t first, uint32_t count,

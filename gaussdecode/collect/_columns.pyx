@@ -310,6 +310,7 @@ cdef class Accumulator:
         buffer_free(&self.op)
         buffer_free(&self.lsn)
         buffer_free(&self.seq)
+        buffer_free(&self.csn)
         buffer_free(&self.xid)
         buffer_free(&self.time_us)
         buffer_free(&self.old_present)
@@ -348,6 +349,21 @@ cdef class Accumulator:
         self.xid.size += count * 8
         self.time_us.size += count * 8
         self.seq.size += count * 8
+        if stamp.csn or self.csn.size:
+            self.stamp_csn(count, stamp.csn)
+        return 0
+
+    cdef int stamp_csn(self, uint64_t count, int64_t csn) except -1 nogil:
+        """Fill the CSN; before the first one, all rows so far had none."""
+        cdef uint64_t i
+        cdef int64_t *out
+        if self.csn.size == 0 and self.row_count:
+            buffer_fill(&self.csn, 0, self.row_count * 8)
+        buffer_grow(&self.csn, count * 8)
+        out = <int64_t *>(self.csn.data + self.csn.size)
+        for i in range(count):
+            out[i] = csn
+        self.csn.size += count * 8
         return 0
 
     cdef int append_old(
@@ -460,7 +476,7 @@ cdef class Accumulator:
     cdef void measure(self) noexcept nogil:
         """Bring `byte_count` up to date."""
         cdef uint32_t i
-        cdef uint64_t total = self.row_count * 33 + self.old_present.size
+        cdef uint64_t total = self.row_count * 33 + self.old_present.size + self.csn.size
         for i in range(self.new_count + self.old_count):
             total += column_size(&self.columns[i])
         total += self.unchanged.size + self.misfits.size + self.misfit_text.size
@@ -477,7 +493,8 @@ cdef class Accumulator:
         """Hand all rows over and start again.
 
         Returns:
-            A dict: ``rows``, ``op``, ``lsn``, ``seq``, ``xid``, ``time_us``, ``new`` and
+            A dict: ``rows``, ``op``, ``lsn``, ``seq``, ``csn`` (None when no row has one),
+            ``xid``, ``time_us`` (0 in these three: not sent), ``new`` and
             ``old`` (lists of ``(validity bits, offsets, data, null count, child)``),
             ``old_present`` (bits or None), ``unchanged`` and ``misfits`` (uint32 pairs of
             row and column), ``misfit_offsets``, ``misfit_text``, ``ops`` (rows by
@@ -499,6 +516,7 @@ cdef class Accumulator:
             "op": OwnedMemory.take(&self.op),
             "lsn": OwnedMemory.take(&self.lsn),
             "seq": OwnedMemory.take(&self.seq),
+            "csn": OwnedMemory.take(&self.csn) if self.csn.size else None,
             "xid": OwnedMemory.take(&self.xid),
             "time_us": OwnedMemory.take(&self.time_us),
             "unchanged": OwnedMemory.take(&self.unchanged),

@@ -75,6 +75,7 @@ class Rows(TypedDict):
     op: OwnedMemory
     lsn: OwnedMemory
     seq: OwnedMemory
+    csn: OwnedMemory | None
     xid: OwnedMemory
     time_us: OwnedMemory
     new: list[Taken]
@@ -244,18 +245,31 @@ def _stamps(taken: Rows, epoch: int, *, with_xid: bool, with_time: bool) -> dict
     rows = taken["rows"]
     int64 = pa.int64()
 
-    def fixed(name: str, of: pa.DataType) -> pa.Array:
+    def fixed(name: str, of: pa.DataType, *, has_gaps: bool = False) -> pa.Array:
         memory: Any = taken[name]  # type: ignore[literal-required]  # Any: one of the buffers
-        return pa.Array.from_buffers(of, rows, [None, _buffer(memory)], 0)
+        if memory is None:
+            return pa.nulls(rows, of)
+        validity, nulls = _sent(memory) if has_gaps else (None, 0)
+        return pa.Array.from_buffers(of, rows, [validity, _buffer(memory)], nulls)
 
     return {
         "gd_epoch": pa.array(np.full(rows, epoch, dtype=np.int32)),
         "gd_lsn": fixed("lsn", int64),
         "gd_seq": fixed("seq", int64),
-        "gd_csn": pa.nulls(rows, int64),
-        "gd_xid": fixed("xid", int64) if with_xid else pa.nulls(rows, int64),
-        "gd_ts": fixed("time_us", _TIMESTAMPTZ) if with_time else pa.nulls(rows, _TIMESTAMPTZ),
+        "gd_csn": fixed("csn", int64, has_gaps=True),
+        "gd_xid": fixed("xid", int64, has_gaps=True) if with_xid else pa.nulls(rows, int64),
+        "gd_ts": fixed("time_us", _TIMESTAMPTZ, has_gaps=True)
+        if with_time
+        else pa.nulls(rows, _TIMESTAMPTZ),
     }
+
+
+def _sent(memory: OwnedMemory) -> tuple[pa.Buffer | None, int]:
+    """Validity of a column in which 0 means that the source did not say."""
+    present = np.frombuffer(memoryview(memory), dtype=np.int64) != 0
+    if present.all():
+        return None, 0
+    return pa.py_buffer(np.packbits(present, bitorder="little")), int((~present).sum())
 
 
 def _op_array(taken: Rows) -> pa.Array:
@@ -310,13 +324,9 @@ def system_rows(
 
 
 def _blank_outside(arrays: dict[str, pa.Array]) -> None:
-    """A message outside of a transaction has no number in it, no xid and no time."""
+    """A message outside of a transaction has no number in it."""
     seq = arrays["gd_seq"].to_numpy(zero_copy_only=False)
     outside = seq < 0
     if not outside.any():
         return
     arrays["gd_seq"] = pa.array(seq, mask=outside)
-    for name in ("gd_xid", "gd_ts"):
-        if arrays[name].null_count == 0:
-            values = arrays[name].cast(pa.int64()).to_numpy(zero_copy_only=False)
-            arrays[name] = pa.array(values, mask=outside).cast(arrays[name].type)

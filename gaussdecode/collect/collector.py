@@ -17,6 +17,7 @@ from gaussdecode.collect._assembler import PUMP_END, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
 from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.suspects import Suspects
 from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.landing import (
@@ -28,6 +29,7 @@ from gaussdecode.model.landing import (
 )
 from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
+from gaussdecode.protocol.pgoutput import ROWS_MAY_BE_MISSING
 
 IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
 IDLE_BYTES: Final = 16 << 20  # ... or after so much WAL of others (both arbitrary)
@@ -60,6 +62,9 @@ class Writer(Protocol):
     def publish(self, request: PublicationRequest) -> None:
         """Make one entry of everything written since the last call."""
 
+    def note(self, request: PublicationRequest) -> None:
+        """Make an entry of nothing but what it says, durable when this returns."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorSettings:
@@ -75,6 +80,7 @@ class CollectorSettings:
     skip_empty_xacts: bool
     include_xids: bool
     include_timestamp: bool
+    start_csn: int = 0
 
 
 class Collector:
@@ -107,6 +113,7 @@ class Collector:
         self._by_directory: dict[str, list[Accumulator[Landed]]] = {}  # oldest schema first
         self._truncates: list[Truncate] = []
         self._changes: list[SchemaChange] = []
+        self._suspects = Suspects()
         self._published_at = time.monotonic()
         self._spool = spool
         self._on_round: Callable[[], None] = _nothing
@@ -123,6 +130,7 @@ class Collector:
             budget=settings.memory_bytes,
             only_local=settings.only_local,
             skip_empty=settings.skip_empty_xacts,
+            start_csn=settings.start_csn,
         )
 
     # ---- called by the assembler -----------------------------------------------------
@@ -153,6 +161,13 @@ class Collector:
                 restart_identity=bool(flags & _RESTART_IDENTITY),
             )
         )
+
+    def noticed(self, code: int, text: bytes, lsn: int) -> None:
+        """Remember what a notice of the server says of the changes around it."""
+        if code == ROWS_MAY_BE_MISSING:
+            self._suspects.add(text.decode("utf-8", "replace"), lsn)
+        if self._suspects.is_full:
+            self._note_suspects()
 
     def flush(self, accumulator: Accumulator[Landed]) -> None:
         """Hand an accumulator's rows to the writer as one row group.
@@ -255,7 +270,7 @@ class Collector:
 
     def _is_due(self) -> bool:
         assembler = self.assembler
-        if assembler.keepalive_is_urgent:
+        if assembler.keepalive_is_urgent or self._suspects.age >= self.effective_interval:
             return True
         if not assembler.unpublished_count:
             behind = assembler.boundary_lsn - self._position.lsn
@@ -278,7 +293,10 @@ class Collector:
 
     def _publish_if(self, *, is_due: bool) -> None:
         assembler = self.assembler
-        if not is_due or not assembler.can_publish:
+        if not is_due:
+            return
+        self._note_suspects()
+        if not assembler.can_publish:
             return
         has_content = assembler.unpublished_count > 0
         if not has_content and assembler.boundary_lsn <= self._position.lsn:
@@ -286,7 +304,11 @@ class Collector:
             return
         for landed in sorted(self._accumulators, key=lambda landed: landed.order):
             self.flush(self._accumulators[landed])
-        self._position = dataclasses.replace(self._position, lsn=assembler.boundary_lsn)
+        self._position = dataclasses.replace(
+            self._position,
+            lsn=assembler.boundary_lsn,
+            csn=assembler.last_csn or self._position.csn,
+        )
         self._writer.publish(
             PublicationRequest(
                 kind=EntryKind.DATA if has_content else EntryKind.IDLE,
@@ -300,6 +322,18 @@ class Collector:
         self._truncates.clear()
         self._changes.clear()
         self._published_at = time.monotonic()
+
+    def _note_suspects(self) -> None:
+        """Publish what may be incomplete, before anything of it can be confirmed.
+
+        The server says it once: were the changes durable first and the daemon killed then,
+        nobody would learn of it. Said twice after a crash is no harm.
+        """
+        extra = self._suspects.take()
+        if extra is not None:
+            self._writer.note(
+                PublicationRequest(kind=EntryKind.SUSPECT, position=self._position, extra=extra)
+            )
 
 
 def _nothing() -> None:

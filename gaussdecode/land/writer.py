@@ -181,6 +181,20 @@ class Writer:
             self._open = OpenPublication(*self._limits)
             self._changed.notify_all()
 
+    def note(self, request: PublicationRequest) -> None:
+        """Publish an entry without files at once; the positions of the log do not move.
+
+        It may come between the sealing of a publication and its entry: it says nothing of
+        what those files hold.
+
+        Raises:
+            LandingError: the writer or the log has failed.
+            DiskError: the file system failed.
+        """
+        with self._changed:
+            self._wait_until(lambda: True)
+        self._log.publish(Draft(kind=request.kind, extra=request.extra), self._on_landed)
+
     def drain(self, seconds: float | None = None) -> bool:
         """Wait until every requested publication is durable.
 
