@@ -34,6 +34,7 @@ _ORDER: Final = (
     "verify",
     "capture",
     "replay",
+    "spark",
     "demo",
 )
 _DESCRIPTION: Final = """\

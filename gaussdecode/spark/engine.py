@@ -79,9 +79,11 @@ class SparkEngine:
             functools.partial(_grouped_batch, tasks=list(tasks), run=run),
             "gd_group bigint, payload binary",
         )
-        reduced = mapped.groupBy("gd_group").applyInArrow(
-            functools.partial(_reduce_table, reduce=reduce), "said string"
-        )
+
+        def reduce_table(table: pa.Table) -> pa.Table:  # Spark wants to see the types
+            return _reduce_table(table, reduce)
+
+        reduced = mapped.groupBy("gd_group").applyInArrow(reduce_table, "said string")
         return [str(row.said) for row in reduced.collect()]
 
     def _numbers(self, count: int) -> "DataFrame":

@@ -62,6 +62,7 @@ class TableSchema:
     Attributes:
         schema_id: of its file.
         title: ``schema.name`` as the server says.
+        name: without the schema.
         oid: of the table; 0 where unknown.
         key: names (in the files) of the columns that identify a row; empty for a multiset.
         columns: in the order of the table.
@@ -69,6 +70,7 @@ class TableSchema:
 
     schema_id: str
     title: str
+    name: str
     oid: int
     key: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -89,9 +91,8 @@ class TableSchema:
             for column in record["columns"]
         )
         key = tuple(landed[name] for name in record["key"] or ())
-        return cls(
-            schema_id, f"{record['schema']}.{record['name']}", int(record["oid"]), key, columns
-        )
+        title = f"{record['schema']}.{record['name']}"
+        return cls(schema_id, title, record["name"], int(record["oid"]), key, columns)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,352 @@
+"""Make tables of what landed: current state, history and changelog, with Spark.
+
+`apply` brings a target directory up to the end of a landing's log; run it again whenever
+there is more, or let it follow. `query` asks the target in SQL, also about the past.
+
+Examples:
+  gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --history
+  gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --follow
+  gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
+  gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
+  gaussdecode spark status /var/lib/gaussdecode/orders /srv/orders
+  gaussdecode spark compact /srv/orders
+  gaussdecode spark vacuum /srv/orders --older-than-days 7
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import datetime as dt
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaussdecode.commands._arguments import count, lsn, seconds, size
+from gaussdecode.commands._signals import until_signal
+from gaussdecode.commands._table import print_table
+from gaussdecode.errors import EX_CONFIG, EX_OK, ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from gaussdecode.spark.apply import Summary
+    from gaussdecode.spark.engine import Engine
+    from gaussdecode.spark.landing import Point
+
+_ROWS = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    _apply_arguments(_action(actions, "apply", _apply, "bring a target up to the log"))
+    _query_arguments(_action(actions, "query", _query, "ask a target in SQL"))
+    _compact_arguments(_action(actions, "compact", _compact, "merge small files of a target"))
+    _vacuum_arguments(_action(actions, "vacuum", _vacuum, "remove old versions of a target"))
+    _status_arguments(_action(actions, "status", _status, "how far is a target?"))
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Do what the action says."""
+    return int(args.action(args))
+
+
+def _action(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str,
+    run: Callable[[argparse.Namespace], int], text: str,
+) -> argparse.ArgumentParser:  # fmt: skip
+    parser = actions.add_parser(name, help=text, description=text)
+    parser.set_defaults(action=run)
+    return parser
+
+
+def _point_arguments(parser: argparse.ArgumentParser, prefix: str) -> None:
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(f"--{prefix}n", dest="n", type=int, metavar="N", help="commit entry")
+    group.add_argument(f"--{prefix}lsn", dest="lsn", type=lsn, metavar="LSN", help="WAL position")
+    group.add_argument(f"--{prefix}csn", dest="csn", type=int, metavar="CSN", help="of GaussDB")
+    group.add_argument(
+        f"--{prefix}time", dest="time", type=_time, metavar="TIME", help="2026-01-31T12:00:00Z"
+    )
+
+
+def _engine_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--local", action="store_true", help="in this process, without Spark; for small landings"
+    )
+    parser.add_argument("--master", metavar="URL", help="of Spark; local[*] outside spark-submit")
+
+
+def _apply_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("root", type=Path, help="directory of the landing")
+    parser.add_argument("target", type=Path, help="directory of the target; made if missing")
+    parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
+    parser.add_argument("--history", action="store_true", help="keep what rows were")
+    parser.add_argument(
+        "--changelog", nargs="?", const="gd_commit_date", metavar="COLUMN",
+        help="keep changes too, partitioned by a column or the date of the commit",
+    )  # fmt: skip
+    parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")
+    parser.add_argument(
+        "--accept-gaps", action="store_true",
+        help="go on over gap entries; changes are missing there for ever, and it is recorded",
+    )  # fmt: skip
+    _point_arguments(parser, "to-")
+    parser.add_argument("--follow", action="store_true", help="until it is stopped by a signal")
+    parser.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS")
+    parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
+    parser.add_argument("--json", action="store_true", help="print summaries as objects")
+    _engine_arguments(parser)
+
+
+def _query_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("sql", help="tables go by their names; NAME_history is there too")
+    parser.add_argument("--root", type=Path, help="of the landing; to travel by time or CSN")
+    parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS")
+    parser.add_argument("--json", action="store_true", help="print one object per row")
+    parser.add_argument("--master", metavar="URL", help="of Spark; local[*] outside spark-submit")
+    _point_arguments(parser, "")
+
+
+def _compact_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
+    parser.add_argument("--target-size", type=size, default=128 << 20, metavar="SIZE")
+    parser.add_argument("--buckets", type=count, metavar="N", help="spread rows over so many")
+    _engine_arguments(parser)
+
+
+def _vacuum_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("--older-than-days", type=_days, default=7.0, metavar="DAYS")
+
+
+def _status_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("root", type=Path, help="directory of the landing")
+    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("--metrics", action="store_true", help="in Prometheus' text format")
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days from 0")
+    return days
+
+
+def _time(text: str) -> dt.datetime:
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        found = dt.datetime(1, 1, 1)  # noqa: DTZ001 - refused below
+    if found.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time with zone: 2026-01-31T12:00:00Z")
+    return found
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _point(args: argparse.Namespace) -> "Point":
+    from gaussdecode.spark.landing import Point
+
+    return Point(
+        n=args.n, lsn=None if args.lsn is None else int(args.lsn), csn=args.csn, time=args.time
+    )
+
+
+@contextlib.contextmanager
+def spark_session(master: str | None) -> Iterator["SparkSession"]:
+    """Give the session of this process, or start one and stop it afterwards.
+
+    Raises:
+        ConfigError: pyspark or Java is not installed.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "pyspark is not installed; pip install 'gaussdecode[spark]', or use --local"
+        ) from None
+    from gaussdecode.demo.java import provide_java
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    with tempfile.TemporaryDirectory(prefix="gaussdecode-spark-") as scratch:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("gaussdecode")
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
+            os.environ["JAVA_HOME"] = str(provide_java(Path(scratch)))
+            builder = builder.master(master or "local[*]")
+            builder = builder.config("spark.ui.showConsoleProgress", "false")
+            builder = builder.config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+            builder = builder.config("spark.log.level", "ERROR")
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextlib.contextmanager
+def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
+    from gaussdecode.spark.engine import LocalEngine, SparkEngine
+
+    if args.local:
+        yield LocalEngine()
+        return
+    with spark_session(args.master) as session:
+        yield SparkEngine(session)
+
+
+def _apply(args: argparse.Namespace) -> int:
+    from gaussdecode.spark.apply import Options, apply_with
+
+    options = Options(
+        tables=_names(args.tables), history=args.history, changelog=args.changelog,
+        buckets=args.buckets, accept_gaps=args.accept_gaps,
+    )  # fmt: skip
+    quiet = args.json
+
+    def progress(text: str) -> None:
+        if not quiet:
+            print(f"  {text}", flush=True)
+
+    with until_signal() as stop, _engine(args) as engine:
+        while True:
+            begun = time.monotonic()
+            summary = apply_with(
+                engine, args.root, args.target, options, to=_point(args), progress=progress
+            )
+            _report(args, summary, time.monotonic() - begun)
+            if summary.stopped_at_gap is not None:
+                print(_gap_text(summary), file=sys.stderr)
+                return EX_CONFIG
+            if not args.follow or stop.wait(args.interval):
+                return EX_OK
+
+
+def _gap_text(summary: "Summary") -> str:
+    return (
+        f"gaussdecode: entry {summary.stopped_at_gap} is a gap: changes are missing there. The "
+        f"target stays at entry {summary.n}. Snapshot the tables again, or go on with "
+        "--accept-gaps, which is recorded in the target"
+    )
+
+
+def _report(args: argparse.Namespace, summary: "Summary", took: float) -> None:
+    """Print what one round did; in a loop only when it did something."""
+    from gaussdecode.spark.upkeep import metrics_text
+
+    if args.metrics_file is not None:
+        hidden = args.metrics_file.with_name(f".{args.metrics_file.name}.{os.getpid()}")
+        hidden.write_text(metrics_text(args.root, args.target))
+        hidden.replace(args.metrics_file)
+    if summary.n == summary.from_n and not summary.tables and args.follow:
+        return
+    if args.json:
+        print(json.dumps({**dataclasses.asdict(summary), "seconds": round(took, 3)}), flush=True)
+        return
+    print(
+        f"{args.target}: entry {summary.from_n} to {summary.n} of {summary.last_n}, "
+        f"{summary.tables} tables, {summary.rows} changes, {summary.bytes_read} bytes read, "
+        f"{summary.bytes_written} written, {took:.1f} s",
+        flush=True,
+    )
+    for text in _alarms(summary):
+        print(f"gaussdecode: {text}", file=sys.stderr, flush=True)
+
+
+def _alarms(summary: "Summary") -> Iterator[str]:
+    if summary.suspects:
+        yield f"entries {list(summary.suspects)} may be incomplete; compare with the source"
+    if summary.accepted_gaps:
+        yield f"changes are missing at entries {list(summary.accepted_gaps)}, as accepted"
+    if summary.orphans:
+        yield f"{summary.orphans} removals found no row: rows are older than the slot"
+
+
+def _query(args: argparse.Namespace) -> int:
+    with spark_session(args.master) as session:
+        return _answer(session, args)
+
+
+def _answer(session: "SparkSession", args: argparse.Namespace) -> int:
+    from pyspark.errors import AnalysisException, ParseException
+
+    from gaussdecode.spark.query import register
+
+    views = register(session, args.target, at=_point(args), root=args.root, text=args.sql)
+    try:
+        frame = session.sql(args.sql)
+    except (AnalysisException, ParseException) as error:
+        known = ", ".join(sorted(views.values())) or "no table of the target"
+        raise ConfigError(
+            f"the query cannot be read: {str(error).splitlines()[0]} (it names: {known})"
+        ) from None
+    rows = frame.limit(args.limit + 1).collect()
+    shown = rows[: args.limit]
+    if args.json:
+        for row in shown:
+            print(json.dumps(row.asDict(recursive=True), default=str))
+    else:
+        print_table(frame.columns, [[_cell(value) for value in row] for row in shown])
+    if len(rows) > args.limit:
+        print(f"gaussdecode: only the first {args.limit} rows, see --limit", file=sys.stderr)
+    return EX_OK
+
+
+def _cell(value: Any) -> str:  # Any: whatever Spark gives
+    return "" if value is None else str(value)
+
+
+def _compact(args: argparse.Namespace) -> int:
+    from gaussdecode.spark.upkeep import compact_with
+
+    with _engine(args) as engine:
+        done = compact_with(
+            engine, args.target, tables=_names(args.tables), target_bytes=args.target_size,
+            buckets=args.buckets,
+        )  # fmt: skip
+    print(
+        f"{args.target}: {done.tables} tables, {done.files_before} files became "
+        f"{done.files_after}; vacuum removes the old ones"
+    )
+    return EX_OK
+
+
+def _vacuum(args: argparse.Namespace) -> int:
+    from gaussdecode.spark.upkeep import DAY, vacuum
+
+    done = vacuum(args.target, older_than_seconds=args.older_than_days * DAY)
+    print(
+        f"{args.target}: removed {done.versions} versions and {done.files} files "
+        f"({done.bytes} bytes)"
+    )
+    return EX_OK
+
+
+def _status(args: argparse.Namespace) -> int:
+    from gaussdecode.spark.upkeep import metrics_text, status
+
+    if args.metrics:
+        print(metrics_text(args.root, args.target), end="")
+        return EX_OK
+    found = status(args.root, args.target)
+    print(
+        f"{args.target}: entry {found.n} of {found.last_n}, {found.lag_entries} behind, "
+        f"{found.lag_seconds:.0f} s"
+    )
+    return EX_OK

@@ -1,0 +1,184 @@
+"""Parquet files of several schema versions as one DataFrame of one version.
+
+Given files by schema version; promises that Spark reads exactly these files, natively, one
+scan per version, and that added, dropped, renamed and retyped columns come out as the
+columns of the version wanted. A value that does not fit its new type is NULL, with its
+text in ``gd_raw``.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import types as T  # noqa: N812 - the same
+
+from gaussdecode.errors import LandingError
+from gaussdecode.spark.schema import (
+    NAMES_TYPE,
+    OLD,
+    OLD_PREFIX,
+    RAW,
+    RAW_TYPE,
+    UNCHANGED,
+    TableSchema,
+    match_columns,
+    parse_type,
+)
+
+_GLOB: Final = re.compile(r"([\\{}\[\]*?])")
+_SIMPLE: Final[dict[pa.DataType, T.DataType]] = {
+    pa.bool_(): T.BooleanType(),
+    pa.int8(): T.ByteType(),
+    pa.int16(): T.ShortType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    pa.float32(): T.FloatType(),
+    pa.float64(): T.DoubleType(),
+    pa.date32(): T.DateType(),
+    pa.timestamp("us"): T.TimestampNTZType(),
+    pa.timestamp("us", tz="UTC"): T.TimestampType(),
+    pa.string(): T.StringType(),
+    pa.binary(): T.BinaryType(),
+}
+
+
+def spark_type(of: pa.DataType) -> T.DataType:
+    """Name the type Spark reads an Arrow type as."""
+    if of in _SIMPLE:
+        return _SIMPLE[of]
+    if pa.types.is_decimal(of):
+        return T.DecimalType(of.precision, of.scale)
+    if pa.types.is_list(of):
+        return T.ArrayType(spark_type(of.value_type), of.value_field.nullable)
+    if pa.types.is_map(of):
+        return T.MapType(spark_type(of.key_type), spark_type(of.item_type))
+    if pa.types.is_struct(of):
+        return T.StructType([T.StructField(f.name, spark_type(f.type)) for f in of])
+    raise LandingError(f"no type of Spark holds {of}")
+
+
+def change_fields(schema: TableSchema) -> list[pa.Field]:
+    """Our columns in landed files of a version."""
+    old = [pa.field(c.name, parse_type(c.type)) for c in schema.columns if c.identity]
+    ours = [
+        ("gd_op", pa.string()), ("gd_epoch", pa.int32()), ("gd_lsn", pa.int64()),
+        ("gd_seq", pa.int64()), ("gd_csn", pa.int64()), ("gd_xid", pa.int64()),
+        ("gd_ts", pa.timestamp("us", tz="UTC")), (UNCHANGED, NAMES_TYPE),
+    ]  # fmt: skip
+    fields = [pa.field(name, of) for name, of in ours]
+    return [*fields, *([pa.field(OLD, pa.struct(old))] if old else []), pa.field(RAW, RAW_TYPE)]
+
+
+def read_versions(
+    spark: SparkSession, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, TableSchema],
+    target: TableSchema, ours: Mapping[str, Sequence[pa.Field]],
+) -> DataFrame:  # fmt: skip
+    """Read files of several versions as one frame.
+
+    Args:
+        spark: running.
+        files: paths by schema_id.
+        schemas: versions by schema_id.
+        target: version wanted.
+        ours: by schema_id, the columns beside those of the table.
+    """
+    frames = []
+    for schema_id, paths in files.items():
+        schema = schemas[schema_id]
+        fields = [*ours[schema_id], *schema.arrow()]
+        wanted = T.StructType([T.StructField(f.name, spark_type(f.type)) for f in fields])
+        frame = spark.read.schema(wanted).parquet(*[_GLOB.sub(r"\\\1", str(p)) for p in paths])
+        frames.append(as_version(frame, schema, target))
+    if not frames:
+        fields = [*next(iter(ours.values())), *target.arrow()]
+        empty = T.StructType([T.StructField(f.name, spark_type(f.type)) for f in fields])
+        return spark.createDataFrame([], empty)
+    result = frames[0]
+    for frame in frames[1:]:
+        result = result.unionByName(frame, allowMissingColumns=True)
+    return result
+
+
+def as_version(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFrame:
+    """Give rows of one version as rows of another, column by column."""
+    if old.schema_id == new.schema_id:
+        return frame
+    matched = match_columns(old, new)
+    types = {column.name: column.type for column in old.columns}
+    kept = [quoted(n) for n in frame.columns if n.startswith("gd_") and n not in _TRANSLATED]
+    lost: list[tuple[str, Column, Column]] = []
+    columns: list[Column] = []
+    for column in new.columns:
+        of = spark_type(parse_type(column.type))
+        source = matched.get(column.name)
+        if source is None:
+            columns.append(F.lit(None).cast(of).alias(column.name))
+        elif types[source] == column.type:
+            columns.append(F.col(quoted(source)).alias(column.name))
+        else:
+            value = F.col(quoted(source))
+            lost.append((column.name, value, value.try_cast(of)))
+            columns.append(value.try_cast(of).alias(column.name))
+    back = {before: after for after, before in matched.items()}
+    ours = [F.col(name) for name in kept]
+    ours += _translated(frame, back, new, lost)
+    return frame.select(*ours, *columns)
+
+
+_TRANSLATED: Final = frozenset({UNCHANGED, OLD, RAW})
+
+
+def _translated(
+    frame: DataFrame, back: Mapping[str, str], new: TableSchema,
+    lost: Sequence[tuple[str, Column, Column]],
+) -> list[Column]:  # fmt: skip
+    """The columns of ours that hold names of columns."""
+    result = []
+    if UNCHANGED in frame.columns:
+        names = F.filter(UNCHANGED, lambda name: name.isin(*back))
+        result.append(F.transform(names, lambda name: _renamed(name, back)).alias(UNCHANGED))
+    if OLD in frame.columns:
+        result += _translated_old(frame, back, new)
+    if RAW in frame.columns:
+        both = {**back, **{OLD_PREFIX + a: OLD_PREFIX + b for a, b in back.items()}}
+        raw = F.map_filter(RAW, lambda name, _: name.isin(*both))
+        raw = F.transform_keys(raw, lambda name, _: _renamed(name, both))
+        for name, before, after in lost:
+            is_lost = before.isNotNull() & after.isNull()
+            text = F.create_map(F.lit(name), before.cast("string"))
+            raw = F.when(is_lost, F.map_concat(F.coalesce(raw, F.create_map()), text)).otherwise(
+                raw
+            )
+        result.append(raw.cast(spark_type(RAW_TYPE)).alias(RAW))
+    return result
+
+
+def _translated_old(frame: DataFrame, back: Mapping[str, str], new: TableSchema) -> list[Column]:
+    held = frame.schema[OLD].dataType
+    assert isinstance(held, T.StructType)
+    types = {column.name: spark_type(parse_type(column.type)) for column in new.columns}
+    fields = [
+        F.col(f"{OLD}.{quoted(name)}").try_cast(types[back[name]]).alias(back[name])
+        for name in held.names
+        if name in back
+    ]
+    if not fields:
+        return []
+    return [F.when(F.col(OLD).isNotNull(), F.struct(*fields)).alias(OLD)]
+
+
+def _renamed(name: Column, back: Mapping[str, str]) -> Column:
+    result = name
+    for before, after in back.items():
+        if before != after:
+            result = F.when(name == before, F.lit(after)).otherwise(result)
+    return result
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's expressions take it."""
+    return "`" + name.replace("`", "``") + "`"

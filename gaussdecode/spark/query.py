@@ -1,0 +1,247 @@
+"""The products as DataFrames: current state, history, changelog, and all tables at once.
+
+Every function reads one published version and follows it to files that never change.
+Travelling back needs history, which gives every point since it began; without it a point
+is there when an apply ended exactly there.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.spark.events import ENDS, STAMPS
+from gaussdecode.spark.frames import change_fields, read_versions
+from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
+from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target
+
+_NOT_IN_VIEWS: Final = re.compile(r"[^A-Za-z0-9_]")
+_STATE: Final = [
+    *[pa.field(name, of) for name, of in STAMPS.items()],
+    pa.field(UNCHANGED, NAMES_TYPE),
+    pa.field(RAW, RAW_TYPE),
+]
+_CLOSED: Final = [*[pa.field(name, of) for name, of in ENDS.items()], *_STATE]
+
+
+def current(
+    spark: SparkSession, target: Path | str, table: str, *, at: Point | None = None,
+    root: Path | str | None = None,
+) -> DataFrame:  # fmt: skip
+    """Rows of a table.
+
+    Args:
+        spark: running.
+        target: directory.
+        table: ``schema.name``, or its directory.
+        at: a point of the past; None for the newest version of the database.
+        root: of the landing; needed to travel by time or CSN.
+
+    Returns:
+        Its columns, after ours: the last change of the row (``gd_n``, ``gd_lsn``, ``gd_ts``,
+        ...), ``gd_raw`` and ``gd_unchanged``: columns whose value was never sent.
+
+    Raises:
+        ConfigError: there is no such table, or no such point.
+    """
+    store = Target(target)
+    directory = store.find_table(table)
+    newest = _newest(store)
+    if at is None or at == Point():
+        return _current(spark, store, directory, _version(store, newest, directory))
+    version = _version(store, newest, directory)
+    if at.lsn is not None and version.history_from == -1 and at.lsn <= newest.lsn:
+        return _at_lsn(history(spark, target, table), newest.epoch, at.lsn)
+    n = resolve(at, root)
+    exact = store.database_at(n)
+    if exact is not None and exact.n == n and directory in exact.tables and at.lsn is None:
+        return _current(spark, store, directory, _version(store, exact, directory))
+    if version.history_from is None or n < version.history_from:
+        raise ConfigError(_no_such_point(store, table, n, version))
+    if n > newest.n:
+        raise ConfigError(f"{store.root} is at entry {newest.n}, entry {n} is not applied yet")
+    frame = history(spark, target, table)
+    if at.lsn is not None:
+        return _at_lsn(frame, newest.epoch, at.lsn)
+    is_open = F.col("gd_to_n").isNull()
+    return frame.where((F.col("gd_n") <= n) & (is_open | (F.col("gd_to_n") > n))).drop(*ENDS)
+
+
+def _at_lsn(frame: DataFrame, epoch: int, lsn: int) -> DataFrame:
+    """Rows valid behind the transaction that ends at a position of the newest epoch."""
+    has_begun = _is_through("gd_epoch", "gd_lsn", epoch, lsn)
+    has_ended = F.col("gd_to_n").isNotNull() & _is_through("gd_to_epoch", "gd_to_lsn", epoch, lsn)
+    return frame.where(has_begun & ~has_ended).drop(*ENDS)
+
+
+def _is_through(epoch_name: str, lsn_name: str, epoch: int, lsn: int) -> Column:
+    at_epoch = F.col(epoch_name) == epoch
+    return (F.col(epoch_name) < epoch) | (at_epoch & (F.col(lsn_name) <= F.lit(lsn)))
+
+
+def _no_such_point(store: Target, table: str, n: int, version: TableVersion) -> str:
+    found = [v.n for k in store.database_versions() if (v := store.database(k)) is not None]
+    near = ", ".join(str(number) for number in found[-5:])
+    since = "no history" if version.history_from is None else (
+        f"history since entry {version.history_from}")  # fmt: skip
+    return (
+        f"{store.root}: {table} has {since}, so entry {n} cannot be shown; versions are at "
+        f"entries {near}. Apply with history, or to that entry"
+    )
+
+
+def resolve(at: Point, root: Path | str | None) -> int:
+    """Find the entry that a point means, with the landing's log where it is needed.
+
+    Raises:
+        ConfigError: that needs the landing, and it was not given.
+    """
+    if at.n is not None:
+        return at.n
+    if root is None:
+        raise ConfigError("to travel by LSN, CSN or time, give the root of the landing too")
+    return Landing(root).resolve(at)
+
+
+def history(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
+    """All versions of the rows of a table: ``gd_...`` says from when, ``gd_to_...`` until when.
+
+    Rows that are there now have NULL in ``gd_to_...``.
+
+    Raises:
+        ConfigError: there is no such table, or it was applied without history.
+    """
+    store = Target(target)
+    directory = store.find_table(table)
+    version = _version(store, _newest(store), directory)
+    if version.history_from is None:
+        raise ConfigError(f"{store.root}: {table} was applied without history")
+    now = _current(spark, store, directory, version)
+    if not version.closed:
+        ends = [F.lit(None).cast(_type_of(name)).alias(name) for name in ENDS]
+        return now.select(*ends, "*")
+    closed = _read(spark, store, directory, version.closed, version, closed=True)
+    return closed.unionByName(now, allowMissingColumns=True)
+
+
+def _type_of(name: str) -> str:
+    return {"gd_to_op": "string", "gd_to_epoch": "int", "gd_to_ts": "timestamp"}.get(name, "bigint")
+
+
+def changelog(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
+    """The changes of a table as they landed, with ``gd_n``.
+
+    Raises:
+        ConfigError: there is no such table, or it was applied without changelog.
+    """
+    store = Target(target)
+    directory = store.find_table(table)
+    version = _version(store, _newest(store), directory)
+    if version.changelog_from is None:
+        raise ConfigError(f"{store.root}: {table} was applied without changelog")
+    return _read(spark, store, directory, version.changelog, version, changes=True)
+
+
+def database(
+    spark: SparkSession, target: Path | str, *, at: Point | None = None,
+    root: Path | str | None = None,
+) -> dict[str, DataFrame]:  # fmt: skip
+    """All tables at one point of the source's history, by ``schema.name``."""
+    store = Target(target)
+    newest = _newest(store)
+    found = {}
+    for directory in newest.tables:
+        version = _version(store, newest, directory)
+        title = store.schema(directory, version.schema_id).title
+        found[title] = current(spark, target, directory, at=at, root=root)
+    return found
+
+
+def register(
+    spark: SparkSession, target: Path | str, *, at: Point | None = None,
+    root: Path | str | None = None, text: str | None = None,
+) -> dict[str, str]:  # fmt: skip
+    """Make a view of each table, all of them at one point, and of its history.
+
+    Args:
+        spark: running.
+        target: directory.
+        at: see `current`.
+        root: see `current`.
+        text: only tables whose view this text names, such as a query; None for all.
+
+    Returns:
+        View by ``schema.name``: ``name``, or ``schema_name`` where several schemas have it; the
+        history's is ``<view>_history``.
+    """
+    store = Target(target)
+    newest = _newest(store)
+    views: dict[str, str] = {}
+    for directory, view in _view_names(store, newest).items():
+        version = _version(store, newest, directory)
+        if text is not None and view.lower() not in text.lower():
+            continue
+        current(spark, target, directory, at=at, root=root).createOrReplaceTempView(view)
+        if version.history_from is not None:
+            history(spark, target, directory).createOrReplaceTempView(f"{view}_history")
+        views[store.schema(directory, version.schema_id).title] = view
+    return views
+
+
+def _view_names(store: Target, newest: DatabaseVersion) -> dict[str, str]:
+    schemas = {
+        directory: store.schema(directory, _version(store, newest, directory).schema_id)
+        for directory in newest.tables
+    }
+    short = Counter(schema.name for schema in schemas.values())
+    return {
+        directory: _NOT_IN_VIEWS.sub(
+            "_", schema.name if short[schema.name] == 1 else schema.title.replace(".", "_")
+        )
+        for directory, schema in schemas.items()
+    }
+
+
+def _newest(store: Target) -> DatabaseVersion:
+    found = store.database()
+    if found is None:
+        raise ConfigError(f"{store.root} has no version yet: apply to it first")
+    return found
+
+
+def _version(store: Target, database: DatabaseVersion, table: str) -> TableVersion:
+    if table not in database.tables:
+        raise ConfigError(f"{store.root}: entry {database.n} has no table {table}")
+    return store.version(table, database.tables[table])
+
+
+def _current(spark: SparkSession, store: Target, table: str, version: TableVersion) -> DataFrame:
+    return _read(spark, store, table, version.current, version)
+
+
+def _read(
+    spark: SparkSession, store: Target, table: str, files: tuple[StateFile, ...],
+    version: TableVersion, *, closed: bool = False, changes: bool = False,
+) -> DataFrame:  # fmt: skip
+    target = store.schema(table, version.schema_id)
+    paths: dict[str, list[Path]] = {}
+    for file in files:
+        # Files of the state are kept readable by the newest names; see `reads_as`.
+        schema_id = file.schema_id if closed or changes else version.schema_id
+        paths.setdefault(schema_id, []).append(store.table_root(table) / file.path)
+    schemas = {i: store.schema(table, i) for i in {*paths, version.schema_id}}
+    return read_versions(spark, paths, schemas, target, {
+        i: _ours(schema, closed=closed, changes=changes) for i, schema in schemas.items()
+    })  # fmt: skip
+
+
+def _ours(schema: TableSchema, *, closed: bool, changes: bool) -> list[pa.Field]:
+    if changes:
+        return [*change_fields(schema), pa.field("gd_n", pa.int64())]
+    return list(_CLOSED if closed else _STATE)

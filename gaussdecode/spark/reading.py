@@ -1,0 +1,128 @@
+"""Changes as a DataFrame: the files of the log, read natively, in one schema.
+
+    changes(spark, root, "public.orders", from_=41)      everything after entry 41
+
+Merged files are read in place of those they stand for. Order rows by `ORDER`; take
+a number of the log as progress, never a position.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.spark.frames import change_fields, read_versions
+from gaussdecode.spark.landing import Landing, Point, data_kinds
+from gaussdecode.spark.plan import ChangeFile, merge_files
+from gaussdecode.spark.schema import Column as TableColumn
+from gaussdecode.spark.schema import TableSchema, match_columns
+
+ORDER: Final = ("gd_epoch", "gd_lsn", "gd_seq")
+
+
+def changes(
+    spark: SparkSession, root: Path | str, table: str, *, from_: int | Point | None = None,
+    to: int | Point | None = None, with_n: bool = False,
+) -> DataFrame:  # fmt: skip
+    """Read the changes of a table.
+
+    Args:
+        spark: running.
+        root: of the landing.
+        table: ``schema.name``, or its directory.
+        from_: changes after this entry; None for all there are.
+        to: up to this entry; None for the end of the log.
+        with_n: with the number of its commit entry in ``gd_n``; reads no merged files.
+
+    Returns:
+        Our columns, those of the newest version of the table, and those it had earlier
+        and dropped since; NULL where a version has none. Truncate markers are rows of op T.
+
+    Raises:
+        ConfigError: there is no such table, or the log does not reach there.
+        LandingError: retention has taken entries that are asked for, or files are damaged.
+    """
+    landing = Landing(root)
+    directory = landing.find_table(table)
+    last = landing.resolve(_point(to))
+    first = landing.first_n if from_ is None else landing.resolve(_point(from_)) + 1
+    files = _files(landing, directory, first, last, with_merged=not with_n)
+    return read_changes(spark, landing, directory, files, with_n=with_n)
+
+
+def _point(where: int | Point | None) -> Point:
+    return where if isinstance(where, Point) else Point(n=where)
+
+
+def _files(
+    landing: Landing, table: str, first: int, last: int, *, with_merged: bool
+) -> list[ChangeFile]:
+    found: list[ChangeFile] = []
+    compacts: list[CommitEntry] = []
+    end = landing.last_n if with_merged else last
+    for entry in landing.entries(first, end):
+        if entry.kind is EntryKind.COMPACT:
+            compacts.append(entry)
+        if entry.n > last or not data_kinds(entry):
+            continue
+        is_snapshot = entry.kind is EntryKind.SNAPSHOT
+        found += [
+            ChangeFile(entry.n, entry.n, is_snapshot, f) for f in entry.files if f.table == table
+        ]
+    return merge_files(landing.root, {table: found}, compacts, ())[table]
+
+
+def read_changes(
+    spark: SparkSession, landing: Landing, table: str, files: Iterable[ChangeFile], *,
+    with_n: bool = False,
+) -> DataFrame:  # fmt: skip
+    """Read landed files of one table as one frame."""
+    by_schema: dict[str, list[Path]] = {}
+    for change in files:
+        by_schema.setdefault(change.file.schema_id, []).append(landing.root / change.file.path)
+    schemas = {
+        schema_id: TableSchema.from_record(schema_id, landing.schema_record(table, schema_id))
+        for schema_id in by_schema or _any_schema(landing, table)
+    }
+    target = with_dropped(list(schemas.values()))
+    ours = {schema_id: change_fields(schema) for schema_id, schema in schemas.items()}
+    frame = read_versions(spark, by_schema, schemas, target, ours)
+    return frame.withColumn("gd_n", _number()) if with_n else frame
+
+
+def _number() -> Column:
+    """Landed files begin with the number of their entry."""
+    name = F.regexp_extract(F.input_file_name(), r"/(\d{20})-[^/]*\.parquet$", 1)
+    return name.cast("bigint")
+
+
+def _any_schema(landing: Landing, table: str) -> list[str]:
+    paths = (landing.root / "schemas" / table).glob("*.json")
+    return [path.stem for path in sorted(paths)[:1]]
+
+
+def with_dropped(versions: list[TableSchema]) -> TableSchema:
+    """The newest version, with the columns that earlier ones had and it has not."""
+    newest = versions[-1]
+    columns = list(newest.columns)
+    for older in reversed(versions[:-1]):
+        kept = set(match_columns(older, newest).values())
+        known = set(match_columns(older, _of(newest, columns)).values())
+        taken = {column.name.lower() for column in columns}
+        for column in older.columns:
+            if column.name in kept or column.name in known:
+                continue
+            if column.name.lower() in taken:
+                continue  # the name has another meaning now; `with_n` and older ranges show it
+            columns.append(column)
+            taken.add(column.name.lower())
+    return _of(newest, columns)
+
+
+def _of(schema: TableSchema, columns: list[TableColumn]) -> TableSchema:
+    return dataclasses.replace(schema, schema_id=f"{schema.schema_id}+", columns=tuple(columns))

@@ -1,0 +1,342 @@
+"""Keeping a target small: merging small files, removing old versions, saying how far it is.
+
+`compact` publishes versions with the same rows at the same entry in fewer files. `vacuum`
+removes versions beyond an age, and files that no version names any more; it never removes
+closed intervals, which are the history.
+"""
+
+import dataclasses
+import datetime as dt
+import functools
+import json
+import secrets
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.spark import tasks
+from gaussdecode.spark.apply import MAX_BUCKETS, MIB
+from gaussdecode.spark.engine import Engine, SparkEngine
+from gaussdecode.spark.failpoint import Step, reach
+from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
+from gaussdecode.spark.store import (
+    DatabaseVersion,
+    StateFile,
+    TableVersion,
+    Target,
+    utc_now,
+    write_parquet,
+)
+from gaussdecode.spark.tasks import Job, MapTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY: Final = 86_400.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Files of one kind that become one.
+
+    Attributes:
+        table: directory name.
+        table_root: directory.
+        kind: ``closed`` or ``changelog``.
+        name: of the new file, without its end.
+        files: of one schema version and one partition.
+    """
+
+    table: str
+    table_root: str
+    kind: str
+    name: str
+    files: tuple[StateFile, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Compacted:
+    """What a compaction did: tables with new versions, files before and after."""
+
+    tables: int = 0
+    files_before: int = 0
+    files_after: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What a vacuum removed."""
+
+    versions: int
+    files: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Status:
+    """How far a target is.
+
+    Attributes:
+        n: entry all its tables are complete up to; -1 before the first.
+        last_n: newest entry of the landing.
+        lag_seconds: age of the oldest entry that is not applied; 0 when all are.
+    """
+
+    n: int
+    last_n: int
+    lag_seconds: float
+
+    @property
+    def lag_entries(self) -> int:
+        """Entries that are not applied."""
+        return self.last_n - self.n
+
+
+def compact(
+    spark: "SparkSession", target: Path | str, *, tables: Collection[str] | None = None,
+    target_bytes: int = 128 * MIB, buckets: int | None = None,
+) -> Compacted:  # fmt: skip
+    """Merge the small files of a target, with Spark.
+
+    Args:
+        spark: running.
+        target: directory.
+        tables: names; None for all.
+        target_bytes: merged files become about this big.
+        buckets: spread current rows over so many; None to leave them.
+    """
+    return compact_with(
+        SparkEngine(spark), target, tables=tables, target_bytes=target_bytes, buckets=buckets
+    )
+
+
+def compact_with(
+    engine: Engine, target: Path | str, *, tables: Collection[str] | None = None,
+    target_bytes: int = 128 * MIB, buckets: int | None = None,
+) -> Compacted:  # fmt: skip
+    """Do the same with another engine; see `compact`.
+
+    Raises:
+        ConfigError: a table is not known, or the number of buckets is out of range.
+        LandingError: another writer is at work.
+    """
+    if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
+        raise ConfigError(f"buckets must be 1 to {MAX_BUCKETS}, got {buckets}")
+    store = Target(target)
+    with store.locked():
+        database = store.database()
+        if database is None:
+            raise ConfigError(f"{store.root} has no version yet: apply to it first")
+        names = sorted(database.tables) if tables is None else map(store.find_table, tables)
+        return _compact(engine, store, database, list(names), target_bytes, buckets)
+
+
+def _compact(
+    engine: Engine, store: Target, database: DatabaseVersion, names: Sequence[str],
+    target_bytes: int, buckets: int | None,
+) -> Compacted:  # fmt: skip
+    token, done, numbers = secrets.token_hex(6), Compacted(), dict(database.tables)
+    for name in names:
+        version = store.newest(name)
+        if version is None or version.v != database.tables.get(name):
+            continue  # ahead of the database: the next apply comes first
+        merged = _merge_small(engine, store, name, version, target_bytes, token)
+        if buckets is not None and buckets != version.buckets:
+            current = _spread(engine, store, name, version, buckets, token)
+            merged = dataclasses.replace(merged, current=current, buckets=buckets)
+        if merged == version:
+            continue
+        store.publish_table(name, dataclasses.replace(merged, v=version.v + 1, created=utc_now()))
+        numbers[name] = version.v + 1
+        done.tables += 1
+        done.files_before += len(version.files)
+        done.files_after += len(merged.files)
+    if done.tables:
+        store.publish_database(
+            dataclasses.replace(database, k=database.k + 1, tables=numbers, created=utc_now())
+        )
+    return done
+
+
+def _merge_small(
+    engine: Engine, store: Target, table: str, version: TableVersion, target_bytes: int,
+    token: str,
+) -> TableVersion:  # fmt: skip
+    planned = []
+    for kind, files in (("closed", version.closed), ("changelog", version.changelog)):
+        for part in _groups(files, target_bytes):
+            folder = f"changelog/{part[0].partition}" if kind == "changelog" else "files"
+            name = f"{folder}/{token}-{kind}"
+            planned.append(MergeTask(table, str(store.table_root(table)), kind, name, part))
+    for text in engine.each(planned, merge_files):
+        index, record = json.loads(text)
+        task, new = next(t for t in planned if t.files[0].path == index), StateFile(**record)
+        held = getattr(version, task.kind)
+        gone = {file.path for file in task.files}
+        kept = tuple(file for file in held if file.path not in gone)
+        version = (
+            dataclasses.replace(version, closed=(*kept, new))
+            if task.kind == "closed"
+            else dataclasses.replace(version, changelog=(*kept, new))
+        )
+    return version
+
+
+def _groups(files: Sequence[StateFile], target_bytes: int) -> Iterator[tuple[StateFile, ...]]:
+    """Choose what is merged: small files of one version and partition, in order."""
+    by_kind: dict[tuple[str, str], list[StateFile]] = {}
+    for file in files:
+        if file.bytes < target_bytes // 2:
+            by_kind.setdefault((file.schema_id, file.partition), []).append(file)
+    for found in by_kind.values():
+        group: list[StateFile] = []
+        for file in found:
+            if sum(one.bytes for one in group) + file.bytes > target_bytes and group:
+                if len(group) > 1:
+                    yield tuple(group)
+                group = []
+            group.append(file)
+        if len(group) > 1:
+            yield tuple(group)
+
+
+def merge_files(task: MergeTask) -> Iterator[str]:
+    """Write the rows of several files into one; JSON of the first path and the new file."""
+    root = Path(task.table_root)
+    try:
+        parts = [pq.read_table(root / file.path, partitioning=None) for file in task.files]
+    except (OSError, pa.ArrowException) as error:
+        raise LandingError(f"{root}: a file cannot be read: {error}; restore it") from error
+    rows = pa.concat_tables(parts)
+    path, size = write_parquet(rows, root, task.name)
+    first = task.files[0]
+    new = StateFile(path, rows.num_rows, size, first.schema_id, partition=first.partition)
+    yield json.dumps([first.path, dataclasses.asdict(new)])
+
+
+def _spread(
+    engine: Engine, store: Target, table: str, version: TableVersion, buckets: int, token: str
+) -> tuple[StateFile, ...]:
+    """Spread the rows of the current state over another number of buckets."""
+    schemas = {i: store.schema(table, i) for i in {f.schema_id for f in version.current}}
+    schemas[version.schema_id] = store.schema(table, version.schema_id)
+    job = Job(
+        index=0, table_root=str(store.table_root(table)), schema=schemas[version.schema_id],
+        schemas=schemas, order=ORDER_COLUMNS["lsn"], resets=(), buckets=buckets,
+        base=version.current, is_rebuilt=True, with_history=False, token=token,
+    )  # fmt: skip
+    planned = [MapTask(job, "", base=(file,)) for file in version.current]
+    texts = engine.grouped(
+        planned, tasks.map_events, functools.partial(tasks.merge_group, jobs=[job])
+    )
+    found = [json.loads(text)["current"] for text in texts]
+    return tuple(StateFile(**record) for record in found if record is not None)
+
+
+def vacuum(target: Path | str, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
+    """Remove old versions, and files that no version names.
+
+    Args:
+        target: directory.
+        older_than_seconds: versions and files younger than this stay, and the newest version
+            always does. Give readers the time to finish, and writers on other machines.
+
+    Raises:
+        LandingError: a writer is at work.
+    """
+    store = Target(target)
+    with store.locked():
+        cut = time.time() - older_than_seconds
+        removed = _forget_versions(store, cut)
+        files, size = _remove_unfinished(store, cut), 0
+        for table in store.tables():
+            named = {
+                file.path for v in store.versions(table) for file in store.version(table, v).files
+            }
+            for path in _files_below(store.table_root(table)):
+                facts = path.stat()
+                relative = str(path.relative_to(store.table_root(table)))
+                if relative not in named and facts.st_mtime <= cut:
+                    path.unlink()
+                    files, size = files + 1, size + facts.st_size
+        return Vacuumed(removed, files, size)
+
+
+def _remove_unfinished(store: Target, cut: float) -> int:
+    """Remove manifests that a killed writer did not get to publish."""
+    found = [*store.root.glob("database/.*"), *store.root.glob("tables/*/versions/.*")]
+    old = [path for path in found if path.stat().st_mtime <= cut]
+    for path in old:
+        path.unlink()
+    return len(old)
+
+
+def _files_below(root: Path) -> list[Path]:
+    return [
+        path
+        for folder in ("files", "changelog")
+        for path in sorted((root / folder).rglob("*"))
+        if path.is_file()
+    ]
+
+
+def _forget_versions(store: Target, cut: float) -> int:
+    """Remove manifests: the database's first, then tables' that none of it names."""
+    removed = 0
+    for k in store.database_versions()[:-1]:
+        found = store.database(k)
+        if found is not None and _age(found.created) <= cut:
+            (store.root / "database" / f"{k:020d}.json").unlink()
+            removed += 1
+    kept: dict[str, set[int]] = {}
+    for k in store.database_versions():
+        found = store.database(k)
+        for table, v in ({} if found is None else found.tables).items():
+            kept.setdefault(table, set()).add(v)
+    for table in store.tables():
+        for v in store.versions(table)[:-1]:
+            is_old = _age(store.version(table, v).created) <= cut
+            if v not in kept.get(table, set()) and is_old:
+                (store.table_root(table) / "versions" / f"{v:020d}.json").unlink()
+                removed += 1
+    reach(Step.FILES_REMOVED)
+    return removed
+
+
+def _age(created: str) -> float:
+    return dt.datetime.fromisoformat(created).timestamp()
+
+
+def status(root: Path | str, target: Path | str) -> Status:
+    """Say how far a target is behind its landing."""
+    landing = Landing(root)
+    try:
+        found = Target(target).database()
+    except ConfigError:
+        found = None
+    n, last = -1 if found is None else found.n, landing.last_n
+    lag = 0.0
+    if n < last:
+        oldest = landing.entry(max(n + 1, landing.first_n))
+        lag = max(0.0, time.time() - oldest.published.timestamp())
+    return Status(n, last, lag)
+
+
+def metrics_text(root: Path | str, target: Path | str) -> str:
+    """The same in the text format of Prometheus, for node_exporter's textfile collector."""
+    now = status(root, target)
+    values = {
+        "applied_entry": now.n, "landed_entry": now.last_n, "lag_entries": now.lag_entries,
+        "lag_seconds": round(now.lag_seconds, 3),
+    }  # fmt: skip
+    label = json.dumps(str(Path(target).absolute()))
+    return "".join(
+        f"# TYPE gaussdecode_spark_{name} gauge\n"
+        f"gaussdecode_spark_{name}{{target={label}}} {value}\n"
+        for name, value in values.items()
+    )

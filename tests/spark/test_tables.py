@@ -1,0 +1,155 @@
+"""The products through Spark: equal to the source at the end and at points of its past."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.history import START, History, Snapshot, Table, canon, state_at
+from pyspark.sql import DataFrame, SparkSession
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.spark.apply import apply
+from gaussdecode.spark.landing import Point
+from gaussdecode.spark.query import changelog, current, database, history, register
+from gaussdecode.spark.reading import changes
+from gaussdecode.spark.upkeep import compact
+
+pytestmark = pytest.mark.spark
+
+
+def rows_of(frame: DataFrame, state: Snapshot) -> list[tuple[Any, ...]]:
+    """Rows of a frame as a state has them."""
+    table = frame.select(*[f"`{name}`" for name in state.names]).toArrow()
+    return canon([tuple(row.values()) for row in table.to_pylist()])
+
+
+def last_state(source: History, table: Table) -> Snapshot:
+    """State behind the last change that landed."""
+    states = source.states[table.name]
+    return states[max(states)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_current_state_through_spark(seed: int, spark: SparkSession, tmp_path: Path) -> None:
+    """Applied by Spark in two steps, with schema changes, read by Spark: the source's rows."""
+    source = History(tmp_path / "landing", 2000 + seed)
+    for steps in (3, 4):
+        source.run(steps)
+        apply(spark, tmp_path / "landing", tmp_path / "target", history=True, buckets=3)
+    frames = database(spark, tmp_path / "target")
+    for table in source.tables:
+        state = last_state(source, table)
+        assert rows_of(frames[f"public.{table.name}"], state) == state.rows, table.name
+
+
+@pytest.fixture(scope="module")
+def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[History, Path]:
+    """A source without schema changes and snapshots, applied with everything."""
+    root = tmp_path_factory.mktemp("past")
+    source = History(root / "landing", 5, with_schema_changes=False)
+    for _ in range(6):
+        for _ in range(2):
+            source.transaction()
+        source.publish()
+    apply(spark, root / "landing", root / "target", history=True, changelog="gd_commit_date",
+          buckets=2)  # fmt: skip
+    return source, root
+
+
+def test_travel_by_entry_and_position(spark: SparkSession, past: tuple[History, Path]) -> None:
+    """At every entry, and behind a transaction inside of one: what the source had there."""
+    source, root = past
+    (table,) = [t for t in source.tables if t.name == "plain"]
+    states = source.states["plain"]
+    for n in (1, 3, 5):
+        expected = state_at(states, source.ends[n])
+        frame = current(spark, root / "target", "public.plain", at=Point(n=n))
+        if expected is not None:
+            assert rows_of(frame, expected) == expected.rows, n
+    for place in sorted(states)[::4]:
+        expected = state_at(states, (place[0], place[1], 1 << 40))
+        assert expected is not None
+        frame = current(spark, root / "target", "public.plain", at=Point(lsn=place[1]))
+        assert rows_of(frame, expected) == expected.rows, place
+    assert table.rows is not None
+
+
+def test_travel_by_time(spark: SparkSession, past: tuple[History, Path]) -> None:
+    """A time means the last entry before the first commit after it."""
+    source, root = past
+    with pytest.raises(ConfigError, match="give the root"):
+        current(spark, root / "target", "public.plain", at=Point(time=START))
+    frame = current(
+        spark, root / "target", "public.plain", at=Point(time=source.time), root=root / "landing"
+    )
+    (table,) = [t for t in source.tables if t.name == "plain"]
+    state = last_state(source, table)
+    assert rows_of(frame, state) == state.rows
+
+
+def test_history_has_every_version_once(spark: SparkSession, past: tuple[History, Path]) -> None:
+    """Each row that was put begins one interval, and all but the current ones have ended."""
+    source, root = past
+    for table in source.tables:
+        landed = changes(spark, root / "landing", f"public.{table.name}", with_n=True)
+        puts = landed.where("gd_op in ('I', 'U')")
+        found = history(spark, root / "target", f"public.{table.name}")
+        place = ["gd_epoch", "gd_lsn", "gd_seq", "gd_n"]
+        assert sorted(map(tuple, found.select(*place).collect())) == sorted(
+            map(tuple, puts.select(*place).collect())
+        )
+        state = last_state(source, table)
+        assert found.where("gd_to_n is null").count() == len(state.rows)
+
+
+def test_changelog_holds_the_changes(spark: SparkSession, past: tuple[History, Path]) -> None:
+    """The changelog has exactly the landed rows, also after its files were merged."""
+    source, root = past
+    expected = changes(spark, root / "landing", "public.full_key", with_n=True)
+    names = expected.columns
+    wanted = sorted(map(repr, expected.select(*names).collect()))
+    found = changelog(spark, root / "target", "public.full_key").select(*names)
+    assert sorted(map(repr, found.collect())) == wanted
+    compact(spark, root / "target", buckets=1)
+    found = changelog(spark, root / "target", "public.full_key").select(*names)
+    assert sorted(map(repr, found.collect())) == wanted
+    (table,) = [t for t in source.tables if t.name == "full_key"]
+    state = last_state(source, table)
+    frame = current(spark, root / "target", "public.full_key")
+    assert rows_of(frame, state) == state.rows
+
+
+def test_tables_join_at_one_point(spark: SparkSession, past: tuple[History, Path]) -> None:
+    """Registered views answer SQL over several tables."""
+    source, root = past
+    views = register(spark, root / "target")
+    assert views == {f"public.{table.name}": table.name for table in source.tables}
+    (count,) = spark.sql("SELECT count(*) FROM plain CROSS JOIN pair").collect()[0]
+    sizes = {table.name: len(last_state(source, table).rows) for table in source.tables}
+    assert count == sizes["plain"] * sizes["pair"]
+
+
+def test_changes_over_schema_versions(spark: SparkSession, tmp_path: Path) -> None:
+    """All versions come as one frame, with one row per landed row and old values converted."""
+    source = History(tmp_path / "landing", 2013)
+    source.run(9)
+    frame = changes(spark, tmp_path / "landing", "public.plain")
+    landed = sum(
+        file.rows
+        for n in range(source.writer.n)
+        for file in source_entry(tmp_path / "landing", n).files
+        if file.table == "public.plain"
+    )
+    assert frame.count() == landed
+    assert {column.name for column in source.tables[0].columns} <= set(frame.columns)
+    part = changes(spark, tmp_path / "landing", "public.plain", from_=2, to=5, with_n=True)
+    numbers = {row.gd_n for row in part.select("gd_n").distinct().collect()}
+    assert numbers <= {3, 4, 5}
+    assert numbers
+
+
+def source_entry(root: Path, n: int) -> Any:
+    """One entry of a landing."""
+    from gaussdecode.spark.landing import Landing
+
+    return Landing(root).entry(n)
