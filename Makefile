@@ -65,6 +65,10 @@ test-crash: setup-test ## kill and cut the power at every step of a publication
 test-integration: setup-test ## the daemon against real PostgreSQL servers, with faults
 	$(PYTEST) tests/integration $(ARGS)
 
+.PHONY: test-sanitize
+test-sanitize: setup ## the parser's tests under AddressSanitizer and UBSan, in a copy
+	PYTHON=$(CURDIR)/$(BIN)/python tests/sanitize.sh $(ARGS)
+
 .PHONY: bench
 bench: setup-test ## live beside pg_recvlogical, then the replay of a capture
 	$(BIN)/python bench/live.py $(ARGS)
