@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 SOURCES := .
+RESULTS := build/bench
+PEERS := bench/peers
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help
@@ -70,9 +72,23 @@ test-sanitize: setup ## the parser's tests under AddressSanitizer and UBSan, in 
 	PYTHON=$(CURDIR)/$(BIN)/python tests/sanitize.sh $(ARGS)
 
 .PHONY: bench
-bench: setup-test ## live beside pg_recvlogical, then the replay of a capture
-	$(BIN)/python bench/live.py $(ARGS)
-	$(BIN)/python bench/replay.py $(ARGS)
+bench: setup-test ## every bench that needs no peer, in under ten minutes, to build/bench/
+	@mkdir -p $(RESULTS)
+	$(BIN)/python bench/decode.py --out $(RESULTS)/decode.json
+	$(BIN)/python bench/live.py --shape narrow --out $(RESULTS)/live-narrow.json
+	$(BIN)/python bench/live.py --shape wide --out $(RESULTS)/live-wide.json
+	$(BIN)/python bench/replay.py --shape narrow --out $(RESULTS)/replay-narrow.json
+	$(BIN)/python bench/replay.py --shape wide --out $(RESULTS)/replay-wide.json
+	$(BIN)/python bench/latency.py --tables 1 16 64 --seconds 5 --out $(RESULTS)/latency.json
+	$(BIN)/python bench/scale.py --out $(RESULTS)/scale.json
+
+.PHONY: bench-peers
+bench-peers: setup-test ## others on the same slot; needs Java 17 and Node.js
+	@test -x $(PEERS)/.venv/bin/python || $(BIN)/python -m venv $(PEERS)/.venv
+	$(PEERS)/.venv/bin/pip install --quiet --requirement $(PEERS)/requirements.txt
+	npm install --silent --no-audit --no-fund --prefix $(PEERS)
+	@mkdir -p $(RESULTS)
+	$(BIN)/python bench/peers.py --out $(RESULTS)/peers.json $(ARGS)
 
 .PHONY: docs
 docs: setup ## write the generated pages again
