@@ -46,11 +46,13 @@ th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:a
 min-width:8em}
 th{color:var(--soft);font-weight:500;font-size:12px}
 tr+tr td{border-top:1px solid var(--line)}
-.bars td{width:45%;padding-right:12px}
-.bars td:first-child{width:auto;min-width:3em}
+.bars{table-layout:fixed}
+.bars td{padding-right:12px}
+.bars th{white-space:normal}
+.bars th:first-child,.bars td:first-child{width:6.2em;min-width:0}
 .bar{display:flex;align-items:center;gap:8px}
-.bar svg{flex:1;min-width:40px;height:12px;display:block}
-.bar span{min-width:3.2em;text-align:right}
+.bar svg{flex:1 1 0;width:0;min-width:24px;height:12px;display:block}
+.bar span{min-width:2.6em;text-align:right}
 .chart{margin-bottom:10px}
 .chart p{display:flex;justify-content:space-between;margin:0;color:var(--soft);font-size:13px}
 .chart b{color:var(--text)}
