@@ -48,7 +48,8 @@ class Options:
 
     Attributes:
         tables: names; None for all.
-        history: keep closed intervals, for tables that have none yet from now on.
+        history: keep closed intervals; of tables that had none so far from now on, and of
+            tables that appear later too.
         changelog: keep changes, partitioned by this column; ``gd_commit_date`` is the date
             of the commit; None for no changelog where there is none yet.
         buckets: for new tables; None to choose by size.
@@ -427,6 +428,8 @@ class _Run:
             commit_time=time if time is not None or before is None else before.commit_time,
             accepted_gaps=_joined(before, "accepted_gaps", plan.accepted_gaps),
             suspects=_joined(before, "suspects", plan.suspects),
+            history=self.options.history or (before is not None and before.history),
+            changelog=self.options.changelog or ("" if before is None else before.changelog),
             created=utc_now(),
         )
         self.store.publish_database(version)
@@ -435,12 +438,17 @@ class _Run:
     # --- what a table is made with -----------------------------------------------------------
 
     def _has_history(self, version: TableVersion | None) -> bool:
-        return self.options.history or (version is not None and version.history_from is not None)
+        """Asked for now, or once for this table, or once for all tables."""
+        before = self.before is not None and self.before.history
+        has_had = version is not None and version.history_from is not None
+        return self.options.history or has_had or (version is None and before)
 
     def _changelog_by(self, version: TableVersion | None) -> str:
+        """Column that the changelog is partitioned by; empty without one."""
         if version is not None and version.changelog_from is not None:
             return version.changelog_by
-        return self.options.changelog or ""
+        before = "" if self.before is None or version is not None else self.before.changelog
+        return self.options.changelog or before
 
     def _is_mine(self, file: StateFile, number: int) -> bool:
         return f"/{self.token}{number:02d}-" in file.path

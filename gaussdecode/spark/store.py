@@ -128,6 +128,8 @@ class DatabaseVersion:
         commit_time: of the newest transaction, in ISO form, or None.
         accepted_gaps: gap entries that were gone over by choice.
         suspects: entries that may be incomplete.
+        history: tables that are new get history too.
+        changelog: they get a changelog, partitioned by this column; empty for none.
         created: when.
     """
 
@@ -141,6 +143,8 @@ class DatabaseVersion:
     commit_time: str | None = None
     accepted_gaps: tuple[int, ...] = ()
     suspects: tuple[int, ...] = ()
+    history: bool = False
+    changelog: str = ""
     created: str = ""
 
     @classmethod

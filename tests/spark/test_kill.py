@@ -1,0 +1,147 @@
+"""Apply killed at every step of a publication, then run again: the same result."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from kit.history import History, canon
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.failpoint import VARIABLE, Step
+from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.store import Target
+from gaussdecode.spark.upkeep import vacuum
+
+pytestmark = pytest.mark.crash
+
+SEVERAL = (Step.FILES_DURABLE, Step.MANIFEST_WRITTEN, Step.MANIFEST_LINKED, Step.MANIFEST_DURABLE)
+POINTS = [
+    *(str(step) for step in Step if step is not Step.FILES_REMOVED),
+    *(f"{step}:{count}" for step in SEVERAL for count in (2, 4)),
+    f"{Step.MANIFEST_LINKED}:5",
+]
+
+
+OPTIONS = Options(history=True, changelog="gd_commit_date", buckets=2)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[History, Path]:
+    """A landing to apply in two steps, and what comes out undisturbed."""
+    root = tmp_path_factory.mktemp("source")
+    history = History(root / "landing", 31)
+    history.run(7)
+    for point in (Point(n=2), Point()):
+        apply_with(LocalEngine(), root / "landing", root / "whole", OPTIONS, to=point)
+    return history, root
+
+
+def content(target: Path) -> dict[str, list[str]]:
+    """All rows of the newest versions the database names, by table and kind."""
+    store = Target(target)
+    database = store.database()
+    assert database is not None
+    found = {"n": [str(database.n)]}
+    for table, v in database.tables.items():
+        version = store.version(table, v)
+        names = store.schema(table, version.schema_id).names
+        for kind in ("current", "closed", "changelog"):
+            rows = [
+                tuple(row.get(name) for name in (*names, "gd_lsn", "gd_seq", "gd_n", "gd_to_n"))
+                for file in getattr(version, kind)
+                for row in pq.read_table(
+                    store.table_root(table) / file.path, partitioning=None
+                ).to_pylist()
+            ]
+            found[f"{table} {kind}"] = [repr(row) for row in canon(rows)]
+    return found
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_apply_is_run_again(
+    point: str, source: tuple[History, Path], tmp_path: Path
+) -> None:
+    """Readers see the version before or the one after; a second run gives the whole."""
+    history, root = source
+    target = tmp_path / "target"
+    apply_with(LocalEngine(), root / "landing", target, OPTIONS, to=Point(n=2))
+    before = content(target)
+    arguments = ["spark", "apply", str(root / "landing"), str(target), "--local"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "gaussdecode", *arguments],
+        env={**os.environ, VARIABLE: point}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert content(target) in (before, content_of(root, target))
+    apply_with(LocalEngine(), root / "landing", target, OPTIONS)
+    assert content(target) == content(root / "whole")
+    vacuum(target, older_than_seconds=0)
+    assert content(target) == content(root / "whole")
+    assert unnamed(target) == set()
+    assert history.writer.n - 1 == int(content(target)["n"][0])
+
+
+def content_of(root: Path, target: Path) -> dict[str, list[str]]:
+    """What the target holds, if it is at the end of the log; else nothing."""
+    found = content(target)
+    return found if found["n"] == [str(Landing(root / "landing").last_n)] else {}
+
+
+def unnamed(target: Path) -> set[str]:
+    """Files that no version names."""
+    store = Target(target)
+    named = {
+        str(store.table_root(table) / file.path)
+        for table in store.tables()
+        for v in store.versions(table)
+        for file in store.version(table, v).files
+    }
+    return {str(path) for path in target.rglob("*.parquet")} - named
+
+
+def test_two_writers_one_fails(source: tuple[History, Path], tmp_path: Path) -> None:
+    """While one applies, another is refused and changes nothing."""
+    _, root = source
+    target = tmp_path / "target"
+    apply_with(LocalEngine(), root / "landing", target, OPTIONS, to=Point(n=2))
+    before = content(target)
+    with Target(target).locked(), pytest.raises(LandingError, match="another process"):
+        apply_with(LocalEngine(), root / "landing", target, OPTIONS)
+    assert content(target) == before
+
+
+def test_overtaken_writer_fails(
+    source: tuple[History, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no lock holds, the slower writer finds its number taken and leaves no file."""
+    _, root = source
+    target = tmp_path / "target"
+    apply_with(LocalEngine(), root / "landing", target, OPTIONS, to=Point(n=2))
+    real = LocalEngine.grouped
+
+    def overtaken(self: LocalEngine, *args: object) -> list[str]:
+        monkeypatch.setattr(LocalEngine, "grouped", real)
+        apply_with(LocalEngine(), root / "landing", target, OPTIONS)
+        return real(self, *args)  # type: ignore[arg-type]  # as given
+
+    monkeypatch.setattr(LocalEngine, "grouped", overtaken)
+    monkeypatch.setattr("fcntl.flock", lambda *_: None)
+    with pytest.raises(LandingError, match="another writer"):
+        apply_with(LocalEngine(), root / "landing", target, OPTIONS)
+    assert unnamed(target) == set()
+    assert content(target)["n"] == [str(Landing(root / "landing").last_n)]
+
+
+def test_another_landing_is_refused(source: tuple[History, Path], tmp_path: Path) -> None:
+    """A target belongs to one landing."""
+    _, root = source
+    apply_with(LocalEngine(), root / "landing", tmp_path / "target", OPTIONS, to=Point(n=1))
+    History(tmp_path / "other", 1).run(1)
+    with pytest.raises(ConfigError, match="another landing"):
+        apply_with(LocalEngine(), tmp_path / "other", tmp_path / "target")
