@@ -242,9 +242,14 @@ class Sender:
         if of.ddl_lsn is not None and options.is_parallel and self._server.profile.warns_of_ddl:
             yield self._ddl_notice(of)
         rendered = self._decoder.transaction(of, is_empty=is_filtered or of.is_elsewhere)
+        last: bytes | None = None  # goes out when its commit may be confirmed, not before
         for body in stream.transaction(rendered):
-            yield gausswire.copy_data(body)
+            if last is not None:
+                yield last
+            last = gausswire.copy_data(body)
         self.sent_lsn = of.end_lsn
+        if last is not None:
+            yield last
 
     def _ddl_notice(self, of: Committed) -> bytes:
         assert of.ddl_lsn is not None
