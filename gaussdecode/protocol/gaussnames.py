@@ -56,10 +56,16 @@ def shape_of(
 
 
 def unquote(name: bytes) -> bytes:
-    """Take the quotes off one identifier; a bare one stays as it is."""
-    if len(name) >= 2 and name.startswith(b'"') and name.endswith(b'"'):
-        return name[1:-1].replace(b'""', b'"')
-    return name
+    """Take the quotes off one identifier; a bare one stays as it is.
+
+    Raises:
+        WireError: quotes that are not in pairs.
+    """
+    if not name.startswith(b'"'):
+        return name
+    if _IDENTIFIER.fullmatch(name) is None:
+        raise WireError("name whose quotes are not in pairs", 0)
+    return name[1:-1].replace(b'""', b'"')
 
 
 def _tables(style: str, op: str, head: bytes) -> list[tuple[bytes, bytes]]:

@@ -177,6 +177,8 @@ cdef int read_names(Cursor *cursor, Tuple *row_tuple) except -1 nogil:
         field = tuple_add(cursor, row_tuple)
         field.name = read_text(cursor, &size, &has_escape)
         field.name_size = <uint32_t>size
+        if size == 0:
+            fail_wire(cursor, b"no name where one must be", 0)
     return 0
 
 

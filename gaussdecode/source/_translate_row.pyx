@@ -57,10 +57,10 @@ cdef int grow_tuple(Tuple *row_tuple) except -1 nogil:
 cdef Field *tuple_add(Cursor *cursor, Tuple *row_tuple) except NULL nogil:
     """Append a field; its members are the caller's to set."""
     if row_tuple.count == row_tuple.capacity:
-        if row_tuple.count > MAX_COLUMNS:
-            fail_wire(cursor, b"more columns than a table can have", 0)
-            return NULL
         grow_tuple(row_tuple)
+    if row_tuple.count == MAX_COLUMNS:
+        fail_wire(cursor, b"more columns than a table can have", 0)
+        return NULL
     row_tuple.count += 1
     return &row_tuple.fields[row_tuple.count - 1]
 
