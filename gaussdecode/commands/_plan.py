@@ -152,7 +152,7 @@ def _log_state(disk: Disk) -> LogState | None:
     )
 
 
-def plan_server(config: Config, connection: Connection, plan: Plan) -> None:
+def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerState:
     """Ask the server: version, slot, publication, tables, columns."""
     publications = config.source.publication
     server = read_server(connection, config.slot, publications, plan.log)
@@ -160,10 +160,6 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> None:
     plan.warnings += warnings(server.version)
     if server.encoding == "SQL_ASCII":
         plan.warnings.append("database encoding SQL_ASCII: bytes that are no UTF-8 go to gd_raw")
-    if server.slot is not None and server.slot.safe_wal_size is None:
-        plan.warnings.append(
-            "max_slot_wal_keep_size is not set: a daemon that is down fills the server's disk"
-        )
     try:
         plan.start_lsn = check_start(plan.log, server, config.slot)
     except IdentityError as error:
@@ -178,12 +174,7 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> None:
     plan.columns = [column for column in _columns(connection, config) if column.table in names]
     if not plan.tables:
         plan.warnings.append("no table of the publication is on white-table-list, or it has none")
-    plan.warnings += [
-        f"table {table.schema}.{table.name} has no replica identity: the server refuses UPDATE and "
-        "DELETE on it; give it a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL"
-        for table in plan.tables
-        if not table.can_update
-    ]
+    return server
 
 
 def _columns(connection: Connection, config: Config) -> list[PlannedColumn]:
@@ -236,12 +227,16 @@ def option_row(
     spelled = "the server's" if value is None else option.type.show(value)
     if all(support.by is Doer.REFUSED for support in candidates):
         spelled = "-"
-    if len(set(candidates)) == 1:
-        return option.name, spelled, str(candidates[0].by), candidates[0].how
-    names = ("GaussDB", "openGauss")
-    by = ", ".join(f"{name}: {each.by}" for name, each in zip(names, candidates, strict=True))
-    how = "; ".join(f"{name}: {each.how}" for name, each in zip(names, candidates, strict=True))
-    return option.name, spelled, by, how
+    by = [str(support.by) for support in candidates]
+    how = [support.how for support in candidates]
+    return option.name, spelled, _by_product(by), _by_product(how)
+
+
+def _by_product(texts: list[str]) -> str:
+    """Say one thing where it holds for both products, else what holds for each."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    return f"GaussDB: {texts[0]}; openGauss: {texts[1]}"
 
 
 def option_rows(

@@ -4,7 +4,8 @@ Reads the file and reports every mistake at once; then looks at the landing, con
 prints the plan: server, slot, tables and how their columns land, memory, and for each
 of GaussDB's options who does it. Of a GaussDB or openGauss it shows the version and the
 command that would start the stream, and warns of what cannot be seen in the mode asked for.
-Changes nothing. Ends with 78 when the daemon could not run.
+Then the doctor's findings: what is unwise around it, why it matters, and what mends it.
+Changes nothing but a file of its own beside the landing, which it removes. Ends with 78 when the daemon could not run.
 
 Examples:
   gaussdecode check /etc/gaussdecode/orders.yaml
@@ -14,12 +15,14 @@ Examples:
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from gaussdecode.commands._doctor import Finding, Patient, examine_landing, examine_server
 from gaussdecode.commands._gaussplan import plan_gaussdb
 from gaussdecode.commands._plan import Plan, option_rows, plan_landing, plan_server
-from gaussdecode.commands._server import is_gaussdb, open_server
+from gaussdecode.commands._server import address_of, is_gaussdb, open_server
 from gaussdecode.commands._table import print_table
 from gaussdecode.config import load, process_memory_bytes
 from gaussdecode.dsn import describe
@@ -28,6 +31,8 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source.gaussserver import GaussServerState
+from gaussdecode.source.inspection import inspect
+from gaussdecode.source.postgresql import connect
 from gaussdecode.source.slot import SlotState
 
 _MANY_TABLES: Final = 20  # above this, columns are shown only when asked for
@@ -47,13 +52,15 @@ def execute(args: argparse.Namespace) -> int:
     config = load(args.config)
     print(f"{config.path.name}: the configuration is right")
     plan = Plan()
+    findings: list[Finding] = []
     if not args.offline:
         plan_landing(config, plan)
         if config.source.kind is not SourceKind.CAPTURE:
-            _ask_server(config, plan)
+            findings = _ask_server(config, plan)
             _print_server(config, plan)
             _print_tables(config, plan, are_columns_wanted=args.columns)
         _print_landing(config, plan)
+        _print_findings([*findings, *examine_landing(config)])
     _print_memory(config)
     _print_options(config, plan)
     for warning in plan.warnings:
@@ -63,15 +70,26 @@ def execute(args: argparse.Namespace) -> int:
     return EX_OK
 
 
-def _ask_server(config: Config, plan: Plan) -> None:
+def _ask_server(config: Config, plan: Plan) -> list[Finding]:
+    """Fill in the plan; give what the doctor finds on the server."""
     if is_gaussdb(config):
         plan_gaussdb(config, plan)
-        return
+        return []
     try:
         with open_server(config) as connection:
-            plan_server(config, connection, plan)
+            server = plan_server(config, connection, plan)
+        with connect(address_of(config), is_replication=False) as connection:
+            seen = inspect(connection)
     except SourceRefusedError as error:
         plan.problems.append(f"server: {error}")
+        return []
+    return examine_server(Patient(config, server, plan.tables, seen))
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    _title(f"findings: {len(findings) or 'none'}")
+    for finding in findings:
+        print(f" - {finding.what}\n   why:  {finding.why}\n   mend: {finding.mend}")
 
 
 def _title(text: str) -> None:

@@ -92,6 +92,6 @@ def _row(record: dict[str, Any]) -> list[str]:  # Any: JSON
         record["recorded"][:19].replace("T", " "),
         record["from_lsn"],
         f"{until} and on" if record["is_open"] else until,
-        ", ".join(record["tables"]) or "all",
+        ", ".join(record["tables"]) or ("all" if record["kind"] == EntryKind.GAP else "not named"),
         record["text"] or record["reason"],
     ]

@@ -28,7 +28,7 @@ header p,footer p{margin:0;color:var(--soft);overflow-wrap:anywhere}
 @media (prefers-color-scheme:dark){.state{color:#0e1218}}
 section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px;
 margin-bottom:12px;min-width:0}
-.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 12px}
+.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 12px;align-items:start}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(136px,1fr));gap:10px;margin:0}
 .tiles div{min-width:0}
 .tiles dt{color:var(--soft);font-size:12px}
@@ -39,7 +39,7 @@ ul.advice{list-style:none;margin:0;padding:0}
 ul.advice li{border-left:4px solid var(--warn);padding:2px 0 2px 10px;margin:6px 0}
 ul.advice li.error{border-color:var(--bad)}
 ul.advice span{display:block;color:var(--soft)}
-.scroll{overflow-x:auto}
+.scroll{overflow:auto;max-height:27em}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:3px 10px 3px 0;text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;
@@ -49,7 +49,7 @@ tr+tr td{border-top:1px solid var(--line)}
 .bars{table-layout:fixed}
 .bars td{padding-right:12px}
 .bars th{white-space:normal}
-.bars th:first-child,.bars td:first-child{width:6.2em;min-width:0}
+.bars th:first-child,.bars td:first-child{width:7.6em;min-width:0}
 .bar{display:flex;align-items:center;gap:8px}
 .bar svg{flex:1 1 0;width:0;min-width:24px;height:12px;display:block}
 .bar span{min-width:2.6em;text-align:right}
@@ -82,13 +82,13 @@ SCRIPT: Final = """\
       var page = new DOMParser().parseFromString(await answer.text(), 'text/html');
       var left = document.querySelectorAll('.scroll').length;
       var places = Array.from(document.querySelectorAll('.scroll'), function (e) {
-        return e.scrollLeft;
+        return [e.scrollLeft, e.scrollTop];
       });
       document.querySelector('main').replaceWith(page.querySelector('main'));
       document.title = page.title;
       document.body.className = '';
       document.querySelectorAll('.scroll').forEach(function (e, i) {
-        if (i < left) { e.scrollLeft = places[i]; }
+        if (i < left) { e.scrollTo(places[i][0], places[i][1]); }
       });
     } catch (error) {
       document.body.className = 'stale';

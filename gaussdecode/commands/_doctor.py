@@ -1,0 +1,301 @@
+"""The doctor: what is unwise or wrong around a configuration, why, and how to mend it.
+
+Pure but for `examine_landing`: each rule is one function of what was asked before, and
+gives findings of three lines: what, why it matters, the command that mends it.
+"""
+
+import dataclasses
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from psycopg.conninfo import conninfo_to_dict
+
+from gaussdecode.dsn import is_local
+from gaussdecode.settings import Config
+from gaussdecode.source.inspection import Inspection
+from gaussdecode.source.slot import PublishedTable, ServerState
+
+_CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
+_CLOCK_SECONDS: Final = 5.0  # arbitrary: times of publications and commits are compared by people
+_OLD_SECONDS: Final = 3600.0
+_FREE_FACTOR: Final = 20  # target files that should find room; arbitrary
+_FAILOVER: Final = 170000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to mend.
+
+    Attributes:
+        what: is wrong.
+        why: it matters.
+        mend: a command, or what to do.
+    """
+
+    what: str
+    why: str
+    mend: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Patient:
+    """Everything the rules look at."""
+
+    config: Config
+    server: ServerState
+    tables: Sequence[PublishedTable]
+    seen: Inspection
+
+    @property
+    def role(self) -> str:
+        """The role, quoted for SQL."""
+        return '"' + self.seen.role.replace('"', '""') + '"'
+
+
+Rule = Callable[[Patient], Iterator[Finding]]
+
+
+def _wal_level(patient: Patient) -> Iterator[Finding]:
+    level = patient.seen.settings.get("wal_level", "")
+    if level != "logical":
+        yield Finding(
+            f"wal_level is {level}",
+            "the server writes too little into its WAL for logical decoding",
+            "ALTER SYSTEM SET wal_level = 'logical';  -- then restart the server",
+        )
+
+
+def _privileges(patient: Patient) -> Iterator[Finding]:
+    seen = patient.seen
+    if not seen.has_replication and not seen.is_superuser:
+        yield Finding(
+            f"role {seen.role} may not replicate",
+            "it cannot stream from a slot",
+            f"ALTER ROLE {patient.role} REPLICATION;",
+        )
+    if seen.is_superuser:
+        yield Finding(
+            f"role {seen.role} is a superuser",
+            "REPLICATION and CONNECT are enough; its password opens everything",
+            f"ALTER ROLE {patient.role} NOSUPERUSER REPLICATION;",
+        )
+    elif seen.extra_rights:
+        yield Finding(
+            f"role {seen.role} may do more than it needs: {', '.join(seen.extra_rights)}",
+            "following a slot needs REPLICATION and CONNECT only",
+            f"ALTER ROLE {patient.role} NOCREATEROLE NOCREATEDB NOBYPASSRLS;  -- and REVOKE the rest",
+        )
+
+
+def _connections(patient: Patient) -> Iterator[Finding]:
+    seen = patient.seen
+    if 0 <= seen.connection_limit < _CONNECTIONS:
+        yield Finding(
+            f"role {seen.role} may open {seen.connection_limit} connections",
+            "the daemon uses three (stream, catalogue, guard), a command one more",
+            f"ALTER ROLE {patient.role} CONNECTION LIMIT 5;",
+        )
+    is_active = patient.server.slot is not None and patient.server.slot.is_active
+    left = int(seen.settings.get("max_wal_senders", "0")) - seen.senders
+    if left < 1 and not is_active:
+        yield Finding(
+            f"all {seen.senders} walsenders are in use",
+            "the stream cannot be started",
+            f"ALTER SYSTEM SET max_wal_senders = {seen.senders + 4};  -- then restart the server",
+        )
+    room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
+    if room < 1 and patient.server.slot is None:
+        yield Finding(
+            f"all {seen.slots} replication slots are in use",
+            "the slot cannot be created",
+            f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
+        )
+
+
+def _retention(patient: Patient) -> Iterator[Finding]:
+    settings = patient.seen.settings
+    if settings.get("max_slot_wal_keep_size") == "-1":
+        yield Finding(
+            "max_slot_wal_keep_size is not set",
+            "a daemon that is down fills the server's disk",
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '100GB'; SELECT pg_reload_conf();",
+        )
+    idle = settings.get("idle_replication_slot_timeout", "0")
+    if idle not in {"0", "0s", "0min"}:
+        yield Finding(
+            f"idle_replication_slot_timeout is {idle}",
+            "a daemon that is down for longer loses its slot, and changes with it",
+            "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();",
+        )
+    timeout = patient.server.sender_timeout_ms
+    if 0 < timeout < 10_000:
+        yield Finding(
+            f"wal_sender_timeout is {timeout} ms",
+            "a short pause of the network ends the stream",
+            "ALTER SYSTEM SET wal_sender_timeout = '60s'; SELECT pg_reload_conf();",
+        )
+
+
+def _failover(patient: Patient) -> Iterator[Finding]:
+    slot = patient.server.slot
+    if slot is None or patient.server.version < _FAILOVER or patient.seen.is_standby:
+        return
+    if not slot.is_failover:
+        yield Finding(
+            f"slot {slot.name} is not kept on standbys",
+            "after a failover it is missing, and the changes not yet read are lost",
+            f"gaussdecode slot create --failover {patient.config.path}  "
+            "# for a new slot; see the operations guide, Failover",
+        )
+    elif not patient.seen.settings.get("synchronized_standby_slots"):
+        yield Finding(
+            "synchronized_standby_slots is empty",
+            "the daemon may land changes that a standby has not got when it takes over",
+            "ALTER SYSTEM SET synchronized_standby_slots = '<slot of the standby>'; "
+            "SELECT pg_reload_conf();",
+        )
+
+
+def _transactions(patient: Patient) -> Iterator[Finding]:
+    oldest = patient.seen.oldest_transaction
+    if oldest is not None and oldest > _OLD_SECONDS:
+        yield Finding(
+            f"a transaction has been open for {oldest / _OLD_SECONDS:.1f} hours",
+            "the server keeps all WAL since its beginning for the slot, and creating a slot waits",
+            "SELECT pid, xact_start, usename, application_name FROM pg_stat_activity ORDER BY xact_start LIMIT 5;",
+        )
+    if patient.seen.prepared_transactions:
+        yield Finding(
+            f"{patient.seen.prepared_transactions} prepared transactions wait for their end",
+            "the server keeps all WAL since their beginning for the slot",
+            "SELECT gid, prepared, owner FROM pg_prepared_xacts ORDER BY prepared;",
+        )
+
+
+def _clock(patient: Patient) -> Iterator[Finding]:
+    offset = patient.seen.clock_offset
+    if abs(offset) > _CLOCK_SECONDS:
+        where = "ahead of" if offset > 0 else "behind"
+        yield Finding(
+            f"the server's clock is {abs(offset):.0f} seconds {where} this machine's",
+            "commit times and publication times cannot be compared",
+            "chronyc tracking  # on both machines",
+        )
+
+
+def _encryption(patient: Patient) -> Iterator[Finding]:
+    parameters = {
+        key: str(value) for key, value in conninfo_to_dict(patient.config.source.dsn).items()
+    }
+    if patient.seen.is_encrypted is False and not is_local(parameters):
+        yield Finding(
+            "the connection is not encrypted",
+            "rows and, with weak authentication, the password can be read on the way",
+            "sslmode=verify-full in source.dsn, ssl = on on the server",
+        )
+
+
+def _tables(patient: Patient) -> Iterator[Finding]:
+    for table in patient.tables:
+        name = f'"{table.schema}"."{table.name}"'
+        if not table.can_update:
+            yield Finding(
+                f"table {table.schema}.{table.name} has no replica identity",
+                "the server refuses UPDATE and DELETE on it while it is published",
+                f"ALTER TABLE {name} REPLICA IDENTITY FULL;  -- better: give it a primary key",
+            )
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _wal_level,
+    _privileges,
+    _connections,
+    _retention,
+    _failover,
+    _transactions,
+    _clock,
+    _encryption,
+    _tables,
+)
+
+
+def examine_server(patient: Patient) -> list[Finding]:
+    """Everything about role, server and tables."""
+    return [finding for rule in RULES for finding in rule(patient)]
+
+
+def examine_landing(config: Config) -> list[Finding]:
+    """Where files will go: owner, mode, room, and whether sync, link and rename work.
+
+    Tries them with a file of its own, which it removes, where the landing or the nearest
+    directory above it may be written.
+    """
+    root = config.landing.root
+    place = root
+    while not place.exists():
+        place = place.parent
+    found = list(_room(config, place))
+    if root.exists() and root.stat().st_mode & stat.S_IRWXO:
+        found.append(
+            Finding(
+                f"{root} is open to everybody",
+                "the landing holds the rows of the database",
+                f"chmod o-rwx {root}",
+            )
+        )
+    if os.access(place, os.W_OK):
+        found += _try_file_system(place)
+    else:
+        found.append(
+            Finding(
+                f"{place} may not be written by user {os.geteuid()}",
+                "the daemon must run as a user who may; this check did not",
+                f"sudo -u gaussdecode gaussdecode check {config.path}",
+            )
+        )
+    return found
+
+
+def _room(config: Config, place: Path) -> Iterator[Finding]:
+    facts = os.statvfs(place)
+    free = facts.f_bavail * facts.f_frsize
+    wanted = _FREE_FACTOR * config.landing.target_file_size
+    if free < wanted:
+        yield Finding(
+            f"{free >> 20} MiB are free for {config.landing.root}",
+            f"files of {config.landing.target_file_size >> 20} MiB and the spool need room",
+            "grow the file system, or set landing.retention",
+        )
+    if facts.f_files and facts.f_favail < 10_000:
+        yield Finding(
+            f"{facts.f_favail} inodes are free for {config.landing.root}",
+            "every table gets a file at each publication",
+            "grow the file system, or set landing.retention",
+        )
+
+
+def _try_file_system(place: Path) -> Iterator[Finding]:
+    """Do what a publication does, to a file of our own."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".gaussdecode-check-", dir=place) as name:
+            first, second = Path(name, "a"), Path(name, "b")
+            with first.open("wb") as file:
+                file.write(b"x")
+                os.fsync(file.fileno())
+            os.link(first, second)
+            os.rename(second, Path(name, "c"))
+            directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+    except OSError as error:
+        yield Finding(
+            f"{place} does not do what a publication needs: {error.strerror}",
+            "files are synced, linked and renamed so that each change lands exactly once",
+            "use a local file system (ext4, xfs, btrfs, zfs) for landing.root",
+        )

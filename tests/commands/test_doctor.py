@@ -1,0 +1,143 @@
+"""Tests for the doctor in `gaussdecode check`: its rules alone, then on a server."""
+
+import dataclasses
+from pathlib import Path
+
+import psycopg
+import pytest
+from kit.commands import Configure, Run
+from kit.postgres import Database
+
+from gaussdecode.commands._doctor import Patient, examine_landing, examine_server
+from gaussdecode.config import load
+from gaussdecode.errors import EX_OK
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings import Config
+from gaussdecode.source.inspection import Inspection
+from gaussdecode.source.slot import PublishedTable, ServerState, SlotState
+
+SLOT = SlotState(
+    name="orders", plugin="pgoutput", slot_type="logical", database="shop", is_temporary=False,
+    is_active=False, active_pid=None, restart_lsn=Lsn(90), confirmed_flush_lsn=Lsn(100),
+    wal_status="reserved", safe_wal_size=9, is_two_phase=False, invalidation_reason=None,
+    is_failover=True,
+)  # fmt: skip
+SERVER = ServerState(180003, "7", 1, Lsn(500), "shop", SLOT, 60000, "UTF8")
+WELL = Inspection(
+    role="gd", is_superuser=False, has_replication=True, extra_rights=(), connection_limit=5,
+    settings={
+        "wal_level": "logical", "max_wal_senders": "10", "max_replication_slots": "10",
+        "max_slot_wal_keep_size": "100GB", "idle_replication_slot_timeout": "0",
+        "synchronized_standby_slots": "standby",
+    },
+    senders=1, slots=1, own_connections=0, is_standby=False, is_encrypted=True,
+    tls_version="TLSv1.3", clock_offset=0.01, oldest_transaction=2.0, prepared_transactions=0,
+)  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """A configuration over TCP."""
+    path = tmp_path / "orders.yaml"
+    path.write_text(
+        "slot: orders\nsource: {kind: postgresql, dsn: host=db dbname=shop user=gd, publication: [p]}\n"
+        f"landing: {{root: {tmp_path / 'landing'}}}\n"
+    )
+    path.chmod(0o600)
+    return load(path)
+
+
+def settings(**changes: str) -> Inspection:
+    """A healthy server with other settings."""
+    return dataclasses.replace(WELL, settings={**WELL.settings, **changes})
+
+
+def found(config: Config, seen: Inspection = WELL, server: ServerState = SERVER) -> list[str]:
+    """What the doctor finds."""
+    findings = examine_server(Patient(config, server, (), seen))
+    assert all(finding.why and finding.mend for finding in findings)
+    return [finding.what for finding in findings]
+
+
+def test_nothing_is_found_where_all_is_well(config: Config) -> None:
+    """A server as the guide describes it."""
+    assert found(config) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "what"),
+    [
+        (settings(wal_level="replica"), "wal_level is replica"),
+        (settings(max_slot_wal_keep_size="-1"), "max_slot_wal_keep_size is not set"),
+        (settings(idle_replication_slot_timeout="1h"), "idle_replication_slot_timeout is 1h"),
+        (settings(synchronized_standby_slots=""), "synchronized_standby_slots is empty"),
+        (settings(max_wal_senders="1"), "all 1 walsenders are in use"),
+        (dataclasses.replace(WELL, has_replication=False), "role gd may not replicate"),
+        (dataclasses.replace(WELL, is_superuser=True), "role gd is a superuser"),
+        (dataclasses.replace(WELL, extra_rights=("CREATEDB",)), "more than it needs: CREATEDB"),
+        (dataclasses.replace(WELL, connection_limit=3), "may open 3 connections"),
+        (dataclasses.replace(WELL, clock_offset=-90.0), "clock is 90 seconds behind"),
+        (dataclasses.replace(WELL, clock_offset=90.0), "clock is 90 seconds ahead of"),
+        (dataclasses.replace(WELL, oldest_transaction=7200.0), "open for 2.0 hours"),
+        (dataclasses.replace(WELL, prepared_transactions=2), "2 prepared transactions"),
+        (dataclasses.replace(WELL, is_encrypted=False), "is not encrypted"),
+    ],
+)
+def test_each_illness_is_found_alone(config: Config, seen: Inspection, what: str) -> None:
+    """One cause, one finding."""
+    (only,) = found(config, seen)
+    assert what in only
+
+
+def test_the_slot_and_its_server_are_looked_at(config: Config) -> None:
+    """Failover, a short timeout, and no room for a slot that is still to be made."""
+    lonely = dataclasses.replace(SERVER, slot=dataclasses.replace(SLOT, is_failover=False))
+    assert found(config, server=lonely) == ["slot orders is not kept on standbys"]
+    hasty = dataclasses.replace(SERVER, sender_timeout_ms=5000)
+    assert found(config, server=hasty) == ["wal_sender_timeout is 5000 ms"]
+    full = settings(max_replication_slots="1")
+    assert found(config, full) == []
+    absent = dataclasses.replace(SERVER, slot=None)
+    assert found(config, full, absent) == ["all 1 replication slots are in use"]
+
+
+def test_names_are_quoted_in_what_mends(config: Config) -> None:
+    """A command can be copied, whatever a role is called."""
+    seen = dataclasses.replace(WELL, role='a"b', is_superuser=True)
+    (finding,) = examine_server(Patient(config, SERVER, (), seen))
+    assert 'ALTER ROLE "a""b" NOSUPERUSER' in finding.mend
+    table = PublishedTable("s", "t", "n", has_primary_key=True)
+    (finding,) = examine_server(Patient(config, SERVER, (table,), WELL))
+    assert finding.mend.startswith('ALTER TABLE "s"."t" REPLICA IDENTITY FULL')
+
+
+def test_the_landing_is_tried_out(config: Config) -> None:
+    """What a publication does works here, and nothing is left behind."""
+    place = config.landing.root.parent
+    before = sorted(place.iterdir())
+    assert examine_landing(config) == []
+    assert sorted(place.iterdir()) == before
+    config.landing.root.mkdir(mode=0o700)
+    config.landing.root.chmod(0o755)
+    (finding,) = examine_landing(config)
+    assert "open to everybody" in finding.what
+    assert list(config.landing.root.iterdir()) == []
+
+
+@pytest.mark.integration
+def test_a_plain_role_is_well(database: Database, configure: Configure, run: Run) -> None:
+    """As the guide makes it: it may see all that the doctor asks for, and is not blamed."""
+    role = f"plain_{database.name}"
+    database.create_slot()
+    database.execute(f"CREATE ROLE {role} LOGIN REPLICATION NOINHERIT CONNECTION LIMIT 3")
+    try:
+        path = Path(configure(database))
+        parameters = psycopg.conninfo.conninfo_to_dict(database.dsn)
+        path.write_text(path.read_text().replace(f"user={parameters['user']}", f"user={role}"))
+        result = run("check", str(path))
+        assert result.status == EX_OK, result.err
+        assert f"- role {role} may open 3 connections" in result.out
+        assert "superuser" not in result.out
+        assert "more than it needs" not in result.out
+    finally:
+        database.execute(f"DROP ROLE {role}")
