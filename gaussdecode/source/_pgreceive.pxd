@@ -15,7 +15,9 @@ cdef class PostgresReceiver(Receiver):
     cdef uint64_t keepalive_lsn  # last one sent in-band
     cdef bint keepalive_reply
     cdef int64_t keepalive_us
+    cdef bint is_cut_off        # the server leaves changes out from here on
 
+    cdef int leave_off(self) except -1 nogil
     cdef int take_message(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int take_commit(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int describe(self, const uint8_t *data, size_t size, int outcome) except -1 nogil

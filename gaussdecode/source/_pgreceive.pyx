@@ -11,6 +11,10 @@ a second unless the server wants a reply.
 
 **Returns** to Python for a new Relation or Type message (held; `frame` shows it, `define`
 lets go). Repeats are dropped.
+
+**Gaps.** When libpq passes on that the server leaves changes out, `cut_off` is called, from
+inside the call that would give the next frame. From then on no frame is taken: a commit or a
+keepalive behind the gap would move the position beyond it.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -31,6 +35,7 @@ from gaussdecode.source._libpq cimport (
     put_copy_data_t,
 )
 from gaussdecode.source._receive cimport (
+    CONNECTION_LOST,
     GO_ON,
     HOLD,
     NEW_RELATION,
@@ -103,10 +108,16 @@ cdef class PostgresReceiver(Receiver):
             self.dispatcher.add_relation(record)
         release_frame(&self.frames)
 
+    def cut_off(self):
+        """Take no frame any more, not even those that libpq holds; any thread state will do."""
+        self.is_cut_off = True
+
     # ---- frames
 
     cdef int take_data(self, const uint8_t *data, size_t size) except -1 nogil:
         cdef int outcome
+        if self.is_cut_off:
+            return self.leave_off()
         if size <= DATA_HEADER:
             fail_short(data[0], size)
         outcome = self.take_message(data + DATA_HEADER, size - DATA_HEADER)
@@ -116,6 +127,11 @@ cdef class PostgresReceiver(Receiver):
             self.message_count += 1
             self.byte_count += size
         return outcome
+
+    cdef int leave_off(self) except -1 nogil:
+        """End with what came before the gap."""
+        self.cut(0, False)
+        return CONNECTION_LOST
 
     cdef int take_message(self, const uint8_t *data, size_t size) except -1 nogil:
         """Check the order of one message of the plug-in, and give it to the dispatcher."""
@@ -157,6 +173,8 @@ cdef class PostgresReceiver(Receiver):
     cdef int take_keepalive(self, const uint8_t *data, size_t size) except -1 nogil:
         cdef uint64_t wal_end
         cdef bint is_reply_wanted
+        if self.is_cut_off:
+            return self.leave_off()
         if size != KEEPALIVE_SIZE:
             fail_short(data[0], size)
         wal_end = read_uint64(data + 1)

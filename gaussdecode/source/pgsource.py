@@ -117,6 +117,7 @@ class PostgresSource:
         Nobody else touches it until the loop is back.
         """
         slots.start_stream(self._connection, self._slot, self._start_lsn, self._options)
+        self._connection.on_gap = self._receiver.cut_off
         pgconn = self._connection.pgconn
         self._receiver.attach_connection(
             pgconn,

@@ -82,6 +82,30 @@ def test_dropped_publication(database: Database, make_daemon: MakeDaemon) -> Non
     assert "no publication" in daemon.log_tail()
 
 
+def test_publication_made_again(database: Database, make_daemon: MakeDaemon) -> None:
+    """Nothing behind the hole lands, though the server sends it in the same breath."""
+    daemon = _streaming(database, make_daemon)
+    reader = daemon.children()["reader"]
+    os.kill(reader, signal.SIGSTOP)
+    database.execute("INSERT INTO public.t VALUES (2)")
+    database.execute(f'DROP PUBLICATION "{database.publication}"')
+    database.execute("INSERT INTO public.t VALUES (3)")
+    lost_from = database.wal_end()
+    database.execute(f'CREATE PUBLICATION "{database.publication}" FOR ALL TABLES')
+    database.execute("INSERT INTO public.t VALUES (4)")
+    target = database.wal_end()
+    sent = f"SELECT sent_lsn >= '{target}' OR {database.server.major} < 18 FROM pg_stat_replication"
+    wait_until(lambda: database.execute(sent) == [(True,)], "the server has sent all")
+    os.kill(reader, signal.SIGCONT)
+    for _ in range(2):
+        assert daemon.wait() == EX_CONFIG
+        assert "publication" in daemon.log_tail()
+        assert _landed_ids(daemon) == [1, 2]
+        assert daemon.durable_lsn() < lost_from
+        daemon.start()
+    assert daemon.wait() == EX_CONFIG
+
+
 def test_slot_behind_the_limit(own_server: Postgres, make_daemon: MakeDaemon) -> None:
     """A slot that the server gave up (max_slot_wal_keep_size) ends it with status 78."""
     own_server.restart(settings={"max_slot_wal_keep_size": "1MB"})
