@@ -97,7 +97,7 @@ cdef class Translator:
     cdef int emit_old(self, const Known *known) except -1 nogil
     cdef int emit_value(self, const KnownColumn *column, const Field *field) except -1 nogil
     cdef int emit_other(self, const KnownColumn *column, const Field *field) except -1 nogil
-    cdef int emit_text(self, const Field *field) except -1 nogil
+    cdef int emit_text(self, const KnownColumn *column, const Field *field) except -1 nogil
     cdef int begin_truncate(self) except -1 nogil
     cdef int truncate(self) except -1 nogil
     cdef int fail_order(self, const char *what) except -1 with gil

@@ -586,14 +586,11 @@ cdef class Translator:
         else:
             if column.is_hex:
                 buffer_append(out, b"\\x", 2)
-            if column.is_number:
-                append_number(out, field.text, field.size)
-            else:
-                self.emit_text(field)
+            self.emit_text(column, field)
         put_uint32(out.data + start - 4, <uint32_t>(out.size - start))
         return 0
 
-    cdef int emit_text(self, const Field *field) except -1 nogil:
+    cdef int emit_text(self, const KnownColumn *column, const Field *field) except -1 nogil:
         """Write a text in UTF-8, its doubled quotes single."""
         cdef const uint8_t *text = field.text
         cdef size_t size = field.size
@@ -606,6 +603,8 @@ cdef class Translator:
             append_single(single, text, size)
             text = single.data + HEADROOM
             size = single.size - HEADROOM
+        if column.is_number:
+            return append_number(&self.out, text, size)
         if self.transcoder.handle == NULL or is_ascii(text, size):
             return buffer_append(&self.out, text, size)
         if not self.transcoder.append(&self.out, text, size):

@@ -304,12 +304,18 @@ def _place(
             column.type_name and _is_same(column.type_name, _bare(described.type_text))
         ):
             return described.type_oid, described.type_modifier
-    oid = column.type_oid or type_oid(column.type_name) or 0
     if catalog is None and before is not None:
         for known in before.relation.columns:
-            if known.name == column.name and oid in (0, known.type_oid):
+            if known.name == column.name and _has_type(column, known):
                 return known.type_oid, known.type_modifier
-    return oid, -1
+    return column.type_oid or type_oid(column.type_name) or 0, -1
+
+
+def _has_type(column: ShapeColumn, known: Column) -> bool:
+    """Whether a column may be of the type that it had before, as far as it tells."""
+    if column.type_oid:
+        return column.type_oid == known.type_oid
+    return not column.type_name or _is_same(column.type_name, _bare(known.type_name))
 
 
 def _user_type(oid: int, types: Mapping[int, CatalogType]) -> tuple[str, str] | None:
@@ -325,12 +331,7 @@ def _agrees(old: Mapping[str, ShapeColumn], relation: Relation) -> bool:
     """Whether a version has the columns of an old tuple, with the same types."""
     known = {column.name: column for column in relation.columns}
     for name, column in old.items():
-        held = known.get(name)
-        if held is None:
-            return False
-        if column.type_oid and column.type_oid != held.type_oid:
-            return False
-        if column.type_name and not _is_same(column.type_name, _bare(held.type_name)):
+        if name not in known or not _has_type(column, known[name]):
             return False
     return True
 
