@@ -52,19 +52,15 @@ _NO_DDL_OPTION: Final = "openGauss has no such option; a changed table shows in 
 _ONE_SERVER: Final = "a PostgreSQL source is one server without shards"
 _ONE_NODE: Final = "openGauss is one server without shards"
 _SPOOL: Final = "it goes to spool/ below the landing; landing.memory-bytes holds too"
-_SPOOL_TOO: Final = (
-    "the server is told the value that is set, and the daemon keeps to it for what it holds "
-    f"itself: {_SPOOL}"
-)
+_SPOOL_TOO: Final = f"passed on when it is set; for the daemon's own memory {_SPOOL}"
 _SPOOL_OLD: Final = f"this version has no such option; the daemon keeps to it: {_SPOOL}"
 _DESCRIPTIONS: Final = (
     "of the descriptions that the reader compares with, the longest unused go to disk and "
     "come back when their table changes; none is lost"
 )
 _BUFFERS: Final = (
-    "a decoder keeps change-log-max-len times max-decode-to-sender-cache-num bytes of reusable "
-    "buffer between batches; a result above that is freed after use, and the next begins with "
-    "1024 bytes"
+    "between batches a decoder keeps change-log-max-len times max-decode-to-sender-cache-num "
+    "bytes; a larger result is freed after use, and the next begins with 1024 bytes"
 )
 _BUFFERS_TOO: Final = f"passed on in parallel decoding; and {_BUFFERS}"
 _SIGNS_OF_LIFE: Final = (

@@ -1,0 +1,147 @@
+"""Tests for `gaussdecode.commands.check` on a simulated openGauss or GaussDB."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.commands import Configure, Run
+from kit.gaussprofile import COMMERCIAL, PROFILES, V3_0_0, V6_0_0, Profile
+from kit.gaussserver import GaussServer
+
+from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
+from gaussdecode.options import OPTIONS
+
+pytestmark = pytest.mark.integration
+MakeGauss = Callable[..., GaussServer]
+PARALLEL = "decoding: {parallel-decode-num: 2}"
+
+
+def table_rows(out: str) -> dict[str, list[str]]:
+    """Rows of every printed table, by their first cell."""
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in out.splitlines()]
+    return {row[0]: row[1:] for row in rows if len(row) > 1}
+
+
+def offline(run: Run, path: str) -> dict[str, list[str]]:
+    """The plan of a file alone."""
+    result = run("check", "--offline", path)
+    assert result.status == EX_OK, result.err
+    return table_rows(result.out)
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_plan(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run, profile: Profile
+) -> None:
+    """Version, slot, tables, the command, and every option, in every version."""
+    server = make_gauss(profile)
+    slot = server.create_slot("orders")
+    server.store.create_table(
+        "public", "t1", {"id": "int8", "price": "numeric(10,2)", "b": "blob"}, key=["id"]
+    )
+    server.store.create_table("public", "plain", {"x": "int4"})
+    path = configure_gauss(server, PARALLEL)
+    result = run("check", path)
+    assert result.status == EX_OK, result.err
+    name = "GaussDB 505.1.0" if profile.is_commercial else f"openGauss {profile.name}"
+    assert f"version      {name}, primary, encoding UTF8" in result.out
+    assert "slot         orders: plug-in mppdb_decoding, database shop, not in use" in result.out
+    assert 'command      START_REPLICATION SLOT "orders" LOGICAL 0/0 (' in result.out
+    rows = table_rows(result.out)
+    assert "public.plain" in rows
+    assert rows["public.t1"] == ["b", "blob", "binary", "exact"]  # the last column
+    assert "decimal128(10, 2)" in result.out
+    assert {option.name for option in OPTIONS} <= rows.keys()
+    assert "parallel decoding does not send TRUNCATE and DDL" in result.err
+    assert "table public.plain has no replica identity" in result.err
+    if profile is V3_0_0:
+        assert "drops rows that follow DDL" in result.err
+    assert slot.is_active is False
+
+
+def test_each_version_does_its_own_part(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """The column says who does it with the server that answers; offline it says both."""
+    assert offline(run, configure_gauss(make_gauss()))["include-user"][1] == (
+        "GaussDB: server; openGauss: refused"
+    )
+    for profile, expected in ((V3_0_0, "daemon"), (V6_0_0, "both"), (COMMERCIAL, "both")):
+        server = make_gauss(profile)
+        server.create_slot("orders")
+        rows = table_rows(run("check", configure_gauss(server, PARALLEL)).out)
+        assert rows["max-txn-in-memory"][1] == expected
+        assert rows["include-user"][1] == ("server" if profile is COMMERCIAL else "refused")
+
+
+def test_everything_wrong_is_shown(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """Options that the server lacks, a missing slot, a standby that is none."""
+    server = make_gauss()
+    path = configure_gauss(
+        server, "decoding: {include-user: true, standby-connection: true, max-txn-in-memory: 7}"
+    )
+    result = run("check", path)
+    assert result.status == EX_CONFIG
+    assert "decoding.include-user: true is not possible on openGauss 6.0.0" in result.err
+    assert "decoding.standby-connection: the server is the primary" in result.err
+    assert "slot: slot 'orders' does not exist; create it with" in result.err
+    assert "decoding options" in result.out
+
+
+@pytest.mark.parametrize(
+    ("how", "source", "expected"),
+    [
+        ({"thread_pool": True}, "HA", "set source.ha-port"),
+        ({"replication_hba": "reject"}, "", "pg_hba"),
+        ({"settings": {"DateStyle": "SQL, DMY"}}, "", "DateStyle"),
+        ({"settings": {"IntervalStyle": "iso_8601"}}, "", "IntervalStyle"),
+        ({"settings": {"wal_level": "hot_standby"}}, "", "wal_level is hot_standby"),
+    ],
+    ids=["ha port", "pg_hba", "DateStyle", "IntervalStyle", "wal_level"],
+)
+def test_servers_that_cannot_be_followed(
+    make_gauss: MakeGauss,
+    configure_gauss: Configure,
+    run: Run,
+    how: dict[str, object],
+    source: str,
+    expected: str,
+) -> None:
+    """What stands in the way is named, with what puts it right."""
+    server = make_gauss(**how)
+    server.create_slot("orders")
+    path = configure_gauss(server, PARALLEL)
+    if source == "HA":
+        text = Path(path).read_text().replace(f"  ha-port: {server.ha_port}\n", "")
+        Path(path).write_text(text)
+    result = run("check", path)
+    assert result.status == EX_CONFIG
+    assert expected in result.err
+
+
+def test_wrong_passwords_are_a_problem(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run, tmp_path: Path
+) -> None:
+    """Said without the password; an absent server may come back."""
+    server = make_gauss()
+    path = configure_gauss(server)
+    (tmp_path / "password").write_text("geheim-geheim\n")
+    result = run("check", path)
+    assert result.status == EX_CONFIG
+    assert "geheim" not in result.out + result.err
+    server.stop()
+    assert run("check", path).status == EX_UNAVAILABLE
+
+
+def test_quiet_modes_are_warned_of(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """Without empty commits an idle slot does not advance."""
+    server = make_gauss()
+    server.create_slot("orders")
+    path = configure_gauss(server, "decoding: {skip-empty-xacts: true}")
+    result = run("check", path)
+    assert result.status == EX_OK, result.err
+    assert "an idle slot advances only when a row" in result.err
