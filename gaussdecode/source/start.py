@@ -233,7 +233,7 @@ def warnings(server_version: int) -> list[str]:
     ]
     if major >= _SILENT_SKIP_MAJOR:
         found.append(
-            f"PostgreSQL {major} skips changes silently while a configured publication is missing; "
-            "never drop or rename one that is in use"
+            f"PostgreSQL {major} leaves changes out while a configured publication is missing; the "
+            "daemon stops there, so never drop or rename one that is in use"
         )
     return found
