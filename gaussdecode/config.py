@@ -52,10 +52,11 @@ _NEEDED: Final = {
     SourceKind.GAUSSDB: ("dsn",),
     SourceKind.CAPTURE: ("file",),
 }
+_GAUSSDB_ONLY: Final = ("ha-port", "plugin", "invisible-truncate", "max-message-size")
 _UNUSED: Final = {
-    SourceKind.POSTGRESQL: ("file", "ha-port", "plugin"),
+    SourceKind.POSTGRESQL: ("file", *_GAUSSDB_ONLY),
     SourceKind.GAUSSDB: ("file", "publication", "messages"),
-    SourceKind.CAPTURE: ("dsn", "password-file", "publication", "ha-port", "plugin"),
+    SourceKind.CAPTURE: ("dsn", "password-file", "publication", *_GAUSSDB_ONLY),
 }
 SQL_DECODING_OPTIONS: Final = frozenset(
     {"include-xids", "include-timestamp", "skip-empty-xacts", "only-local"}

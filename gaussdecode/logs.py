@@ -56,6 +56,8 @@ class Event(enum.StrEnum):
     LANDING_EXPIRED = "landing_expired"
     DISK_FULL = "disk_full"
     DISK_FREED = "disk_freed"
+    ROWS_MAY_BE_MISSING = "rows_may_be_missing"
+    SERVER_NOTICE = "server_notice"
     VALUES_MISFIT = "values_misfit"
     HTTP_STARTED = "http_started"
     GUARD_STEP = "guard_step"

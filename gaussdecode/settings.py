@@ -113,6 +113,22 @@ class SourceConfig:
             "With kind gaussdb: the slot's output plug-in. In parallel decoding any will do.",
         ),
     )
+    invisible_truncate: str = dataclasses.field(
+        default="warn",
+        metadata=_is(
+            Choice(("warn", "stop")),
+            "With kind gaussdb: what to do where the stream shows no TRUNCATE and no DDL, as in "
+            "parallel decoding. `warn` says so at every start and in layout.json, `stop` refuses "
+            "to start.",
+        ),
+    )
+    max_message_size: int = dataclasses.field(
+        default=1 * GIB,
+        metadata=_is(
+            Size(2 * MIB, 2 * GIB - 1),
+            "With kind gaussdb: the longest message that is received; one row may be that long.",
+        ),
+    )
     file: Path | None = dataclasses.field(
         default=None,
         metadata=_is(AbsolutePath(), "The recording to read, with kind capture."),

@@ -19,11 +19,12 @@ from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.session import Session, SessionSettings
 from gaussdecode.daemon.snapshot import DaemonFacts
+from gaussdecode.errors import ConfigError
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
-from gaussdecode.land.layout import read_layout
+from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
 from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.space import SpaceWait
@@ -35,10 +36,18 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.model.relation import Relation
 from gaussdecode.settings import Config
-from gaussdecode.source.catalog import Catalog, CatalogTable
+from gaussdecode.source.catalog import CatalogTable
+from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.settings import reader_settings
 
 _FIRST_EPOCH: Final = 1
+_HIDDEN: Final = (
+    "the stream shows no TRUNCATE and no DDL (parallel decoding, or a server that never sends "
+    "them): a table that is emptied keeps its rows in what is built from this landing"
+)
+_HIDDEN_ADVICE: Final = (
+    "source.invisible-truncate is stop: decode serially on openGauss 6.0.0 or newer, or set warn"
+)
 _log = get_logger("daemon")
 
 
@@ -58,7 +67,7 @@ class Pipeline:
         self._session: Session | None = None
         self._failure: BaseException | None = None
         self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait)
-        self._catalog = Catalog(config)
+        self._catalog = lookup_of(config)
         self._counts: Counter[str] = Counter()
         self._was_full = False
         self._is_leaving = False
@@ -231,6 +240,8 @@ class Pipeline:
         identity = SourceIdentity(**facts["identity"])
         log = self.log or self._open(identity)
         log.check_identity(identity)
+        if facts.get("hides_truncate"):
+            self._accept_hidden(log)
         _log.info(Event.SOURCE_CONNECTED, **facts["identity"], version=facts["server_version"])
         for warning in facts.get("warnings", ()):
             _log.warning(Event.SERVER_KNOWN_BUG, text=warning)
@@ -262,8 +273,20 @@ class Pipeline:
             skip_empty_xacts=decoding.skip_empty_xacts,
             include_xids=decoding.include_xids,
             include_timestamp=decoding.include_timestamp,
+            start_csn=0 if decoding.start_at is None else decoding.start_at[0],
         )
         return Collector(settings, tables, self.writer, spool, position, log.schemas)
+
+    def _accept_hidden(self, log: CommitLog) -> None:
+        """Say that the stream shows no TRUNCATE and no DDL, here and to readers.
+
+        Raises:
+            ConfigError: the operator does not want to land such a stream.
+        """
+        if self._config.source.invisible_truncate == "stop":
+            raise ConfigError(f"{self._config.path.name}: {_HIDDEN}; {_HIDDEN_ADVICE}")
+        log.require(HIDES_TRUNCATE)
+        _log.warning(Event.CONFIG_WARNING, text=_HIDDEN)
 
     def _look_up(self, relation: Relation) -> CatalogTable | None:
         """Ask the catalogue; what it cannot tell only makes a schema less detailed."""

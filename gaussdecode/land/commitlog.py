@@ -184,6 +184,16 @@ class CommitLog:
         """
         layouts.check_layout(self.layout, self.source, identity, self.layout.order)
 
+    def require(self, capability: str) -> None:
+        """Have every reader refuse this landing that does not know of something.
+
+        Raises:
+            DiskError: the file system failed.
+        """
+        with self._lock:
+            self._check_usable()
+            self.layout = layouts.with_capability(self.disk, self.layout, capability)
+
     def today(self) -> dt.date:
         """Day (UTC) of the partition for files that are begun now."""
         return self._now().astimezone(dt.UTC).date()

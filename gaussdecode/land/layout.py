@@ -1,6 +1,7 @@
 """``layout.json``: which source a landing belongs to, and in what order it is.
 
-Written once, when the landing is created. Everything in it must agree at every start.
+Written when the landing is created; later only a capability may be added. Everything else
+in it must agree at every start.
 """
 
 import dataclasses
@@ -17,6 +18,9 @@ from gaussdecode.model.landing import SourceIdentity
 VERSION: Final = 1
 CAPABILITIES: Final = ("checkpoints", "compact", "retention")
 """What the entries of this landing may need a reader and a writer to understand."""
+HIDES_TRUNCATE: Final = "hides-truncate"
+"""Capability of readers: to know that tables may have been emptied or altered unseen."""
+_KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class Layout:
             record: dict[str, Any] = json.loads(raw)  # Any: JSON, checked below
             if record["version"] != VERSION:
                 raise ValueError(f"version {record['version']!r}, this program reads {VERSION}")
-            unknown = set(record["capabilities"]) - set(CAPABILITIES)
+            unknown = set(record["capabilities"]) - _KNOWN
             if unknown:
                 raise ValueError(f"it needs {', '.join(sorted(unknown))}: use a newer program")
             return cls(
@@ -91,6 +95,18 @@ def create_layout(disk: Disk, layout: Layout) -> None:
     disk.write_file(hidden, layout.to_bytes())
     disk.rename(hidden, LAYOUT)
     disk.sync_directories("")
+
+
+def with_capability(disk: Disk, layout: Layout, capability: str) -> Layout:
+    """Add a capability to the layout of a landing, if it is not there yet."""
+    if capability in layout.capabilities:
+        return layout
+    wider = dataclasses.replace(layout, capabilities=(*layout.capabilities, capability))
+    hidden = disk.unfinished("", 0, "json")
+    disk.write_file(hidden, wider.to_bytes())
+    disk.replace(hidden, LAYOUT)
+    disk.sync_directories("")
+    return wider
 
 
 def check_layout(layout: Layout, source: str, identity: SourceIdentity, order: str) -> None:

@@ -15,6 +15,9 @@ cdef class GaussReceiver(Receiver):
     cdef readonly Translator translator
     cdef object tls             # the SSLSocket, or None
     cdef uint64_t start_lsn
+    cdef uint64_t csn           # of the open transaction; 0 not sent
+    cdef uint64_t from_csn      # option start-position
+    cdef uint64_t from_lsn
     cdef bint is_pending        # the translated message waits for room
     cdef bytes answer           # goes in-band instead of the held notice
     cdef const uint8_t *answer_data
@@ -28,6 +31,7 @@ cdef class GaussReceiver(Receiver):
 
     cdef int take_messages(self) except -1 nogil
     cdef int pass_message(self, uint8_t tag) except -1 nogil
+    cdef bint is_before_start(self) noexcept nogil
     cdef int note_heartbeat(self) except -1 nogil
     cdef int take_notice(self) except -1 nogil
     cdef int keep_error(self, const uint8_t *data, size_t size) except -1 nogil

@@ -82,6 +82,7 @@ cdef enum:
     KEEPALIVE_SIZE = 33         # 'k', wal end, role, state, time, flags, padding
     STATUS_SIZE = 65            # 'r', five positions, role, state, time, reply, padding, flags
     HEARTBEAT_SIZE = 25         # 'h', lsn, flushed lsn, timestamp
+    CSN_OFFSET = 9              # 'b', first lsn, csn
     INBOX_BYTES = 4194304
     KEPT_BYTES = 8388608        # an inbox above this is given back when it is empty
     LEAST_ROOM = 262144         # for one read
@@ -171,6 +172,16 @@ cdef class GaussReceiver(Receiver):
             self.dispatcher.add_relation(record)
         self.translator.define(definition)
 
+    def start_from(self, uint64_t csn, uint64_t lsn):
+        """Leave out rows before a position (option start-position).
+
+        Args:
+            csn: rows of transactions with a lower one are left out.
+            lsn: of the transaction with this CSN, rows below it are left out.
+        """
+        self.from_csn = csn
+        self.from_lsn = lsn
+
     # ---- frames
 
     cdef int take_data(self, const uint8_t *data, size_t size) except -1 nogil:
@@ -212,11 +223,19 @@ cdef class GaussReceiver(Receiver):
             self.close_transaction(tag, self.translator.end_lsn)
         elif tag == c"b":
             self.open_transaction(tag)
+            self.csn = read_uint64(self.translator.out.data + CSN_OFFSET)
         else:
             self.check_inside(tag)
+            if self.is_before_start():
+                return GO_ON
         self.add(self.translator.out.data, self.translator.out.size)
         self.message_count += 1
         return GO_ON
+
+    cdef bint is_before_start(self) noexcept nogil:
+        if self.csn == 0 or self.csn > self.from_csn:
+            return False
+        return self.csn < self.from_csn or self.translator.lsn < self.from_lsn
 
     cdef int note_heartbeat(self) except -1 nogil:
         """Show it; its positions run ahead like a keepalive's, so it goes no further."""

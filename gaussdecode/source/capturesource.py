@@ -11,7 +11,7 @@ from gaussdecode.source._pgreceive import PostgresReceiver
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
 from gaussdecode.source.capture import Capture
-from gaussdecode.source.interface import Record, identity_record
+from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.pgsource import SlowPath, known_messages
 from gaussdecode.source.relations import Relations, white_list
 
@@ -21,11 +21,12 @@ class CaptureSource:
 
     Args:
         settings: of the reader.
+        say: tells what is worth a line.
     """
 
     sender_timeout_ms = 0
 
-    def __init__(self, settings: Record) -> None:
+    def __init__(self, settings: Record, say: Log) -> None:
         self._capture = Capture(Path(settings["file"]))
         recorded = self._capture.header.identity
         self._identity = SourceIdentity(
@@ -69,6 +70,7 @@ class CaptureSource:
             "encoding": header.encoding,
             "sender_timeout_ms": 0,
             "is_origin_filtered": header.options.get("origin") == "none",
+            "hides_truncate": False,
             "warnings": [],
         }
 

@@ -12,6 +12,13 @@ from gaussdecode.source._status import StatusClock
 Record = dict[str, Any]  # Any: JSON
 
 
+class Log(Protocol):
+    """Says what is worth a line; `ipc.process.Reports.log` does."""
+
+    def __call__(self, event: str, **fields: Any) -> None:  # Any: JSON
+        """Send an event."""
+
+
 class Source(Protocol):
     """Where the stream comes from."""
 
@@ -21,7 +28,8 @@ class Source(Protocol):
 
         ``identity`` (fields of `SourceIdentity`), ``start_lsn`` and ``timeline`` (numbers),
         ``server_version``, ``warnings`` (texts), ``encoding``, ``is_origin_filtered`` (the
-        server itself leaves out what has an origin), ``sender_timeout_ms``.
+        server itself leaves out what has an origin), ``sender_timeout_ms``,
+        ``hides_truncate`` (TRUNCATE and DDL do not show in the stream).
         """
 
     @property

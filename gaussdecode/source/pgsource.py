@@ -10,7 +10,7 @@ from gaussdecode.source._known import KnownMessages
 from gaussdecode.source._pgreceive import PostgresReceiver
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
-from gaussdecode.source.interface import Record, identity_record
+from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.libpq import address_of
 from gaussdecode.source.postgresql import SourceAddress, connect
 from gaussdecode.source.relations import Relations, relation_record, white_list
@@ -52,9 +52,10 @@ class PostgresSource:
 
     Args:
         settings: of the reader.
+        say: tells what is worth a line.
     """
 
-    def __init__(self, settings: Record) -> None:
+    def __init__(self, settings: Record, say: Log) -> None:
         self._slot: str = settings["slot"]
         log = settings["log"]
         state = None if log is None else slots.LogState(**{**log, "lsn": Lsn(log["lsn"])})
@@ -95,6 +96,7 @@ class PostgresSource:
             "encoding": server.encoding,
             "sender_timeout_ms": server.sender_timeout_ms,
             "is_origin_filtered": self._options.get("origin") == "none",
+            "hides_truncate": False,
             "warnings": warnings(server.version),
         }
 

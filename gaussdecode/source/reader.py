@@ -34,12 +34,14 @@ from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
 from gaussdecode.source.capturesource import CaptureSource
-from gaussdecode.source.interface import Record, Source
+from gaussdecode.source.gausssource import GaussSource
+from gaussdecode.source.interface import Log, Record, Source
 from gaussdecode.source.pgsource import PostgresSource
 
 _LOOK_SECONDS: Final = 0.005  # between looks at main's words before the stream starts
-_KINDS: Final[Mapping[str, Callable[[Record], Source]]] = {
+_KINDS: Final[Mapping[str, Callable[[Record, Log], Source]]] = {
     "postgresql": PostgresSource,
+    "gaussdb": GaussSource,
     "capture": CaptureSource,
 }
 
@@ -66,7 +68,7 @@ class Reader:
             GaussDecodeError: before main said go. Later errors are reported, and end the
                 process with their status after the end entries.
         """
-        source = _KINDS[self._settings["kind"]](self._settings)
+        source = _KINDS[self._settings["kind"]](self._settings, self._reports.log)
         self._reports.write("connected", **source.facts)
         if not self._may_go():
             source.end()

@@ -1,5 +1,6 @@
 """What the reader's process is told: JSON of one line, see `reader_settings`."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -49,7 +50,7 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
 
     Returns:
         ========================= ==================================================
-        ``kind``                  ``postgresql`` or ``capture``
+        ``kind``                  ``postgresql``, ``gaussdb`` or ``capture``
         ``conninfo``              connection string, may hold a password
         ``password``              or None
         ``is_insecure_allowed``   see `SourceAddress`
@@ -63,6 +64,12 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         ``kept_buffer_bytes``     of a decoder's result buffer between batches
         ``desc_memory_bytes``     of descriptions of tables; above it they go to disk
         ``desc_directory``        where to
+        ``config_name``           file of the configuration, for messages
+        ``ha_port``               of GaussDB's replication, or None
+        ``plugin``                of GaussDB's slot
+        ``decoding``              fields of `DecodingConfig`
+        ``start_position``        CSN and LSN, or None
+        ``max_message_bytes``     longest message that GaussDB may send
         ``log``                   fields of `slot.LogState`, ``lsn`` as a number; or None
         ========================= ==================================================
 
@@ -73,7 +80,7 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         ConfigError: the password file cannot be used.
     """
     source = config.source
-    is_server = source.kind is SourceKind.POSTGRESQL
+    is_server = source.kind is not SourceKind.CAPTURE
     address = source_address(config) if is_server else SourceAddress("")
     return {
         "kind": source.kind.value,
@@ -90,6 +97,12 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         "kept_buffer_bytes": config.decoding.kept_buffer_bytes,
         "desc_memory_bytes": config.decoding.desc_memory_bytes,
         "desc_directory": str(config.landing.root / _SPOOL),
+        "config_name": config.path.name,
+        "ha_port": source.ha_port,
+        "plugin": source.plugin,
+        "decoding": {**dataclasses.asdict(config.decoding), "given": dict(config.decoding.given)},
+        "start_position": config.decoding.start_at,
+        "max_message_bytes": source.max_message_size,
         "log": _log_record(log),
     }
 

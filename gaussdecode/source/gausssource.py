@@ -1,0 +1,222 @@
+"""A slot of a GaussDB or openGauss server as a source of the reader.
+
+Two connections: one for SQL, closed once the server has said what it is, and one that
+streams. The catalogue is asked on a third one, when a row's shape is not known.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gaussdecode.errors import GaussDecodeError, WireError
+from gaussdecode.ipc.control import Control
+from gaussdecode.model.landing import SourceIdentity
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.options import SourceKind
+from gaussdecode.protocol.gaussdb.messages import notice_fields
+from gaussdecode.protocol.gaussdb.notices import is_loss
+from gaussdecode.protocol.gaussdb.options import (
+    is_batched,
+    server_options,
+    start_command,
+    stream_style,
+)
+from gaussdecode.protocol.pgoutput import ROWS_MAY_BE_MISSING, Notice
+from gaussdecode.settings import (
+    Config,
+    DecodingConfig,
+    LandingConfig,
+    MonitoringConfig,
+    RingConfig,
+    SourceConfig,
+)
+from gaussdecode.source import gaussserver
+from gaussdecode.source import slot as slots
+from gaussdecode.source._dispatch import Dispatcher
+from gaussdecode.source._gaussreceive import GaussReceiver
+from gaussdecode.source._receive import End
+from gaussdecode.source._spill import Spill
+from gaussdecode.source._status import StatusClock
+from gaussdecode.source._translate import Translator
+from gaussdecode.source.gausscatalog import GaussCatalog
+from gaussdecode.source.gaussdb import connect
+from gaussdecode.source.gausserrors import broken
+from gaussdecode.source.gaussrelations import GaussRelations
+from gaussdecode.source.gausstarget import on_port
+from gaussdecode.source.interface import Log, Record, identity_record
+from gaussdecode.source.postgresql import SourceAddress
+from gaussdecode.source.relations import relation_record, white_list
+from gaussdecode.source.sqlstate import Phase
+
+_MAX_LOGGED: Final = 100  # other notices in one session; arbitrary
+_VALUE_CLASS: Final = "22"  # SQLSTATEs whose texts may repeat a value of a row
+
+
+class GaussPath:
+    """What the loop of a GaussDB stream comes back for: shapes of rows, and notices.
+
+    Args:
+        receiver: the loop.
+        relations: numbers versions.
+        say: tells what is worth a line.
+    """
+
+    def __init__(self, receiver: GaussReceiver, relations: GaussRelations, say: Log) -> None:
+        self._receiver = receiver
+        self._relations = relations
+        self._say = say
+        self._logged = 0
+
+    def answer(self, end: End) -> bool:
+        """See `Source.answer`."""
+        if end is End.RELATION:
+            self._define()
+        elif end is End.NOTICE:
+            self._receiver.reply(self._message_of(self._receiver.frame()))
+        else:
+            return False
+        return True
+
+    def _define(self) -> None:
+        definition = self._relations.define(self._receiver.translator.describe())
+        record = relation_record(definition.relation) if definition.is_new else None
+        self._receiver.define(definition, record)
+
+    def _message_of(self, body: bytes) -> bytes | None:
+        """What goes in-band for a notice; None for one that says nothing of the data."""
+        try:
+            fields = notice_fields(body)
+        except WireError:
+            fields = {"M": "a notice that cannot be read"}
+        text = fields.get("M", "")
+        if is_loss(text):
+            self._say("rows_may_be_missing", level="error", text=text)
+            return Notice(ROWS_MAY_BE_MISSING, text.encode()).to_bytes()
+        self._logged += 1
+        if self._logged <= _MAX_LOGGED:
+            code = fields.get("C", "")
+            shown = "" if code.startswith(_VALUE_CLASS) else text
+            self._say("server_notice", severity=fields.get("S", ""), sqlstate=code, text=shown)
+        return None
+
+
+class GaussSource:
+    """A slot, checked and ready.
+
+    Args:
+        settings: of the reader.
+        say: tells what is worth a line.
+    """
+
+    def __init__(self, settings: Record, say: Log) -> None:
+        self._settings = settings
+        self._say = say
+        self._slot: str = settings["slot"]
+        position = settings["log"]
+        state = None if position is None else _log_state(position)
+        config = options_config(settings)
+        address = SourceAddress(
+            settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
+        )
+        with connect(address, is_replication=False) as sql:
+            self._stream = connect(on_port(address, settings["ha_port"]), is_replication=True)
+            self._server = gaussserver.read_server(sql, self._stream, self._slot)
+        plugins = () if config.decoding.is_parallel else (config.source.plugin,)
+        self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
+        self._options = server_options(config, self._server.profile)
+        self._is_parallel = config.decoding.is_parallel
+        self._translator = Translator(
+            stream_style(config).encode(), is_batched(config), self._server.encoding
+        )
+        self._catalog = GaussCatalog(address)
+        self._relations = GaussRelations(
+            white_list(settings),
+            self._catalog,
+            Spill(settings["desc_memory_bytes"], settings["desc_directory"]),
+        )
+
+    @property
+    def facts(self) -> Record:
+        """See `Source`."""
+        server = self._server
+        assert server.slot is not None
+        return {
+            "identity": identity_record(
+                SourceIdentity(
+                    "gaussdb",
+                    server.system_identifier,
+                    server.database,
+                    self._slot,
+                    server.slot.plugin or "",
+                )
+            ),
+            "start_lsn": int(self._start_lsn),
+            "timeline": server.timeline,
+            "server_version": server.version,
+            "encoding": server.encoding,
+            "sender_timeout_ms": self.sender_timeout_ms,
+            "is_origin_filtered": self._settings["only_local"],
+            "hides_truncate": self._is_parallel or not server.profile.sends_truncate,
+            "warnings": gaussserver.warnings(server),
+        }
+
+    @property
+    def sender_timeout_ms(self) -> int:
+        """See `Source`; the option goes before the server's own."""
+        asked: int | None = self._settings["decoding"]["sender_timeout"]
+        return self._server.sender_timeout_ms if asked is None else asked
+
+    def receiver(
+        self, control: Control, dispatcher: Dispatcher, clock: StatusClock
+    ) -> GaussReceiver:
+        """See `Source`."""
+        self._receiver = GaussReceiver(
+            control, dispatcher, clock, self._translator, self._settings["max_message_bytes"]
+        )
+        start = self._settings["start_position"]
+        if start is not None:
+            self._receiver.start_from(*start)
+        self._slow_path = GaussPath(self._receiver, self._relations, self._say)
+        return self._receiver
+
+    def start(self) -> None:
+        """Send START_REPLICATION, and hand the socket to the loop.
+
+        Nobody else touches it until the loop is back.
+        """
+        self._stream.start_stream(start_command(self._slot, self._start_lsn, self._options))
+        self._receiver.attach_socket(self._stream.socket, self._stream.pending)
+
+    def answer(self, end: End) -> bool:
+        """See `Source`."""
+        return self._slow_path.answer(end)
+
+    def error(self) -> GaussDecodeError:
+        """A server's stream never ends well by itself."""
+        receiver = self._receiver
+        if receiver.server_error is None and receiver.failure is not None:
+            return broken(Phase.STREAM, receiver.failure)
+        return self._stream.stream_error(receiver.server_error)
+
+    def end(self) -> None:
+        """Send CopyDone and close."""
+        self._stream.end_stream()
+        self._stream.close()
+        self._catalog.close()
+
+
+def _log_state(position: Mapping[str, Any]) -> slots.LogState:  # Any: JSON
+    return slots.LogState(**{**position, "lsn": Lsn(position["lsn"])})
+
+
+def options_config(settings: Record) -> Config:
+    """Rebuild as much of the configuration as decides what the server is told."""
+    return Config(
+        path=Path(settings["config_name"]),
+        slot=settings["slot"],
+        source=SourceConfig(kind=SourceKind.GAUSSDB, plugin=settings["plugin"]),
+        decoding=DecodingConfig(**settings["decoding"]),
+        landing=LandingConfig(root=Path("/")),
+        ring=RingConfig(),
+        monitoring=MonitoringConfig(),
+    )

@@ -1,0 +1,51 @@
+"""What main asks the catalogue of a source, whatever kind it is."""
+
+from typing import Protocol
+
+from gaussdecode.model.relation import Relation
+from gaussdecode.options import SourceKind
+from gaussdecode.settings import Config
+from gaussdecode.source.catalog import Catalog, CatalogTable
+from gaussdecode.source.gausscatalog import GaussCatalog
+from gaussdecode.source.settings import source_address
+
+
+class Lookup(Protocol):
+    """Looks tables of the stream up."""
+
+    @property
+    def failure(self) -> object:
+        """Why the catalogue could not be read the last time; None when it could."""
+
+    @property
+    def failure_count(self) -> int:
+        """How often it could not be read."""
+
+    def look_up(self, relation: Relation) -> CatalogTable | None:
+        """The table as it is now; None where nobody can tell.
+
+        Raises:
+            SourceError: it cannot be read, and a schema without it would be wrong.
+        """
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class GaussLookup(GaussCatalog):
+    """GaussDB's catalogue, asked by name: its stream carries no OIDs of tables."""
+
+    def look_up(self, relation: Relation) -> CatalogTable | None:
+        """See `Lookup`."""
+        return self.look_up_table(relation.namespace, relation.name)
+
+
+def lookup_of(config: Config) -> Lookup:
+    """Make the one that fits the kind of source.
+
+    Raises:
+        ConfigError: the password file cannot be used.
+    """
+    if config.source.kind is SourceKind.GAUSSDB:
+        return GaussLookup(source_address(config))
+    return Catalog(config)
