@@ -167,7 +167,8 @@ class _Run:
         self.progress = progress
         self.token = secrets.token_hex(6)
         self.before = store.database()
-        self.summary = Summary(-1 if self.before is None else self.before.n, -1, landing.last_n)
+        at = -1 if self.before is None else self.before.n
+        self.summary = Summary(at, at, landing.last_n)
         self.touched: set[str] = set()
 
     def run(self, to: int) -> Summary:

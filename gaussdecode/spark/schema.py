@@ -234,7 +234,7 @@ def _rename_list(rows: pa.Table, back: dict[str, str]) -> pa.ChunkedArray | pa.A
     if column.null_count == len(column):
         return pa.nulls(rows.num_rows, NAMES_TYPE)
     lists = [
-        None if names is None else [back[name] for name in names if name in back]
+        None if names is None else [back[name] for name in names if name in back] or None
         for names in column.to_pylist()
     ]
     return pa.array(lists, NAMES_TYPE)

@@ -1,0 +1,103 @@
+"""The command line: apply, query, status, compact and vacuum, as an operator runs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from kit.history import History
+
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_CONFIG
+from gaussdecode.model.landing import EntryKind
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    """A source with a few entries."""
+    source = History(tmp_path / "landing", 6)
+    source.run(4)
+    return source
+
+
+def spark(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Run ``gaussdecode spark ...``."""
+    status = main(["spark", *map(str, words)])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_apply_and_status(
+    history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Apply says how far it went; applied again it says that nothing was new."""
+    landing, target, metrics = tmp_path / "landing", tmp_path / "target", tmp_path / "m.prom"
+    last = history.writer.n - 1
+    status, out, err = spark(capsys, "apply", landing, target, "--local", "--history",
+                             "--metrics-file", metrics)  # fmt: skip
+    assert (status, err) == (0, "")
+    assert f"entry -1 to {last} of {last}" in out
+    assert f"gaussdecode_spark_applied_entry{{target={json.dumps(str(target))}}} {last}" in (
+        metrics.read_text()
+    )
+    status, out, _ = spark(capsys, "apply", landing, target, "--local", "--json")
+    assert json.loads(out)["tables"] == 0
+    status, out, _ = spark(capsys, "status", landing, target)
+    assert f"entry {last} of {last}, 0 behind" in out
+
+
+def test_gap_ends_with_the_status_of_configuration(
+    history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gap ends apply with 78 and with what to do."""
+    history.writer.entry(EntryKind.GAP, history.lsn)
+    status, _, err = spark(capsys, "apply", tmp_path / "landing", tmp_path / "target", "--local")
+    assert status == EX_CONFIG
+    assert "--accept-gaps" in err
+
+
+def test_compact_and_vacuum(
+    history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both say what they did."""
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    for n in (2, history.writer.n - 1):
+        spark(capsys, "apply", landing, target, "--local", "--history", "--to-n", n)
+    status, out, _ = spark(capsys, "compact", target, "--local", "--buckets", 2)
+    assert (status, "files became" in out) == (0, True)
+    status, out, _ = spark(capsys, "vacuum", target, "--older-than-days", 0)
+    assert (status, "removed" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["apply", "{}/nothing", "{}/target", "--local"], "is no landing"),
+        (["vacuum", "{}/nothing"], "is no target"),
+        (["compact", "{}/nothing", "--local"], "is no target"),
+        (["apply", "{}/landing", "{}/landing", "--local"], "something else"),
+        (["apply", "{}/landing", "{}/target", "--local", "--to-n", "99"], "the log holds"),
+    ],
+)
+def test_mistakes_are_answered(
+    words: list[str], text: str, history: History, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A mistake ends with status 78 and one sentence, not with a traceback."""
+    status, _, err = spark(capsys, *[word.format(tmp_path) for word in words])
+    assert status == EX_CONFIG
+    assert text in err
+    assert "Traceback" not in err
+    assert history.writer.n
+
+
+def test_importing_the_package_needs_no_spark() -> None:
+    """The core and the command line import without pyspark."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; import gaussdecode, gaussdecode.cli, gaussdecode.commands.spark; "
+        "import gaussdecode.spark.apply, gaussdecode.spark.upkeep; "
+        "assert not any(name.startswith('pyspark') for name in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,300 @@
+"""What the log says beside data: gaps, doubts, merged files, retention, epochs, points."""
+
+import datetime as dt
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from kit.history import START, History, canon, describe, state_of
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
+from gaussdecode.model.landing import EntryKind, Replacement
+from gaussdecode.spark.apply import Options, Summary, apply_with
+from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.store import Target
+from gaussdecode.spark.upkeep import compact_with, metrics_text, status, vacuum
+
+
+def run(root: Path, to: Point | None = None, **options: Any) -> Summary:
+    """Apply a landing."""
+    made = Options(**options)
+    return apply_with(LocalEngine(), root / "landing", root / "target", made, to=to)
+
+
+def rows(root: Path, table: str, kind: str = "current") -> list[tuple[object, ...]]:
+    """Rows of the newest version the database names."""
+    target = Target(root / "target")
+    database = target.database()
+    assert database is not None
+    version = target.version(table, database.tables[table])
+    names = target.schema(table, version.schema_id).names
+    return canon([
+        tuple(row.get(name) for name in names)
+        for file in getattr(version, kind)
+        for row in pq.read_table(
+            target.table_root(table) / file.path, partitioning=None
+        ).to_pylist()
+    ])  # fmt: skip
+
+
+def check(history: History, root: Path) -> None:
+    """Compare every table with the source."""
+    for table in history.tables:
+        states = history.states[table.name]
+        if states:
+            assert rows(root, table.directory) == states[max(states)].rows, table.name
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    """A source with a few entries."""
+    source = History(tmp_path / "landing", 4, with_schema_changes=False)
+    for _ in range(4):
+        source.transaction()
+        source.transaction()
+        source.publish()
+    return source
+
+
+def test_gap_stops_until_it_is_accepted(history: History, tmp_path: Path) -> None:
+    """Apply stays before a gap and says so; going on is a choice that is recorded."""
+    gap = history.writer.entry(EntryKind.GAP, history.lsn)
+    history.transaction()
+    history.publish()
+    for _ in range(2):
+        summary = run(tmp_path)
+        assert (summary.n, summary.stopped_at_gap) == (gap - 1, gap)
+    summary = run(tmp_path, accept_gaps=True)
+    assert (summary.n, summary.stopped_at_gap) == (history.writer.n - 1, None)
+    database = Target(tmp_path / "target").database()
+    assert database is not None
+    assert database.accepted_gaps == (gap,)
+    check(history, tmp_path)
+
+
+def test_suspect_entry_only_alarms(history: History, tmp_path: Path) -> None:
+    """A possibly incomplete entry is passed, and reported."""
+    suspect = history.writer.entry(EntryKind.SUSPECT, history.lsn)
+    summary = run(tmp_path)
+    assert summary.suspects == (suspect,)
+    assert summary.n == suspect
+    check(history, tmp_path)
+
+
+def merge_first(history: History, root: Path, table: str, entries: range) -> Replacement:
+    """Merge the files of one table in some entries, as compaction does."""
+    landing = Landing(root / "landing")
+    found = [f for n in entries for f in landing.entry(n).files if f.table == table]
+    content = pa.concat_tables(
+        [pq.read_table(landing.root / file.path, partitioning=None) for file in found]
+    )
+    path = f"compact/{0:020d}/{table}/{history.writer.n:020d}-0.parquet"
+    merged = describe(landing.root, path, table, found[0].schema_id, content)
+    old = tuple(file.path for file in found)
+    replaced = Replacement(path, old, entries[0], entries[-1])
+    history.writer.entry(
+        EntryKind.COMPACT, history.lsn, [merged], replaced=[replaced],
+        extra={"first": 0, "through": entries[-1], "skipped": []},
+    )  # fmt: skip
+    return replaced
+
+
+def test_merged_files_stand_for_the_old_ones(history: History, tmp_path: Path) -> None:
+    """With the old files gone the merged one gives the same rows and the same numbers."""
+    run(tmp_path, history=True)
+    before = {kind: rows(tmp_path, "public.plain", kind) for kind in ("current", "closed")}
+    numbers = applied_numbers(tmp_path)
+    replaced = merge_first(history, tmp_path, "public.plain", range(1, 4))
+    for path in replaced.replaced:
+        (tmp_path / "landing" / path).unlink()
+    (tmp_path / "target").rename(tmp_path / "older")
+    run(tmp_path, history=True)
+    assert {k: rows(tmp_path, "public.plain", k) for k in ("current", "closed")} == before
+    assert applied_numbers(tmp_path) == numbers
+
+
+def applied_numbers(root: Path) -> list[tuple[int, int]]:
+    """Position and entry number of every current row."""
+    target = Target(root / "target")
+    version = target.newest("public.plain")
+    assert version is not None
+    tables = [pq.read_table(target.table_root("public.plain") / f.path) for f in version.current]
+    return sorted((row["gd_lsn"], row["gd_n"]) for t in tables for row in t.to_pylist())
+
+
+def test_merged_files_are_not_used_halfway(history: History, tmp_path: Path) -> None:
+    """A merged file with rows of entries that are applied already is left alone."""
+    run(tmp_path, to=Point(n=2))
+    merge_first(history, tmp_path, "public.plain", range(1, 4))
+    run(tmp_path)
+    check(history, tmp_path)
+
+
+def test_entries_in_checkpoints(history: History, tmp_path: Path) -> None:
+    """Entries that are only in a checkpoint are read from there."""
+    landing = tmp_path / "landing"
+    entries = [(landing / "commits" / f"{n:020d}.json") for n in range(3)]
+    lines = b"".join(path.read_bytes() + b"\n" for path in entries)
+    last = Landing(landing).entry(2)
+    header = CheckpointHeader(
+        first=0, last=2, previous="0" * 64, hash=last.hash, positions=last.positions, schemas={},
+        floor=-1, anchor="0" * 64, compacted=0, mtime_ms=0, published=START,
+        checksum=hashlib.sha256(lines).hexdigest(),
+    )  # fmt: skip
+    directory = landing / "commits" / "checkpoints"
+    directory.mkdir()
+    (directory / checkpoint_name(0, 2)).write_bytes(header.to_line() + b"\n" + lines)
+    for path in entries:
+        path.unlink()
+    assert run(tmp_path).n == history.writer.n - 1
+    check(history, tmp_path)
+
+
+def test_retention_is_named(history: History, tmp_path: Path) -> None:
+    """What retention has taken is missed, and only gone over by choice."""
+    for n in range(2):
+        (tmp_path / "landing" / "commits" / f"{n:020d}.json").unlink()
+    with pytest.raises(LandingError, match="given up by retention, the log begins at 2"):
+        run(tmp_path)
+    assert run(tmp_path, accept_gaps=True).accepted_gaps == (1,)
+    assert history.writer.n
+
+
+def test_damaged_entry_is_refused(history: History, tmp_path: Path) -> None:
+    """An entry that was altered is named, and nothing is applied."""
+    path = tmp_path / "landing" / "commits" / f"{2:020d}.json"
+    path.write_bytes(path.read_bytes().replace(b'"n":2', b'"n":7'))
+    with pytest.raises(LandingError, match="altered"):
+        run(tmp_path)
+    assert history.writer.n
+
+
+def test_new_epoch_with_lower_positions(history: History, tmp_path: Path) -> None:
+    """After the epoch rose, lower positions come later."""
+    run(tmp_path, to=Point(n=2))
+    history.writer.epoch, history.lsn = 1, 5
+    for table in history.tables:
+        history.snapshot(table)
+    history.publish()
+    history.transaction()
+    history.publish()
+    run(tmp_path)
+    check(history, tmp_path)
+
+
+def test_points(history: History, tmp_path: Path) -> None:
+    """Numbers, positions and times find the entries they mean."""
+    landing = Landing(tmp_path / "landing")
+    last = landing.last_n
+    lsns = [landing.position(landing.entry(n)).lsn for n in range(last + 1)]
+    assert landing.resolve(Point()) == last == history.writer.n - 1
+    assert landing.resolve(Point(lsn=lsns[2])) == 2
+    assert landing.resolve(Point(lsn=lsns[3] - 1)) == 2
+    assert landing.resolve(Point(lsn=1 << 60)) == last
+    times = {n: landing.entry(n).commit_time for n in range(1, last + 1)}
+    second = times[2]
+    assert second is not None
+    expected = next((n - 1 for n, t in times.items() if t is not None and t > second), last)
+    assert landing.resolve(Point(time=second)) == expected
+    assert landing.resolve(Point(time=START - dt.timedelta(days=1))) == 0
+    for wrong in (Point(n=99), Point(n=-2)):
+        with pytest.raises(ConfigError, match="the log holds entries"):
+            landing.resolve(wrong)
+    with pytest.raises(ConfigError, match="once"):
+        Point(n=1, lsn=2)
+    with pytest.raises(ConfigError, match="zone"):
+        Point(time=dt.datetime(2026, 1, 1))  # noqa: DTZ001 - what is refused
+
+
+def test_points_of_an_older_epoch(history: History, tmp_path: Path) -> None:
+    """A position below the newest epoch's first one is looked for before that epoch."""
+    before = history.writer.n - 1
+    lsn = history.lsn
+    history.writer.epoch = 1
+    history.writer.entry(EntryKind.SNAPSHOT, lsn + 1000)
+    assert Landing(tmp_path / "landing").resolve(Point(lsn=lsn)) == before
+
+
+def test_tables_apart_then_together(history: History, tmp_path: Path) -> None:
+    """The database's version waits for all its tables; then it names them at one entry."""
+    run(tmp_path, to=Point(n=2))
+    alone = run(tmp_path, tables=["public.plain"])
+    assert alone.n == 2
+    database = Target(tmp_path / "target").database()
+    assert database is not None
+    assert database.n == 2
+    assert run(tmp_path).n == history.writer.n - 1
+    check(history, tmp_path)
+
+
+def test_one_table_first(history: History, tmp_path: Path) -> None:
+    """A target that began with one table gets the others in full."""
+    run(tmp_path, tables=["public.pair"])
+    assert Target(tmp_path / "target").tables() == ["public.pair"]
+    run(tmp_path)
+    check(history, tmp_path)
+    with pytest.raises(ConfigError, match=r"no table 'public\.nothing'"):
+        run(tmp_path, tables=["public.nothing"])
+
+
+def test_recreated_table_begins_empty(history: History, tmp_path: Path) -> None:
+    """Rows of a table that was dropped and made again do not live on."""
+    run(tmp_path, to=Point(n=2), history=True)
+    (table,) = [t for t in history.tables if t.name == "plain"]
+    table.oid, table.rows = 99, {}
+    history.lsn += 1
+    history.land(table, 0, *history.insert(table)[0])
+    history.states["plain"][history.place(0)] = last = state_of(table)
+    history.publish()
+    run(tmp_path)
+    assert rows(tmp_path, "public.plain") == last.rows
+
+
+def test_compact_and_vacuum_keep_the_rows(history: History, tmp_path: Path) -> None:
+    """Fewer files, other buckets, old versions gone: the same rows."""
+    for n in range(history.writer.n):
+        run(tmp_path, to=Point(n=n), history=True, changelog="id", buckets=2)
+    before = {
+        (t, k): rows(tmp_path, t, k)
+        for t in Target(tmp_path / "target").tables()
+        for k in ("current", "closed", "changelog")
+    }
+    done = compact_with(LocalEngine(), tmp_path / "target", buckets=3)
+    assert done.files_after < done.files_before
+    removed = vacuum(tmp_path / "target", older_than_seconds=0)
+    assert removed.versions > 4
+    assert removed.files > 4
+    assert {key: rows(tmp_path, *key) for key in before} == before
+    again = vacuum(tmp_path / "target", older_than_seconds=0)
+    assert (again.versions, again.files) == (0, 0)
+    history.transaction()
+    history.publish()
+    run(tmp_path)
+    check(history, tmp_path)
+
+
+def test_vacuum_spares_what_is_young(history: History, tmp_path: Path) -> None:
+    """Nothing younger than asked for is removed."""
+    run(tmp_path, to=Point(n=2))
+    run(tmp_path)
+    removed = vacuum(tmp_path / "target", older_than_seconds=3600)
+    assert (removed.versions, removed.files) == (0, 0)
+    assert history.writer.n
+
+
+def test_status_and_metrics(history: History, tmp_path: Path) -> None:
+    """Lag is counted in entries and in time since the first one that is missing."""
+    before = status(tmp_path / "landing", tmp_path / "target")
+    assert (before.n, before.lag_entries) == (-1, history.writer.n)
+    run(tmp_path, to=Point(n=3))
+    now = status(tmp_path / "landing", tmp_path / "target")
+    assert (now.n, now.lag_entries) == (3, history.writer.n - 4)
+    run(tmp_path)
+    text = metrics_text(tmp_path / "landing", tmp_path / "target")
+    assert "gaussdecode_spark_lag_entries{" in text
+    assert status(tmp_path / "landing", tmp_path / "target").lag_seconds == 0
