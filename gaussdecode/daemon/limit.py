@@ -20,6 +20,7 @@ from typing import Final
 from gaussdecode.daemon.history import Sample
 
 WINDOW_SECONDS: Final = 30.0
+_FULL: Final = 0.5  # share of a server's queue from which it counts as large; arbitrary
 _WAITS: Final = 0.2  # share of the time from which a wait counts; arbitrary
 _WORKS: Final = 0.7  # share from which a stage counts as busy; arbitrary
 
@@ -61,10 +62,15 @@ class ServerHint:
     Attributes:
         wait_event: ``pg_stat_activity.wait_event``; None while it computes.
         spilled_bytes: per second, to the server's disk while decoding.
+        read_share: how full the server's own read change queues are, 0 to 1; None where it
+            does not decode in parallel or does not tell.
+        decode_share: likewise its decode change queues.
     """
 
     wait_event: str | None = None
     spilled_bytes: float = 0.0
+    read_share: float | None = None
+    decode_share: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -156,6 +162,8 @@ def _server(rates: Sample, hint: ServerHint | None) -> Limit:
             f"{waits}: the server or the network is the limit.",
             "the role's right to see pg_stat_activity would tell which",
         )
+    if hint.read_share is not None and hint.decode_share is not None:
+        return _server_queues(waits, hint.read_share, hint.decode_share)
     if hint.wait_event in {"WalSenderWriteData", "ClientWrite"}:
         return Limit(
             Stage.NETWORK,
@@ -178,6 +186,28 @@ def _server(rates: Sample, hint: ServerHint | None) -> Limit:
         Stage.SERVER,
         f"{waits}: the server's decoding, which has one core per slot, is the limit.",
         "fewer tables in the publication, or a second slot for some of them",
+    )
+
+
+def _server_queues(waits: str, read: float, decode: float) -> Limit:
+    """As GaussDB's manual reads gs_get_parallel_decode_status()."""
+    seen = f"its read change queues are {_percent(read)} full, its decode change queues {_percent(decode)}"
+    if decode >= _FULL:
+        return Limit(
+            Stage.NETWORK,
+            f"{waits}, and the server waits until it can send: {seen}.",
+            "the network between the server and this machine",
+        )
+    if read >= _FULL:
+        return Limit(
+            Stage.SERVER,
+            f"{waits}: the server's decoders are the limit: {seen}.",
+            "decoding.parallel-decode-num, which the server's decoders follow",
+        )
+    return Limit(
+        Stage.SERVER,
+        f"{waits}: the server's reading of its log is the limit: {seen}.",
+        "the server's disk, or decoding on a standby (decoding.standby-connection)",
     )
 
 

@@ -29,11 +29,21 @@ def guard_values(guard: Guard | None) -> dict[str, float]:
     return {name: float(value) for name, value in known.items() if value is not None}
 
 
-def server_hint(guard: Guard | None) -> ServerHint | None:
+def _share(lengths: tuple[int, ...], queue_size: int) -> float | None:
+    return sum(lengths) / (len(lengths) * queue_size) if lengths else None
+
+
+def server_hint(guard: Guard | None, queue_size: int) -> ServerHint | None:
     """What the limit is judged with; None where nobody has looked."""
     if guard is None or guard.outlook is None or guard.outlook.look.slot is None:
         return None
-    return ServerHint(guard.outlook.look.slot.wait_event, guard.outlook.spilled_rate)
+    slot = guard.outlook.look.slot
+    return ServerHint(
+        slot.wait_event,
+        guard.outlook.spilled_rate,
+        _share(slot.read_queues, queue_size),
+        _share(slot.decode_queues, queue_size),
+    )
 
 
 def server_record(guard: Guard | None) -> dict[str, Any] | None:  # Any: JSON

@@ -164,7 +164,7 @@ class Snapshots:
             decoder_count=facts.decoder_count,
             lane_count=facts.lane_count,
             usual_lag_seconds=self._usual_lag(),
-            hint=server_hint(facts.guard),
+            hint=server_hint(facts.guard, facts.queue_size),
         )
         return find_limit(facts.history.rates(WINDOW_SECONDS), context)
 

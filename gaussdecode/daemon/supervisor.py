@@ -29,7 +29,8 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
-from gaussdecode.source.probe import PostgresProbe
+from gaussdecode.source.gaussprobe import GaussProbe
+from gaussdecode.source.probe import PostgresProbe, SlotProbe
 from gaussdecode.source.settings import source_address
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
@@ -64,6 +65,14 @@ class Backoff:
         wait = self._next
         self._next = min(2 * wait, self._longest)
         return wait * self._jitter()
+
+
+def _probe(config: Config) -> SlotProbe | None:
+    """What looks at the slot; a recording has none."""
+    if config.source.kind is SourceKind.CAPTURE:
+        return None
+    is_gaussdb = config.source.kind is SourceKind.GAUSSDB
+    return (GaussProbe if is_gaussdb else PostgresProbe)(source_address(config), config.slot)
 
 
 class Supervisor:
@@ -126,7 +135,6 @@ class Supervisor:
 
     def _start_guard(self) -> Guard:
         config = self._config
-        is_server = config.source.kind is SourceKind.POSTGRESQL
         guard = Guard(
             GuardSettings(
                 interval=config.guard.interval,
@@ -134,7 +142,7 @@ class Supervisor:
                 pause_before=config.guard.pause_before,
                 drop_slot_above=config.guard.drop_slot_above,
             ),
-            PostgresProbe(source_address(config), config.slot) if is_server else None,
+            _probe(config),
             lambda: free_bytes(config.landing.root),
         )
         self._facts.guard = guard

@@ -53,6 +53,9 @@ class SlotView:
         spilled_bytes: written to the server's disk while decoding, since its statistics began.
         spilled_transactions: likewise.
         decoded_bytes: sent to the plug-in, likewise.
+        read_queues: of the server's own parallel decoding, items that wait for each decoder;
+            empty where it does not decode in parallel or does not tell.
+        decode_queues: likewise, items that wait for its sender.
     """
 
     wal_end: int
@@ -68,6 +71,8 @@ class SlotView:
     spilled_bytes: int | None = None
     spilled_transactions: int | None = None
     decoded_bytes: int | None = None
+    read_queues: tuple[int, ...] = ()
+    decode_queues: tuple[int, ...] = ()
 
     @property
     def is_lost(self) -> bool:

@@ -105,6 +105,9 @@ def test_serial_decoders_are_not_blamed_for_the_collector() -> None:
         (ServerHint(None, 5e6), Stage.SERVER, "logical_decoding_work_mem"),
         (ServerHint("WALRead"), Stage.SERVER, "disk"),
         (ServerHint(), Stage.SERVER, "publication"),
+        (ServerHint(read_share=0.0, decode_share=0.0), Stage.SERVER, "disk"),
+        (ServerHint(read_share=0.9, decode_share=0.1), Stage.SERVER, "parallel-decode-num"),
+        (ServerHint(read_share=0.9, decode_share=0.9), Stage.NETWORK, "network"),
     ],
 )
 def test_the_server_says_more(hint: ServerHint, stage: Stage, setting: str) -> None:

@@ -1,0 +1,48 @@
+"""The guard over a simulated GaussDB: its own decoding queues, a slot that goes away."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.daemon import Json, wait_until
+from kit.gaussdaemon import GaussDaemon, GaussDatabase
+from kit.gaussprofile import V3_0_0, V6_0_0, Profile
+from kit.gaussserver import GaussServer
+from kit.gaussworkload import Workload
+
+pytestmark = pytest.mark.integration
+CONFIG: Json = {
+    "decoding": {"parallel-decode-num": 3, "decode-style": "b", "sending-batch": 1},
+    "guard": {"interval": "1s"},
+}
+
+
+def slot_of(daemon: GaussDaemon) -> Json:
+    """What the guard last saw of the slot; empty before."""
+    server = (daemon.status() or {}).get("server") or {}
+    found: Json = server.get("slot") or {}
+    return found
+
+
+@pytest.mark.parametrize("profile", [V3_0_0, V6_0_0], ids=["3.0.0", "6.0.0"])
+def test_the_servers_own_queues_are_seen(
+    make_gauss: Callable[..., GaussServer], tmp_path: Path, profile: Profile
+) -> None:
+    """One length per decoder of the server, and how much of its log the slot holds back."""
+    server = make_gauss(profile)
+    workload = Workload(server.store, 1)
+    daemon = GaussDaemon(GaussDatabase(server), tmp_path, config=CONFIG)
+    with daemon:
+        workload.run(10)
+        daemon.catch_up()
+        wait_until(lambda: len(slot_of(daemon).get("read_queues", ())) == 3, "the guard has looked")
+        seen = slot_of(daemon)
+        assert len(seen["decode_queues"]) == 3
+        assert seen["is_active"]
+        assert seen["wal_status"] == "reserved"
+        assert 0 <= seen["retained_bytes"] <= seen["wal_end"]
+        metrics = daemon.get("/metrics")[1].decode()
+        assert 'gaussdecode_source_slot_lost{slot="s"} 0.0' in metrics
+        assert 'gaussdecode_daemon_guard_failures_total{slot="s"} 0.0' in metrics
+        assert b"Queues per decoder" in daemon.get("/")[1]
+        assert daemon.stop() == 0
