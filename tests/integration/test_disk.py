@@ -11,7 +11,7 @@ import pytest
 from kit import landing, oracle
 from kit.daemon import Daemon
 from kit.postgres import Database
-from kit.workload import Workload
+from kit.workload import Workload, prepare
 
 from gaussdecode.errors import EX_IOERR
 
@@ -20,11 +20,22 @@ MakeDaemon = Callable[..., Daemon]
 _POINTS = "GAUSSDECODE_FAILPOINTS"
 
 
-def _prepare(database: Database, seed: int) -> Workload:
-    workload = Workload(database, seed)
-    workload.create()
-    database.create_slot()
-    return workload
+def _fill(daemon: Daemon, workload: Workload) -> None:
+    """Let a daemon, on a disk that has room for 25 writes, run into its end."""
+    daemon.wait_for_state("streaming")
+    workload.run(40)
+    daemon.wait_while_running(
+        lambda: "disk is full" in daemon.get("/readyz")[1].decode(), "a full disk"
+    )
+
+
+def _land_the_rest(daemon: Daemon) -> None:
+    """Start again without faults, and compare."""
+    daemon.environment.clear()
+    with daemon:
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    oracle.check(daemon.root, daemon.database)
 
 
 @contextlib.contextmanager
@@ -49,7 +60,7 @@ def test_full_disk_passes(
     database_15: Database, make_daemon: MakeDaemon, point: str, error: str
 ) -> None:
     """An operation that finds the disk full is done again when there is room."""
-    workload = _prepare(database_15, 30)
+    workload = prepare(database_15, 30)
     daemon = make_daemon(database_15, environment={_POINTS: f"{point}={error}"})
     with daemon:
         workload.run(60)
@@ -60,7 +71,7 @@ def test_full_disk_passes(
 
 def test_full_disk_waits(database_15: Database, make_daemon: MakeDaemon) -> None:
     """A disk that stays full stops the landing and not the connection; room lets it go on."""
-    workload = _prepare(database_15, 31)
+    workload = prepare(database_15, 31)
     daemon = make_daemon(database_15)
     with _small_disk(daemon.root, "24m") as mounted, daemon:
         daemon.wait_for_state("streaming")
@@ -90,7 +101,7 @@ def test_full_disk_waits(database_15: Database, make_daemon: MakeDaemon) -> None
 @pytest.mark.parametrize("point", ["write:25", "sync:9", "rename:3", "sync_directory:12"])
 def test_broken_disk_ends_it(database_15: Database, make_daemon: MakeDaemon, point: str) -> None:
     """A disk error ends the daemon with status 74, and the next start repairs what it left."""
-    workload = _prepare(database_15, 32)
+    workload = prepare(database_15, 32)
     daemon = make_daemon(database_15, environment={_POINTS: f"{point}=EIO"})
     with daemon:
         workload.run(40)
@@ -98,11 +109,7 @@ def test_broken_disk_ends_it(database_15: Database, make_daemon: MakeDaemon, poi
         entries = daemon.entries()
         if entries:
             assert database_15.slot_positions()[1] <= landing.position(entries[-1])
-    daemon.environment.clear()
-    with daemon:
-        daemon.catch_up()
-        assert daemon.stop() == 0
-    oracle.check(daemon.root, database_15)
+    _land_the_rest(daemon)
 
 
 @pytest.mark.parametrize("victim", ["reader", "worker 0"])
@@ -110,36 +117,20 @@ def test_dead_process_beside_a_full_disk(
     database_15: Database, make_daemon: MakeDaemon, victim: str
 ) -> None:
     """Waiting for room keeps nobody alive who cannot go on; the next start lands the rest."""
-    workload = _prepare(database_15, 33)
+    workload = prepare(database_15, 33)
     daemon = make_daemon(database_15, environment={_POINTS: "write:25+=ENOSPC"})
     with daemon:
-        daemon.wait_for_state("streaming")
-        workload.run(40)
-        daemon.wait_while_running(
-            lambda: "disk is full" in daemon.get("/readyz")[1].decode(), "a full disk"
-        )
+        _fill(daemon, workload)
         os.kill(daemon.children()[victim], signal.SIGKILL)
         assert daemon.wait() == os.EX_SOFTWARE
-    daemon.environment.clear()
-    with daemon:
-        daemon.catch_up()
-        assert daemon.stop() == 0
-    oracle.check(daemon.root, database_15)
+    _land_the_rest(daemon)
 
 
 def test_stop_beside_a_full_disk(database_15: Database, make_daemon: MakeDaemon) -> None:
     """A stop does not wait for room."""
-    workload = _prepare(database_15, 34)
+    workload = prepare(database_15, 34)
     daemon = make_daemon(database_15, environment={_POINTS: "write:25+=ENOSPC"})
     with daemon:
-        daemon.wait_for_state("streaming")
-        workload.run(40)
-        daemon.wait_while_running(
-            lambda: "disk is full" in daemon.get("/readyz")[1].decode(), "a full disk"
-        )
+        _fill(daemon, workload)
         assert daemon.stop() == 0
-    daemon.environment.clear()
-    with daemon:
-        daemon.catch_up()
-        assert daemon.stop() == 0
-    oracle.check(daemon.root, database_15)
+    _land_the_rest(daemon)

@@ -11,17 +11,10 @@ from kit import landing, oracle
 from kit.daemon import Daemon, Keeper, wait_until
 from kit.postgres import Database, Postgres
 from kit.proxy import Fault, Proxy
-from kit.workload import Workload
+from kit.workload import prepare
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-
-
-def _prepare(database: Database, seed: int) -> Workload:
-    workload = Workload(database, seed)
-    workload.create()
-    database.create_slot()
-    return workload
 
 
 def _kill(daemon: Daemon, victim: str, rng: Random) -> None:
@@ -48,7 +41,7 @@ def _check_confirmed(daemon: Daemon) -> None:
 def test_kill_under_load(database_15: Database, make_daemon: MakeDaemon, victim: str) -> None:
     """A kill -9 of any process at random times, several times, costs nothing but time."""
     rng = Random(victim)
-    workload = _prepare(database_15, 20)
+    workload = prepare(database_15, 20)
     daemon = make_daemon(database_15)
     keeper = Keeper(daemon)
     workload.start(pause=0.01)
@@ -67,7 +60,7 @@ def test_kill_under_load(database_15: Database, make_daemon: MakeDaemon, victim:
 def test_kill_while_starting(database_15: Database, make_daemon: MakeDaemon) -> None:
     """A kill -9 during start-up and recovery leaves a landing that the next start accepts."""
     rng = Random(1)
-    workload = _prepare(database_15, 21)
+    workload = prepare(database_15, 21)
     daemon = make_daemon(database_15)
     workload.run(60)
     for _ in range(5):
@@ -82,7 +75,7 @@ def test_kill_while_starting(database_15: Database, make_daemon: MakeDaemon) -> 
 
 def test_stop_under_load(database_15: Database, make_daemon: MakeDaemon) -> None:
     """SIGTERM lands what was received, confirms it, and ends with status 0."""
-    workload = _prepare(database_15, 22)
+    workload = prepare(database_15, 22)
     daemon = make_daemon(database_15)
     workload.start(pause=0.01)
     for _ in range(3):
@@ -104,7 +97,7 @@ def test_frozen_process(own_server: Postgres, make_daemon: MakeDaemon, victim: s
     """A process frozen longer than the server waits is followed by a new connection."""
     own_server.restart(settings={"wal_sender_timeout": "1500ms"})
     database = Database(own_server, "frozen")
-    workload = _prepare(database, 23)
+    workload = prepare(database, 23)
     daemon = make_daemon(database)
     keeper = Keeper(daemon)
     keeper.keep()
@@ -124,7 +117,7 @@ def test_frozen_process(own_server: Postgres, make_daemon: MakeDaemon, victim: s
 def test_server_restarts(own_server: Postgres, make_daemon: MakeDaemon, mode: str) -> None:
     """The server stops, crashes or is killed, and comes back: the daemon goes on."""
     database = Database(own_server, "restarted")
-    workload = _prepare(database, 24)
+    workload = prepare(database, 24)
     daemon = make_daemon(database)
     keeper = Keeper(daemon)
     keeper.keep()
@@ -143,7 +136,7 @@ def test_server_restarts(own_server: Postgres, make_daemon: MakeDaemon, mode: st
 def test_connection_cut_at_any_byte(database_15: Database, make_daemon: MakeDaemon) -> None:
     """A connection that breaks in the middle of a message costs nothing but a reconnect."""
     rng = Random(25)
-    workload = _prepare(database_15, 25)
+    workload = prepare(database_15, 25)
     with Proxy(database_15.server.port) as proxy:
         dsn = database_15.dsn.replace(f"port={database_15.server.port}", f"port={proxy.port}")
         daemon = make_daemon(database_15, dsn=dsn)
@@ -161,7 +154,7 @@ def test_connection_cut_at_any_byte(database_15: Database, make_daemon: MakeDaem
 @pytest.mark.parametrize("fault", [Fault.STALL, Fault.BLACKHOLE])
 def test_silent_connection(database_15: Database, make_daemon: MakeDaemon, fault: Fault) -> None:
     """A connection that only falls silent is given up, and another one is made."""
-    workload = _prepare(database_15, 26)
+    workload = prepare(database_15, 26)
     with Proxy(database_15.server.port) as proxy:
         dsn = database_15.dsn.replace(f"port={database_15.server.port}", f"port={proxy.port}")
         config = {"source": {"receiver-timeout": "2s"}}

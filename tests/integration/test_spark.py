@@ -8,7 +8,7 @@ import pytest
 from kit import landing, oracle
 from kit.daemon import Daemon
 from kit.postgres import Database
-from kit.workload import Workload
+from kit.workload import prepare
 from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.demo.landed import read_tables
@@ -51,9 +51,7 @@ def test_stream_over_kills(
     database_15: Database, make_daemon: MakeDaemon, spark: SparkSession, tmp_path: Path
 ) -> None:
     """A plain stream and a batch see each row exactly once, though the daemon was killed."""
-    workload = Workload(database_15, 50)
-    workload.create()
-    database_15.create_slot()
+    workload = prepare(database_15, 50)
     daemon = make_daemon(database_15)
     seen: list[tuple[int, int]] = []
     for _ in range(3):
@@ -83,9 +81,7 @@ def test_spark_reads_every_file(
     database_15: Database, make_daemon: MakeDaemon, spark: SparkSession
 ) -> None:
     """Spark reads each landed file by itself, all columns, as many rows as the log says."""
-    workload = Workload(database_15, 51)
-    workload.create()
-    database_15.create_slot()
+    workload = prepare(database_15, 51)
     with make_daemon(database_15) as daemon:
         workload.run(120)
         daemon.catch_up()
@@ -104,9 +100,7 @@ def test_replay_in_spark(
     database_15: Database, make_daemon: MakeDaemon, spark: SparkSession, tmp_path: Path
 ) -> None:
     """The demo's proof finds the tables equal, and finds a row that is missing."""
-    workload = Workload(database_15, 52)
-    workload.create()
-    database_15.create_slot()
+    workload = prepare(database_15, 52)
     with make_daemon(database_15) as daemon:
         workload.run(120)
         daemon.catch_up()

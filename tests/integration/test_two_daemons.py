@@ -6,7 +6,7 @@ import pytest
 from kit import oracle
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database
-from kit.workload import Workload
+from kit.workload import prepare
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -14,9 +14,7 @@ MakeDaemon = Callable[..., Daemon]
 
 def test_same_root(database_15: Database, make_daemon: MakeDaemon) -> None:
     """The second daemon over a landing ends with a clear error and touches nothing."""
-    workload = Workload(database_15, 40)
-    workload.create()
-    database_15.create_slot()
+    workload = prepare(database_15, 40)
     first, second = make_daemon(database_15), make_daemon(database_15)
     second.root = first.root
     second.write_config(landing={"root": str(first.root)})
@@ -33,9 +31,7 @@ def test_same_root(database_15: Database, make_daemon: MakeDaemon) -> None:
 
 def test_same_slot(database_15: Database, make_daemon: MakeDaemon) -> None:
     """The second daemon on a slot does not stream, whatever it does instead."""
-    workload = Workload(database_15, 41)
-    workload.create()
-    database_15.create_slot()
+    workload = prepare(database_15, 41)
     first, second = make_daemon(database_15), make_daemon(database_15)
     with first:
         first.wait_for_state("streaming")

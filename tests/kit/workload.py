@@ -470,3 +470,11 @@ class Workload:
             self._failures.append(error)
         finally:
             worker.close()
+
+
+def prepare(database: Database, seed: int) -> Workload:
+    """Make a workload with its tables, and a slot before its first change."""
+    workload = Workload(database, seed)
+    workload.create()
+    database.create_slot()
+    return workload
