@@ -42,6 +42,7 @@ def test_same_slot(database_15: Database, make_daemon: MakeDaemon) -> None:
             )
             workload.run(60)
             first.catch_up()
-            assert not second.entries() or second.entries()[-1]["kind"] == "genesis"
+            # at most it says that the first one has moved the slot
+            assert {entry["kind"] for entry in second.entries()} <= {"genesis", "gap"}
         assert first.stop() == 0
     oracle.check(first.root, database_15)
