@@ -155,22 +155,17 @@ def _first_line(path: Path) -> str:
     return password
 
 
-def completed(
-    dsn: str, *, connect_timeout: float, sender_timeout_ms: int | None, port: int | None = None
-) -> str:
+def completed(dsn: str, *, connect_timeout: float, sender_timeout_ms: int | None) -> str:
     """Add what the configuration says elsewhere; what the string says itself stays.
 
     Args:
         dsn: as configured.
         connect_timeout: seconds.
         sender_timeout_ms: option sender-timeout; None leaves the server's.
-        port: instead of the string's, on every host; None leaves it.
     """
     parameters = {"connect_timeout": str(max(2, round(connect_timeout))), **_parameters(dsn)}
     if sender_timeout_ms is not None:
         parameters["options"] = f"-c wal_sender_timeout={sender_timeout_ms}"
-    if port is not None:
-        parameters["port"] = str(port)
     return make_conninfo("", **parameters)
 
 

@@ -299,7 +299,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         meaning="The stream holds signs of life with the server's position.",
         postgresql=_daemon(_SIGNS_OF_LIFE),
-        gaussdb=_both(f"{_PASSED}; the daemon shows them, and confirms none of their positions"),
+        gaussdb=_both(
+            f"{_PASSED}; peek prints them, and none of their positions is ever confirmed"
+        ),
         opengauss=_daemon(_SIGNS_OF_LIFE),
     ),
     Option(
@@ -317,8 +319,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=0,
         meaning="Order of transactions: 0 by commit LSN, 1 by CSN.",
         postgresql=_refused("PostgreSQL's WAL holds no commit sequence number", 0),
-        gaussdb=_both(
-            f"{_PASSED}; 1 needs a slot with a confirmed_csn, and is fixed in layout.json"
+        gaussdb=_server(
+            "passed on by peek; a landing, and get, confirm by LSN and refuse 1: rows carry gd_csn "
+            "for readers that want that order"
         ),
         opengauss=_refused(
             "openGauss sends in the order of commit records and no CSN below which all was sent", 0

@@ -402,15 +402,6 @@ class Config:
             sender_timeout_ms=self.decoding.sender_timeout if is_postgresql else None,
         )
 
-    def ha_conninfo(self) -> str:
-        """Make the connection string for replication, on source.ha-port where there is one."""
-        return completed(
-            self.source.dsn,
-            connect_timeout=self.source.connect_timeout,
-            sender_timeout_ms=None,
-            port=self.source.ha_port,
-        )
-
     def password(self) -> str | None:
         """Read the password from the service's credential or the password file.
 

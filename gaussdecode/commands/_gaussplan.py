@@ -124,8 +124,6 @@ def _warnings(config: Config, state: GaussServerState) -> Iterator[str]:
         )
     if state.encoding == "SQL_ASCII":
         yield "database encoding SQL_ASCII: bytes that are no UTF-8 go to gd_raw"
-    if decoding.output_order:
-        yield "output-order 1 needs a slot that was created in CSN order (confirmed_csn)"
 
 
 def _standby_problems(config: Config, state: GaussServerState) -> Iterator[str]:

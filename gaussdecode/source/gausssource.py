@@ -125,14 +125,18 @@ class GaussSource:
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
         self._options = server_options(config, self._server.profile)
         self._is_parallel = config.decoding.is_parallel
+        descriptions = settings["desc_memory_bytes"] // 2  # in bytes on the wire, and in words
         self._translator = Translator(
-            stream_style(config).encode(), is_batched(config), self._server.encoding
+            stream_style(config).encode(),
+            is_batched(config),
+            self._server.encoding,
+            descriptions,
         )
         self._catalog = GaussCatalog(address)
         self._relations = GaussRelations(
             white_list(settings),
             self._catalog,
-            Spill(settings["desc_memory_bytes"], settings["desc_directory"]),
+            Spill(descriptions, settings["desc_directory"]),
         )
 
     @property

@@ -37,6 +37,10 @@ _ALWAYS_PARALLEL: Final = frozenset({"decode-style", "sending-batch"})
 _PARALLEL_ONLY: Final = frozenset({"change-log-max-len", "max-decode-to-sender-cache-num"})
 _MAX_LIST_BYTES: Final = 500  # of the 1023 that a command may have
 _ALL: Final = "*"
+_NO_CSN_LANDING: Final = (
+    "1 is possible for peek only: what is confirmed is the end of a commit record, below which "
+    "other transactions may still be to come in that order; use 0, and order by gd_csn"
+)
 _SERIAL_STYLES: Final = {SQL_DECODING: "q"}
 
 
@@ -76,12 +80,12 @@ def server_options(
         ConfigError: the configuration asks for what this server and the daemon cannot do;
             one line each, with the key.
     """
-    problems = [
-        f"{config.path.name}: decoding.{name}: {reason}"
-        for name, reason in refusals(config.decoding.given, _KIND, profile)
-    ]
+    problems = list(refusals(config.decoding.given, _KIND, profile))
+    if is_landing and config.decoding.output_order and not problems:
+        problems.append(("output-order", _NO_CSN_LANDING))
     if problems:
-        raise ConfigError("\n".join(problems))
+        lines = [f"{config.path.name}: decoding.{name}: {reason}" for name, reason in problems]
+        raise ConfigError("\n".join(lines))
     chosen = {}
     for option in OPTIONS:
         value = _value(option, config, profile, is_landing=is_landing)

@@ -103,7 +103,7 @@ def test_what_is_passed_on(option: Option, which: int, tmp_path: Path) -> None:
     config = configured(tmp_path, text if is_serial else f"{PARALLEL}, {text}")
     server = SERVERS[which]
     try:
-        told = server_options(config, server)
+        told = server_options(config, server, is_landing="output-order" not in text)
     except ConfigError as error:
         assert f"decoding.{option.name}: " in str(error)
         assert f"on {server.name}: " in str(error)
@@ -112,6 +112,13 @@ def test_what_is_passed_on(option: Option, which: int, tmp_path: Path) -> None:
     else:
         assert told.get(option.name) == expected[which]
         start_command(config.slot, 0, told)
+
+
+def test_a_landing_goes_by_lsn(tmp_path: Path) -> None:
+    """In CSN order a confirmed position could lie above commits that are still to come."""
+    config = configured(tmp_path, f"{PARALLEL}, output-order: 1")
+    with pytest.raises(ConfigError, match=r"decoding.output-order: 1 is possible for peek only"):
+        server_options(config, GAUSSDB)
 
 
 def test_serial_decoding_is_asked_for_in_so_many_words(tmp_path: Path) -> None:
