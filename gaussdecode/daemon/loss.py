@@ -4,6 +4,7 @@ Asked when a session was refused, and when the guard's last step is taken. Each 
 an entry of the commit log once, however often the daemon is started afterwards.
 """
 
+import contextlib
 from typing import Final
 
 from gaussdecode.daemon.pipeline import Pipeline
@@ -16,10 +17,11 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
+from gaussdecode.source import gaussdb, gaussserver, postgresql, slot
 from gaussdecode.source.gap import find_gap
-from gaussdecode.source.postgresql import connect
+from gaussdecode.source.gausstarget import on_port
 from gaussdecode.source.settings import source_address
-from gaussdecode.source.slot import LogState, drop_slot, read_server
+from gaussdecode.source.slot import LogState, ServerState
 
 _log = get_logger("daemon")
 _ADVICE: Final = "see `gaussdecode gaps` and the operations guide, GaussdecodeSlotLost"
@@ -49,11 +51,10 @@ def record_loss(config: Config, pipeline: Pipeline) -> Gap | None:
         cannot be asked (then the next start asks again).
     """
     state = None if pipeline.log is None else log_state(pipeline.log)
-    if state is None or config.source.kind is not SourceKind.POSTGRESQL:
+    if state is None or config.source.kind is SourceKind.CAPTURE:
         return None
     try:
-        with connect(source_address(config)) as connection:
-            server = read_server(connection, config.slot, config.source.publication)
+        server = _ask(config, is_dropping=False)
     except GaussDecodeError:
         return None
     gap = find_gap(state, server)
@@ -74,9 +75,7 @@ def give_up_slot(config: Config, pipeline: Pipeline) -> SourceRefusedError:
         GaussDecodeError: the slot could not be dropped; it is tried again.
     """
     bound = config.guard.drop_slot_above
-    with connect(source_address(config)) as connection:
-        drop_slot(connection, config.slot)
-        server = read_server(connection, config.slot, config.source.publication)
+    server = _ask(config, is_dropping=True)
     _log.warning(Event.SLOT_DROPPED, by="guard", drop_slot_above=bound)
     text = (
         f"slot {config.slot!r} was dropped by the guard: the server kept more than "
@@ -87,6 +86,26 @@ def give_up_slot(config: Config, pipeline: Pipeline) -> SourceRefusedError:
         reason = GapReason.SLOT_DROPPED_BY_GUARD
         record(pipeline, Gap(reason, state.lsn, server.wal_end, is_open=True, text=text))
     return SourceRefusedError(f"{text}; {_ADVICE}")
+
+
+def _ask(config: Config, *, is_dropping: bool) -> ServerState:
+    """Ask the server of a configuration for everything, the slot dropped before or not.
+
+    Raises:
+        GaussDecodeError: it cannot be asked, or refuses.
+    """
+    address = source_address(config)
+    if config.source.kind is not SourceKind.GAUSSDB:
+        with postgresql.connect(address) as connection:
+            if is_dropping:
+                slot.drop_slot(connection, config.slot)
+            return slot.read_server(connection, config.slot, config.source.publication)
+    with contextlib.closing(gaussdb.connect(address, is_replication=False)) as sql:
+        if is_dropping:
+            gaussserver.drop_slot(sql, config.slot)
+        port = on_port(address, config.source.ha_port)
+        with contextlib.closing(gaussdb.connect(port, is_replication=True)) as stream:
+            return gaussserver.read_server(sql, stream, config.slot)
 
 
 def record(pipeline: Pipeline, gap: Gap) -> None:

@@ -10,6 +10,8 @@ from kit.gaussprofile import V3_0_0, V6_0_0, Profile
 from kit.gaussserver import GaussServer
 from kit.gaussworkload import Workload
 
+from gaussdecode.errors import EX_CONFIG
+
 pytestmark = pytest.mark.integration
 CONFIG: Json = {
     "decoding": {"parallel-decode-num": 3, "decode-style": "b", "sending-batch": 1},
@@ -46,3 +48,25 @@ def test_the_servers_own_queues_are_seen(
         assert 'gaussdecode_daemon_guard_failures_total{slot="s"} 0.0' in metrics
         assert b"Queues per decoder" in daemon.get("/")[1]
         assert daemon.stop() == 0
+
+
+def test_a_slot_that_is_gone_ends_in_a_gap(
+    make_gauss: Callable[..., GaussServer], tmp_path: Path
+) -> None:
+    """Dropped while the daemon was down: the gap begins at the durable position, once."""
+    server = make_gauss(V6_0_0)
+    workload = Workload(server.store, 1)
+    daemon = GaussDaemon(GaussDatabase(server), tmp_path, config=CONFIG)
+    with daemon:
+        workload.run(10)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+        durable = daemon.durable_lsn()
+        workload.run(10)
+        server.drop_slot("s")
+        for _ in range(2):
+            daemon.start()
+            assert daemon.wait() == EX_CONFIG
+        (gap,) = [entry["extra"] for entry in daemon.entries() if entry["kind"] == "gap"]
+        assert (gap["reason"], gap["from_lsn"]) == ("slot_missing", durable)
+        assert durable < gap["until_lsn"] <= server.wal_end
