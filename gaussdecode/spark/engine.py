@@ -5,15 +5,19 @@ process needs no Java; it is for small landings and for tests.
 """
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import pyarrow as pa
+
+from gaussdecode.errors import from_record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Task = TypeVar("Task")
+_OURS: Final = re.compile(r"^\s*gaussdecode\.errors\.(\w+): (.+)$", re.MULTILINE)
 Grouped = Iterator[tuple[int, bytes]]
 
 
@@ -66,7 +70,7 @@ class SparkEngine:
         frame = self._numbers(len(tasks)).mapInArrow(
             functools.partial(_each_batch, tasks=list(tasks), run=run), "said string"
         )
-        return [str(row.said) for row in frame.collect()]
+        return _collect(frame)
 
     def grouped(
         self, tasks: Sequence[Task], run: Callable[[Task], Grouped],
@@ -84,10 +88,23 @@ class SparkEngine:
             return _reduce_table(table, reduce)
 
         reduced = mapped.groupBy("gd_group").applyInArrow(reduce_table, "said string")
-        return [str(row.said) for row in reduced.collect()]
+        return _collect(reduced)
 
     def _numbers(self, count: int) -> "DataFrame":
         return self._spark.range(0, count, 1, count)
+
+
+def _collect(frame: "DataFrame") -> list[str]:
+    """Run a job; give our own errors back as what they were on the executor."""
+    from pyspark.errors import PythonException
+
+    try:
+        return [str(row.said) for row in frame.collect()]
+    except PythonException as error:
+        found = _OURS.search(str(error))
+        if found is None:
+            raise
+        raise from_record({"class": found[1], "args": [found[2]]}) from None
 
 
 def _each_batch(

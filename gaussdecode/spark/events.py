@@ -162,7 +162,7 @@ def row_keys(rows: pa.Table, schema: Schema) -> pa.Array:
     names = schema.key or schema.names
     raw = rows.column(RAW).combine_chunks()
     values = [rows.column(name).combine_chunks() for name in names]
-    found = keys.encode(values, [_raw_text(raw, name) for name in names])
+    found = keys.encode(values, [_raw_text(raw, name) for name in names], rows.num_rows)
     return found if schema.key else keys.digest(found)
 
 
@@ -179,7 +179,9 @@ def _old_keys(rows: pa.Table, schema: Schema) -> pa.Array:
         pc.struct_field(old, name) if name in present else pa.nulls(len(old), columns[name].type)
         for name in names
     ]
-    found = keys.encode(values, [_raw_text(raw, OLD_PREFIX + name) for name in names])
+    found = keys.encode(
+        values, [_raw_text(raw, OLD_PREFIX + name) for name in names], rows.num_rows
+    )
     found = found if schema.key else keys.digest(found)
     return pc.if_else(pc.is_valid(old), found, pa.scalar(None, pa.binary()))
 

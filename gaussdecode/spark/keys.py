@@ -18,13 +18,16 @@ import pyarrow.compute as pc
 _NULL: Final = b"n"
 
 
-def encode(values: Sequence[pa.Array], raws: Sequence[pa.Array | None]) -> pa.Array:
+def encode(values: Sequence[pa.Array], raws: Sequence[pa.Array | None], count: int = 0) -> pa.Array:
     """Join columns into one binary value per row, never NULL.
 
     Args:
         values: the columns.
         raws: per column, the text of values that did not fit (NULL elsewhere), or None.
+        count: of rows; looked at when there are no columns, as a table may have none.
     """
+    if not values:
+        return pa.array([b""] * count, pa.binary())
     parts = [_part(value, raw) for value, raw in zip(values, raws, strict=True)]
     if len(parts) == 1:
         return parts[0]

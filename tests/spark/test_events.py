@@ -205,3 +205,11 @@ def test_unknown_type_is_refused() -> None:
     """A type of a newer program is named."""
     with pytest.raises(LandingError, match="does not know"):
         parse_type("half_float")
+
+
+def test_table_without_columns() -> None:
+    """Rows of a table that has no columns are counted too."""
+    empty = schema_of(key=())
+    done = merged(empty, change("I", 1), change("I", 2), change("D", 3, gd_old={}))
+    assert done.current.num_rows == 1
+    assert done.closed.num_rows == 1

@@ -8,7 +8,7 @@ import pytest
 from kit.history import START, History, Snapshot, Table, canon, state_at
 from pyspark.sql import DataFrame, SparkSession
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.apply import apply
 from gaussdecode.spark.datasource import GaussDecodeSource, changes_of
 from gaussdecode.spark.landing import Landing, Point
@@ -200,3 +200,12 @@ def test_stream_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
     expected = sum(f.rows for e in Landing(root).entries(0, source.writer.n - 1) for f in e.files)
     assert seen.total() == expected
     assert max(seen.values()) == 1
+
+
+def test_damage_is_named_by_what_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    """A landed file that is missing ends apply with our error, not with one of Spark's."""
+    source = History(tmp_path / "landing", 3)
+    source.run(2)
+    (tmp_path / "landing" / Landing(tmp_path / "landing").entry(1).files[0].path).unlink()
+    with pytest.raises(LandingError, match="is the landing complete"):
+        apply(spark, tmp_path / "landing", tmp_path / "target")
