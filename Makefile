@@ -9,6 +9,8 @@ SOURCES := .
 RESULTS := build/bench
 PEERS := bench/peers
 PYTEST := $(BIN)/python -m pytest
+# Most tests wait for servers; a file's tests share theirs, and stay together.
+PARALLEL := -n 3 --dist loadfile
 
 .PHONY: help
 help: ## list the targets
@@ -53,7 +55,7 @@ check: setup ## lint, types, import contracts, spelling, generated pages
 
 .PHONY: test
 test: setup-test ## every test, against real PostgreSQL servers
-	$(PYTEST) $(ARGS)
+	$(PYTEST) $(PARALLEL) $(ARGS)
 
 .PHONY: test-unit
 test-unit: setup ## the tests that need no server
