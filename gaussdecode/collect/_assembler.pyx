@@ -475,6 +475,14 @@ cdef class Assembler:
         """The owner took `byte_count` bytes out of an accumulator."""
         self.held_bytes -= byte_count
 
+    def forget(self):
+        """Give back all that is held; rows cannot be absorbed any more."""
+        self.forget_retained()
+        if self.version_capacity:
+            memset(self.by_version, 0, self.version_capacity * sizeof(PyObject *))
+        self.accumulators = []
+        self.held_bytes = 0
+
     # ---- events ----------------------------------------------------------------------
 
     cdef int64_t find_commit(self, const uint8_t *entry, uint32_t first) except -2 nogil:

@@ -254,7 +254,17 @@ class Collector:
                     return
                 self._publish_if(is_due=self._is_due())
         finally:
-            self._spool.close()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Give back what is held now, and not when somebody looks for garbage.
+
+        The next session fills its own budget, perhaps before that.
+        """
+        self._spool.close()
+        self.assembler.forget()
+        self._accumulators.clear()
+        self._by_directory.clear()
 
     def _slice(self) -> float:
         """How long to pump before the timers are looked at again."""

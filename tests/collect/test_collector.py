@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,32 @@ def test_spool_goes_with_the_session(
                 collector.run([ring], on_round)
     assert max(seen) == 1
     assert _open_files(tmp_path) == 0
+
+
+def test_memory_goes_with_the_session(make_collector: Callable[..., Collector]) -> None:
+    """What was held of a stream that broke off is free before the next one begins."""
+    collector = make_collector(_Writer(), row_group_rows=1000)
+    of = relation(1, "t", oid=7)
+    whole = entry(0, [relation_mark(of), *_inserts(1, 20, 30)])
+    with contextlib.closing(Ring.create(1 << 20, 64)) as ring:
+        ring.put_bytes(whole)
+        ring.put_bytes(entry(1, [Mark(BEGIN, x=90, z=5), Row(1, 1, "x")]))
+        held: list[tuple[int, int]] = []
+        owned: list[object] = []
+
+        def give_up() -> None:
+            assembler = collector.assembler
+            held.append((assembler.held_bytes, assembler.retained_bytes))
+            owned.append(collector._by_directory["public.t"][0])
+            raise DiskError("given up")
+
+        with pytest.raises(DiskError):
+            collector.run([ring], give_up)
+    assert min(held[0]) > 0
+    assert collector.assembler.retained_bytes == 0
+    assert collector.assembler.held_bytes == 0
+    holders = sys.getrefcount(owned.pop()) - 1
+    assert holders == 0, "somebody else holds its memory"
 
 
 def test_spool_that_cannot_be_read_is_an_error_of_the_disk(tmp_path: Path) -> None:
