@@ -64,8 +64,12 @@ def judge(
         flips += held is not None and bool(held.names) and held.names < names
         return dataclasses.replace(_whole(names, declared, held), has_gaps=gaps, flips=flips)
     was_full = held is not None and held.letter is ReplicaIdentity.FULL
-    is_full = declared.letter is ReplicaIdentity.FULL or (catalog is None and was_full)
     key = frozenset[str]() if catalog is None else frozenset(catalog.primary_key)
+    # Only ustore sends old rows of a table that has no key, and then whole ones.
+    is_keyless = catalog is not None and declared.letter is ReplicaIdentity.DEFAULT and not key
+    is_full = (
+        declared.letter is ReplicaIdentity.FULL or is_keyless or (catalog is None and was_full)
+    )
     is_proof = is_full and catalog is not None and (seen > key or not key)
     if gaps or is_proof or (is_full and flips >= MAX_FLIPS):
         return Identity(ReplicaIdentity.FULL, names, has_gaps=True, flips=flips)
