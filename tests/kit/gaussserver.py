@@ -212,6 +212,11 @@ class GaussServer:
         """Shut down in order: slots are saved, streams end with a CommandComplete."""
         self.is_stopping = True
         self._close_listeners()
+        with self.lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            if not session.is_streaming:
+                session.terminate()
         self._join()
         with self.lock:
             for slot in self.slots.values():

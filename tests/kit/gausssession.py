@@ -58,6 +58,7 @@ class Session:
     Attributes:
         settings: run-time settings by lower-case name.
         is_walsender: it came with ``replication=``.
+        is_streaming: START_REPLICATION was sent.
         user: who logged in.
     """
 
@@ -68,6 +69,7 @@ class Session:
         self.socket: socket.socket = raw
         self.settings: dict[str, str] = {}
         self.is_walsender = False
+        self.is_streaming = False
         self.user = ""
         self.database = ""
         self._is_ha = is_ha
@@ -91,6 +93,14 @@ class Session:
                 self._closed = True
                 with contextlib.suppress(OSError):
                     self.socket.close()
+
+    def terminate(self) -> None:
+        """End an idle session as an administrator does."""
+        text = "terminating connection due to administrator command"
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            if not self._closed:
+                self.socket.sendall(report(b"E", "FATAL", text, "57P01"))
+                self.socket.shutdown(socket.SHUT_RDWR)
 
     def reset(self) -> None:
         """Let the peer see a reset, now; the thread notices by itself."""
@@ -374,6 +384,7 @@ class Session:
         if self.kind != "database":
             raise CommandError("logical decoding requires a database connection", "55000")
         sender = Sender(self, command)
+        self.is_streaming = True
         try:
             sender.run()
         except CommandError as error:

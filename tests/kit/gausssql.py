@@ -16,6 +16,7 @@ import psycopg
 from psycopg import pq, sql
 
 from kit.gaussmessage import lsn_text
+from kit.gaussprofile import Profile
 from kit.gaussstore import Table
 from kit.gausstypes import OWN_TYPES
 from kit.postgres import Database, Postgres
@@ -128,6 +129,7 @@ class Catalogue:
         self._lock = threading.Lock()
         self._session: psycopg.Connection[tuple[object, ...]] | None = None
         self._schema_version = -1
+        self._version = ""
         self._shadows: frozenset[str] = frozenset()
 
     def close(self) -> None:
@@ -187,29 +189,9 @@ class Catalogue:
             self._session = self._postgres.connect(self._name)
             session = self._session
             session.execute(_TABLES)
-            profile = server.profile
-            extra = [("confirmed_flush", "text")] * profile.has_confirmed_flush
-            extra += [("confirmed_csn", "int8")] * profile.is_commercial
-            session.execute(
-                sql.SQL(_SLOTS).format(
-                    columns=sql.SQL("".join(f", {name} {kind}" for name, kind in extra)),
-                    shown=sql.SQL("".join(f", {name}" for name, _ in extra)),
-                )
-            )
-            session.execute(
-                sql.SQL(_STATUS).format(
-                    lsn=sql.SQL(
-                        ", reader_lsn text, working_txn_cnt int8, working_txn_memory int8"
-                        if profile.status_columns > 4
-                        else ""
-                    ),
-                    time=sql.SQL(
-                        ", decoded_time timestamptz" if profile.status_columns > 7 else ""
-                    ),
-                )
-            )
             self._insert_types(session)
             self._copy_types(session)
+            self._follow_version(session, server.profile)
             names = session.execute(
                 "SELECT relname::text FROM pg_catalog.pg_class WHERE relnamespace = %s::regnamespace "
                 "UNION SELECT proname::text FROM pg_catalog.pg_proc WHERE pronamespace = %s::regnamespace",
@@ -217,7 +199,35 @@ class Catalogue:
             )
             self._shadows = frozenset(str(name) for (name,) in names)
             session.execute(f"SET search_path = {_SCHEMA}, pg_catalog")
+        elif self._version != server.profile.name:
+            self._follow_version(self._session, server.profile)
+        self._version = server.profile.name
         return self._session
+
+    @staticmethod
+    def _follow_version(session: psycopg.Connection[tuple[object, ...]], profile: Profile) -> None:
+        """Give the views the columns of a version."""
+        session.execute(
+            "DROP TABLE IF EXISTS gs_catalog.slot_rows, gs_catalog.parallel_status CASCADE"
+        )
+        extra = [("confirmed_flush", "text")] * profile.has_confirmed_flush
+        extra += [("confirmed_csn", "int8")] * profile.is_commercial
+        session.execute(
+            sql.SQL(_SLOTS).format(
+                columns=sql.SQL("".join(f", {name} {kind}" for name, kind in extra)),
+                shown=sql.SQL("".join(f", {name}" for name, _ in extra)),
+            )
+        )
+        session.execute(
+            sql.SQL(_STATUS).format(
+                lsn=sql.SQL(
+                    ", reader_lsn text, working_txn_cnt int8, working_txn_memory int8"
+                    if profile.status_columns > 4
+                    else ""
+                ),
+                time=sql.SQL(", decoded_time timestamptz" if profile.status_columns > 7 else ""),
+            )
+        )
 
     @staticmethod
     def _insert_types(session: psycopg.Connection[tuple[object, ...]]) -> None:
