@@ -83,6 +83,9 @@ class Sink:
     def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
         self.truncates.append((accumulator.table.directory, lsn, seq))
 
+    def noticed(self, code: int, text: bytes, lsn: int) -> None:
+        raise AssertionError("no notice was sent")
+
     def relieve(self) -> None:
         for accumulator in self.held:
             self.flush(accumulator)

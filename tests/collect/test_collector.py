@@ -52,6 +52,9 @@ class _Writer:
     def publish(self, request: PublicationRequest) -> None:
         self.requests.append(request)
 
+    def note(self, request: PublicationRequest) -> None:
+        self.requests.append(request)
+
 
 class _Schemas:
     """Schemas by the names of their columns."""
