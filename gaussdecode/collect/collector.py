@@ -10,12 +10,13 @@ import dataclasses
 import datetime
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from gaussdecode.collect._assembler import PUMP_END, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
+from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import Suspects
 from gaussdecode.collect.tables import Landed, Tables
@@ -93,6 +94,7 @@ class Collector:
         spool: for what an open transaction cannot hold in memory.
         position: the durable position; the stream starts there.
         schemas: per table directory, the schema its rows land under now.
+        gate: where a snapshot may hold publications up.
     """
 
     def __init__(
@@ -103,7 +105,9 @@ class Collector:
         spool: Spool,
         position: SourcePosition,
         schemas: dict[str, str],
+        gate: Gate | None = None,
     ) -> None:
+        self._gate = gate or Gate()
         self._settings = settings
         self._tables = tables
         self._writer = writer
@@ -201,6 +205,7 @@ class Collector:
                 taken, landed.schema, landed.columns, landed.names, epoch,
                 with_xid=with_xid, with_time=with_time,
             )  # fmt: skip
+        self._gate.see(landed.directory, table)
         ops = taken["ops"]
         self._writer.write(
             RowGroup(
@@ -245,16 +250,44 @@ class Collector:
             on_round: called whenever the collector has moved; raises to end the collection.
         """
         self._on_round = on_round
+        self._gate.attach()
         try:
             while True:
                 outcome = self.assembler.pump(rings, self._slice())
                 on_round()
                 if outcome == PUMP_END:
+                    self._gate.abandon()
                     self._publish_if(is_due=True)
                     return
+                self._gate.attend(self)
                 self._publish_if(is_due=self._is_due())
         finally:
+            self._gate.abandon()
             self._forget()
+
+    # ---- called by the gate ----------------------------------------------------------
+
+    @property
+    def boundary(self) -> int:
+        """LSN up to which all transactions are released."""
+        return self.assembler.boundary_lsn
+
+    def settle(self) -> bool:
+        """Publish all that is released; False when that cannot be now."""
+        self._publish_if(is_due=True)
+        return not self.assembler.unpublished_count
+
+    def flush_tables(self, directories: Iterable[str]) -> None:
+        """Hand what is gathered of these tables to the writer."""
+        for directory in directories:
+            for accumulator in self._by_directory.get(directory, ()):
+                self._flush_one(accumulator)
+
+    def schema_landed(self, directory: str, schema_id: str) -> None:
+        """A snapshot has changed a table over to another schema."""
+        self._schemas[directory] = schema_id
+
+    # ---- how often -------------------------------------------------------------------
 
     def _forget(self) -> None:
         """Give back what is held now, and not when somebody looks for garbage.
@@ -306,7 +339,7 @@ class Collector:
         if not is_due:
             return
         self._note_suspects()
-        if not assembler.can_publish:
+        if not assembler.can_publish or self._gate.is_closed:
             return
         has_content = assembler.unpublished_count > 0
         if not has_content and assembler.boundary_lsn <= self._position.lsn:

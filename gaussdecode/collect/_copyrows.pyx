@@ -1,0 +1,231 @@
+"""Rows as COPY prints them, into the same columns as those of the stream.
+
+Given COPY's text form of one table in whole lines, rewrites each line as the Insert message
+that the stream would have sent for the row, has the decoder of the stream decode it, and
+appends the result to an accumulator as rows with the operation R. So a value lands in the
+same way whichever way it came. Knows no connection, no position and no file: what is stamped
+on the rows is filled in later.
+
+    line    field TAB field ... NEWLINE; one empty field where the table has no columns
+    field   \\N for NULL, else text in which \\b \\f \\n \\r \\t \\v and \\\\ are escaped
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.string cimport memchr, memcpy, memset
+
+from gaussdecode._layout cimport (
+    ENTRY_DATA, RAW_MAGIC, Buffer, EntryHeader, PartHeader, RawHeader, buffer_align,
+    buffer_append, buffer_free, buffer_grow,
+)
+from gaussdecode._wire cimport BatchDecoder
+from gaussdecode.collect._columns cimport Accumulator, Stamp
+
+from gaussdecode.errors import WireError
+
+cdef enum:
+    HEAD_SIZE = 12              # size of the message, I, oid, N, number of columns
+    READ_SNAPSHOT = 82          # 'R'
+
+
+cdef int fail_line(const char *reason, Py_ssize_t offset) except -1 with gil:
+    """Raise WireError; cold."""
+    raise WireError(f"COPY: {reason.decode()}", offset)
+
+
+cdef inline void store_uint32(uint8_t *out, uint32_t value) noexcept nogil:
+    """Write a number as the wire has it, big-endian."""
+    out[0] = <uint8_t>(value >> 24)
+    out[1] = <uint8_t>(value >> 16)
+    out[2] = <uint8_t>(value >> 8)
+    out[3] = <uint8_t>value
+
+
+cdef inline uint8_t unescaped(uint8_t letter) noexcept nogil:
+    """The character that a letter behind a backslash stands for."""
+    if letter == c"n":
+        return c"\n"
+    if letter == c"t":
+        return c"\t"
+    if letter == c"r":
+        return c"\r"
+    if letter == c"b":
+        return 8
+    if letter == c"f":
+        return 12
+    if letter == c"v":
+        return 11
+    return letter
+
+
+cdef class CopyRows:
+    """Decodes rows of one table into an accumulator.
+
+    Args:
+        relation: record of the table, as the reader tells it to decoders.
+        oid: of the table in that record.
+        column_count: of the table.
+        accumulator: of the table.
+    """
+
+    cdef BatchDecoder decoder
+    cdef Accumulator accumulator
+    cdef bytes relation
+    cdef uint32_t oid
+    cdef uint16_t column_count
+    cdef Buffer batch
+    cdef Buffer decoded
+    cdef bint is_told               # the decoder knows the relation
+
+    def __cinit__(
+        self, bytes relation not None, uint32_t oid, uint16_t column_count,
+        Accumulator accumulator not None,
+    ):
+        self.decoder = BatchDecoder()
+        self.relation = relation
+        self.oid = oid
+        self.column_count = column_count
+        self.accumulator = accumulator
+
+    def __dealloc__(self):
+        buffer_free(&self.batch)
+        buffer_free(&self.decoded)
+
+    def add(self, bytes lines not None):
+        """Decode whole lines and append them to the accumulator.
+
+        Args:
+            lines: of COPY's text form, each with its newline.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            WireError: this is not what COPY prints for this table.
+        """
+        cdef const uint8_t *text = lines
+        cdef const uint8_t *relation = self.relation
+        cdef size_t size = len(lines)
+        cdef size_t relation_size = len(self.relation)
+        cdef uint32_t count
+        with nogil:
+            self.begin(relation, relation_size)
+            count = self.convert(text, size)
+            self.decode(count)
+        self.is_told = True
+        return count
+
+    cdef int begin(self, const uint8_t *relation, size_t size) except -1 nogil:
+        """Start a raw batch, with the relation when it is the first."""
+        cdef RawHeader header
+        memset(&header, 0, sizeof(RawHeader))
+        header.magic = RAW_MAGIC
+        header.kind = ENTRY_DATA
+        self.batch.size = 0
+        buffer_append(&self.batch, &header, sizeof(RawHeader))
+        if not self.is_told:
+            header.relation_count = 1
+            buffer_append(&self.batch, relation, size)
+        buffer_align(&self.batch)
+        header.message_offset = self.batch.size
+        memcpy(self.batch.data, &header, sizeof(RawHeader))
+        return 0
+
+    cdef uint32_t convert(self, const uint8_t *text, size_t size) except? 0xFFFFFFFF nogil:
+        """Make one message of each line; gives how many."""
+        cdef const uint8_t *next = text
+        cdef const uint8_t *end = text + size
+        cdef const uint8_t *stop
+        cdef uint32_t count = 0
+        while next < end:
+            stop = <const uint8_t *>memchr(next, c"\n", end - next)
+            if stop == NULL:
+                fail_line(b"a line without its end", next - text)
+            self.convert_line(next, stop, next - text)
+            next = stop + 1
+            count += 1
+        return count
+
+    cdef int convert_line(
+        self, const uint8_t *next, const uint8_t *stop, Py_ssize_t offset
+    ) except -1 nogil:
+        """Append one Insert message; a field never grows by being unescaped."""
+        cdef size_t start = self.batch.size
+        cdef const uint8_t *tab
+        cdef uint8_t *out
+        cdef uint32_t size
+        cdef uint16_t index
+        # Five bytes before each field, of which the tab that ends it is one.
+        buffer_grow(&self.batch, HEAD_SIZE + (stop - next) + 5 * <size_t>self.column_count + 1)
+        out = self.batch.data + start
+        out[4] = c"I"
+        store_uint32(out + 5, self.oid)
+        out[9] = c"N"
+        out[10] = <uint8_t>(self.column_count >> 8)
+        out[11] = <uint8_t>self.column_count
+        out += HEAD_SIZE
+        for index in range(self.column_count):
+            tab = <const uint8_t *>memchr(next, c"\t", stop - next)
+            if (tab == NULL) != (index == self.column_count - 1):
+                fail_line(b"a line with another number of fields than columns", offset)
+            if tab == NULL:
+                tab = stop
+            if tab - next == 2 and next[0] == c"\\" and next[1] == c"N":
+                out[0] = c"n"
+                out += 1
+            else:
+                out = self.convert_field(out, next, tab)
+            next = tab + 1
+        if self.column_count == 0 and next != stop:
+            fail_line(b"a field where the table has no columns", offset)
+        self.batch.size = out - self.batch.data
+        size = <uint32_t>(self.batch.size - start - 4)
+        memcpy(self.batch.data + start, &size, 4)
+        return 0
+
+    cdef uint8_t *convert_field(
+        self, uint8_t *out, const uint8_t *next, const uint8_t *stop
+    ) noexcept nogil:
+        """Write one value and its length; gives where the next begins."""
+        cdef uint8_t *head = out
+        cdef const uint8_t *escape
+        out[0] = c"t"
+        out += 5
+        while True:
+            escape = <const uint8_t *>memchr(next, c"\\", stop - next) if stop > next else NULL
+            if escape == NULL or escape + 1 >= stop:
+                memcpy(out, next, stop - next)
+                out += stop - next
+                break
+            memcpy(out, next, escape - next)
+            out += escape - next
+            out[0] = unescaped(escape[1])
+            out += 1
+            next = escape + 2
+        store_uint32(head + 1, <uint32_t>(out - head - 5))
+        return out
+
+    cdef int decode(self, uint32_t count) except -1 nogil:
+        """Close the batch, decode it, and append what came out."""
+        cdef RawHeader header
+        cdef EntryHeader entry
+        cdef PartHeader part
+        cdef Stamp stamp
+        cdef uint32_t index
+        memcpy(&header, self.batch.data, sizeof(RawHeader))
+        header.message_count = count
+        header.size = self.batch.size
+        memcpy(self.batch.data, &header, sizeof(RawHeader))
+        self.decoder.decode(self.batch.data, self.batch.size, &self.decoded)
+        memcpy(&entry, self.decoded.data, sizeof(EntryHeader))
+        memset(&stamp, 0, sizeof(Stamp))
+        for index in range(entry.part_count):
+            memcpy(
+                &part, self.decoded.data + entry.part_offset + index * sizeof(PartHeader),
+                sizeof(PartHeader),
+            )
+            memset(self.decoded.data + part.op_offset, READ_SNAPSHOT, part.row_count)
+            self.accumulator.append(
+                self.decoded.data, &part, 0, part.row_count, &stamp, 0
+            )
+        self.accumulator.measure()
+        return 0

@@ -1,0 +1,219 @@
+"""A gate before publication: the landing stands still for a moment while tables are read.
+
+A snapshot of a table must become an entry before any change behind its position does. So
+whoever takes it asks for a *hold*: the collector publishes all it has released, and from
+then on goes on collecting without publishing. What it hands to the writer for the tables
+that are held is shown to the hold, which so learns of every change since.
+
+    wanted --collector: all is published--> held --the action, in the collector's thread--> done
+       \\__________________ the session ends, or the hold is given up __________________/ lost
+
+Threads: `hold`, `reach`, `run` and `release` are the snapshot's side and block; `attend`,
+`see` and `abandon` are the collector's and never block but for a short lock.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from gaussdecode.errors import GaussDecodeError
+
+_POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
+
+
+class HoldLostError(GaussDecodeError):
+    """The session ended, or a stop was asked for, while a hold was kept; try again."""
+
+    retryable = True
+
+
+class Port(Protocol):
+    """What the gate needs of the collector; called in its thread."""
+
+    def settle(self) -> bool:
+        """Publish all that is released; False when that cannot be now."""
+
+    def flush_tables(self, directories: Iterable[str]) -> None:
+        """Hand what is gathered of these tables to the writer."""
+
+    @property
+    def boundary(self) -> int:
+        """LSN up to which all transactions are released."""
+
+
+class Hold:
+    """One hold; made by `Gate.hold`.
+
+    Attributes:
+        directories: of the tables whose changes are shown to it.
+        boundary: the position at which all was published.
+    """
+
+    def __init__(self, directories: frozenset[str]) -> None:
+        self.directories = directories
+        self.boundary = 0
+        self.seen: dict[str, list[pa.Table]] = {}
+        self.is_held = False
+        self.is_lost = False
+        self.wanted_lsn: int | None = None
+        self.is_reached = False
+        self.action: Callable[[], object] | None = None
+        self.error: BaseException | None = None
+        self.is_done = False
+
+
+class Gate:
+    """Between collector and snapshots; one hold at a time.
+
+    Args:
+        should_stop: asked while the snapshot's side waits.
+    """
+
+    def __init__(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        self._should_stop = should_stop
+        self._changed = threading.Condition()
+        self._hold: Hold | None = None
+        self._is_attended = False
+
+    # ---- the snapshot's side ---------------------------------------------------------
+
+    @property
+    def is_attended(self) -> bool:
+        """A collector is at work."""
+        return self._is_attended
+
+    def hold(self, directories: Iterable[str]) -> Hold:
+        """Have the collector publish all it has, and publish nothing from then on.
+
+        Raises:
+            HoldLostError: no session is there, or it ended.
+        """
+        hold = Hold(frozenset(directories))
+        with self._changed:
+            if not self._is_attended:
+                raise HoldLostError("no session is streaming")
+            assert self._hold is None
+            self._hold = hold
+        try:
+            self._wait(hold, lambda: hold.is_held)
+        except BaseException:
+            self.release(hold)
+            raise
+        return hold
+
+    def reach(self, hold: Hold, lsn: int, nudge: Callable[[], object]) -> None:
+        """Wait until every change up to a position has been shown to the hold.
+
+        Args:
+            hold: kept.
+            lsn: the position.
+            nudge: called every second, to make a quiet server say how far it is.
+
+        Raises:
+            HoldLostError: the hold is lost.
+        """
+        with self._changed:
+            hold.wanted_lsn = lsn
+        nudge_at = time.monotonic() + 1.0
+        while not hold.is_reached:
+            with self._changed:
+                self._check(hold)
+                self._changed.wait_for(lambda: hold.is_reached or hold.is_lost, _POLL_SECONDS)
+            if time.monotonic() >= nudge_at and not hold.is_reached:
+                nudge_at = time.monotonic() + 1.0
+                nudge()
+
+    def run(self, hold: Hold, action: Callable[[], object]) -> None:
+        """Have the collector's thread do something while nothing is published.
+
+        Raises:
+            HoldLostError: the hold is lost; the action was not begun.
+        """
+        with self._changed:
+            hold.action = action
+        self._wait(hold, lambda: hold.is_done)
+        if hold.error is not None:
+            raise hold.error
+
+    def release(self, hold: Hold) -> None:
+        """Let the collector publish again."""
+        with self._changed:
+            hold.is_lost = True
+            if self._hold is hold:
+                self._hold = None
+
+    def _wait(self, hold: Hold, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            while not condition():
+                self._check(hold)
+                self._changed.wait(_POLL_SECONDS)
+
+    def _check(self, hold: Hold) -> None:
+        if hold.is_lost:
+            raise HoldLostError("the session ended")
+        if self._should_stop() and hold.action is None:
+            raise HoldLostError("a stop was asked for")
+
+    # ---- the collector's side --------------------------------------------------------
+
+    def attach(self) -> None:
+        """A collector has begun."""
+        self._is_attended = True
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing may be published now."""
+        hold = self._hold
+        return hold is not None and hold.is_held and not hold.is_done
+
+    def attend(self, port: Port) -> None:
+        """Do what the hold asks for, between two slices of the stream."""
+        hold = self._hold
+        if hold is None or hold.is_done:
+            return
+        if not hold.is_held:
+            if port.settle():
+                hold.boundary = port.boundary
+                self._note(hold, "is_held")
+            return
+        if hold.wanted_lsn is not None and not hold.is_reached and port.boundary >= hold.wanted_lsn:
+            port.flush_tables(hold.directories)
+            self._note(hold, "is_reached")
+        if hold.action is not None:
+            self._act(hold, hold.action)
+
+    def _act(self, hold: Hold, action: Callable[[], object]) -> None:
+        with self._changed:
+            if hold.is_lost:
+                return
+            hold.action = None
+        try:
+            action()
+        except BaseException as error:
+            hold.error = error
+            raise
+        finally:
+            self._note(hold, "is_done")
+
+    def _note(self, hold: Hold, name: str) -> None:
+        with self._changed:
+            setattr(hold, name, True)
+            self._changed.notify_all()
+
+    def see(self, directory: str, rows: pa.Table) -> None:
+        """Show rows that go to the writer."""
+        hold = self._hold
+        if hold is not None and hold.is_held and directory in hold.directories:
+            hold.seen.setdefault(directory, []).append(rows)
+
+    def abandon(self) -> None:
+        """No more is collected in this session, or the last of it is to be published."""
+        with self._changed:
+            self._is_attended = False
+            if self._hold is not None:
+                self._hold.is_lost = True
+                self._hold = None
+            self._changed.notify_all()

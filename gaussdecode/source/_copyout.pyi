@@ -1,0 +1,6 @@
+from collections.abc import Mapping
+
+class CopyOut:
+    has_failed: bool
+    def __init__(self, connection: int, addresses: Mapping[str, int]) -> None: ...
+    def read(self, wanted: int) -> bytes: ...
