@@ -3,7 +3,8 @@
 Given the payload of one CopyData, `PlainTranslator.feed` returns the canonical messages, and
 refuses what does not follow the format at the same byte as the fast one. Slow and plain on
 purpose: texts are cut by regular expressions, values built piece by piece, so that a mistake
-in the fast one shows. The layouts are described there. `_gausstexts` reads the statements.
+in the fast one shows. The layouts are described there. `gausstexts` reads rows, `gaussbounds` what is
+around them.
 """
 
 import dataclasses
@@ -15,20 +16,22 @@ from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import Column, ReplicaIdentity
 from gaussdecode.model.shape import Definition, Shape
 from gaussdecode.model.types import Kind
-from gaussdecode.protocol.gaussnames import shape_of
-from gaussdecode.protocol.gausstexts import (
-    UNCHANGED,
+from gaussdecode.protocol.gaussbounds import (
     Boundary,
     Heartbeat,
-    Literal,
-    Reader,
-    Row,
-    Tuple,
     begin_text,
     binary_parts,
     commit_text,
     heartbeat_text,
     heartbeat_time,
+)
+from gaussdecode.protocol.gaussnames import shape_of
+from gaussdecode.protocol.gausstexts import (
+    UNCHANGED,
+    Literal,
+    Reader,
+    Row,
+    Tuple,
     json_row,
     normal_number,
     sql_row,

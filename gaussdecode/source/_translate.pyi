@@ -1,3 +1,4 @@
+from array import array
 from collections.abc import Callable
 from typing import final
 
@@ -25,7 +26,8 @@ class Translator:
     def define(self, definition: Definition) -> None: ...
     def feed_bytes(
         self,
-        payload: bytes,
+        payload: bytes | array[int] | memoryview,
         header_lsn: int = 0,
         define: Callable[[Shape], Definition] | None = None,
     ) -> list[bytes]: ...
+    def count_messages(self, payloads: list[bytes]) -> int: ...

@@ -751,13 +751,33 @@ cdef class Translator:
                     spelled[places[column.name]] = sent_of(&self.row.old.fields[index])
         return spelled
 
-    # ---- for tests
+    # ---- for tests and benches
 
-    def feed_bytes(self, bytes payload not None, uint64_t header_lsn=0, define=None):
+    def count_messages(self, list payloads not None):
+        """Translate payloads whose shapes are all known; returns the number of messages."""
+        cdef const uint8_t *data
+        cdef bytes payload
+        cdef size_t size
+        cdef size_t count = 0
+        cdef int state = TRANSLATED
+        for payload in payloads:
+            data = payload
+            size = len(payload)
+            with nogil:
+                self.start(data, size, 0)
+                while state == TRANSLATED:
+                    state = self.step()
+                    count += state == TRANSLATED
+            if state != END_OF_PAYLOAD:
+                raise ValueError("a new shape")
+            state = TRANSLATED
+        return count
+
+    def feed_bytes(self, payload not None, uint64_t header_lsn=0, define=None):
         """Translate one payload.
 
         Args:
-            payload: of one CopyData, after its header.
+            payload: of one CopyData, after its header; bytes-like.
             header_lsn: of that header.
             define: gives the definition of a new shape; without it a new shape is an error.
 
@@ -769,10 +789,11 @@ cdef class Translator:
             SequenceError: records in an order that cannot be.
             ValueError: a new shape and no `define`.
         """
-        cdef const uint8_t *data = payload
+        cdef const uint8_t[::1] view = payload
+        cdef const uint8_t *data = &view[0] if view.shape[0] else NULL
         cdef int state
         messages = []
-        self.start(data, <size_t>len(payload), header_lsn)
+        self.start(data, view.shape[0], header_lsn)
         while True:
             with nogil:
                 state = self.step()
