@@ -35,9 +35,10 @@ def draw_scale(result: dict[str, Any], path: Path) -> None:
         panels[1][column].plot(x, memory, "o-", color="tab:red")
         for panel in (panels[0][column], panels[1][column]):
             panel.set_xscale("log")
-            panel.set_ylim(bottom=0)
             panel.grid(alpha=0.3)
         panels[1][column].set_xlabel(label)
+    for row in panels:
+        row[0].set_ylim(bottom=0)  # last: it ends the scaling to what is drawn
     panels[0][0].set_ylabel("MB/s of stream to durable Parquet")
     panels[1][0].set_ylabel("peak memory of all processes, MB")
     figure.tight_layout()
