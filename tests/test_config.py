@@ -248,6 +248,70 @@ def test_memory_limits_are_never_off(tmp_path: Path) -> None:
     assert config.reorderbuffer_bytes == 2 * GIB
 
 
+def test_what_the_daemon_bounds_itself(tmp_path: Path) -> None:
+    """Descriptions in MB; buffers by the product of both options, 16 MiB by default."""
+    config = _config(tmp_path, "").decoding
+    assert (config.desc_memory_bytes, config.kept_buffer_bytes) == (100 * MIB, 16 * MIB)
+    options = "desc-memory-limit: 10, change-log-max-len: 1024, max-decode-to-sender-cache-num: 7"
+    config = _config(tmp_path, options).decoding
+    assert (config.desc_memory_bytes, config.kept_buffer_bytes) == (10 * MIB, 7 * 1024)
+    assert _config(tmp_path, "").decoding.data_limit_bytes == 10 * GIB
+    assert _config(tmp_path, "data-limit: 0").decoding.data_limit_bytes is None
+
+
+def gauss(directory: Path, source: str = "", slot: str = "orders", decoding: str = "") -> Config:
+    """Load a configuration of kind gaussdb."""
+    text = (
+        f"slot: {slot}\nsource: {{kind: gaussdb, dsn: 'host=db dbname=d user=u'{source}}}\n"
+        f"{LANDING}\ndecoding: {{{decoding}}}\n"
+    )
+    return load(write(directory, text), memory_bytes=8 * GIB)
+
+
+def test_gaussdb_has_keys_of_its_own(tmp_path: Path) -> None:
+    """The HA port, the plug-in, and names of slots that only it takes."""
+    config = gauss(tmp_path)
+    assert (config.source.ha_port, config.source.plugin) == (None, "mppdb_decoding")
+    assert config.decoding.sending_batch == 1
+    assert config.decoding.include_timestamp
+    config = gauss(tmp_path, ", ha-port: 8001, plugin: sql_decoding", "or-ders?.1")
+    assert (config.source.ha_port, config.source.plugin) == (8001, "sql_decoding")
+    assert config.slot == "or-ders?.1"
+    assert "wal_sender_timeout" not in gauss(tmp_path, decoding="sender-timeout: 5000").conninfo()
+
+
+@pytest.mark.parametrize(
+    ("source", "slot", "decoding", "expected"),
+    [
+        (", ha-port: 0", "s", "", "source.ha-port: 0 is out of range; allowed: 1 to 65535"),
+        (", plugin: pgoutput", "s", "", "source.plugin: pgoutput is unknown; allowed: mppdb_dec"),
+        (", publication: [p]", "s", "", "source.publication: has no use with kind gaussdb"),
+        (", file: /f", "s", "", "source.file: has no use with kind gaussdb"),
+        ("", "gs_roach_1", "", "slot: gs_roach_1 has the wrong form; allowed: 1 to 63 of a-z"),
+        ("", "..", "", "slot: .. has the wrong form"),
+        ("", "Orders", "", "slot: Orders has the wrong form"),
+        ("", "s", "enable-ddl-decoding: true", "decoding.enable-ddl-decoding: true is not poss"),
+        ("", "s", "decode-style: j", "decoding.decode-style: applies only with parallel-decode"),
+        ("", "s", "start-position: abc", "decoding.start-position: abc has the wrong form"),
+        ("", "s", "exclude-users: 'a,,b'", "decoding.exclude-users: a,,b has the wrong form"),
+    ],
+)
+def test_mistakes_of_gaussdb_are_named(
+    tmp_path: Path, source: str, slot: str, decoding: str, expected: str
+) -> None:
+    """With the key, the value and what is allowed."""
+    with pytest.raises(ConfigError) as refused:
+        gauss(tmp_path, source, slot, decoding)
+    assert expected in str(refused.value)
+
+
+def test_what_our_client_cannot_do_is_refused(tmp_path: Path) -> None:
+    """Keys of libpq that would be ignored are not taken."""
+    source = "source: {kind: gaussdb, dsn: host=d dbname=d user=u passfile=x}"
+    (line,) = problems(tmp_path, GOOD.replace(SOURCE, source))
+    assert "source.dsn: sets passfile, which has no use with kind gaussdb" in line
+
+
 def test_serial_decoding_has_no_read_queue(tmp_path: Path) -> None:
     """The reader decodes by itself, so nothing is budgeted for it."""
     assert _config(tmp_path, "parallel-decode-num: 1").memory_budget()["read change queues"] == 0

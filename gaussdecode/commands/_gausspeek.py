@@ -74,7 +74,9 @@ def print_gaussdb(
             is_held=limits.upto is not None,
         )
         try:
-            _Printing(config, pair, stream, output, target, is_confirming=is_confirming).run()
+            printing = _Printing(config, stream, output, target, is_confirming=is_confirming)
+            printing.shows_keepalives &= "enable-heartbeat" not in options
+            printing.run()
         finally:
             output.close()
         stream.close()
@@ -87,12 +89,15 @@ def _stream(config: Config, pair: GaussPair, start_lsn: Lsn) -> GaussStream:
 
 
 class _Printing:
-    """One stream from its start to a limit."""
+    """One stream from its start to a limit.
+
+    Attributes:
+        shows_keepalives: print them, where the server sends no heartbeats of its own.
+    """
 
     def __init__(
         self,
         config: Config,
-        pair: GaussPair,
         stream: GaussStream,
         output: Output,
         target: Lsn | None,
@@ -106,9 +111,7 @@ class _Printing:
         self._style = stream_style(config)
         self._is_batched = is_batched(config, is_landing=is_confirming)
         self._start_at = config.decoding.start_at
-        decoding = config.decoding
-        by_server = "enable-heartbeat" in server_options(config, pair.state.profile)
-        self._shows_keepalives = decoding.enable_heartbeat and not by_server
+        self.shows_keepalives = config.decoding.enable_heartbeat
         self._is_open = False
         self._is_dropped = False
         self._rows_from: Lsn | None = None
@@ -152,7 +155,7 @@ class _Printing:
 
     def _keepalive(self, wal_end: Lsn) -> None:
         """Only a server that says twice that it is there, and nothing between, has sent all."""
-        if self._shows_keepalives and wal_end > self._shown and not self._is_open:
+        if self.shows_keepalives and wal_end > self._shown and not self._is_open:
             self._output.line(f"HeartBeat: {wal_end}".encode())
             self._output.commit(None)
             self._shown = wal_end

@@ -294,6 +294,42 @@ def test_users_are_named_and_left_out(
     assert "decoding.exclude-users: mallory is not possible on openGauss 6.0.0" in refused.err
 
 
+def test_filters_by_user_reach_the_server(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """The server judges them; openGauss would not know them, and is not asked."""
+    options = decoding("exclude-userids: '10,16384'", "dynamic-resolution: false")
+    server = make_gauss(COMMERCIAL)
+    insert(server, orders(server), 1)
+    result = run("peek", configure_gauss(server, options))
+    assert result.status == EX_OK, result.err
+    assert result.out.count("INSERT") == 1
+    plain = make_gauss()
+    orders(plain)
+    refused = run("peek", configure_gauss(plain, options))
+    assert refused.status == EX_CONFIG
+    assert "decoding.exclude-userids: 10,16384 is not possible on openGauss" in refused.err
+    assert "decoding.dynamic-resolution: false is not possible on openGauss" in refused.err
+
+
+def test_csn_order_needs_its_slot(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """Peek may ask for it where the slot was made so; get would confirm too much."""
+    server = make_gauss(COMMERCIAL)
+    table = server.store.create_table("public", "test1", {"a": "int4", "b": "text"}, key=["a"])
+    server.create_slot("orders", csn=1)
+    insert(server, table, 1)
+    path = configure_gauss(server, decoding("output-order: 1"))
+    result = run("peek", path)
+    assert result.status == EX_OK, result.err
+    assert result.out.count("INSERT") == 1
+    refused = run("get", path)
+    assert refused.status == EX_CONFIG
+    assert "decoding.output-order: 1 is possible for peek only" in refused.err
+    assert run("peek", configure_gauss(server, decoding())).status == EX_CONFIG
+
+
 def test_a_primary_refuses_standby_connections(
     make_gauss: MakeGauss, configure_gauss: Configure, run: Run
 ) -> None:
