@@ -111,7 +111,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "source_lag_seconds",
         "seconds",
-        "Time since everything the server had told of was durable",
+        "Age of the oldest end of WAL that was seen on the server and is not yet durable",
         "A few times max-commit-interval is usual. More: find the stage that the others wait for.",
     ),
     _gauge(
@@ -121,6 +121,25 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Near source.receiver-timeout: the connection is about to be given up.",
     ),
     _counter("source_status_updates", "messages", "Positions sent to the server", _NOTHING),
+    _counter(
+        "source_notices",
+        "messages",
+        "Notices of a GaussDB server inside the stream",
+        "Any growth: see server_notice and rows_may_be_missing in the log, and "
+        "land_suspect_entries_total.",
+    ),
+    _counter(
+        "source_heartbeats",
+        "messages",
+        "Heartbeat records of a GaussDB server (enable-heartbeat)",
+        "Standing still with enable-heartbeat: the server's sender is stuck.",
+    ),
+    _gauge(
+        "source_heartbeat_lsn",
+        "lsn",
+        "WAL position that a GaussDB server had read at its last heartbeat; never confirmed",
+        "Far above source_received_lsn: the server's decoders are behind its reader.",
+    ),
     _counter("source_busy_seconds", "seconds", "Time the reader worked", _NOTHING),
     _counter(
         "source_stalled_seconds",
@@ -228,6 +247,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "transactions",
         "Transactions the server sent again and that were already landed",
         "Some after each restart are usual.",
+    ),
+    _counter(
+        "collect_suspect_transactions",
+        "transactions",
+        "Transactions that a GaussDB server said may be incomplete, because of DDL in them",
+        "Any growth: see `gaussdecode gaps ROOT`, and compare what they changed with the source.",
+    ),
+    _counter(
+        "collect_empty_transactions",
+        "transactions",
+        "Transactions without rows, of which nothing lands but the position",
+        "Nothing by itself; they let an idle slot advance.",
     ),
     _counter(
         "collect_waited_seconds",

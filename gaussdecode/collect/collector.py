@@ -137,6 +137,11 @@ class Collector:
             start_csn=settings.start_csn,
         )
 
+    @property
+    def suspect_count(self) -> int:
+        """Transactions that the server said may be incomplete."""
+        return self._suspects.count
+
     # ---- called by the assembler -----------------------------------------------------
 
     def register(self, version: int, definition: bytes) -> Accumulator[Landed] | None:

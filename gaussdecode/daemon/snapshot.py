@@ -17,6 +17,7 @@ from gaussdecode.collect.collector import Collector
 from gaussdecode.daemon.advice import Advice, Surroundings, find_advice
 from gaussdecode.daemon.guard import Guard
 from gaussdecode.daemon.history import History, Sample
+from gaussdecode.daemon.lag import Lag
 from gaussdecode.daemon.landed import Landed
 from gaussdecode.daemon.limit import WINDOW_SECONDS, Context, Limit, Stage, find_limit
 from gaussdecode.daemon.page import Picture
@@ -51,7 +52,7 @@ class DaemonFacts:
         state: a word for the operator: starting, connecting, streaming, retrying, stopping.
         reason: why it is not streaming, or None.
         durable_lsn: of the commit log.
-        caught_up_at: monotonic; when everything the server had told of was durable.
+        lag: in time.
         sessions: started so far.
         restarts: sessions that ended in an error, by class of error.
         landed: tables and publications since the start.
@@ -73,7 +74,7 @@ class DaemonFacts:
     reason: str | None = None
     durable_lsn: int = 0
     entry: int = -1
-    caught_up_at: float = dataclasses.field(default_factory=time.monotonic)
+    lag: Lag = dataclasses.field(default_factory=Lag)
     sessions: int = 0
     restarts: dict[str, int] = dataclasses.field(default_factory=dict)
     landed: Landed = dataclasses.field(default_factory=Landed)
@@ -150,6 +151,8 @@ class Snapshots:
         """Keep a reading in the history when it is time; called several times per second."""
         now = time.monotonic()
         if self._facts.history.is_due(now):
+            end = self._wal_end(self._facts.session)
+            self._facts.lag.note(now, end, self._facts.durable_lsn)
             self._facts.history.add(Sample.of(now, self.metrics()))
 
     def limit(self) -> Limit:
@@ -204,14 +207,24 @@ class Snapshots:
         )
 
     def lag(self, session: Session | None) -> dict[str, float]:
-        """How far the durable position is behind what the server told of."""
-        facts = self._facts
-        end = 0 if session is None else session.control.snapshot()["server_wal_end"]
-        behind = max(0, end - facts.durable_lsn)
-        now = time.monotonic()
-        if not behind:
-            facts.caught_up_at = now
-        return {"lag_bytes": behind, "lag_seconds": now - facts.caught_up_at}
+        """How far the durable position is behind the server's end of WAL."""
+        durable = self._facts.durable_lsn
+        behind = max(0, self._wal_end(session) - durable)
+        return {
+            "lag_bytes": behind,
+            "lag_seconds": self._facts.lag.seconds(time.monotonic(), durable),
+        }
+
+    def _wal_end(self, session: Session | None) -> int:
+        """The newest end that is known.
+
+        The stream tells it only with what it sends: while the server gathers a large
+        transaction it sends nothing, and only the guard sees how far the WAL is.
+        """
+        told = 0 if session is None else session.control.snapshot()["server_wal_end"]
+        guard = self._facts.guard
+        view = None if guard is None or guard.outlook is None else guard.outlook.look.slot
+        return max(told, 0 if view is None else view.wal_end)
 
     def status(self) -> dict[str, Any]:  # Any: JSON
         """The document of ``/status``: first the columns of gs_get_parallel_decode_status."""
@@ -284,6 +297,9 @@ def _session_values(session: Session) -> Values:
         "source_confirmed_lsn": words["confirmed_lsn"],
         "source_silence_seconds": (now - last) * _NS if last else 0.0,
         "source_status_updates_total": words["status_sent_count"],
+        "source_notices_total": words["notices"],
+        "source_heartbeats_total": words["heartbeats"],
+        "source_heartbeat_lsn": words["heartbeat_lsn"],
         "source_busy_seconds_total": words["busy_ns"] * _NS,
         "source_stalled_seconds_total": words["stalled_ns"] * _NS,
         "source_waited_seconds_total": words["waited_ns"] * _NS,
@@ -323,6 +339,8 @@ def _collector_values(collector: Collector) -> dict[str, float]:
         "collect_transactions_total": held.transaction_count,
         "collect_rows_total": held.row_count,
         "collect_skipped_transactions_total": held.resent_count,
+        "collect_suspect_transactions_total": collector.suspect_count,
+        "collect_empty_transactions_total": held.empty_count,
         "collect_waited_seconds_total": held.waited_ns * _NS,
         "collect_busy_seconds_total": max(0, held.busy_ns - held.waited_ns) * _NS,
     }

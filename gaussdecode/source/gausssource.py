@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gaussdecode.errors import GaussDecodeError, WireError
+from gaussdecode.errors import ConfigError, GaussDecodeError, WireError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
@@ -115,6 +115,7 @@ class GaussSource:
         position = settings["log"]
         state = None if position is None else _log_state(position)
         config = options_config(settings)
+        _refuse_csn_order(config)
         address = SourceAddress(
             settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
         )
@@ -207,6 +208,16 @@ class GaussSource:
         self._stream.end_stream()
         self._stream.close()
         self._catalog.close()
+
+
+def _refuse_csn_order(config: Config) -> None:
+    """A landing must know below which position everything was sent."""
+    if config.decoding.output_order:
+        raise ConfigError(
+            f"{config.path.name}: decoding.output-order: 1 cannot be landed: in CSN order a later "
+            "transaction may have an earlier commit LSN, so no position could be confirmed "
+            "without risking it; leave the option out and use a slot without confirmed_csn"
+        )
 
 
 def _log_state(position: Mapping[str, Any]) -> slots.LogState:  # Any: JSON

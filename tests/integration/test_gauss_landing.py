@@ -1,29 +1,267 @@
 """The daemon over a simulated GaussDB: every style, version and fault, exactly once."""
 
+import contextlib
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
-from kit import gausscheck
-from kit.gaussdaemon import GaussDatabase, lands
-from kit.gaussprofile import V6_0_0, Profile
-from kit.gaussserver import GaussServer
+from kit import gausscheck, landing
+from kit.daemon import Keeper, wait_until
+from kit.gaussdaemon import GaussDaemon, GaussDatabase, lands
+from kit.gaussprofile import PROFILES, V6_0_0, Profile
+from kit.gaussserver import Behaviour, GaussServer
+from kit.gaussstore import Committed, Table
 from kit.gaussworkload import Workload
+from kit.postgres import make_certificates
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
+BINARY = {"parallel_decode_num": 2, "decode_style": "b", "sending_batch": 1}
+STYLES = {
+    "binary": {**BINARY, "sending_batch": 0},
+    "binary_batched": BINARY,
+    "text": {**BINARY, "decode_style": "t"},
+    "json": {**BINARY, "decode_style": "j"},
+    "serial": {"parallel_decode_num": 1},
+}
+ENCODINGS = ("UTF8", "GB18030", "GBK", "UTF8", "UTF8", "SQL_ASCII", "UTF8")
 
 
-def test_style_b_in_batches(make_gauss: MakeGauss, tmp_path: Path) -> None:
-    """The product's usual way lands what was committed, once, and confirms only that."""
+def rows_of(root: Path) -> list[str]:
+    """All landed changes as texts, in order; the log's own columns included."""
+    return [
+        repr((change.order, change.xid, change.op, change.schema.table, change.new, change.old))
+        for change in landing.read(root).changes
+    ]
+
+
+# Every version lands in the product's usual way and in one other; the newest in all.
+OTHERS = [["text"], ["json"], ["serial"], ["binary"], list(STYLES), ["serial"], ["json"]]
+CASES = [
+    pytest.param(PROFILES[name], encoding, ["binary_batched", *others], id=f"{name}-{encoding}")
+    for name, encoding, others in zip(PROFILES, ENCODINGS, OTHERS, strict=True)
+]
+
+
+@pytest.mark.parametrize(("profile", "encoding", "styles"), CASES)
+def test_styles_land_the_same(
+    make_gauss: MakeGauss, tmp_path: Path, profile: Profile, encoding: str, styles: list[str]
+) -> None:
+    """Whatever the style, the same rows land, and they are what was committed."""
+    gauss = make_gauss(profile, behaviour=Behaviour(flush_seconds=0.05, encoding=encoding))
+    daemons: list[GaussDaemon] = []
+    with contextlib.ExitStack() as stack:
+        for name in dict.fromkeys(styles):
+            database = GaussDatabase(gauss, name)
+            daemons.append(stack.enter_context(lands(database, tmp_path / name, **STYLES[name])))
+        Workload(gauss.store, 7, codec=gauss.codec).run(20)
+        for daemon in daemons:
+            daemon.catch_up()
+            assert daemon.stop() == 0
+    for daemon in daemons:
+        gausscheck.check(daemon.root, gauss)
+    first, *others = [rows_of(daemon.root) for daemon in daemons]
+    assert first
+    for other in others:
+        assert other == first
+
+
+def test_kill_and_resume(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Killed at any moment, with connections cut at any byte, the daemon loses and repeats nothing."""
     gauss = make_gauss(V6_0_0)
     database = GaussDatabase(gauss)
-    workload = Workload(gauss.store, 1)
-    workload.run(40)
-    options = {"decode_style": "b", "sending_batch": 1}
-    with lands(database, tmp_path, parallel_decode_num=2, **options) as daemon:
+    workload, rng = Workload(gauss.store, 3), Random("kill")
+    daemon = lands(database, tmp_path, **BINARY)
+    with daemon:
+        keeper = Keeper(daemon)
+        for turn in range(6):
+            workload.run(12)
+            if turn % 2:
+                gauss.cut_after(rng.randrange(1, 200_000))
+            else:
+                wait_until(lambda: daemon.durable_lsn() > 0 or not daemon.is_running, "a start")
+                with contextlib.suppress(AssertionError):
+                    daemon.kill9()
+            gauss.checkpoint()
+            keeper.keep()
+        keeper.catch_up()
+        assert daemon.stop() == 0
+    gausscheck.check(daemon.root, gauss)
+
+
+def orders(gauss: GaussServer) -> Table:
+    """A table of two columns and a key."""
+    columns = {"id": "int8", "v": "text"}
+    return gauss.store.create_table("public", "orders", columns, key=["id"])
+
+
+def insert(gauss: GaussServer, table: Table, *ids: int) -> Committed:
+    """One transaction that inserts rows."""
+    transaction = gauss.store.begin()
+    for number in ids:
+        transaction.insert(table, {"id": str(number), "v": f"value {number}"})
+    return transaction.commit()
+
+
+def confirmed(database: GaussDatabase) -> int:
+    """What the slot holds as confirmed."""
+    return int(database.slot_positions()[1])
+
+
+def test_lost_rows_are_suspect_before_they_are_confirmed(
+    make_gauss: MakeGauss, tmp_path: Path
+) -> None:
+    """A transaction with DDL is named by a suspect entry that comes before its rows."""
+    gauss = make_gauss(V6_0_0)
+    database, table = GaussDatabase(gauss), orders(gauss)
+    with lands(database, tmp_path, **BINARY) as daemon:
+        insert(gauss, table, 1)
         daemon.catch_up()
-        workload.run(40)
+        transaction = gauss.store.begin()
+        transaction.insert(table, {"id": "2", "v": "kept"})
+        transaction.ddl()
+        transaction.insert(table, {"id": "3", "v": "lost"})
+        done = transaction.commit()
+        daemon.catch_up()
+        metrics = daemon.get("/metrics")[1].decode()
+        assert daemon.stop() == 0
+    entries = daemon.entries()
+    (suspect,) = [entry for entry in entries if entry["kind"] == "suspect"]
+    named = {item["xid"]: item for item in suspect["extra"]["transactions"]}
+    assert named[done.xid]["skip_start_lsn"] <= done.end_lsn
+    after = [entry for entry in entries if landing.position(entry) >= done.end_lsn]
+    assert suspect["n"] < after[0]["n"]
+    assert landing.position(suspect) < done.end_lsn
+    assert 'gaussdecode_source_notices_total{slot="s"}' in metrics
+    assert "rows_may_be_missing" in daemon.log.read_text()
+    layout = json.loads((daemon.root / "layout.json").read_text())
+    assert "hides-truncate" in layout["capabilities"]
+    ids = [change.new["id"] for change in landing.read(daemon.root).changes]
+    assert ids == [1, 2]
+
+
+def test_hidden_truncate_can_be_refused(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Whoever must see every TRUNCATE can have the daemon stay down instead."""
+    gauss = make_gauss(V6_0_0)
+    database = GaussDatabase(gauss)
+    stop = {"source": {"invisible-truncate": "stop"}}
+    serial = GaussDaemon(database, tmp_path, config=stop | {"decoding": {"parallel-decode-num": 1}})
+    table = orders(gauss)
+    with serial as daemon:
+        insert(gauss, table, 1)
+        transaction = gauss.store.begin()
+        transaction.truncate(table)
+        done = transaction.commit()
+        daemon.wait_while_running(lambda: daemon.durable_lsn() >= done.end_lsn, "the truncate")
+        assert daemon.stop() == 0
+    assert [change.op for change in landing.read(serial.root).changes] == ["I", "T"]
+    parallel = GaussDaemon(database, tmp_path, config=stop)
+    with parallel as daemon:
+        assert daemon.wait() == 78
+    assert "invisible-truncate" in parallel.log_tail(3)
+
+
+def test_empty_commits_advance_an_idle_slot(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Commits of others move position and slot by idle entries; nothing of them lands."""
+    gauss = make_gauss(V6_0_0)
+    database, table = GaussDatabase(gauss), orders(gauss)
+    options = {**BINARY, "skip_empty_xacts": False, "white_table_list": "public.*"}
+    with lands(database, tmp_path, **options) as daemon:
+        insert(gauss, table, 1)
+        daemon.catch_up()
+        gauss.store.commit_elsewhere()
+        gauss.store.write(20 << 20)  # so much of others' WAL that an entry is due
+        last = gauss.store.commit_elsewhere()
+        daemon.wait_while_running(lambda: confirmed(database) >= last.end_lsn, "the slot")
+        assert daemon.stop() == 0
+    landed = landing.read(daemon.root)
+    assert confirmed(database) == landing.position(landed.entries[-1]) == last.end_lsn
+    assert not gauss.violations
+
+
+def test_keepalives_confirm_nothing(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Keepalives and heartbeats that run ahead of what was sent move neither log nor slot."""
+    behaviour = Behaviour(flush_seconds=0.05, is_held=True)
+    gauss = make_gauss(PROFILES["GaussDB"], behaviour=behaviour)
+    database, table = GaussDatabase(gauss), orders(gauss)
+    before = confirmed(database)
+    with lands(database, tmp_path, **BINARY, enable_heartbeat=True) as daemon:
+        done = insert(gauss, table, 1)
+        daemon.wait_for_state("streaming")
+
+        def has_heard() -> bool:
+            found = re.search(
+                r"source_heartbeats_total{.*} (\S+)", daemon.get("/metrics")[1].decode()
+            )
+            return found is not None and float(found[1]) > 2
+
+        daemon.wait_while_running(has_heard, "heartbeats")
+        assert confirmed(database) == before
+        assert landing.position(daemon.entries()[-1]) == before
+        behaviour.is_held = False
         daemon.catch_up()
         assert daemon.stop() == 0
-        gausscheck.check(daemon.root, gauss)
+    assert confirmed(database) == done.end_lsn
+    gausscheck.check(daemon.root, gauss)
+
+
+def test_tls_and_users(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Over TLS with verify-full the stream lands too; a commercial server says who it was."""
+    certificates = tmp_path / "tls"
+    certificates.mkdir()
+    authority = make_certificates(certificates)
+    behaviour = Behaviour(flush_seconds=0.05)
+    gauss = make_gauss(PROFILES["GaussDB"], behaviour=behaviour, certificates=certificates)
+    database = GaussDatabase(gauss)
+    workload = Workload(gauss.store, 11)
+    tls = f"{database.dsn} sslmode=verify-full sslrootcert={authority}".replace(
+        "host=127.0.0.1", "host=localhost"
+    )
+    config = {"decoding": {"include-user": True, "decode-style": "b", "sending-batch": 1}}
+    with GaussDaemon(database, tmp_path, dsn=tls, config=config) as daemon:
+        workload.run(20)
+        daemon.catch_up()
+        gauss.cut_after(5000)
+        workload.run(20)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    landed = gausscheck.check(daemon.root, gauss)
+    assert {row["user"] for row in landed.transactions} == {"app", "batch"}
+
+
+def test_server_shutdown_and_crash(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """A server that shuts down, or forgets what was confirmed, is waited for; resent is skipped."""
+    gauss = make_gauss(V6_0_0)
+    database, workload = GaussDatabase(gauss), Workload(gauss.store, 13, large=False)
+    with lands(database, tmp_path, **BINARY) as daemon:
+        workload.run(15)
+        daemon.catch_up()
+        gauss.stop()
+        workload.run(5)
+        gauss.start()
+        daemon.catch_up()
+        gauss.crash()
+        gauss.rewind(database.slot, 0)
+        gauss.start()
+        workload.run(5)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    gausscheck.check(daemon.root, gauss)
+
+
+def test_start_position(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Transactions below a CSN, and rows of the one with this CSN below an LSN, are left out."""
+    gauss = make_gauss(V6_0_0)
+    database, table = GaussDatabase(gauss), orders(gauss)
+    insert(gauss, table, 1)
+    middle = insert(gauss, table, 2, 3, 4)
+    insert(gauss, table, 5)
+    third = middle.changes[1].lsn
+    options = {**BINARY, "start_position": f"{middle.csn}/{third}"}
+    with lands(database, tmp_path, **options) as daemon:
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    assert [change.new["id"] for change in landing.read(daemon.root).changes] == [3, 4, 5]
