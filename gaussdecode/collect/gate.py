@@ -1,4 +1,4 @@
-"""A gate before publication: the landing stands still for a moment while tables are read.
+r"""A gate before publication: the landing stands still for a moment while tables are read.
 
 A snapshot of a table must become an entry before any change behind its position does. So
 whoever takes it asks for a *hold*: the collector publishes all it has released, and from
@@ -6,7 +6,7 @@ then on goes on collecting without publishing. What it hands to the writer for t
 that are held is shown to the hold, which so learns of every change since.
 
     wanted --collector: all is published--> held --the action, in the collector's thread--> done
-       \\__________________ the session ends, or the hold is given up __________________/ lost
+       \__________________ the session ends, or the hold is given up __________________/ lost
 
 Threads: `hold`, `reach`, `run` and `release` are the snapshot's side and block; `attend`,
 `see` and `abandon` are the collector's and never block but for a short lock.

@@ -185,6 +185,10 @@ class Connection:
         with socket.socket(fileno=os.dup(self.pgconn.socket)) as connection:
             connection.shutdown(socket.SHUT_RDWR)
 
+    def result_error(self, result: PGresult) -> SourceError:
+        """What a result of a command that failed says."""
+        return self._error(Phase.COMMAND, result)
+
     def stream_error(self) -> SourceError:
         """Why the stream ended, after the copy has ended or the connection broke."""
         if self._gap is not None:
