@@ -164,13 +164,21 @@ def _server(rates: Sample, hint: ServerHint | None) -> Limit:
         )
     if hint.read_share is not None and hint.decode_share is not None:
         return _server_queues(waits, hint.read_share, hint.decode_share)
+    if hint.wait_event in {"WalSenderWaitForWAL", "WalSenderMain"}:
+        return Limit(
+            Stage.NONE,
+            f"{waits}, and the server waits for new WAL: what is behind holds no changes, or will "
+            "be published soon.",
+            None,
+        )
     if hint.wait_event in {"WalSenderWriteData", "ClientWrite"}:
         return Limit(
             Stage.NETWORK,
             f"{waits}, and the server waits until it can send: the network is the limit.",
             "the network between the server and this machine",
         )
-    if hint.spilled_bytes > 0:
+    is_spilling = str(hint.wait_event).startswith("ReorderBuffer")
+    if hint.spilled_bytes > 0 or is_spilling:
         return Limit(
             Stage.SERVER,
             f"{waits}, and the server spills {hint.spilled_bytes / 1e6:.1f} MB/s while it decodes.",

@@ -117,6 +117,13 @@ def test_the_server_says_more(hint: ServerHint, stage: Stage, setting: str) -> N
     assert setting in str(found.setting)
 
 
+@pytest.mark.parametrize("event", ["WalSenderWaitForWAL", "WalSenderMain"])
+def test_a_server_that_has_sent_all_is_no_limit(event: str) -> None:
+    """Behind is then only WAL without changes, until the next idle entry."""
+    found = limit(rates(source_waited_seconds_total=0.9), hint=ServerHint(event, 5e6))
+    assert (found.stage, found.setting) == (Stage.NONE, None)
+
+
 def test_a_full_disk_comes_first() -> None:
     """Whatever else waits, it waits for the disk."""
     assert limit(BEHIND, is_disk_full=True).stage is Stage.DISK

@@ -1,0 +1,48 @@
+"""How far the landing is behind the server, in bytes and in time.
+
+The server's end of WAL is noted now and then. The lag in time is the age of the oldest
+noted end that is not yet durable: on a server that never rests there is always something
+behind, and it is late only when it has been so for long. Thread-safe and bounded.
+"""
+
+import dataclasses
+import threading
+from typing import Final
+
+_LENGTH: Final = 1024  # marks; when there are more, every second one goes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Mark:
+    at: float
+    end: int
+
+
+class Lag:
+    """Notes ends of WAL and compares them with the durable position."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._marks: list[_Mark] = []
+
+    def note(self, at: float, end: int, durable: int) -> None:
+        """Note where the WAL ends.
+
+        Args:
+            at: monotonic seconds.
+            end: newest end that is known; 0 for unknown.
+            durable: up to here everything has landed.
+        """
+        with self._lock:
+            self._marks = [mark for mark in self._marks if mark.end > durable]
+            last = self._marks[-1].end if self._marks else durable
+            if end > last:
+                self._marks.append(_Mark(at, end))
+            if len(self._marks) > _LENGTH:
+                self._marks = self._marks[::2]
+
+    def seconds(self, now: float, durable: int) -> float:
+        """Age of the oldest end that is not yet durable; 0 when all are."""
+        with self._lock:
+            ages = (now - mark.at for mark in self._marks if mark.end > durable)
+            return max(0.0, next(ages, 0.0))
