@@ -56,7 +56,7 @@ _SPOOL_TOO: Final = f"passed on when it is set; for the daemon's own memory {_SP
 _SPOOL_OLD: Final = f"this version has no such option; the daemon keeps to it: {_SPOOL}"
 _DESCRIPTIONS: Final = (
     "of the descriptions that the reader compares with, the longest unused go to disk and "
-    "come back when their table changes; none is lost"
+    "come back when they are needed; none is lost"
 )
 _BUFFERS: Final = (
     "between batches a decoder keeps change-log-max-len times max-decode-to-sender-cache-num "

@@ -46,6 +46,7 @@ PARALLEL_PLUGINS: Final[Mapping[str, str]] = {
 """Plug-ins that decode in parallel only, with the decode-style that they mean."""
 PLUGINS: Final = (MPPDB_DECODING, SQL_DECODING, *PARALLEL_PLUGINS)
 _PUBLICATION: Final = Text(r"[^\0]{1,63}", "a name of 1 to 63 bytes")
+_TABLE: Final = Text(r"[^\0]+\.[^\0]+", "schema.name")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -206,11 +207,6 @@ class DecodingConfig:
         return tuple((item.partition(".")[0], item.partition(".")[2]) for item in items)
 
     @property
-    def excluded_users(self) -> frozenset[str]:
-        """The users of exclude-users."""
-        return frozenset(self.exclude_users.split(",")) - {""}
-
-    @property
     def start_at(self) -> tuple[int, int] | None:
         """CSN and LSN before which changes are left out; None for none."""
         csn, slash, lsn = self.start_position.partition("/")
@@ -365,6 +361,78 @@ class GuardConfig:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotConfig:
+    """Rows that are there already; kind postgresql only. docs/operations.md, Snapshots."""
+
+    mode: str = dataclasses.field(
+        default="none",
+        metadata=_is(
+            Choice(("initial", "none", "only")),
+            "`initial` lands the rows of every published table that has no snapshot yet, `none` "
+            "only those of tables asked for with `gaussdecode snapshot`, `only` ends the daemon "
+            "when all tables are done.",
+        ),
+    )
+    skip: tuple[str, ...] = dataclasses.field(
+        default=(),
+        metadata=_is(
+            TextList(_TABLE), "Tables, as `schema.name`, whose rows are not wanted from the start."
+        ),
+    )
+    on_new_table: str = dataclasses.field(
+        default="snapshot",
+        metadata=_is(
+            Choice(("snapshot", "stream")),
+            "With mode initial, a table that is added to a publication: land its rows, or only "
+            "its changes from then on.",
+        ),
+    )
+    workers: int = dataclasses.field(
+        default=4, metadata=_is(Integer(1, 64), "Connections that read at the same time.")
+    )
+    chunk_bytes: int = dataclasses.field(
+        default=64 * MIB,
+        metadata=_is(
+            Size(64 * KIB, 16 * GIB),
+            "A table is read in pieces of this size on the server; a finished piece is not read "
+            "again after a restart. Smaller tables are read at once, several together.",
+        ),
+    )
+    transaction_timeout: float = dataclasses.field(
+        default=_HOUR / 2,
+        metadata=_is(
+            Duration(1.0, 30 * _DAY),
+            "Oldest transaction that reading holds open; then it goes on in a newer one.",
+        ),
+    )
+    statement_timeout: float = dataclasses.field(
+        default=_HOUR / 6,
+        metadata=_is(Duration(1.0, 30 * _DAY), "Longest statement, which reads one piece."),
+    )
+    hold_timeout: float = dataclasses.field(
+        default=10.0,
+        metadata=_is(
+            Duration(1.0, _DAY),
+            "Longest wait for the server's running transactions while publication is held; then "
+            "it goes on, and is tried again with twice the wait.",
+        ),
+    )
+    rate_limit: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Size(64 * KIB, 1024 * GIB, or_none=True), "Most bytes per second that are read."
+        ),
+    )
+    verify: str = dataclasses.field(
+        default="none",
+        metadata=_is(
+            Choice(("none", "counts")),
+            "`counts` has the server count the rows of each piece, and compares.",
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """A checked configuration.
 
@@ -377,6 +445,7 @@ class Config:
         ring: sizes of the queues.
         monitoring: port and log.
         guard: of the slot and the disk.
+        snapshot: of the rows that are there already.
     """
 
     path: Path
@@ -387,6 +456,7 @@ class Config:
     ring: RingConfig
     monitoring: MonitoringConfig
     guard: GuardConfig = dataclasses.field(default_factory=GuardConfig)
+    snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
 
     @property
     def name(self) -> str:
