@@ -28,6 +28,7 @@ from gaussdecode.settings import (
     MonitoringConfig,
     RingConfig,
     Setting,
+    SnapshotConfig,
     SourceConfig,
 )
 from gaussdecode.values import ValueType
@@ -40,6 +41,7 @@ __all__ = [
     "LandingConfig",
     "MonitoringConfig",
     "RingConfig",
+    "SnapshotConfig",
     "SourceConfig",
     "load",
     "process_memory_bytes",
@@ -68,8 +70,18 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share n
     "ring": RingConfig,
     "monitoring": MonitoringConfig,
     "guard": GuardConfig,
+    "snapshot": SnapshotConfig,
 }
-_TOP_KEYS: Final = ("slot", "source", "decoding", "landing", "ring", "monitoring", "guard")
+_TOP_KEYS: Final = (
+    "slot",
+    "source",
+    "decoding",
+    "landing",
+    "ring",
+    "monitoring",
+    "guard",
+    "snapshot",
+)
 
 
 def process_memory_bytes() -> int | None:
