@@ -16,7 +16,7 @@ from gaussdecode.spark.query import changelog, current, database, history, regis
 from gaussdecode.spark.reading import changes
 from gaussdecode.spark.upkeep import compact
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def rows_of(frame: DataFrame, state: Snapshot) -> list[tuple[Any, ...]]:

@@ -1,0 +1,262 @@
+"""What does applying changes cost beside doing it the simple way, in the same run?
+
+A table of N rows with a key, an out-of-line text and some columns is landed and applied once;
+then M random changes (updates, a tenth of them without the text, deletes, inserts) are landed
+and brought into the table in three ways, each of which writes Parquet:
+
+* ``apply``: `gaussdecode.spark.apply`, only the buckets that have changes;
+* ``replay``: a window function over all changes since the beginning, the last row of each key;
+* ``join``: the newest change of each key, full outer join with the table, written whole.
+
+Seconds of each, the best of several runs (every run of ``apply`` takes new changes); ``ratio`` is
+the other's time over apply's. ``read`` and ``written`` are bytes of files, ``touched`` the bytes of
+the landed changes. With ``--rows`` given twice the growth of the table shows.
+
+    python bench/spark_apply.py [--rows N ...] [--changes M ...] [--runs N] [--out FILE]
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from kit.history import START, LandingWriter, Table, describe
+from kit.history import Column as KitColumn
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from gaussdecode.demo.java import provide_java
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.spark.apply import apply
+from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.query import current
+
+NAMES = ("id", "doc", "a", "b", "c", "d")
+FILE_ROWS = 250_000
+POSITION = ("gd_epoch", "gd_lsn", "gd_seq")
+
+
+def table() -> Table:
+    """The table."""
+    types = (pa.int64(), pa.string(), pa.int32(), pa.float64(), pa.string(), pa.int64())
+    columns = [
+        KitColumn(i, name, of, toast=name == "doc")
+        for i, (name, of) in enumerate(zip(NAMES, types, strict=True), 1)
+    ]
+    return Table("t", columns, (1,), full=False)
+
+
+class Source:
+    """Lands rows of the table in large files."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.writer = LandingWriter(root)
+        self.table = table()
+        self.rng = np.random.default_rng(seed)
+        self.lsn = 0
+        self.keys = 0
+
+    def land(self, ops: np.ndarray[Any, Any], keys: np.ndarray[Any, Any]) -> None:
+        """Land one entry."""
+        schema_id, files = self.writer.schema_id(self.table), []
+        self.lsn += 1000
+        for start in range(0, len(ops), FILE_ROWS):
+            rows = self.rows(ops[start : start + FILE_ROWS], keys[start : start + FILE_ROWS], start)
+            path = f"data/public.t/gd_date=2026-01-31/{self.writer.n:020d}-{start}.parquet"
+            files.append(describe(self.writer.root, path, "public.t", schema_id, rows))
+        self.writer.entry(EntryKind.DATA, self.lsn, files, START)
+
+    def rows(self, ops: np.ndarray[Any, Any], keys: np.ndarray[Any, Any], seq: int) -> pa.Table:
+        """Some changes."""
+        count, rng = len(ops), self.rng
+        is_delete = ops == "D"
+        unsent = (ops == "U") & (rng.random(count) < 0.1)
+        schema = self.table.schema()
+        old = pa.StructArray.from_arrays(
+            [pa.array(keys)], fields=[pa.field("id", pa.int64())], mask=pa.array(~is_delete)
+        )
+        names = pa.array([["doc"] if out else None for out in unsent],
+                         schema.field("gd_unchanged").type)  # fmt: skip
+        words = np.array([f"word {i} of some text that compresses" for i in range(1000)])
+
+        def column(values: Any, mask: Any = is_delete) -> pa.Array:
+            return pa.array(values, mask=mask)
+
+        content = {
+            "gd_op": pa.array(ops), "gd_epoch": pa.array(np.zeros(count, dtype=np.int32)),
+            "gd_lsn": pa.array(np.full(count, self.lsn)),
+            "gd_seq": pa.array(np.arange(seq, seq + count)),
+            "gd_csn": pa.nulls(count, pa.int64()), "gd_xid": pa.array(np.full(count, self.lsn)),
+            "gd_ts": pa.array(np.full(count, 1_770_000_000_000_000)).cast(
+                pa.timestamp("us", tz="UTC")),
+            "gd_unchanged": names, "gd_old": old,
+            "gd_raw": pa.nulls(count, schema.field("gd_raw").type),
+            "id": column(keys), "doc": column(words[rng.integers(0, 1000, count)],
+                                              is_delete | unsent),
+            "a": column(rng.integers(0, 1 << 30, count).astype(np.int32)),
+            "b": column(rng.random(count)), "c": column(words[rng.integers(0, 1000, count)]),
+            "d": column(rng.integers(0, 1 << 60, count)),
+        }  # fmt: skip
+        return pa.table([content[name] for name in schema.names], schema=schema)
+
+    def insert(self, count: int) -> None:
+        """Land new rows."""
+        self.land(np.full(count, "I"), np.arange(self.keys, self.keys + count))
+        self.keys += count
+
+    def change(self, count: int) -> None:
+        """Land random changes: eight updates to one delete and one insert."""
+        ops = self.rng.choice(["U", "D", "I"], count, p=[0.8, 0.1, 0.1])
+        keys = self.rng.integers(0, self.keys, count)
+        fresh = ops == "I"
+        keys[fresh] = np.arange(self.keys, self.keys + int(fresh.sum()))
+        self.keys += int(fresh.sum())
+        self.land(ops, keys)
+
+
+def all_changes(spark: SparkSession, root: Path, first: int) -> DataFrame:
+    """Landed rows from an entry on, with the key of deletes in its column."""
+    landing = Landing(root)
+    paths = [
+        str(root / file.path)
+        for entry in landing.entries(first, landing.last_n)
+        for file in entry.files
+    ]
+    key = F.coalesce("id", F.col("gd_old.id")).alias("id")
+    rest = [name for name in NAMES if name != "id"]
+    return spark.read.parquet(*paths).select("gd_op", *POSITION, "gd_unchanged", key, *rest)
+
+
+def replay(spark: SparkSession, root: Path, out: Path) -> None:
+    """The last row of each key over all changes; texts that were not sent from before."""
+    rows = all_changes(spark, root, 0)
+    by_key = Window.partitionBy("id").orderBy(*POSITION)
+    sent = F.when(F.col("gd_unchanged").isNull(), F.struct("doc"))
+    filled = F.last(sent, ignorenulls=True).over(by_key)["doc"]
+    is_last = F.lead("gd_op").over(by_key).isNull()
+    found = rows.withColumn("doc", filled).withColumn("is_last", is_last)
+    found.where("is_last and gd_op <> 'D'").select(*NAMES).write.parquet(str(out))
+
+
+def join(spark: SparkSession, root: Path, base: DataFrame, first: int, out: Path) -> None:
+    """The newest change of each key, full outer join with the table."""
+    rest = [name for name in NAMES if name not in {"id", "doc"}]
+    everything = F.struct(*POSITION, "gd_op", *rest)
+    sent = F.struct(*POSITION, "doc")
+    is_sent = (F.col("gd_op") != "D") & F.col("gd_unchanged").isNull()
+    changed = (
+        all_changes(spark, root, first).groupBy("id")
+        .agg(F.max(everything).alias("x"), F.max(F.when(is_sent, sent)).alias("y"))
+    )  # fmt: skip
+    both = base.select(*NAMES).alias("t").join(changed.alias("s"), "id", "full_outer")
+    is_changed = F.col("x").isNotNull()
+    columns = [
+        "id",
+        F.when(F.col("y").isNotNull(), F.col("y.doc")).otherwise(F.col("t.doc")).alias("doc"),
+        *[
+            F.when(is_changed, F.col(f"x.{name}")).otherwise(F.col(f"t.{name}")).alias(name)
+            for name in rest
+        ],
+    ]
+    kept = both.where("x is null or x.gd_op <> 'D'")
+    kept.select(*columns).write.parquet(str(out))
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Seconds it takes."""
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
+
+
+def checksum(frame: DataFrame) -> tuple[Any, ...]:
+    """Rows and sums, to see that all ways give the same."""
+    row = frame.agg(F.count("*"), F.sum(F.xxhash64(*NAMES).cast("decimal(38,0)"))).collect()[0]
+    return tuple(row)
+
+
+def measure(spark: SparkSession, rows: int, changes: int, runs: int, where: Path) -> dict[str, Any]:
+    """One size of table and of changes."""
+    source = Source(where / "landing", 1)
+    source.insert(rows)
+    target = where / "target"
+    first = timed(lambda: apply(spark, where / "landing", target))
+    best: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+    for run in range(runs):
+        entry = source.writer.n
+        base = current(spark, target, "public.t")
+        source.change(changes)
+        ways: dict[str, Callable[[], object]] = {
+            "replay": lambda run=run: replay(spark, where / "landing", where / f"replay{run}"),
+            "join": lambda run=run, base=base, entry=entry: join(
+                spark, where / "landing", base, entry, where / f"join{run}"),
+            "apply": lambda: facts.update(summary=apply(spark, where / "landing", target)),
+        }  # fmt: skip
+        for name, way in ways.items():
+            best[name] = min(best.get(name, 1e9), timed(way))
+        sums = {
+            checksum(spark.read.parquet(str(where / f"{name}{run}"))) for name in ("replay", "join")
+        }
+        assert sums == {checksum(current(spark, target, "public.t"))}, "the results differ"
+    landing = Landing(where / "landing")
+    touched = sum(file.bytes for file in landing.entry(landing.last_n).files)
+    return {
+        "rows": rows, "changes": changes, "first_apply_seconds": round(first, 2),
+        "seconds": {name: round(value, 2) for name, value in best.items()},
+        "ratio": {n: round(best[n] / best["apply"], 2) for n in ("replay", "join")},
+        "changes_per_second": round(changes / best["apply"]),
+        "bytes": {"read": facts["summary"].bytes_read, "written": facts["summary"].bytes_written,
+                  "touched": touched},
+    }  # fmt: skip
+
+
+def session(scratch: Path) -> SparkSession:
+    """A local Spark on all cores."""
+    os.environ["JAVA_HOME"] = str(provide_java(scratch))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    cores = os.cpu_count() or 1
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("bench")
+    for name, value in {
+        "spark.ui.enabled": "false", "spark.driver.memory": "4g", "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(2 * cores), "spark.local.dir": str(scratch),
+    }.items():  # fmt: skip
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main() -> None:
+    """Measure all sizes asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 2_000_000])
+    parser.add_argument("--changes", type=int, nargs="+", default=[2_000, 200_000])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    results = []
+    with tempfile.TemporaryDirectory() as scratch:
+        spark = session(Path(scratch))
+        for rows in args.rows:
+            for changes in args.changes:
+                where = Path(scratch, f"{rows}-{changes}")
+                where.mkdir()
+                results.append(measure(spark, rows, changes, args.runs, where))
+                print(json.dumps(results[-1]), flush=True)
+        spark.stop()
+    if args.out is not None:
+        args.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
