@@ -19,8 +19,8 @@ from kit.postgres import make_certificates
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
-BINARY = {"parallel_decode_num": 2, "decode_style": "b", "sending_batch": 1}
-STYLES = {
+BINARY: dict[str, object] = {"parallel_decode_num": 2, "decode_style": "b", "sending_batch": 1}
+STYLES: dict[str, dict[str, object]] = {
     "binary": {**BINARY, "sending_batch": 0},
     "binary_batched": BINARY,
     "text": {**BINARY, "decode_style": "t"},
