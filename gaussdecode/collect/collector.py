@@ -224,7 +224,7 @@ class Collector:
                 has_unchanged=len(taken["unchanged"]) > 0,
                 has_key_change=taken["has_key_change"]
                 or (landed.updates_may_change_key and ops.get("U", 0) > 0),
-                metadata=_metadata(landed),
+                metadata=metadata_of(landed),
             )
         )
         self._on_round()  # a transaction's release may take many row groups
@@ -395,7 +395,7 @@ def _time(microseconds: int) -> datetime.datetime | None:
     return epoch + datetime.timedelta(microseconds=microseconds)
 
 
-def _metadata(landed: Landed) -> dict[bytes, bytes]:
+def metadata_of(landed: Landed) -> dict[bytes, bytes]:
     """Key-value metadata of a Parquet file: the true names."""
     relation = landed.relation
     facts = {"schema_id": landed.schema_id, "table": landed.directory}

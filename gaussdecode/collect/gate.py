@@ -39,6 +39,9 @@ class Port(Protocol):
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand what is gathered of these tables to the writer."""
 
+    def schema_landed(self, directory: str, schema_id: str) -> None:
+        """A snapshot has changed a table over to another schema."""
+
     @property
     def boundary(self) -> int:
         """LSN up to which all transactions are released."""
@@ -60,7 +63,7 @@ class Hold:
         self.is_lost = False
         self.wanted_lsn: int | None = None
         self.is_reached = False
-        self.action: Callable[[], object] | None = None
+        self.action: Callable[[Port], object] | None = None
         self.error: BaseException | None = None
         self.is_done = False
 
@@ -126,7 +129,7 @@ class Gate:
                 nudge_at = time.monotonic() + 1.0
                 nudge()
 
-    def run(self, hold: Hold, action: Callable[[], object]) -> None:
+    def run(self, hold: Hold, action: Callable[[Port], object]) -> None:
         """Have the collector's thread do something while nothing is published.
 
         Raises:
@@ -183,15 +186,15 @@ class Gate:
             port.flush_tables(hold.directories)
             self._note(hold, "is_reached")
         if hold.action is not None:
-            self._act(hold, hold.action)
+            self._act(hold, hold.action, port)
 
-    def _act(self, hold: Hold, action: Callable[[], object]) -> None:
+    def _act(self, hold: Hold, action: Callable[[Port], object], port: Port) -> None:
         with self._changed:
             if hold.is_lost:
                 return
             hold.action = None
         try:
-            action()
+            action(port)
         except BaseException as error:
             hold.error = error
             raise

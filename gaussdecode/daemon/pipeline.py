@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from gaussdecode.collect.collector import Collector, CollectorSettings
+from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon.housekeeping import Housekeeper
@@ -72,6 +73,7 @@ class Pipeline:
         self._was_full = False
         self._is_leaving = False
         self._housekeeper: Housekeeper | None = None
+        self.gate = Gate(self._must_not_wait)
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
 
@@ -156,6 +158,15 @@ class Pipeline:
                 bytes=sum(file.bytes for file in entry.files),
                 position=str(Lsn(position.lsn)),
             )
+
+    def snapshot_landed(self, entry: CommitEntry) -> None:
+        """Collector's thread: count the entry of a snapshot."""
+        self._on_landed(entry)
+        self._facts.entry = entry.n
+
+    def fail(self, error: BaseException) -> None:
+        """End the daemon for an error in another thread of the landing."""
+        self._on_error(error)
 
     @property
     def is_waiting_for_space(self) -> bool:
@@ -275,7 +286,7 @@ class Pipeline:
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
         )
-        return Collector(settings, tables, self.writer, spool, position, log.schemas)
+        return Collector(settings, tables, self.writer, spool, position, log.schemas, self.gate)
 
     def _accept_hidden(self, log: CommitLog) -> None:
         """Say that the stream shows no TRUNCATE and no DDL, here and to readers.

@@ -8,7 +8,7 @@ new session does not make them fall.
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -62,6 +62,7 @@ class DaemonFacts:
         commit_interval: ``landing.max-commit-interval``, seconds.
         queue_size: ``parallel-queue-size``.
         warn_before: ``guard.warn-before``, seconds.
+        snapshot: progress of the tables whose rows are being landed, or None.
     """
 
     slot: str
@@ -84,6 +85,7 @@ class DaemonFacts:
     commit_interval: float = 30.0
     queue_size: int = 128
     warn_before: float | None = None
+    snapshot: Callable[[], dict[str, dict[str, Any]]] | None = None  # Any: JSON
 
     def is_optional_paused(self) -> bool:
         """Whether the guard has asked for work that can wait to wait."""
@@ -259,6 +261,7 @@ class Snapshots:
             "limit": dataclasses.asdict(limit),
             "warnings": [f"{item.what} {item.action}" for item in self.advice(limit)],
             "server": server_record(facts.guard),
+            "snapshot": {} if facts.snapshot is None else facts.snapshot(),
             "version": gaussdecode.__version__,
         }
 

@@ -24,6 +24,7 @@ from gaussdecode.daemon.page import render_page
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots, free_bytes
+from gaussdecode.daemon.snapshotter import Snapshotter
 from gaussdecode.errors import DiskError, GaussDecodeError, SourceRefusedError
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
@@ -117,11 +118,14 @@ class Supervisor:
             self._snapshots = snapshots = Snapshots(self._facts, pipeline)
             guard = self._start_guard()
             server = self._serve(snapshots)
+            snapshotter = self._start_snapshotter(pipeline)
             self._notifier.ready("landing recovered")
             try:
                 self._run_sessions(pipeline, snapshots)
             finally:
                 self._set_state("stopping")
+                if snapshotter is not None:
+                    snapshotter.close()
                 server.close()
                 guard.close()
 
@@ -148,6 +152,14 @@ class Supervisor:
         self._facts.guard = guard
         guard.start()
         return guard
+
+    def _start_snapshotter(self, pipeline: Pipeline) -> Snapshotter | None:
+        if self._config.source.kind is not SourceKind.POSTGRESQL:
+            return None
+        snapshotter = Snapshotter(self._config, pipeline, self._stop.set)
+        self._facts.snapshot = snapshotter.status
+        snapshotter.start()
+        return snapshotter
 
     def _serve(self, snapshots: Snapshots) -> MonitoringServer:
         exposition = Exposition(self._config.slot, snapshots.metrics)

@@ -10,11 +10,13 @@ read in physical order. What the stream sends of a table is what is read of it: 
 columns, the same row filter, values in the same text form.
 """
 
+import contextlib
 import dataclasses
 import json
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Self
 
 from psycopg import pq
@@ -31,8 +33,10 @@ from gaussdecode.source.quoting import identifier, literal, slot_identifier
 from gaussdecode.source.slot import PLUGIN
 from gaussdecode.source.sqlstate import Phase, error_of
 
+CANCELLED: Final = "57014"  # also by statement_timeout
 COPY_BYTES: Final = 1 << 20  # of lines handed over at once; arbitrary
 _FIRST_NAMED_OID: Final = 10000  # from here on the server sends Type messages
+_POLL_SECONDS: Final = 0.1  # how soon a command is given up
 _SLOT_PART: Final = 40  # of our slot's name in the temporary one's; 63 is the longest
 _ROOT: Final = "p"
 
@@ -209,13 +213,20 @@ class View:
         self._connection = connection
 
     @classmethod
-    def open(cls, address: SourceAddress, slot: str, seconds: float) -> Self:
+    def open(
+        cls,
+        address: SourceAddress,
+        slot: str,
+        seconds: float,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Self:
         """Export the state of the database as it is now.
 
         Args:
             address: of the server.
             slot: name that the temporary slot's begins with.
             seconds: to wait for the transactions that run on the server, at most.
+            should_stop: asked while waiting.
 
         Raises:
             SourceError: they run longer, or the server failed.
@@ -225,15 +236,11 @@ class View:
         connection = connect(address)
         try:
             word = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else ""
-            canceller = threading.Timer(seconds, connection.pgconn.get_cancel().cancel)
-            canceller.start()
-            try:
+            with _cancelled(connection, seconds, should_stop):
                 (row,) = connection.query(
                     f"CREATE_REPLICATION_SLOT {slot_identifier(name)} TEMPORARY LOGICAL {PLUGIN} "
                     f"{word or 'EXPORT_SNAPSHOT'}"
                 )
-            finally:
-                canceller.cancel()
         except BaseException:
             connection.close()
             raise
@@ -250,16 +257,45 @@ class View:
         self.close()
 
 
+@contextlib.contextmanager
+def _cancelled(
+    connection: Connection, seconds: float, should_stop: Callable[[], bool]
+) -> Iterator[None]:
+    """Have the server give a command up after some time, or when a stop is asked for."""
+    is_over = threading.Event()
+    deadline = time.monotonic() + seconds
+
+    def watch() -> None:
+        while not is_over.wait(_POLL_SECONDS):
+            if time.monotonic() >= deadline or should_stop():
+                connection.pgconn.get_cancel().cancel()
+
+    watcher = threading.Thread(target=watch, name="canceller", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+
+
 class TableReader:
     """Reads tables through a connection of its own, by one thread.
 
     Args:
         address: of the server.
         statement_seconds: longest statement.
+        should_stop: asked while a statement runs.
     """
 
-    def __init__(self, address: SourceAddress, statement_seconds: float) -> None:
+    def __init__(
+        self,
+        address: SourceAddress,
+        statement_seconds: float,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.connection = connect(address, is_replication=False)
+        self._should_stop = should_stop
         self._secret = address.secret
         self._command(f"SET statement_timeout = {int(statement_seconds * 1000)}")
         self._command("SET row_security = off")  # an error, rather than rows left out
@@ -273,10 +309,6 @@ class TableReader:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
-
-    def cancel(self) -> None:
-        """End what it is reading; for another thread."""
-        self.connection.pgconn.get_cancel().cancel()
 
     def _command(self, text: str) -> list[Row]:
         return self.connection.query(text)
@@ -336,6 +368,15 @@ class TableReader:
             tuple(_leaf(row) for row in leaves),
         )
 
+    def check_readable(self, shape: TableShape) -> None:
+        """See that the role may read every leaf, before anything depends on it.
+
+        Raises:
+            SourceRefusedError: it may not.
+        """
+        for leaf in shape.leaves:
+            self._command(f"SELECT {_names(shape)} FROM {leaf.quoted} LIMIT 0")  # noqa: S608 - quoted
+
     # ---- rows ------------------------------------------------------------------------
 
     def begin(self, view: View) -> None:
@@ -379,6 +420,13 @@ class TableReader:
         condition = " AND ".join(conditions)
         return self._copy(f"SELECT {_names(shape)} FROM {source} WHERE {condition}")  # noqa: S608 - quoted above
 
+    def count_chunk(self, shape: TableShape, chunk: Chunk, where: str | None) -> int:
+        """Have the server count the rows of a chunk."""
+        condition = " AND ".join([chunk.condition(), *_conditions(shape.table, where)])
+        source = shape.leaves[chunk.leaf].quoted
+        ((found,),) = self._command(f"SELECT count(*) FROM {source} WHERE {condition}")  # noqa: S608 - quoted above
+        return int(found or 0)
+
     def copy_keys(
         self, shape: TableShape, keys: Sequence[int], arrays: Sequence[str], where: str | None
     ) -> Iterator[bytes]:
@@ -404,6 +452,10 @@ class TableReader:
         return self._copy(f"SELECT {_names(shape)} FROM {source} WHERE {conditions}")  # noqa: S608
 
     def _copy(self, select: str) -> Iterator[bytes]:
+        with _cancelled(self.connection, float("inf"), self._should_stop):
+            yield from self._copy_out(select)
+
+    def _copy_out(self, select: str) -> Iterator[bytes]:
         pgconn = self.connection.pgconn
         result = pgconn.exec_(f"COPY ({select}) TO STDOUT".encode())
         self._check_copy(result)

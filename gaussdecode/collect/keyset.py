@@ -1,0 +1,111 @@
+"""Keys of rows that changed while a table was read.
+
+Given changes as they land, `changed_keys` tells which rows they touched; given rows that
+were read before, `is_changed` tells which of them may be out of date. Both see keys as
+Arrow values, which for a row that was copied and a row of the stream are made by the same
+decoder. A key that does not fit its column has no value there: then nothing is known, and
+the caller must read the table in another way.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.model.types import ColumnType, Kind
+
+_KINDS: Final = frozenset(
+    {
+        Kind.BOOL,
+        Kind.INT16,
+        Kind.INT32,
+        Kind.INT64,
+        Kind.DECIMAL,
+        Kind.DATE,
+        Kind.TIMESTAMP,
+        Kind.TIMESTAMPTZ,
+        Kind.STRING,
+    }
+)
+
+
+class UnknownKeyError(ValueError):
+    """A row's key has no value of its column's type."""
+
+
+def is_usable(key: Sequence[ColumnType]) -> bool:
+    """Whether keys of these types can be compared here and asked for in SQL."""
+    return bool(key) and all(column.kind in _KINDS for column in key)
+
+
+def needed_columns(names: Sequence[str], schema: pa.Schema) -> list[str]:
+    """The columns that `changed_keys` looks at."""
+    return ["gd_op", *(["gd_old"] if "gd_old" in schema.names else []), *names]
+
+
+def changed_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Keys of the rows that changes touched, before and after.
+
+    Args:
+        rows: as they land; `needed_columns` of them.
+        names: of the key's columns.
+
+    Raises:
+        UnknownKeyError: a change does not show its key.
+    """
+    ops = rows.column("gd_op")
+    new = rows.filter(pc.is_in(ops, pa.array(["I", "U"]))).select(list(names))
+    found = [new]
+    if "gd_old" in rows.column_names:
+        old = rows.column("gd_old").combine_chunks()
+        old = old.filter(pc.is_valid(old))
+        if len(old):
+            columns = [pc.struct_field(old, name) for name in names]
+            found.append(pa.table(columns, names=list(names)).cast(new.schema))
+    keys = pa.concat_tables(found)
+    for name in names:
+        if keys.column(name).null_count:
+            raise UnknownKeyError(name)
+    return keys
+
+
+def distinct(keys: Sequence[pa.Table]) -> pa.Table:
+    """Each key once."""
+    together = pa.concat_tables(keys)
+    return together.group_by(together.column_names).aggregate([])
+
+
+def is_changed(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
+    """Whether the key of each row is among `keys`, whose columns it has."""
+    names = keys.column_names
+    if len(names) == 1:
+        column = rows.column(names[0])
+        return pc.is_in(column, keys.column(names[0]).cast(column.type).combine_chunks())
+    return pc.is_in(_joined(rows, names), _joined(keys, names).combine_chunks())
+
+
+def _joined(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    """One text per key; each part behind its length, so that no two keys look alike."""
+    parts = []
+    for name in names:
+        text = rows.column(name).cast(pa.string())
+        size = pc.fill_null(pc.binary_length(text), -1)  # no value is no empty text
+        parts += [size.cast(pa.string()), pc.fill_null(text, "")]
+    return pc.binary_join_element_wise(*parts, ":")
+
+
+def array_texts(keys: pa.Table) -> list[str]:
+    """Per column, the values as the text of a PostgreSQL array."""
+    return [_array_text(keys.column(name)) for name in keys.column_names]
+
+
+def _array_text(column: pa.ChunkedArray) -> str:
+    text = column.cast(pa.string())
+    text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
+    quoted = pc.binary_join_element_wise('"', text, '"', "")
+    listed = pa.ListArray.from_arrays(
+        pa.array([0, len(quoted)], pa.int32()), pa.chunked_array(quoted).combine_chunks()
+    )
+    joined: str = pc.binary_join(listed, ",")[0].as_py()
+    return "{" + joined + "}"

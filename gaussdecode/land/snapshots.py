@@ -1,0 +1,166 @@
+"""What a snapshot keeps on disk until its entry is published, and what it remembers.
+
+Below ``snapshots/``, which no reader of the landing looks into::
+
+    ledger.json                     per table: done, streamed or failed, and where
+    requests/<n>.json               what an operator asked for; removed when it is taken up
+    <table>/state.json              which table, since which entry, how it was cut
+    <table>/chunk-<n>.arrow         rows of a finished chunk
+
+A file under its name is whole and durable: it is written under another one, synced and
+renamed. So after any end of the process the chunks that are there need not be read again.
+Given bytes and JSON; knows no server.
+"""
+
+import json
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.names import unfinished_number
+from gaussdecode.land.sink import Sink
+from gaussdecode.model.entry import canonical_json
+
+ROOT: Final = "snapshots"
+_LEDGER: Final = f"{ROOT}/ledger.json"
+_REQUESTS: Final = f"{ROOT}/requests"
+_STATE: Final = "state.json"
+
+Json = dict[str, Any]  # Any: JSON
+
+
+class SnapshotStore:
+    """The files below ``snapshots/``. Chunks may be written by several threads."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def prepare(self) -> None:
+        """Make the directories, and remove what an earlier process left unfinished."""
+        for directory in (ROOT, _REQUESTS):
+            self._disk.ensure_directory(directory)
+        self._disk.sync_directories(ROOT)
+        directories = [ROOT, _REQUESTS]
+        directories += [
+            f"{ROOT}/{item.name}" for item in self._disk.items(ROOT) if item.is_directory
+        ]
+        for directory in directories:
+            for item in self._disk.items(directory):
+                if unfinished_number(item.name) is not None:
+                    self._disk.remove(f"{directory}/{item.name}")
+
+    # ---- the ledger ------------------------------------------------------------------
+
+    def ledger(self) -> Json:
+        """What is known of each table, by ``schema.name``."""
+        return self._read(_LEDGER) or {}
+
+    def note(self, title: str, record: Json) -> None:
+        """Remember what became of a table."""
+        self._write(_LEDGER, {**self.ledger(), title: record})
+
+    # ---- requests --------------------------------------------------------------------
+
+    def ask(self, request: Json) -> None:
+        """Ask the daemon for a snapshot; for another process."""
+        for directory in (ROOT, _REQUESTS):
+            self._disk.ensure_directory(directory)
+        self._write(f"{_REQUESTS}/{secrets.token_hex(8)}.json", request)
+
+    def requests(self) -> list[tuple[str, Json]]:
+        """Path and content of every request."""
+        found = []
+        for item in self._disk.items(_REQUESTS):
+            if item.name.endswith(".json") and not item.name.startswith("."):
+                path = f"{_REQUESTS}/{item.name}"
+                found.append((path, self._read(path) or {}))
+        return found
+
+    def answered(self, path: str) -> None:
+        """Forget a request."""
+        self._disk.remove(path)
+
+    # ---- tables that are being read --------------------------------------------------
+
+    def load(self, table: str) -> Json | None:
+        """What `save` wrote; None when the table is not being read."""
+        return self._read(f"{ROOT}/{table}/{_STATE}")
+
+    def save(self, table: str, state: Json) -> None:
+        """Write down how a table is read."""
+        self._disk.ensure_directory(f"{ROOT}/{table}")
+        self._write(f"{ROOT}/{table}/{_STATE}", state)
+
+    def tables(self) -> list[str]:
+        """Directories of the tables that are being read."""
+        items = [item.name for item in self._disk.items(ROOT) if item.is_directory]
+        return [name for name in items if self._disk.size(f"{ROOT}/{name}/{_STATE}") is not None]
+
+    def drop(self, table: str) -> None:
+        """Forget a table and its chunks; the state last, so that this can be done again."""
+        directory = f"{ROOT}/{table}"
+        if not self._disk.files.has_directory(directory):
+            return
+        names = [item.name for item in self._disk.items(directory)]
+        for name in sorted(names, key=lambda name: name == _STATE):
+            self._disk.remove(f"{directory}/{name}")
+        self._disk.remove_directory(directory)
+
+    def has_chunk(self, table: str, number: int) -> bool:
+        """Whether a chunk is finished."""
+        return self._disk.size(_chunk(table, number)) is not None
+
+    def write_chunk(
+        self, table: str, number: int, schema: pa.Schema, rows: Iterable[pa.Table]
+    ) -> int:
+        """Write a chunk and make it durable; gives its size."""
+        directory = f"{ROOT}/{table}"
+        hidden = self._disk.unfinished(directory, 0, "parquet")
+        sink = Sink(self._disk, hidden)
+        try:
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            with pa.ipc.new_file(sink, schema, options=options) as writer:
+                for part in rows:
+                    writer.write_table(part)
+            sink.finish()
+        except BaseException:
+            sink.abandon()
+            self._disk.remove(hidden)
+            raise
+        self._disk.rename(hidden, _chunk(table, number))
+        self._disk.sync_directories(directory)
+        return sink.size
+
+    def read_chunk(self, table: str, number: int) -> Iterator[pa.Table]:
+        """Read the rows of a chunk, some at a time."""
+        with self._disk.files.open(_chunk(table, number)) as file:
+            reader = pa.ipc.open_file(file)
+            for index in range(reader.num_record_batches):
+                yield pa.Table.from_batches([reader.get_batch(index)])
+
+    # ---- files -----------------------------------------------------------------------
+
+    def _read(self, path: str) -> Json | None:
+        raw = self._disk.read(path)
+        if raw is None:
+            return None
+        try:
+            record: Json = json.loads(raw)
+        except ValueError as error:
+            raise LandingError(f"{path}: not what was written ({error}); remove it") from error
+        return record
+
+    def _write(self, path: str, record: Json) -> None:
+        directory = path.rpartition("/")[0]
+        hidden = self._disk.unfinished(directory, 0, "json")
+        self._disk.write_file(hidden, canonical_json(record))
+        self._disk.replace(hidden, path)
+        self._disk.sync_directories(directory)
+
+
+def _chunk(table: str, number: int) -> str:
+    return f"{ROOT}/{table}/chunk-{number:08d}.arrow"
