@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the parser with AddressSanitizer and UBSan in a temporary copy, and runs its tests.
+# Builds the parsers with AddressSanitizer and UBSan in a temporary copy, and runs their tests.
 # Ends with the status of the tests; the first finding of a sanitizer ends the run.
 #
 #   tests/sanitize.sh [pytest arguments]
@@ -15,15 +15,15 @@ fi
 copy=$(mktemp -d "${TMPDIR:-/tmp}/gaussdecode-sanitize.XXXXXX")
 trap 'rm -rf "$copy"' EXIT INT TERM
 
-# Only what the parser needs: the rest would double the time to build.
-mkdir -p "$copy/gaussdecode" "$copy/tests"
+# Only the extensions that parse: the rest would double the time to build.
 cd "$root"
+mkdir -p "$copy/tests/source" "$copy/tests/vectors"
 cp setup.py "$copy"
-for file in __init__.py errors.py _column _cursor _layout _part _times _values _wire; do
-    cp "gaussdecode/$file" "$copy/gaussdecode" 2>/dev/null || cp "gaussdecode/$file".p* "$copy/gaussdecode"
-done
-cp -r gaussdecode/model gaussdecode/protocol "$copy/gaussdecode"
+find gaussdecode -name '*.py' -exec cp --parents {} "$copy" \;
+cp --parents gaussdecode/_*.p[xy]* gaussdecode/source/_trans*.p[xy]* "$copy"
 cp -r tests/kit tests/test_wire.py tests/test_part.py tests/test_values.py "$copy/tests"
+cp tests/source/test_translate*.py "$copy/tests/source"
+cp tests/vectors/opengauss.json "$copy/tests/vectors"
 # The version only: the package is not what is tested here.
 sed -n '/^\[project\]/,/^version/p' pyproject.toml > "$copy/pyproject.toml"
 
@@ -37,4 +37,5 @@ export ASAN_OPTIONS="detect_leaks=0:quarantine_size_mb=8:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}"
 LD_PRELOAD="$library ${LD_PRELOAD:-}" PYTHONMALLOC=malloc PYTHONPATH="$copy:$copy/tests" \
     "$PYTHON" -m pytest -q -s -p no:cacheprovider --import-mode=importlib \
-    tests/test_wire.py tests/test_part.py tests/test_values.py "$@"
+    tests/test_wire.py tests/test_part.py tests/test_values.py \
+    tests/source/test_translate.py tests/source/test_translate_fuzz.py "$@"
