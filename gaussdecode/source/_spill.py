@@ -8,8 +8,10 @@ seen, which costs a repeated definition.
 
 import collections
 import json
+import os
 import tempfile
-from typing import IO, Any
+import weakref
+from typing import Any
 
 Record = dict[str, Any]  # Any: JSON
 
@@ -27,7 +29,8 @@ class Spill:
         self._directory = directory
         self._held: collections.OrderedDict[tuple[str, str], bytes] = collections.OrderedDict()
         self._places: dict[tuple[str, str], tuple[int, int]] = {}
-        self._file: IO[bytes] | None = None
+        self._file: int | None = None
+        self._file_bytes = 0
         self.held_bytes = 0
         self.eviction_count = 0
 
@@ -62,30 +65,27 @@ class Spill:
 
     def _write(self, table: tuple[str, str], data: bytes) -> None:
         try:
-            file = self._opened()
-            at = file.seek(0, 2)
-            file.write(data)
-            file.flush()
+            written = os.pwrite(self._opened(), data, self._file_bytes)
         except OSError:
             return
-        self._places[table] = at, len(data)
+        if written == len(data):
+            self._places[table] = self._file_bytes, written
+            self._file_bytes += written
 
     def _read(self, table: tuple[str, str]) -> bytes | None:
         place = self._places.get(table)
         if place is None:
             return None
+        at, size = place
         try:
-            file = self._opened()
-            file.seek(place[0])
-            data = file.read(place[1])
+            data = os.pread(self._opened(), size, at)
         except OSError:
             return None
-        return data if len(data) == place[1] else None
+        return data if len(data) == size else None
 
-    def _opened(self) -> IO[bytes]:
+    def _opened(self) -> int:
         if self._file is None:
-            # Open as long as the registry is; it has no name that could be left behind.
-            self._file = tempfile.TemporaryFile(  # noqa: SIM115
-                prefix=".descriptions-", dir=self._directory
-            )
+            self._file, name = tempfile.mkstemp(prefix=".descriptions-", dir=self._directory)
+            weakref.finalize(self, os.close, self._file)
+            os.unlink(name)
         return self._file
