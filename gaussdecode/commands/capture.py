@@ -11,16 +11,18 @@ Examples:
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from gaussdecode.commands._arguments import lsn, seconds, size
-from gaussdecode.commands._server import address_of, open_server
+from gaussdecode.commands._server import address_of, is_gaussdb, open_server
 from gaussdecode.commands._signals import until_signal
 from gaussdecode.config import load
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings import Config
-from gaussdecode.source.capture import Limits, Recording, record
+from gaussdecode.source.capture import CaptureWriter, Limits, Recording, record
+from gaussdecode.source.gausscapture import record_gaussdb, wal_end
 from gaussdecode.source.slot import read_server
 
 
@@ -38,6 +40,18 @@ def execute(args: argparse.Namespace) -> int:
     """Record until a limit is reached or somebody stops it."""
     config = load(args.config)
     upto = args.upto_lsn if args.upto_lsn or args.follow else _wal_end(config)
+    limits = Limits(frame_bytes=args.size, seconds=args.seconds, lsn=upto)
+    with until_signal() as stop:
+        writer = _record(config, args.file, limits, stop.is_set)
+    print(f"{args.file}: {writer.frame_count} frames, {writer.frame_bytes} bytes")
+    return EX_OK
+
+
+def _record(
+    config: Config, path: Path, limits: Limits, should_stop: Callable[[], bool]
+) -> CaptureWriter:
+    if is_gaussdb(config):
+        return record_gaussdb(config, address_of(config), path, limits, should_stop)
     recording = Recording(
         address=address_of(config),
         slot=config.slot,
@@ -45,13 +59,11 @@ def execute(args: argparse.Namespace) -> int:
         messages=config.source.messages,
         only_local=config.decoding.only_local,
     )
-    limits = Limits(frame_bytes=args.size, seconds=args.seconds, lsn=upto)
-    with until_signal() as stop:
-        writer = record(recording, args.file, limits, stop.is_set)
-    print(f"{args.file}: {writer.frame_count} frames, {writer.frame_bytes} bytes")
-    return EX_OK
+    return record(recording, path, limits, should_stop)
 
 
 def _wal_end(config: Config) -> Lsn:
+    if is_gaussdb(config):
+        return wal_end(config, address_of(config))
     with open_server(config) as connection:
         return read_server(connection, config.slot, config.source.publication).wal_end

@@ -5,7 +5,8 @@
     8       4      length of the header, little-endian like all lengths here
     12      n      header: a JSON object, see `CaptureHeader`
     12+n    ...    frames: uint32 size (never 0), then a CopyData payload from its letter,
-                   XLogData ('w') and keepalives ('k') as the server sent them
+                   XLogData ('w') and keepalives ('k') as the server sent them; of a
+                   GaussDB stream two kinds more, see `gausscapture`
     end-20  4      0: no frame
     end-16  8      number of frames
     end-8   8      bytes of the frames with their sizes
@@ -45,6 +46,21 @@ _BODY: Final = 25  # of XLogData: where the payload begins
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Style:
+    """The form of a GaussDB stream.
+
+    Attributes:
+        letter: ``b``, ``t`` or ``j``; ``s`` or ``q`` for serial text.
+        is_batched: the server gathered messages.
+        hides_truncate: TRUNCATE and DDL did not show.
+    """
+
+    letter: str
+    is_batched: bool
+    hides_truncate: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CaptureHeader:
     """What was recorded.
 
@@ -56,6 +72,7 @@ class CaptureHeader:
         start_lsn: where the stream began.
         options: of the plug-in.
         created_time: seconds since 1970.
+        style: of a GaussDB stream; None for pgoutput.
     """
 
     identity: SourceIdentity
@@ -65,10 +82,13 @@ class CaptureHeader:
     start_lsn: Lsn
     options: dict[str, str]
     created_time: float
+    style: Style | None = None
 
     def to_bytes(self) -> bytes:
         """Spell it as the file does, from the magic to the first frame."""
         record = {"format": FORMAT, **dataclasses.asdict(self), "start_lsn": str(self.start_lsn)}
+        if self.style is None:
+            del record["style"]  # as it was before there were others
         text = json.dumps(record).encode()
         return MAGIC + _LENGTH.pack(len(text)) + text
 
@@ -78,6 +98,8 @@ class CaptureHeader:
         fields = {key: value for key, value in record.items() if key != "format"}
         fields["identity"] = SourceIdentity(**record["identity"])
         fields["start_lsn"] = Lsn.parse(record["start_lsn"])
+        if "style" in record:
+            fields["style"] = Style(**record["style"])
         return cls(**fields)
 
 

@@ -7,10 +7,13 @@ from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source._dispatch import Dispatcher
+from gaussdecode.source._gaussreceive import GaussReceiver
 from gaussdecode.source._pgreceive import PostgresReceiver
-from gaussdecode.source._receive import End
+from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
-from gaussdecode.source.capture import Capture
+from gaussdecode.source.capture import Capture, Style
+from gaussdecode.source.gausscapture import RecordedCatalog
+from gaussdecode.source.gausssource import GaussPath, relations_of, translator_of
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.pgsource import SlowPath, known_messages
 from gaussdecode.source.relations import Relations, white_list
@@ -25,6 +28,7 @@ class CaptureSource:
     """
 
     sender_timeout_ms = 0
+    _slow_path: SlowPath | GaussPath
 
     def __init__(self, settings: Record, say: Log) -> None:
         self._capture = Capture(Path(settings["file"]))
@@ -37,8 +41,8 @@ class CaptureSource:
             recorded.plugin,
         )
         self._start_lsn = self._capture.header.start_lsn
-        self._relations = Relations(white_list(settings))
-        self._known = known_messages(settings)
+        self._settings = settings
+        self._say = say
         log = settings["log"]
         if log is not None:
             self._check(log)
@@ -70,17 +74,40 @@ class CaptureSource:
             "encoding": header.encoding,
             "sender_timeout_ms": 0,
             "is_origin_filtered": header.options.get("origin") == "none",
-            "hides_truncate": False,
+            "hides_truncate": header.style is not None and header.style.hides_truncate,
             "warnings": [],
         }
 
-    def receiver(
+    def receiver(self, control: Control, dispatcher: Dispatcher, clock: StatusClock) -> Receiver:
+        """See `Source`; which loop it is depends on what was recorded."""
+        style = self._capture.header.style
+        if style is None:
+            self._receiver: Receiver = self._pgoutput(control, dispatcher, clock)
+        else:
+            self._receiver = self._translated(style, control, dispatcher, clock)
+        return self._receiver
+
+    def _pgoutput(
         self, control: Control, dispatcher: Dispatcher, clock: StatusClock
     ) -> PostgresReceiver:
-        """See `Source`."""
-        self._receiver = PostgresReceiver(control, dispatcher, clock, self._known)
-        self._slow_path = SlowPath(self._receiver, self._relations)
-        return self._receiver
+        settings = self._settings
+        receiver = PostgresReceiver(control, dispatcher, clock, known_messages(settings))
+        self._slow_path = SlowPath(receiver, Relations(white_list(settings)))
+        return receiver
+
+    def _translated(
+        self, style: Style, control: Control, dispatcher: Dispatcher, clock: StatusClock
+    ) -> GaussReceiver:
+        settings, recorded = self._settings, RecordedCatalog()
+        translator = translator_of(
+            settings, style.letter, self._capture.header.encoding, is_batched=style.is_batched
+        )
+        receiver = GaussReceiver(
+            control, dispatcher, clock, translator, settings["max_message_bytes"]
+        )
+        relations = relations_of(settings, recorded)
+        self._slow_path = GaussPath(receiver, relations, self._say, recorded)
+        return receiver
 
     def start(self) -> None:
         """Let the loop read the mapped frames."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gaussdecode.errors import ConfigError, GaussDecodeError, WireError
+from gaussdecode.errors import GaussDecodeError, WireError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
@@ -38,10 +38,11 @@ from gaussdecode.source._receive import End
 from gaussdecode.source._spill import Spill
 from gaussdecode.source._status import StatusClock
 from gaussdecode.source._translate import Translator
+from gaussdecode.source.gausscapture import RecordedCatalog
 from gaussdecode.source.gausscatalog import GaussCatalog
 from gaussdecode.source.gaussdb import connect
 from gaussdecode.source.gausserrors import broken
-from gaussdecode.source.gaussrelations import GaussRelations
+from gaussdecode.source.gaussrelations import GaussRelations, TableCatalog
 from gaussdecode.source.gausstarget import on_port
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import SourceAddress
@@ -59,12 +60,20 @@ class GaussPath:
         receiver: the loop.
         relations: numbers versions.
         say: tells what is worth a line.
+        recorded: takes what a capture holds of the catalogue; None for a server's stream.
     """
 
-    def __init__(self, receiver: GaussReceiver, relations: GaussRelations, say: Log) -> None:
+    def __init__(
+        self,
+        receiver: GaussReceiver,
+        relations: GaussRelations,
+        say: Log,
+        recorded: RecordedCatalog | None = None,
+    ) -> None:
         self._receiver = receiver
         self._relations = relations
         self._say = say
+        self._recorded = recorded
         self._logged = 0
 
     def answer(self, end: End) -> bool:
@@ -73,6 +82,9 @@ class GaussPath:
             self._define()
         elif end is End.NOTICE:
             self._receiver.reply(self._message_of(self._receiver.frame()))
+        elif end is End.TABLE and self._recorded is not None:
+            self._recorded.take(self._receiver.frame())
+            self._receiver.reply(None)
         else:
             return False
         return True
@@ -115,7 +127,6 @@ class GaussSource:
         position = settings["log"]
         state = None if position is None else _log_state(position)
         config = options_config(settings)
-        _refuse_csn_order(config)
         address = SourceAddress(
             settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
         )
@@ -126,19 +137,11 @@ class GaussSource:
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
         self._options = server_options(config, self._server.profile)
         self._is_parallel = config.decoding.is_parallel
-        descriptions = settings["desc_memory_bytes"] // 2  # in bytes on the wire, and in words
-        self._translator = Translator(
-            stream_style(config).encode(),
-            is_batched(config),
-            self._server.encoding,
-            descriptions,
+        self._translator = translator_of(
+            settings, stream_style(config), self._server.encoding, is_batched=is_batched(config)
         )
         self._catalog = GaussCatalog(address)
-        self._relations = GaussRelations(
-            white_list(settings),
-            self._catalog,
-            Spill(descriptions, settings["desc_directory"]),
-        )
+        self._relations = relations_of(settings, self._catalog)
 
     @property
     def facts(self) -> Record:
@@ -210,14 +213,20 @@ class GaussSource:
         self._catalog.close()
 
 
-def _refuse_csn_order(config: Config) -> None:
-    """A landing must know below which position everything was sent."""
-    if config.decoding.output_order:
-        raise ConfigError(
-            f"{config.path.name}: decoding.output-order: 1 cannot be landed: in CSN order a later "
-            "transaction may have an earlier commit LSN, so no position could be confirmed "
-            "without risking it; leave the option out and use a slot without confirmed_csn"
-        )
+def translator_of(settings: Record, style: str, encoding: str, *, is_batched: bool) -> Translator:
+    """Make the translator of a stream; half of desc-memory-limit is its own.
+
+    The other half is for the relations: the one keeps descriptions as bytes of the wire, the
+    other in words.
+    """
+    memory_limit = settings["desc_memory_bytes"] // 2
+    return Translator(style.encode(), is_batched, encoding, memory_limit)
+
+
+def relations_of(settings: Record, catalog: TableCatalog) -> GaussRelations:
+    """Make the registry of a stream's relations."""
+    spill = Spill(settings["desc_memory_bytes"] // 2, settings["desc_directory"])
+    return GaussRelations(white_list(settings), catalog, spill)
 
 
 def _log_state(position: Mapping[str, Any]) -> slots.LogState:  # Any: JSON

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -265,3 +267,31 @@ def test_start_position(make_gauss: MakeGauss, tmp_path: Path) -> None:
         daemon.catch_up()
         assert daemon.stop() == 0
     assert [change.new["id"] for change in landing.read(daemon.root).changes] == [3, 4, 5]
+
+
+def command(*arguments: str) -> None:
+    """Run a command; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gaussdecode", *arguments], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_capture_and_replay(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """A recording, confirmed by nobody, lands what the stream itself lands, loss notices too."""
+    gauss = make_gauss(V6_0_0)
+    database, workload = GaussDatabase(gauss), Workload(gauss.store, 17, large=False)
+    workload.run(20)
+    daemon = lands(database, tmp_path, **BINARY)
+    recording, replayed = tmp_path / "orders.capture", tmp_path / "replayed"
+    command("capture", str(daemon.config_path), str(recording), "--seconds", "60")
+    assert confirmed(database) < database.last_end()
+    command("replay", str(recording), "--root", str(replayed), "--decoders", "2")
+    with daemon:
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    assert rows_of(replayed) == rows_of(daemon.root)
+    kinds = {entry["kind"] for entry in landing.read_entries(replayed)}
+    assert "suspect" in kinds
+    layout = json.loads((replayed / "layout.json").read_text())
+    assert "hides-truncate" in layout["capabilities"]
