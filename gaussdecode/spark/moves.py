@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gaussdecode.spark.events import ACTION, FILL, KEY, MOVE, REMOVE, Reset
+from gaussdecode.spark.events import ACTION, FILL, KEY, MOVE, REMOVE, SUB, Reset
 from gaussdecode.spark.merge import sort_events
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 
@@ -76,10 +76,16 @@ def resolve(
     events = events.combine_chunks()
     run = sort_events(events, resets, order)
     era = dict(zip(run.index.tolist(), run.era.tolist(), strict=True))
-    positions = _positions(events, order)
-    subs = events.column("gd_sub").to_pylist()
+    return _take(events, _sources(events, era, _positions(events, order)), schema)
+
+
+def _sources(
+    events: pa.Table, era: dict[int, int], positions: list[tuple[int, ...]]
+) -> list[tuple[int, Source]]:
+    """Replay events one by one; give key changes with where their values are."""
     alive: dict[bytes, tuple[int, int, Source]] = {}
     leaving: dict[tuple[int, ...], tuple[int, Source]] = {}
+    subs = events.column(SUB).to_pylist()
     actions, row_keys = events.column(ACTION).to_pylist(), events.column(KEY).to_pylist()
     unchanged = events.column(UNCHANGED).to_pylist()
     resolved: list[tuple[int, Source]] = []
@@ -104,7 +110,7 @@ def resolve(
         alive[key] = (era[at], at, source)
         if action == MOVE and unchanged[at]:
             resolved.append((at, source))
-    return _take(events, resolved, schema)
+    return resolved
 
 
 def _take(events: pa.Table, resolved: list[tuple[int, Source]], schema: TableSchema) -> pa.Table:

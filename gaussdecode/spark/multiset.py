@@ -50,7 +50,5 @@ def match(code: Ints, era: Ints, action: Ints, resets: int) -> tuple[Ints, Ints,
         else:
             orphans += 1
     leave(at)
-    ended.sort()
-    rows = np.array([pair[0] for pair in ended], dtype=np.int64)
-    closers = np.array([pair[1] for pair in ended], dtype=np.int64)
-    return np.array(sorted(alive), dtype=np.int64), rows, closers, orphans
+    pairs = np.array(sorted(ended), dtype=np.int64).reshape(-1, 2)
+    return np.array(sorted(alive), dtype=np.int64), pairs[:, 0], pairs[:, 1], orphans

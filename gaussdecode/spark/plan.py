@@ -93,7 +93,6 @@ class Plan:
     Attributes:
         to: everything up to this entry is in it.
         tables: by directory, those with changes.
-        seen: directories of all tables the entries name.
         gap: number of a gap entry that stopped it, or None.
         accepted_gaps: numbers of gap entries it goes over.
         suspects: numbers of suspect entries in it.
@@ -103,7 +102,6 @@ class Plan:
 
     to: int
     tables: dict[str, TablePlan] = dataclasses.field(default_factory=dict)
-    seen: set[str] = dataclasses.field(default_factory=set)
     gap: int | None = None
     accepted_gaps: list[int] = dataclasses.field(default_factory=list)
     suspects: list[int] = dataclasses.field(default_factory=list)
@@ -150,29 +148,34 @@ def make_plan(
         first = landing.first_n - 1
     files: dict[str, list[ChangeFile]] = {}
     numbering: list[tuple[int, int, int]] = []
-    entries: list[CommitEntry] = []
+    compacts: list[CommitEntry] = []
     for entry in landing.entries(first + 1, landing.last_n):
         if entry.kind is EntryKind.COMPACT:
-            entries.append(entry)
-        if entry.n > plan.to:
-            continue
-        if entry.kind is EntryKind.GAP and not accept_gaps:
-            plan.gap, plan.to = entry.n, entry.n - 1
+            compacts.append(entry)
+        if not _is_planned(plan, entry, accept_gaps=accept_gaps):
             continue
         _note(plan, entry, landing)
         where = landing.position(entry)
         numbering.append((entry.n, where.epoch, where.lsn))
         for table, found in _files_of(entry, only).items():
-            plan.seen.add(table)
-            begin = applied[table].n if table in applied else start
-            if entry.n > begin:
+            if entry.n > (applied[table].n if table in applied else start):
                 files.setdefault(table, []).extend(found)
     if landing.order[1] == "gd_lsn":
-        files = merge_files(landing.root, files, entries, tuple(numbering))
+        files = merge_files(landing.root, files, compacts, tuple(numbering))
     for table, found in sorted(files.items()):
         state = applied.get(table, Applied())
         plan.tables[table] = plan_table(landing, table, found, state)
     return plan
+
+
+def _is_planned(plan: Plan, entry: CommitEntry, *, accept_gaps: bool) -> bool:
+    """Whether the plan reaches an entry; a gap ends it before."""
+    if entry.n > plan.to:
+        return False
+    if entry.kind is EntryKind.GAP and not accept_gaps:
+        plan.gap, plan.to = entry.n, entry.n - 1
+        return False
+    return True
 
 
 def _is_wanted(table: str, only: Collection[str] | None) -> bool:

@@ -53,9 +53,9 @@ def current(
     store = Target(target)
     directory = store.find_table(table)
     newest = _newest(store)
-    if at is None or at == Point():
-        return _current(spark, store, directory, _version(store, newest, directory))
     version = _version(store, newest, directory)
+    if at is None or at == Point():
+        return _current(spark, store, directory, version)
     if at.lsn is not None and version.history_from == -1 and at.lsn <= newest.lsn:
         return _at_lsn(history(spark, target, table), newest.epoch, at.lsn)
     n = resolve(at, root)

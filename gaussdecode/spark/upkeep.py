@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark import tasks
-from gaussdecode.spark.apply import MAX_BUCKETS, MIB
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
+from gaussdecode.spark.run import MAX_BUCKETS, MIB
 from gaussdecode.spark.store import (
     DatabaseVersion,
     StateFile,

@@ -1,0 +1,443 @@
+"""One apply: plan, passes of map and merge, publication. See `gaussdecode.spark.apply`."""
+
+import dataclasses
+import functools
+import json
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from gaussdecode.spark import moves, tasks
+from gaussdecode.spark.changelog import ChangelogTask, write_changelog
+from gaussdecode.spark.engine import Engine
+from gaussdecode.spark.failpoint import Step, reach
+from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.plan import Applied, ChangeFile, Era, Plan, make_plan
+from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target, utc_now
+from gaussdecode.spark.tasks import Job, MapTask
+
+MIB: Final = 1 << 20
+_TASK_BYTES: Final = 32 * MIB
+"""Landed bytes read by one task; arbitrary, some hundred MiB in memory."""
+
+_FIRST_BUCKET_BYTES: Final = 8 * MIB
+_BUCKET_BYTES: Final = 32 * MIB
+_FULL_BUCKET_BYTES: Final = 96 * MIB
+"""Above this average a table is spread over more buckets."""
+
+MAX_BUCKETS: Final = 4096
+
+Progress = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to make.
+
+    Attributes:
+        tables: names; None for all.
+        history: keep closed intervals; of tables that had none so far from now on, and of
+            tables that appear later too.
+        changelog: keep changes, partitioned by this column; ``gd_commit_date`` is the date
+            of the commit; None for no changelog where there is none yet.
+        buckets: for new tables; None to choose by size.
+        accept_gaps: go over gap entries, and over what retention has taken; recorded.
+    """
+
+    tables: Collection[str] | None = None
+    history: bool = False
+    changelog: str | None = None
+    buckets: int | None = None
+    accept_gaps: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Summary:
+    """What an apply did.
+
+    Attributes:
+        from_n: the database was at this entry before; -1 when it was not there.
+        n: it is at this one now.
+        last_n: newest entry of the landing.
+        tables: how many have new versions.
+        rows: landed rows read.
+        bytes_read: of landed files and of the state.
+        bytes_written: of new files.
+        stopped_at_gap: number of a gap entry it stopped before, or None.
+        accepted_gaps: gap entries it went over.
+        suspects: entries it passed that may be incomplete.
+        orphans: removals, in tables without key, of rows that were not there.
+    """
+
+    from_n: int
+    n: int
+    last_n: int
+    tables: int = 0
+    rows: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    stopped_at_gap: int | None = None
+    accepted_gaps: tuple[int, ...] = ()
+    suspects: tuple[int, ...] = ()
+    orphans: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class Work:
+    """One table on its way to a new version."""
+
+    table: str
+    version: TableVersion | None
+    schema: TableSchema | None
+    eras: list[Era]
+    ignore_through: tuple[int, ...] | None
+    current: list[StateFile]
+    closed: list[StateFile] = dataclasses.field(default_factory=list)
+    changelog: list[StateFile] = dataclasses.field(default_factory=list)
+    buckets: int = 1
+    orphans: int = 0
+
+
+class Run:
+    """One apply; everything it writes carries its token."""
+
+    def __init__(
+        self, engine: Engine, landing: Landing, store: Target, options: Options,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        self.engine = engine
+        self.landing = landing
+        self.store = store
+        self.options = options
+        self.progress = progress
+        self.token = secrets.token_hex(6)
+        self.before = store.database()
+        at = -1 if self.before is None else self.before.n
+        self.summary = Summary(at, at, landing.last_n)
+        self.touched: set[str] = set()
+
+    def run(self, to: int) -> Summary:
+        """Plan, apply, publish."""
+        summary, before = self.summary, self.before
+        only = self._only()
+        if before is not None and before.n >= to and self._is_settled(only):
+            summary.n = before.n
+            return summary
+        applied = self._applied()
+        start = before.n if before is not None and before.is_complete else -1
+        plan = make_plan(
+            self.landing, applied, start, max(to, summary.from_n), only=only,
+            accept_gaps=self.options.accept_gaps,
+        )  # fmt: skip
+        summary.stopped_at_gap = plan.gap
+        summary.suspects = tuple(plan.suspects)
+        summary.accepted_gaps = tuple(plan.accepted_gaps)
+        try:
+            if plan.to > summary.from_n or plan.tables:
+                self._apply_tables(plan, applied)
+                reach(Step.TABLES_DONE)
+                self._publish_database(plan, applied, only)
+        finally:
+            self._sweep()
+        return summary
+
+    def _only(self) -> set[str] | None:
+        if self.options.tables is None:
+            return None
+        return {self.landing.find_table(name) for name in self.options.tables}
+
+    def _applied(self) -> dict[str, Applied]:
+        """How far each table is: its newest version may be ahead of the database's."""
+        found: dict[str, Applied] = {}
+        for table in self.store.tables():
+            version = self.store.newest(table)
+            if version is None:
+                continue
+            n = version.n
+            if self.before is not None and self.before.tables.get(table) == version.v:
+                n = max(n, self.before.n)
+            schema = self.store.schema(table, version.schema_id)
+            found[table] = Applied(n, schema, version.ignore_through)
+        return found
+
+    def _is_settled(self, only: Collection[str] | None) -> bool:
+        """Whether the database's version speaks for all tables that are wanted."""
+        assert self.before is not None
+        return self.before.is_complete if only is None else set(only) <= set(self.before.tables)
+
+    # --- the passes ------------------------------------------------------------------------
+
+    def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
+        works = [self._work(plan, table, applied.get(table, Applied())) for table in plan.tables]
+        self.progress(f"entry {plan.to}: {len(works)} tables have changes")
+        self._log_changes(works)
+        for number in range(max((len(work.eras) for work in works), default=0)):
+            self._pass([work for work in works if number < len(work.eras)], number)
+        reach(Step.FILES_WRITTEN)
+        for work in works:
+            self._publish(work, plan)
+
+    def _log_changes(self, works: Sequence[Work]) -> None:
+        """Copy what is new into the changelogs."""
+        planned = [
+            ChangelogTask(
+                index, str(self.landing.root), str(self.store.table_root(work.table)), part,
+                self._changelog_by(work.version), self.token,
+            )
+            for index, work in enumerate(works)
+            if self._changelog_by(work.version)
+            for part in _portions([change for era in work.eras for change in era.files])
+        ]  # fmt: skip
+        for text in self.engine.each(planned, write_changelog):
+            index, record = json.loads(text)
+            file = StateFile(**record)
+            works[index].changelog.append(file)
+            self.summary.bytes_written += file.bytes
+
+    def _work(self, plan: Plan, table: str, state: Applied) -> Work:
+        version = self.store.newest(table)
+        planned = plan.tables[table]
+        for era in planned.eras:
+            for schema_id in era.schemas:
+                record = self.landing.schema_record(table, schema_id)
+                self.store.keep_schema(table, schema_id, record)
+        work = Work(
+            table, version, state.schema, planned.eras, planned.ignore_through, [] if version is None else list(version.current),
+        )  # fmt: skip
+        landed = sum(change.file.bytes for era in planned.eras for change in era.files)
+        self.summary.bytes_read += landed
+        self.summary.rows += sum(c.file.rows for era in planned.eras for c in era.files)
+        if version is None:
+            work.buckets = self.options.buckets or _power_of_two(landed / _FIRST_BUCKET_BYTES)
+        else:
+            work.buckets = version.buckets
+        self.touched.add(table)
+        return work
+
+    def _pass(self, works: Sequence[Work], number: int) -> None:
+        """Apply one era of each table."""
+        jobs = [self._job(index, work, number) for index, work in enumerate(works)]
+        described = [(job, work.eras[number]) for job, work in zip(jobs, works, strict=True)]
+        resolved = self._resolve(jobs, described)
+        planned: list[MapTask] = []
+        for job, era in described:
+            planned += self._map_tasks(job, era.files)
+            if job.index in resolved:
+                paths = tuple(resolved[job.index])
+                planned.append(MapTask(job, str(self.landing.root), resolved=paths))
+        texts = self.engine.grouped(
+            planned,
+            functools.partial(tasks.map_events, is_resolved=bool(resolved)),
+            functools.partial(tasks.merge_group, jobs=jobs),
+        )
+        for text in texts:
+            self._take(works, json.loads(text))
+        for job, work in zip(jobs, works, strict=True):
+            work.schema = job.schema
+            if job.is_rebuilt:
+                work.current = [file for file in work.current if self._is_mine(file, number)]
+
+    def _job(self, index: int, work: Work, number: int) -> Job:
+        era = work.eras[number]
+        is_rebuilt = work.schema is not None and (work.schema.key_shape() != era.schema.key_shape())
+        held = sum(file.bytes for file in work.current)
+        if held > work.buckets * _FULL_BUCKET_BYTES:
+            work.buckets = _power_of_two(held / _BUCKET_BYTES)
+            is_rebuilt = True
+        schemas = dict(era.schemas)
+        for file in work.current:
+            if file.schema_id not in schemas:
+                schemas[file.schema_id] = self.store.schema(work.table, file.schema_id)
+        return Job(
+            index=index,
+            table_root=str(self.store.table_root(work.table)),
+            schema=era.schema,
+            schemas=schemas,
+            order=self.landing.order,
+            resets=tuple(era.resets),
+            buckets=work.buckets,
+            base=tuple(work.current),
+            is_rebuilt=is_rebuilt,
+            with_history=self._has_history(work.version),
+            token=f"{self.token}{number:02d}",
+        )
+
+    def _map_tasks(self, job: Job, files: Sequence[ChangeFile]) -> list[MapTask]:
+        root = str(self.landing.root)
+        planned = [MapTask(job, root, changes=part) for part in _portions(files)]
+        if job.is_rebuilt:
+            planned += [MapTask(job, root, base=(file,)) for file in job.base]
+        else:
+            forced = tuple(
+                file.bucket
+                for file in job.base
+                if job.resets or not reads_as(job.schemas[file.schema_id], job.schema)
+            )
+            if forced:
+                planned.append(MapTask(job, root, forced=forced))
+        return planned
+
+    def _resolve(
+        self, jobs: Sequence[Job], described: Sequence[tuple[Job, Era]]
+    ) -> dict[int, list[str]]:
+        """Follow key changes that leave out values; give files of whole events per table."""
+        asked = [(job, era) for job, era in described if era.may_move_unsent and job.schema.key]
+        if not asked:
+            return {}
+        root = str(self.landing.root)
+        looks = [MapTask(job, root, changes=p) for job, era in asked for p in _portions(era.files)]
+        pairs: dict[int, list[tuple[bytes, bytes]]] = {}
+        for text in self.engine.each(looks, tasks.map_edges):
+            index, old, new = json.loads(text)
+            pairs.setdefault(index, []).append((bytes.fromhex(old), bytes.fromhex(new)))
+        if not pairs:
+            return {}
+        involved = {index: moves.components(found) for index, found in pairs.items()}
+        looks += [MapTask(job, root, base=(file,)) for job, _ in asked for file in job.base]
+        texts = self.engine.grouped(
+            [task for task in looks if task.job.index in involved],
+            functools.partial(tasks.map_involved, involved=involved),
+            functools.partial(tasks.resolve_group, jobs=list(jobs)),
+        )
+        found: dict[int, list[str]] = {index: [] for index in involved}
+        for text in texts:
+            index, path = json.loads(text)
+            found[index].append(path)
+        return found
+
+    def _take(self, works: Sequence[Work], result: dict[str, Any]) -> None:  # Any: JSON
+        """Put the files of one bucket in place of those it had."""
+        work = works[result["table"]]
+        bucket = result["bucket"]
+        work.current = [file for file in work.current if file.bucket != bucket]
+        for kind, files in (("current", work.current), ("closed", work.closed)):
+            if result[kind] is not None:
+                file = StateFile(**result[kind])
+                files.append(file)
+                self.summary.bytes_written += file.bytes
+        work.orphans += result["orphans"]
+        self.summary.orphans += result["orphans"]
+        self.summary.bytes_read += result["read"]
+
+    def _publish(self, work: Work, plan: Plan) -> None:
+        before = work.version
+        assert work.schema is not None
+        changelog_by = self._changelog_by(before)
+        n_before = -1 if before is None else before.n
+        version = TableVersion(
+            v=1 if before is None else before.v + 1,
+            n=plan.to,
+            schema_id=work.schema.schema_id,
+            buckets=work.buckets,
+            current=tuple(sorted(work.current, key=lambda file: file.bucket)),
+            closed=(*(() if before is None else before.closed), *work.closed),
+            changelog=(*(() if before is None else before.changelog), *work.changelog),
+            history_from=_since(before, "history_from", n_before, self._has_history(before)),
+            changelog_from=_since(before, "changelog_from", n_before, bool(changelog_by)),
+            changelog_by=changelog_by,
+            ignore_through=work.ignore_through,
+            accepted_gaps=tuple(
+                sorted({*(() if before is None else before.accepted_gaps), *plan.accepted_gaps})
+            ),
+            orphans=work.orphans + (0 if before is None else before.orphans),
+            created=utc_now(),
+        )
+        self.store.publish_table(work.table, version)
+        self.summary.tables += 1
+        rows = sum(file.rows for file in version.current)
+        self.progress(f"{work.table}: version {version.v} at entry {version.n}, {rows} rows")
+
+    def _publish_database(
+        self, plan: Plan, applied: Mapping[str, Applied], only: Collection[str] | None
+    ) -> None:
+        """Publish one version of all tables, once all of them are there."""
+        before = self.before
+        behind = [
+            name for name, state in applied.items()
+            if only is not None and name not in only and state.n < plan.to
+        ]  # fmt: skip
+        if behind:
+            self.summary.n = self.summary.from_n
+            self.progress(f"the database stays at entry {self.summary.n}: {len(behind)} tables are")
+            return
+        newest = {name: self.store.newest(name) for name in sorted({*applied, *plan.tables})}
+        time = plan.commit_time.isoformat() if plan.commit_time is not None else None
+        epoch, lsn, csn = plan.position or (0, 0, None)
+        version = DatabaseVersion(
+            k=1 if before is None else before.k + 1,
+            n=plan.to,
+            tables={name: version.v for name, version in newest.items() if version is not None},
+            is_complete=only is None,
+            epoch=epoch,
+            lsn=lsn,
+            csn=csn,
+            commit_time=time if time is not None or before is None else before.commit_time,
+            accepted_gaps=_joined(before, "accepted_gaps", plan.accepted_gaps),
+            suspects=_joined(before, "suspects", plan.suspects),
+            history=self.options.history or (before is not None and before.history),
+            changelog=self.options.changelog or ("" if before is None else before.changelog),
+            created=utc_now(),
+        )
+        self.store.publish_database(version)
+        self.summary.n = plan.to
+
+    # --- what a table is made with -----------------------------------------------------------
+
+    def _has_history(self, version: TableVersion | None) -> bool:
+        """Asked for now, or once for this table, or once for all tables."""
+        before = self.before is not None and self.before.history
+        has_had = version is not None and version.history_from is not None
+        return self.options.history or has_had or (version is None and before)
+
+    def _changelog_by(self, version: TableVersion | None) -> str:
+        """Column that the changelog is partitioned by; empty without one."""
+        if version is not None and version.changelog_from is not None:
+            return version.changelog_by
+        before = "" if self.before is None or version is not None else self.before.changelog
+        return self.options.changelog or before
+
+    def _is_mine(self, file: StateFile, number: int) -> bool:
+        return f"/{self.token}{number:02d}-" in file.path
+
+    def _sweep(self) -> None:
+        """Remove what this run wrote and no version names; what stays is for vacuum."""
+        for table in self.touched:
+            root = self.store.table_root(table)
+            newest = self.store.newest(table)
+            named = set() if newest is None else {file.path for file in newest.files}
+            for path in root.glob(f"*/**/*{self.token}*"):
+                if str(path.relative_to(root)) not in named:
+                    path.unlink(missing_ok=True)
+
+
+def _since(version: TableVersion | None, field: str, n_before: int, is_wanted: bool) -> int | None:
+    """Entry after which a product is kept: as before, or from now on."""
+    if version is not None and getattr(version, field) is not None:
+        return int(getattr(version, field))
+    return n_before if is_wanted else None
+
+
+def _joined(version: DatabaseVersion | None, field: str, more: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted({*(getattr(version, field) if version is not None else ()), *more}))
+
+
+def _portions(files: Sequence[ChangeFile]) -> list[tuple[ChangeFile, ...]]:
+    """Cut a list of files into tasks of about the same size."""
+    portions: list[list[ChangeFile]] = []
+    size = _TASK_BYTES
+    for change in files:
+        if size + change.file.bytes > _TASK_BYTES:
+            portions.append([])
+            size = 0
+        portions[-1].append(change)
+        size += change.file.bytes
+    return [tuple(portion) for portion in portions]
+
+
+def _power_of_two(wanted: float) -> int:
+    """The next power of two, from 1 to `MAX_BUCKETS`."""
+    count = 1
+    while count < wanted and count < MAX_BUCKETS:
+        count *= 2
+    return count
