@@ -47,7 +47,6 @@ cdef class Translator:
     cdef readonly bint is_open  # a payload is unfinished
     cdef readonly uint64_t record_count
     cdef readonly uint64_t filtered_count       # rows of tables that nobody wants
-    cdef readonly uint64_t skipped_count        # transactions before the start position
     cdef readonly uint64_t heartbeat_count
     cdef readonly uint64_t unknown_part_count   # of BEGIN and COMMIT, stepped over
     cdef readonly uint64_t unread_time_count    # commit times that say nothing
@@ -66,10 +65,6 @@ cdef class Translator:
     cdef bint is_held           # the row is read, its relation is asked for
     cdef bint is_answered       # and was given
     cdef Buffer single          # a text whose quotes stood doubled
-    cdef uint64_t start_csn
-    cdef uint64_t start_lsn
-    cdef bint is_skipping       # the open transaction is before the start position
-    cdef bint is_first          # the open transaction is the one of the start position
     cdef KnownTable known
     cdef size_t memory_limit
     cdef readonly size_t held_bytes     # of descriptions

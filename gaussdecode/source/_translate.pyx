@@ -406,11 +406,6 @@ cdef class Translator:
         self.in_transaction = True
         self.note_parts(boundary)
         self.lsn = boundary.lsn
-        self.is_skipping = boundary.csn < self.start_csn
-        self.is_first = boundary.csn == self.start_csn and self.start_csn
-        if self.is_skipping:
-            self.skipped_count += 1
-            return GO_ON
         self.tag = c"b"
         append_byte(out, c"b")
         append_uint64(out, boundary.lsn)
@@ -431,8 +426,6 @@ cdef class Translator:
             self.fail_order(b"a COMMIT outside of a transaction")
         self.in_transaction = False
         self.note_parts(boundary)
-        if self.is_skipping:
-            return GO_ON
         self.end_lsn = self.lsn
         self.tag = c"c"
         append_byte(out, c"c")
@@ -506,8 +499,6 @@ cdef class Translator:
         cdef Known *known
         if not self.in_transaction:
             self.fail_order(b"a row outside of a transaction")
-        if self.is_skipping or self.is_first and self.lsn < self.start_lsn:
-            return GO_ON
         known = self.find()
         if known == NULL or not (known.is_filtered or known_matches(known, &self.row)):
             return self.ask()
@@ -687,21 +678,6 @@ cdef class Translator:
         """A name in UTF-8; bytes that are no letters escaped."""
         converted, _ = self.transcoder.transcode_bytes(raw)
         return converted.decode("utf-8", "backslashreplace")
-
-    def start_at(self, uint64_t csn, uint64_t lsn):
-        """Leave out what comes before a position (option start-position).
-
-        Args:
-            csn: transactions below it are left out whole.
-            lsn: in the transaction of this CSN, rows below it are left out.
-
-        Raises:
-            ValueError: a serial plug-in, which tells the CSN too late.
-        """
-        if self.style == c"s" or self.style == c"q":
-            raise ValueError("serial plug-ins send no CSN at the begin of a transaction")
-        self.start_csn = csn
-        self.start_lsn = lsn
 
     def define(self, definition not None):
         """Remember how rows of the held row's shape are to be translated.

@@ -614,22 +614,6 @@ def test_table_without_columns() -> None:
         assert row.new == ()
 
 
-def test_start_position() -> None:
-    """Earlier transactions are left out whole, earlier rows of the one with the CSN singly."""
-    rows = [gw.Row("I", lsn, b"s", b"t", PAIR, None) for lsn in (100, 200, 300)]
-    sent = [gw.Transaction(1, csn, 100, 400, 410 + csn, 0, rows) for csn in (4, 5, 6)]
-    session = Session("b", 1)
-    session.translator.start_at(5, 200)
-    messages = [m for payload, lsn in gr.payloads_of(gr.stream_of("b", 1, gw.Wanted()), sent)
-                for m in session.feed(payload, lsn)]  # fmt: skip
-    letters = "".join(type(message).__name__[0] for message in messages)
-    assert letters == "GIIG" + "GIIIG"
-    assert session.translator.skipped_count == 1
-    assert session.translator.end_lsn == 416
-    with pytest.raises(ValueError, match="serial"):
-        Session("s").translator.start_at(1, 1)
-
-
 def test_descriptions_above_the_limit_are_asked_for_again() -> None:
     """Forgetting costs a question and no version."""
     translator = Translator(b"b", False, "UTF8", 2000)
