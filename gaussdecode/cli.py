@@ -29,6 +29,7 @@ _ORDER: Final = (
     "check",
     "status",
     "slot",
+    "snapshot",
     "peek",
     "get",
     "verify",

@@ -76,6 +76,8 @@ _RETRY_SECONDS: Final = 2.0
 _TABLES_AT_ONCE: Final = 64  # small tables that share one hold; arbitrary
 _KEYS_AT_ONCE: Final = 5000  # rows read again by one statement; arbitrary
 _ATTEMPTS: Final = 5  # a table that changes its shape so often is read at once
+_CHANGES: Final = 20  # of a table, until it is given up; arbitrary
+_CHANGED: Final = frozenset({"42703", "42P01"})  # undefined column, undefined table
 _LONGEST_HOLD: Final = 64  # times the first wait
 _PAGE_BYTES: Final = 8192
 _CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table's fault
@@ -230,6 +232,8 @@ class Snapshotter:
                 table.title: table for table in reader.published(self._config.source.publication)
             }
         self._listed_at = time.monotonic()
+        for title in self.progress.keys() - published.keys() - self._failed:
+            del self.progress[title]  # it is gone
         wanted = self._requested(store, requests, published)
         wanted += self._missing(store, published, {item.title for item in wanted})
         self._take(log, store, wanted)
@@ -348,21 +352,19 @@ class Snapshotter:
         self._check_stop()
         try:
             yield
-        except TableChangedError as error:
-            count = self._attempts[item.title] = self._attempts.get(item.title, 0) + 1
-            store.drop(item.directory)
-            self._listed_at = float("-inf")
-            _log.info(Event.SNAPSHOT_WAITS, table=item.title, attempt=count, reason=str(error))
         except SourceError as error:
-            if error.retryable and _is_of_connection(error):
+            has_changed = isinstance(error, TableChangedError) or error.sqlstate in _CHANGED
+            if error.retryable and not has_changed and _is_of_connection(error):
                 raise
             count = self._attempts[item.title] = self._attempts.get(item.title, 0) + 1
+            most = _CHANGES if has_changed else _ATTEMPTS if error.retryable else 1
             self._listed_at = float("-inf")
-            if error.retryable and count < _ATTEMPTS:
+            if has_changed or count >= most:
+                store.drop(item.directory)
+            if count < most:
                 _log.info(Event.SNAPSHOT_WAITS, table=item.title, attempt=count, reason=str(error))
                 return
             self._mark_failed(store, item.title, str(error), item.where)
-            store.drop(item.directory)
             if item.request is not None:
                 store.answered(item.request)
 

@@ -65,11 +65,17 @@ class SnapshotStore:
 
     # ---- requests --------------------------------------------------------------------
 
-    def ask(self, request: Json) -> None:
-        """Ask the daemon for a snapshot; for another process."""
+    def ask(self, request: Json) -> str:
+        """Ask the daemon for a snapshot, from another process; gives the request's path."""
         for directory in (ROOT, _REQUESTS):
             self._disk.ensure_directory(directory)
-        self._write(f"{_REQUESTS}/{secrets.token_hex(8)}.json", request)
+        path = f"{_REQUESTS}/{secrets.token_hex(8)}.json"
+        self._write(path, request)
+        return path
+
+    def is_asked(self, path: str) -> bool:
+        """Whether a request is not answered yet."""
+        return self._disk.size(path) is not None
 
     def requests(self) -> list[tuple[str, Json]]:
         """Path and content of every request."""

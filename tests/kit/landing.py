@@ -48,6 +48,7 @@ class Change:
         raw: text of values that do not fit, old ones with the prefix ``old.``.
         unchanged: columns that were not sent.
         types: Arrow type of each column.
+        is_snapshot: it is in a snapshot entry, and no change.
     """
 
     order: Order
@@ -59,6 +60,7 @@ class Change:
     raw: dict[str, str]
     unchanged: frozenset[str]
     types: dict[str, pa.DataType]
+    is_snapshot: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +79,31 @@ class Landing:
     changes: list[Change]
     transactions: list[Json]
     messages: list[Json]
+
+    @property
+    def streamed(self) -> list[Change]:
+        """The changes without the rows of snapshots."""
+        return [change for change in self.changes if not change.is_snapshot]
+
+    def settled(self) -> list[Change]:
+        """What counts for the state: the last snapshot of each table and the changes behind it.
+
+        A snapshot entry must come before every change behind its position.
+        """
+        last: dict[tuple[str, str], Order] = {}
+        for change in self.changes:
+            if change.is_snapshot:
+                last[change.schema.table] = change.order
+        return [
+            change
+            for change in self.changes
+            if (where := last.get(change.schema.table)) is None
+            or (
+                change.order[:2] == where[:2]
+                if change.is_snapshot
+                else change.order[:2] > where[:2]
+            )
+        ]
 
     @property
     def durable_lsn(self) -> int:
@@ -109,13 +136,16 @@ def read(root: Path) -> Landing:
     entries = read_entries(root)
     changes: list[Change] = []
     system: dict[str, list[Json]] = {TRANSACTIONS: [], MESSAGES: []}
+    snapshots = {
+        file["path"] for entry in entries if entry["kind"] == "snapshot" for file in entry["files"]
+    }
     for file in files(entries):
         table = pq.read_table(root / file["path"], partitioning=None)
         if file["table"] in system:
             system[file["table"]] += table.to_pylist()
         else:
             schema = read_schema(root, file["table"], file["schema_id"])
-            changes += _changes(table, schema)
+            changes += _changes(table, schema, is_snapshot=file["path"] in snapshots)
     changes.sort(key=lambda change: change.order)
     for rows in system.values():
         rows.sort(key=lambda row: (row["gd_epoch"], row["gd_lsn"], row.get("gd_seq") or 0))
@@ -141,7 +171,7 @@ def read_schema(root: Path, table: str, schema_id: str) -> Schema:
     )
 
 
-def _changes(table: pa.Table, schema: Schema) -> Iterator[Change]:
+def _changes(table: pa.Table, schema: Schema, *, is_snapshot: bool) -> Iterator[Change]:
     names = schema.names
     types = {names[f.name]: f.type for f in table.schema if f.name in names}
     for row in table.to_pylist():
@@ -156,6 +186,7 @@ def _changes(table: pa.Table, schema: Schema) -> Iterator[Change]:
             {_true_name(name, names): text for name, text in row["gd_raw"] or ()},
             frozenset(names[name] for name in row["gd_unchanged"] or ()),
             types,
+            is_snapshot,
         )
 
 

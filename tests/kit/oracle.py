@@ -152,6 +152,7 @@ def check(root: Path, database: Database, *, only_journal: bool = True) -> Landi
     landed = landing.read(root)
     check_log(landed.entries)
     check_order(landed)
+    check_snapshots(landed)
     if any(change.schema.table == JOURNAL for change in landed.changes):
         check_journal(landed, database, only_journal=only_journal)
     check_tables(landed, database)
@@ -172,7 +173,7 @@ def check_order(landed: Landing) -> None:
     """Assert that every transaction is whole, once, and numbered without holes."""
     seqs: dict[tuple[int, int], list[int]] = defaultdict(list)
     xids: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for change in landed.changes:
+    for change in landed.streamed:
         seqs[change.order[:2]].append(change.order[2])
         xids[change.order[:2]].add(change.xid)
     for message in landed.messages:
@@ -194,12 +195,40 @@ def check_order(landed: Landing) -> None:
         assert xids.get(where, {row["gd_xid"]}) == {row["gd_xid"]}
 
 
+def check_snapshots(landed: Landing) -> None:
+    """Assert that no change behind a snapshot's position landed in an entry before it.
+
+    A reader that goes by the log would otherwise apply it and then lose it.
+    """
+    highest: dict[str, int] = defaultdict(int)
+    for entry in landed.entries:
+        if entry["kind"] == "snapshot":
+            said = entry["extra"]["snapshot"]
+            assert said["lsn"] >= landing.position(entry)
+            rows: Counter[str] = Counter()
+            for file in entry["files"]:
+                assert file["first"][0] == file["last"][0] == said["lsn"]
+                rows[file["table"]] += file["ops"].get("R", 0)
+            for table, record in said["tables"].items():
+                assert highest[table] <= said["lsn"], f"{table} was further than its snapshot"
+                assert rows[table] == record["rows"]
+        elif entry["kind"] == "data":
+            for file in entry["files"]:
+                highest[file["table"]] = max(highest[file["table"]], file["last"][0])
+
+
 def check_journal(landed: Landing, database: Database, *, only_journal: bool = True) -> None:
     """Assert that exactly what the journal says landed, no more and no less."""
     journal: dict[int, int] = dict(database.execute("SELECT xid, changes FROM kit.journal"))
-    counts: Counter[int] = Counter(change.xid for change in landed.changes)
+    counts: Counter[int] = Counter(change.xid for change in landed.streamed)
     counts.update(row["gd_xid"] for row in landed.messages if row["gd_seq"] is not None)
     marks = {row["gd_xid"] for row in landed.messages if row["prefix"] == MARK}
+    read = {
+        change.new["xid"]
+        for change in landed.changes
+        if change.is_snapshot and change.op == "R" and change.schema.table == JOURNAL
+    }  # these may be older than the slot
+    journal = {xid: want for xid, want in journal.items() if xid in counts or xid not in read}
     missing = journal.keys() - counts.keys()
     assert not missing, f"{len(missing)} committed transactions did not land"
     wrong = {xid: (counts[xid], want) for xid, want in journal.items() if counts[xid] != want}
@@ -211,7 +240,7 @@ def check_journal(landed: Landing, database: Database, *, only_journal: bool = T
 
 def check_tables(landed: Landing, database: Database) -> None:
     """Assert that replaying the changes gives the tables of the source."""
-    states = replay(landed.changes)
+    states = replay(landed.settled())
     with database.connect() as session:
         session.execute(OUTPUT_SETTINGS)
         tables = source_tables(session)
@@ -242,6 +271,15 @@ def source_rows(session: Session, table: TableName) -> list[dict[str, str | None
         with cursor.copy(sql.SQL("COPY {} TO STDOUT").format(name)) as copy:
             # A table without columns has one empty field per row in COPY's text form.
             return [dict(zip(names, row, strict=False)) for row in copy.rows()]
+
+
+def source_rows_of(session: Session, query: str) -> list[dict[str, str | None]]:
+    """Read what a query gives as the server prints it."""
+    with session.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM ({query}) q LIMIT 0")
+        names = [column.name for column in cursor.description or ()]
+        with cursor.copy(f"COPY ({query}) TO STDOUT") as copy:
+            return [dict(zip(names, row, strict=True)) for row in copy.rows()]
 
 
 def compare(table: TableName, state: TableState, rows: list[dict[str, str | None]]) -> None:
