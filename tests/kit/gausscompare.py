@@ -65,7 +65,8 @@ def _compare(xid: int, row: Landed, same: Landed) -> None:
     where = f"{row.op} {row.table} seq {row.seq} of {xid}"
     assert (row.table, row.op, row.seq) == (same.table, same.op, same.seq), where
     assert row.key == same.key, f"{where}: keys {row.key} and {same.key}"
-    assert row.types == same.types, f"{where}: types"
+    for name, of in row.types.items():
+        assert same.types[name] == of, f"{where}: {name} lands as {of} and as {same.types[name]}"
     for name, value in row.new.items():
         assert same.new[name] == value, f"{where}: {name} is {value!r} and {same.new[name]!r}"
     old = row.old

@@ -80,8 +80,11 @@ CREATE FUNCTION gs_catalog.current_setting(text) RETURNS text LANGUAGE plpgsql A
     END IF;
     RETURN found_value;
   END $$;
+CREATE TABLE gs_catalog.gs_spellings (oid oid PRIMARY KEY, spelling text);
 CREATE FUNCTION gs_catalog.format_type(oid, int4) RETURNS text LANGUAGE sql AS $$
-  SELECT CASE WHEN $1 IN (5545, 9003, 88, 86, 90) THEN
+  SELECT CASE WHEN $1 >= 16384 THEN
+      (SELECT spelling FROM gs_catalog.gs_spellings WHERE oid = $1)
+    WHEN $1 IN (5545, 9003, 88, 86, 90) THEN
       (SELECT CASE typname WHEN 'int1' THEN 'tinyint' ELSE typname::text END
        FROM gs_catalog.pg_type WHERE oid = $1)
     WHEN $1 = 3969 THEN 'nvarchar2' || CASE WHEN $2 > 4 THEN '(' || $2 - 4 || ')' ELSE '' END
@@ -246,8 +249,10 @@ class Catalogue:
             ("pg_type", _TYPE_COLUMNS, "oid >= 16384"),
             ("pg_enum", "oid, enumtypid, enumsortorder, enumlabel", "true"),
             ("pg_namespace", "oid, nspname, nspowner", "oid >= 16384"),
+            ("gs_spellings", "oid, format_type(oid, NULL)", "oid >= 16384"),
         ):
-            query = f"SELECT {columns} FROM pg_catalog.{table} WHERE {where}"
+            source = "pg_type" if table == "gs_spellings" else table
+            query = f"SELECT {columns} FROM pg_catalog.{source} WHERE {where}"
             for row in self._types_of.execute(query):
                 marks = sql.SQL(", ").join(sql.Placeholder() * len(row))
                 name = sql.Identifier(_SCHEMA, table)
