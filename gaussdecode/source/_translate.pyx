@@ -35,18 +35,21 @@ newest, and asked for again.
 `protocol/gaussformats.py` is the plain twin.
 """
 
-from libc.stdint cimport uint16_t, uint32_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.stdint cimport uint32_t
+from libc.string cimport memcmp, memcpy, memset
 
-from gaussdecode._cursor cimport (
-    fail_truncated, fail_wire, gd_swap16, gd_swap32, gd_swap64, read_uint32, read_uint64, take,
-)
+from gaussdecode._cursor cimport fail_truncated, fail_wire, read_uint32, read_uint64, take
 from gaussdecode._layout cimport buffer_append, buffer_free, buffer_grow
 from gaussdecode._values cimport HEADROOM, is_ascii
 from gaussdecode.source._translate_binary cimport scan_binary
+from gaussdecode.source._translate_emit cimport (
+    append_byte, append_count, append_number, append_single, append_uint32, append_uint64,
+    put_uint32,
+)
 from gaussdecode.source._translate_json cimport scan_json
 from gaussdecode.source._translate_known cimport (
-    known_create, known_matches, table_find, table_free, table_put,
+    fill_columns, known_create, known_matches, sent_of, span, spans, spelling_of, table_find,
+    table_free, table_put,
 )
 from gaussdecode.source._translate_row cimport (
     FORM_DOUBLED, FORM_FALSE, FORM_NULL, FORM_PLAIN, FORM_TRUE, FORM_UNCHANGED, accept, expect,
@@ -61,7 +64,6 @@ from gaussdecode.source._translate_text cimport scan_text
 
 from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import ReplicaIdentity
-from gaussdecode.model.types import Kind
 from gaussdecode.protocol.gaussnames import shape_of
 
 cdef enum:
@@ -80,126 +82,6 @@ cdef extern from *:
     """
     const char *DDL_PREFIX "GD_DDL_PREFIX"
     const size_t DDL_PREFIX_SIZE "sizeof(GD_DDL_PREFIX)"
-
-_HEX_TYPES = frozenset((86, 88))    # raw, blob
-_NUMERICS = frozenset((1700, 1231))     # numeric, and its array
-
-
-cdef inline void put_uint32(uint8_t *target, uint32_t value) noexcept nogil:
-    value = gd_swap32(value)
-    memcpy(target, &value, 4)
-
-
-cdef inline void put_uint64(uint8_t *target, uint64_t value) noexcept nogil:
-    value = gd_swap64(value)
-    memcpy(target, &value, 8)
-
-
-cdef inline int append_uint32(Buffer *out, uint32_t value) except -1 nogil:
-    value = gd_swap32(value)
-    return buffer_append(out, &value, 4)
-
-
-cdef inline int append_uint64(Buffer *out, uint64_t value) except -1 nogil:
-    value = gd_swap64(value)
-    return buffer_append(out, &value, 8)
-
-
-cdef inline int append_byte(Buffer *out, uint8_t value) except -1 nogil:
-    return buffer_append(out, &value, 1)
-
-
-cdef inline int append_count(Buffer *out, uint8_t tag, uint32_t count) except -1 nogil:
-    """Begin a tuple."""
-    cdef uint16_t narrow = gd_swap16(<uint16_t>count)
-    append_byte(out, tag)
-    return buffer_append(out, &narrow, 2)
-
-
-cdef int append_single(Buffer *out, const uint8_t *text, size_t size) except -1 nogil:
-    """Append a text without every second of its quotes, which stand in pairs."""
-    cdef const uint8_t *end = text + size
-    cdef const uint8_t *quote
-    while text < end:
-        quote = <const uint8_t *>memchr(text, c"'", end - text)
-        if quote == NULL:
-            return buffer_append(out, text, end - text)
-        buffer_append(out, text, quote + 1 - text)
-        text = quote + 2
-    return 0
-
-
-cdef int append_number(Buffer *out, const uint8_t *text, size_t size) except -1 nogil:
-    """Append a numeric, or an array of them, with its leading zeros and long words."""
-    cdef const uint8_t *end = text + size
-    cdef uint8_t before = c"{"
-    while text < end:
-        if text[0] == c"." and (before == c"{" or before == c"," or before == c"-"):
-            append_byte(out, c"0")
-        elif end - text >= 3 and memcmp(text, b"Nan", 3) == 0:
-            buffer_append(out, b"NaN", 3)
-            text += 3
-            continue
-        elif end - text >= 3 and memcmp(text, b"Inf", 3) == 0 and (
-            end - text == 3 or text[3] != c"i"
-        ):
-            buffer_append(out, b"Infinity", 8)
-            text += 3
-            continue
-        before = text[0]
-        append_byte(out, before)
-        text += 1
-    return 0
-
-
-cdef bytes span(const uint8_t *data, size_t size):
-    return (<const char *>data)[:size]
-
-
-cdef tuple spelling_of(const Known *known, uint32_t index):
-    cdef const KnownColumn *column = &known.columns[index]
-    return (
-        span(known.bytes + column.name_offset, column.name_size),
-        span(known.bytes + column.type_offset, column.type_size),
-    )
-
-
-cdef tuple sent_of(const Field *field):
-    return span(field.name, field.name_size), span(field.type, field.type_size)
-
-
-cdef list spans(const Tuple *row_tuple):
-    """Names and types of a tuple as sent, or None without one."""
-    if not row_tuple.is_present:
-        return None
-    return [sent_of(&row_tuple.fields[index]) for index in range(row_tuple.count)]
-
-
-cdef int fill_columns(Known *known, object columns, list spelled) except -1:
-    """Write the columns' bytes behind the head, and what their values need."""
-    cdef KnownColumn *column
-    cdef const uint8_t *data
-    cdef uint32_t offset = <uint32_t>known.head_size
-    for index, (described, (name, kind)) in enumerate(zip(columns, spelled)):
-        column = &known.columns[index]
-        column.name_offset = offset
-        column.name_size = len(name)
-        data = name
-        memcpy(known.bytes + offset, data, column.name_size)
-        offset += column.name_size
-        column.type_offset = offset
-        column.type_size = len(kind)
-        data = kind
-        memcpy(known.bytes + offset, data, column.type_size)
-        offset += column.type_size
-        column.is_identity = described.is_identity
-        column.is_hex = described.type_oid in _HEX_TYPES
-        # As a decimal it is understood in any spelling; as text it must be one and the same.
-        column.is_number = described.type_oid in _NUMERICS and (
-            Kind.DECIMAL not in (described.type.kind, described.type.element)
-        )
-        known.identity_count += column.is_identity
-    return 0
 
 
 cdef class Translator:

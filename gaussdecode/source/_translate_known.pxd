@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from gaussdecode.source._translate_row cimport Field, Row
+from gaussdecode.source._translate_row cimport Field, Row, Tuple
 
 
 cdef struct KnownColumn:
@@ -42,3 +42,9 @@ cdef Known *table_find(
 ) noexcept nogil
 cdef int table_put(KnownTable *table, Known *known) except -1 nogil
 cdef bint known_matches(const Known *known, Row *row) noexcept nogil
+
+cdef bytes span(const uint8_t *data, size_t size)
+cdef tuple spelling_of(const Known *known, uint32_t index)
+cdef tuple sent_of(const Field *field)
+cdef list spans(const Tuple *row_tuple)
+cdef int fill_columns(Known *known, object columns, list spelled) except -1

@@ -7,12 +7,17 @@ database times the bytes of their headers; forgetting one costs a question to th
 """
 
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode._values cimport load8
 
+from gaussdecode.model.types import Kind
+
 cdef enum:
     FIRST_SLOTS = 64
+
+_HEX_TYPES = frozenset((86, 88))    # raw, blob
+_NUMERICS = frozenset((1700, 1231))     # numeric, and its array
 
 
 # ---- one table
@@ -190,3 +195,55 @@ cdef bint known_matches(const Known *known, Row *row) noexcept nogil:
             return False
         return match_old(known, row)
     return row.op != c"D" or known.identity_count == 0
+
+
+# ---- the slow path
+
+cdef bytes span(const uint8_t *data, size_t size):
+    return (<const char *>data)[:size]
+
+
+cdef tuple spelling_of(const Known *known, uint32_t index):
+    cdef const KnownColumn *column = &known.columns[index]
+    return (
+        span(known.bytes + column.name_offset, column.name_size),
+        span(known.bytes + column.type_offset, column.type_size),
+    )
+
+
+cdef tuple sent_of(const Field *field):
+    return span(field.name, field.name_size), span(field.type, field.type_size)
+
+
+cdef list spans(const Tuple *row_tuple):
+    """Names and types of a tuple as sent, or None without one."""
+    if not row_tuple.is_present:
+        return None
+    return [sent_of(&row_tuple.fields[index]) for index in range(row_tuple.count)]
+
+
+cdef int fill_columns(Known *known, object columns, list spelled) except -1:
+    """Write the columns' bytes behind the head, and what their values need."""
+    cdef KnownColumn *column
+    cdef const uint8_t *data
+    cdef uint32_t offset = <uint32_t>known.head_size
+    for index, (described, (name, kind)) in enumerate(zip(columns, spelled)):
+        column = &known.columns[index]
+        column.name_offset = offset
+        column.name_size = len(name)
+        data = name
+        memcpy(known.bytes + offset, data, column.name_size)
+        offset += column.name_size
+        column.type_offset = offset
+        column.type_size = len(kind)
+        data = kind
+        memcpy(known.bytes + offset, data, column.type_size)
+        offset += column.type_size
+        column.is_identity = described.is_identity
+        column.is_hex = described.type_oid in _HEX_TYPES
+        # As a decimal it is understood in any spelling; as text it must be one and the same.
+        column.is_number = described.type_oid in _NUMERICS and (
+            Kind.DECIMAL not in (described.type.kind, described.type.element)
+        )
+        known.identity_count += column.is_identity
+    return 0
