@@ -33,6 +33,7 @@ from kit.postgres import Postgres
 
 MAX_TRANSACTION_ROWS: Final = 4095  # more would be spilled to disk by the server
 _CYCLE_BYTES: Final = 24 << 20
+_GAP_BYTES: Final = 4096  # more than the record of a new slot
 _KINDS: Final = ("int4", "varchar(200)", "numeric(12,3)", "timestamp", "text", "int8")
 
 
@@ -77,14 +78,19 @@ class Load:
         self._base = self.store.wal_end
         self._data = self._render(profile, row_bytes, transaction_rows)
         self.cycle_size = len(self._data)
-        self._span = self.store.wal_end - self._base
+        # What was rendered lies before every slot; the first cycle that is sent lies behind.
+        self._span = self.store.wal_end - self._base + _GAP_BYTES
         self._find_fields()
         self.sent_cycles = 0
 
     @property
     def wal_end(self) -> int:
         """End of what was sent so far."""
-        return self._base + self._span * max(self.sent_cycles, 1)
+        return (
+            self._base
+            + self._span * (self.sent_cycles + 1)
+            - (_GAP_BYTES if self.sent_cycles else 0)
+        )
 
     @property
     def cycles(self) -> int:
@@ -178,10 +184,13 @@ class Load:
             data[where] = (values + np.uint64(cycle * step)).astype(">u8").view(np.uint8)
 
     def buffers(self) -> Iterator[memoryview]:
-        """Give one cycle after the other; each must be sent before the next is asked for."""
+        """Give one cycle after the other; each must be sent before the next is asked for.
+
+        A connection that is lost takes what was not received with it: for benchmarks only.
+        """
         while not self.cycles or self.sent_cycles < self.cycles:
-            self._move_on(self.sent_cycles)
             self.sent_cycles += 1
+            self._move_on(self.sent_cycles)
             yield memoryview(self._data)
 
 
