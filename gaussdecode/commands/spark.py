@@ -96,6 +96,10 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         "--accept-gaps", action="store_true",
         help="go on over gap entries; changes are missing there for ever, and it is recorded",
     )  # fmt: skip
+    parser.add_argument(
+        "--accept-hidden-truncates", action="store_true",
+        help="apply a stream that shows no TRUNCATE and no DDL (GaussDB's parallel decoding)",
+    )  # fmt: skip
     _point_arguments(parser, "to-")
     parser.add_argument("--follow", action="store_true", help="until it is stopped by a signal")
     parser.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS")
@@ -217,6 +221,7 @@ def _apply(args: argparse.Namespace) -> int:
     options = Options(
         tables=_names(args.tables), history=args.history, changelog=args.changelog,
         buckets=args.buckets, accept_gaps=args.accept_gaps,
+        accept_hidden_truncates=args.accept_hidden_truncates,
     )  # fmt: skip
     quiet = args.json
 

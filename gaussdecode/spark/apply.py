@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaussdecode.errors import ConfigError
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.run import Options, Progress, Run, Summary
@@ -24,7 +25,7 @@ def apply(
     spark: "SparkSession", root: Path | str, target: Path | str, *, to: Point | None = None,
     tables: Collection[str] | None = None, history: bool = False, changelog: str | None = None,
     buckets: int | None = None, accept_gaps: bool = False,
-    progress: Progress | None = None,
+    accept_hidden_truncates: bool = False, progress: Progress | None = None,
 ) -> Summary:  # fmt: skip
     """Bring a target up to an entry of the log of a landing, with Spark.
 
@@ -38,6 +39,7 @@ def apply(
         changelog: see there.
         buckets: see there.
         accept_gaps: see there.
+        accept_hidden_truncates: see there.
         progress: told in sentences what is done.
 
     Raises:
@@ -46,7 +48,7 @@ def apply(
     """
     options = Options(
         tables=tables, history=history, changelog=changelog, buckets=buckets,
-        accept_gaps=accept_gaps,
+        accept_gaps=accept_gaps, accept_hidden_truncates=accept_hidden_truncates,
     )  # fmt: skip
     return apply_with(SparkEngine(spark), root, target, options, to=to, progress=progress)
 
@@ -57,6 +59,12 @@ def apply_with(
 ) -> Summary:  # fmt: skip
     """Do the same with another engine; see `apply`."""
     landing = Landing(root)
+    if landing.hides_truncate and not (options or Options()).accept_hidden_truncates:
+        raise ConfigError(
+            f"the stream landed in {landing.root} shows no TRUNCATE and no DDL (parallel decoding "
+            "of GaussDB): a table that was emptied would keep its rows here. Decode serially on "
+            "openGauss 6.0.0 or newer into a new landing, or go on with --accept-hidden-truncates"
+        )
     store = Target.create(target, landing)
     with store.locked():
         run = Run(engine, landing, store, options or Options(), progress or (lambda _: None))

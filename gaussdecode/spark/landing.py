@@ -20,7 +20,8 @@ from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry, parse_checkpoin
 from gaussdecode.model.landing import EntryKind, SourcePosition
 
 _LAYOUT_VERSION: Final = 1
-_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention"})
+_HIDES_TRUNCATE: Final = "hides-truncate"
+_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", _HIDES_TRUNCATE})
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
 ORDER_COLUMNS: Final = {
@@ -63,6 +64,7 @@ class Landing:
         landing_id: made up when it was created.
         order: columns that order the changes.
         source: name of its one source.
+        hides_truncate: its stream shows no TRUNCATE and no DDL (GaussDB's parallel decoding).
     """
 
     def __init__(self, root: Path | str) -> None:
@@ -80,6 +82,7 @@ class Landing:
         except (OSError, ValueError) as error:
             raise LandingError(f"{self.root}/layout.json cannot be read: {error}") from error
         self.landing_id, self.order, self.source = _check_layout(self.root, record)
+        self.hides_truncate = _HIDES_TRUNCATE in record["capabilities"]
 
     # --- the log ---------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ class Options:
             of the commit; None for no changelog where there is none yet.
         buckets: for new tables; None to choose by size.
         accept_gaps: go over gap entries, and over what retention has taken; recorded.
+        accept_hidden_truncates: go on though the stream shows no TRUNCATE and no DDL, so
+            that a table which was emptied keeps its rows.
     """
 
     tables: Collection[str] | None = None
@@ -50,6 +52,7 @@ class Options:
     changelog: str | None = None
     buckets: int | None = None
     accept_gaps: bool = False
+    accept_hidden_truncates: bool = False
 
 
 @dataclasses.dataclass(slots=True)
