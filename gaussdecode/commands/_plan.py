@@ -118,6 +118,9 @@ def plan_landing(config: Config, plan: Plan) -> None:
     """Look at the landing: is the root fit, whose is it, how far is it?"""
     root = config.landing.root
     if not root.exists():
+        place = next(parent for parent in root.parents if parent.exists())
+        if not place.is_dir():
+            plan.problems.append(f"landing: {place} is not a directory; change landing.root")
         return
     try:
         files = Files(root)

@@ -85,6 +85,21 @@ def test_everything_wrong_is_shown(database_15: Database, configure: Configure, 
 
 
 @pytest.mark.integration
+def test_a_root_below_a_file_is_named(
+    database_15: Database, configure: Configure, run: Run, tmp_path: Path
+) -> None:
+    """Nothing can be made there: the check says so and fails, as the daemon would."""
+    database_15.create_slot()
+    path = configure(database_15)
+    (tmp_path / "plain").write_text("")
+    text = Path(path).read_text().replace(f"{tmp_path}/landing", f"{tmp_path}/plain/landing")
+    Path(path).write_text(text)
+    result = run("check", path)
+    assert result.status == EX_CONFIG
+    assert f"landing: {tmp_path}/plain is not a directory" in result.err
+
+
+@pytest.mark.integration
 def test_a_missing_publication_is_named(
     database_15: Database, configure: Configure, run: Run
 ) -> None:
