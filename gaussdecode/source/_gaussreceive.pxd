@@ -37,5 +37,5 @@ cdef class GaussReceiver(Receiver):
     cdef int keep_error(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef int resize(self, size_t capacity) except -1 nogil
-    cdef bint fill_encrypted(self) except? True nogil
-    cdef bint push_encrypted(self) except? True nogil
+    cdef int fill_encrypted(self) except -1 nogil
+    cdef int push_encrypted(self) except -1 nogil

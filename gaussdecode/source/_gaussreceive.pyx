@@ -332,7 +332,7 @@ cdef class GaussReceiver(Receiver):
         self.frames.inbox.capacity = capacity
         return 0
 
-    cdef bint fill(self) except? True nogil:
+    cdef int fill(self) except -1 nogil:
         cdef Inbox *inbox = &self.frames.inbox
         cdef ssize_t count
         self.make_room()
@@ -352,7 +352,7 @@ cdef class GaussReceiver(Receiver):
                 self.failure = (<bytes>strerror(errno)).decode("utf-8", "replace")
         return False
 
-    cdef bint fill_encrypted(self) except? True nogil:
+    cdef int fill_encrypted(self) except -1 nogil:
         """Read until nothing is left in TLS, or for so long that others waited enough."""
         cdef Inbox *inbox = &self.frames.inbox
         cdef size_t before = inbox.end
@@ -397,7 +397,7 @@ cdef class GaussReceiver(Receiver):
         self.is_output_full = True
         return 0
 
-    cdef bint push_output(self) except? True nogil:
+    cdef int push_output(self) except -1 nogil:
         cdef ssize_t count
         if self.is_encrypted:
             return self.push_encrypted()
@@ -416,7 +416,7 @@ cdef class GaussReceiver(Receiver):
         self.is_output_full = False
         return False
 
-    cdef bint push_encrypted(self) except? True nogil:
+    cdef int push_encrypted(self) except -1 nogil:
         with gil:
             try:
                 rest = <bytes>(<const char *>self.output)[self.output_next:STATUS_MESSAGE]

@@ -215,7 +215,7 @@ cdef class PostgresReceiver(Receiver):
 
     # ---- the connection
 
-    cdef bint fill(self) except? True nogil:
+    cdef int fill(self) except -1 nogil:
         return self.frames.pq.consume_input(self.frames.pq.connection) != 0
 
     cdef int put_status(self, const StatusNumbers *status) except -1 nogil:
@@ -231,5 +231,5 @@ cdef class PostgresReceiver(Receiver):
         )
         return 0
 
-    cdef bint push_output(self) except? True nogil:
+    cdef int push_output(self) except -1 nogil:
         return self.frames.pq.flush(self.frames.pq.connection) == 1

@@ -60,12 +60,12 @@ cdef class Receiver:
     cdef int take_keepalive(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int take_other(self, uint8_t letter, const uint8_t *data, size_t size) except -1 nogil
     cdef int pass_keepalive(self) except -1 nogil
-    cdef bint fill(self) except? True nogil             # read the socket; False: broken
+    cdef int fill(self) except -1 nogil             # read the socket; False: broken
     cdef int put_status(self, const StatusNumbers *status) except -1 nogil
-    cdef bint push_output(self) except? True nogil      # send; True: some is left
+    cdef int push_output(self) except -1 nogil      # send; True: some is left
 
     # What it builds on.
-    cdef bint has_room(self, size_t size) except? True nogil
+    cdef int has_room(self, size_t size) except -1 nogil
     cdef int add(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int check_inside(self, uint8_t tag) except -1 nogil
     cdef int open_transaction(self, uint8_t tag) except -1 nogil
@@ -79,7 +79,7 @@ cdef class Receiver:
     cdef int take_frame(self) except -1 nogil
     cdef Outcome await_input(self) except? GO_ON nogil
     cdef void nap(self) noexcept nogil
-    cdef bint consume(self) except? True nogil
+    cdef int consume(self) except -1 nogil
     cdef int waiting_bytes(self) noexcept nogil
     cdef bint should_cut(self, int waiting) noexcept nogil
     cdef int64_t patience_us(self) noexcept nogil

@@ -315,18 +315,18 @@ cdef class Receiver:
     cdef int pass_keepalive(self) except -1 nogil:
         return GO_ON
 
-    cdef bint fill(self) except? True nogil:
+    cdef int fill(self) except -1 nogil:
         return False
 
     cdef int put_status(self, const StatusNumbers *status) except -1 nogil:
         return 0
 
-    cdef bint push_output(self) except? True nogil:
+    cdef int push_output(self) except -1 nogil:
         return False
 
     # ---- for their messages
 
-    cdef bint has_room(self, size_t size) except? True nogil:
+    cdef int has_room(self, size_t size) except -1 nogil:
         """Whether a message fits the batch; else the batch is closed: HOLD the frame."""
         if self.dispatcher.fits(size):
             return True
@@ -403,7 +403,7 @@ cdef class Receiver:
         elif self.nap_us < NAP_US:
             self.nap_us += NAP_STEP_US
 
-    cdef bint consume(self) except? True nogil:
+    cdef int consume(self) except -1 nogil:
         """Have the source read the socket; a failure shows when its last frame is taken."""
         if self.waiting_bytes() > 0:
             self.received_us = self.now_us
