@@ -65,6 +65,10 @@ _COLUMNS: Final = """
     WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped {generated}
     ORDER BY a.attnum
 """
+_NAME: Final = """
+    SELECT n.nspname, c.relname FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = {oid}
+"""
 _LEAVES: Final = """
     SELECT c.oid, n.nspname, c.relname, c.relfilenode, pg_catalog.pg_relation_filenode(c.oid),
         pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::int8,
@@ -356,6 +360,9 @@ class TableReader:
             found = self._command(f"SELECT relid::oid FROM {tree} WHERE isleaf")  # noqa: S608
             oids = ", ".join(str(oid) for (oid,) in found) or "0"
         leaves = self._command(_LEAVES.format(oids=oids))
+        named = self._command(_NAME.format(oid=table.oid))
+        if named != [(table.schema, table.name)]:
+            raise TableChangedError(f"table {table.title} is gone, or has another name")
         if (not rows and wanted) or (not leaves and not table.is_root):
             raise TableChangedError(f"table {table.title} is gone")
         for leaf in leaves:
@@ -389,20 +396,27 @@ class TableReader:
         self._command("ROLLBACK")
 
     def check_files(self, shape: TableShape, leaves: Iterable[int]) -> None:
-        """See that leaves that were read still are what the view has.
+        """See that what was read by its name is what the view has, and was not rewritten.
 
-        Called behind the reading, whose lock keeps them so.
+        Called behind the reading, whose locks keep it so. The server finds a name as it is
+        now, and to a view a table that was rewritten or truncated since seems to be empty.
 
         Raises:
-            TableChangedError: one was rewritten or truncated; rows may have been missed.
+            TableChangedError: something else was read; rows may have been missed.
         """
-        for index in leaves:
-            leaf = shape.leaves[index]
-            node = f"pg_catalog.pg_relation_filenode({leaf.oid}::pg_catalog.oid)"
-            ((found,),) = self._command(f"SELECT {node}")
-            if found != str(leaf.file_node):
+        read = [(leaf.oid, leaf.file_node, leaf.schema, leaf.name) for leaf in
+                (shape.leaves[index] for index in leaves)]  # fmt: skip
+        table = shape.table
+        if table.is_root:
+            read.append((table.oid, None, table.schema, table.name))
+        for oid, file_node, schema, name in read:
+            path = literal(f"{identifier(schema)}.{identifier(name)}")
+            node = f"pg_catalog.pg_relation_filenode({oid}::pg_catalog.oid)"
+            found = self._command(f"SELECT {node}, pg_catalog.to_regclass({path})::pg_catalog.oid")
+            wanted = (None if file_node is None else str(file_node), str(oid))
+            if found != [wanted]:
                 raise TableChangedError(
-                    f"table {shape.table.title} was rewritten or truncated while it was read"
+                    f"table {table.title} was rewritten, truncated or renamed while it was read"
                 )
 
     def copy_chunk(self, shape: TableShape, chunk: Chunk, where: str | None) -> Iterator[bytes]:
