@@ -404,8 +404,10 @@ class TableReader:
         Raises:
             TableChangedError: something else was read; rows may have been missed.
         """
-        read = [(leaf.oid, leaf.file_node, leaf.schema, leaf.name) for leaf in
-                (shape.leaves[index] for index in leaves)]  # fmt: skip
+        read: list[tuple[int, int | None, str, str]] = []
+        for index in leaves:
+            leaf = shape.leaves[index]
+            read.append((leaf.oid, leaf.file_node, leaf.schema, leaf.name))
         table = shape.table
         if table.is_root:
             read.append((table.oid, None, table.schema, table.name))
