@@ -19,6 +19,7 @@ COMPILE_ARGS = {
 }
 LINK_ARGS = {"asan": ["-fsanitize=address,undefined"]}
 CHECKED = BUILD != "release"
+WORKERS = os.cpu_count() or 1
 
 
 def extension(path: Path) -> Extension:
@@ -42,6 +43,7 @@ setup(
             "initializedcheck": CHECKED,
             "freethreading_compatible": False,
         },
-        nthreads=os.cpu_count() or 1,
-    )
+        nthreads=WORKERS,
+    ),
+    options={"build_ext": {"parallel": WORKERS}},
 )
