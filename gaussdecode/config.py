@@ -21,6 +21,7 @@ from gaussdecode.settings import (
     PARALLEL_PLUGINS,
     SLOT_NAME,
     SQL_DECODING,
+    SQL_DECODING_OPTIONS,
     Config,
     DecodingConfig,
     GuardConfig,
@@ -60,10 +61,6 @@ _UNUSED: Final = {
     SourceKind.GAUSSDB: ("file", "publication", "messages"),
     SourceKind.CAPTURE: ("dsn", "password-file", "publication", *_GAUSSDB_ONLY),
 }
-SQL_DECODING_OPTIONS: Final = frozenset(
-    {"include-xids", "include-timestamp", "skip-empty-xacts", "only-local"}
-)
-"""All that the serial plug-in sql_decoding knows."""
 SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share no base
     "source": SourceConfig,
     "landing": LandingConfig,

@@ -38,6 +38,10 @@ GAUSSDB_SLOT_NAME: Final = Text(
 )
 MPPDB_DECODING: Final = "mppdb_decoding"
 SQL_DECODING: Final = "sql_decoding"
+SQL_DECODING_OPTIONS: Final = frozenset(
+    {"include-xids", "include-timestamp", "skip-empty-xacts", "only-local"}
+)
+"""All that the serial plug-in sql_decoding knows."""
 PARALLEL_PLUGINS: Final[Mapping[str, str]] = {
     "parallel_binary_decoding": "b",
     "parallel_json_decoding": "j",

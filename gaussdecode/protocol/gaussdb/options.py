@@ -17,7 +17,6 @@ What the server's pre-parser asks of the command is in `commands`.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from gaussdecode.config import SQL_DECODING_OPTIONS
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.options import (
@@ -29,7 +28,7 @@ from gaussdecode.options import (
     refusals,
 )
 from gaussdecode.protocol.gaussdb.commands import is_balanced, literal, start_replication
-from gaussdecode.settings import SQL_DECODING, Config
+from gaussdecode.settings import SQL_DECODING, SQL_DECODING_OPTIONS, Config
 
 _KIND: Final = SourceKind.GAUSSDB
 _ALWAYS: Final = frozenset({"parallel-decode-num", "include-timestamp"})
