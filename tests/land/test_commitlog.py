@@ -16,6 +16,7 @@ from gaussdecode.errors import IdentityError, LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
+from gaussdecode.land.layout import HIDES_TRUNCATE
 from gaussdecode.land.publication import Draft
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -289,3 +290,15 @@ def test_start_reads_one_block_of_a_long_log() -> None:
     assert again.next_n == 235
     assert len(read) < 12
     assert [entry.n for entry in again.iterate(0, 234)] == list(range(235))
+
+
+def test_capability_is_added_once_and_stays() -> None:
+    """A landing whose stream begins to hide TRUNCATE says so from then on, to every reader."""
+    files = landed()
+    log = Landing(files).open()
+    for _ in range(2):
+        log.require(HIDES_TRUNCATE)
+    log.close()
+    layout = json.loads(files.read("layout.json"))
+    assert layout["capabilities"].count(HIDES_TRUNCATE) == 1
+    assert HIDES_TRUNCATE in Landing(files).open().layout.capabilities

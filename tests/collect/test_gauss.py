@@ -1,0 +1,221 @@
+"""What a GaussDB stream tells beside its rows, on its way to rows and entries."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import gausswire
+from kit.entries import BEGIN, COMMIT, CSN, NOTICE, ORIGIN, Item, Mark, Row, entry, relation
+from kit.entries import relation_mark as describe
+
+from gaussdecode.collect.collector import Collector, CollectorSettings
+from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.suspects import LIMIT, Suspects
+from gaussdecode.collect.tables import Tables
+from gaussdecode.errors import SequenceError
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.publication import PublicationRequest, RowGroup
+
+TABLE = relation(1, "t")
+TIME_US = 1_700_000_000_000_000
+Record = dict[str, Any]  # Any: row values
+
+
+class Writer:
+    """Remembers what it was given, in order."""
+
+    publication_seconds = 0.0
+    visible_seconds = 0.0
+    largest_file_bytes = 0
+
+    def __init__(self) -> None:
+        self.requests: list[PublicationRequest] = []
+        self.rows: dict[str, list[Record]] = {}
+
+    def write(self, group: RowGroup) -> None:
+        group.table.validate(full=True)
+        self.rows.setdefault(group.table_dir, []).extend(group.table.to_pylist())
+
+    def publish(self, request: PublicationRequest) -> None:
+        self.requests.append(request)
+
+    def note(self, request: PublicationRequest) -> None:
+        self.requests.append(request)
+
+
+class Schemas:
+    """One schema per table."""
+
+    def schema_id_for(self, table: str, record: Record) -> tuple[str, bool]:
+        return f"{table}-1", False
+
+
+Make = Callable[..., tuple[Collector, Writer]]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Make a collector and its writer; settings by name."""
+
+    def build(**settings: Any) -> tuple[Collector, Writer]:  # Any: of the settings
+        bounds: dict[str, Any] = {  # Any: as above
+            "row_group_rows": 100, "row_group_bytes": 1 << 20, "memory_bytes": 1 << 22,
+            "txn_memory_bytes": 1 << 20, "target_file_size": 1 << 20, "max_commit_interval": 3600.0,
+            "only_local": True, "skip_empty_xacts": False, "include_xids": True,
+            "include_timestamp": True,
+        }  # fmt: skip
+        tables = Tables(Schemas(), lambda _, name: name, list, lambda _: None)
+        writer = Writer()
+        collector = Collector(
+            CollectorSettings(**{**bounds, **settings}), tables, writer,
+            Spool(tmp_path, SpaceWait().run), SourcePosition(1, 1, 1), {},
+        )  # fmt: skip
+        collector.assembler.absorb_bytes(entry(0, [describe(TABLE)]))
+        return collector, writer
+
+    return build
+
+
+def begin(first_lsn: int = 5, y: int = 0, z: int = 0) -> Mark:
+    """BEGIN of a GaussDB stream; y is the time, z the xid."""
+    return Mark(BEGIN, flags=1, x=first_lsn, y=y, z=z)
+
+
+def commit(end_lsn: int, xid: int = 0, time: int = 0) -> Mark:
+    """COMMIT of a GaussDB stream."""
+    return Mark(COMMIT, flags=1, x=xid, y=end_lsn, z=time)
+
+
+def collect(collector: Collector, *items: Item) -> None:
+    """Absorb events as one batch."""
+    collector.assembler.absorb_bytes(entry(1, list(items)))
+
+
+def facts(row: Record) -> tuple[Any, ...]:  # Any: row values
+    """The columns that a transaction shares."""
+    time = row["gd_ts"]
+    return row["gd_lsn"], row["gd_csn"], row["gd_xid"], time and int(time.timestamp() * 1e6)
+
+
+def test_facts_come_from_whichever_side_has_them(make: Make) -> None:
+    """CSN, xid and time of BEGIN or of COMMIT; where neither has one it is NULL."""
+    collector, writer = make()
+    collect(
+        collector,
+        *(begin(y=TIME_US, z=7), Mark(CSN, x=40), Row(1, 1, "a"), commit(100)),
+        *(begin(), Row(1, 2, "b"), Mark(CSN, x=41), commit(200, 2**40, TIME_US)),
+        *(begin(), Row(1, 3, "c"), commit(300)),
+        *(begin(z=9), Mark(CSN, x=43), Row(1, 4, "d"), commit(400, 9)),
+    )
+    collector._publish_if(is_due=True)
+    assert [facts(row) for row in writer.rows["t"]] == [
+        (100, 40, 7, TIME_US),
+        (200, 41, 2**40, TIME_US),
+        (300, None, None, None),
+        (400, 43, 9, None),
+    ]
+    (request,) = writer.requests
+    assert (request.position.lsn, request.position.csn) == (400, 43)
+
+
+def test_csn_that_comes_late_leaves_earlier_rows_null(make: Make) -> None:
+    """Rows before the first with a CSN have none."""
+    collector, writer = make()
+    collect(collector, begin(), Row(1, 1, "a"), Row(1, 2, "b"), commit(100))
+    collect(collector, begin(), Mark(CSN, x=5), Row(1, 3, "c"), commit(200))
+    collector._publish_if(is_due=True)
+    assert [row["gd_csn"] for row in writer.rows["t"]] == [None, None, 5]
+
+
+def test_user_and_origin(make: Make) -> None:
+    """They land with the transaction, and do not stay for the next one."""
+    collector, writer = make(only_local=False)
+    named = (Mark(CSN, x=5, payload="jörg".encode()), Mark(ORIGIN, payload=b"12"))
+    collect(collector, begin(), *named, commit(100), begin(), Mark(CSN, x=6), commit(200))
+    collector._publish_if(is_due=True)
+    found = [(row["user"], row["origin"]) for row in writer.rows["gd_transactions"]]
+    assert found == [("jörg", "12"), (None, None)]
+
+
+def test_empty_commits_are_no_content(make: Make) -> None:
+    """Nothing lands of them; the position moves by an idle entry."""
+    collector, writer = make(skip_empty_xacts=True)
+    collect(collector, *(mark for lsn in (100, 200) for mark in (begin(), commit(lsn))))
+    assert collector.assembler.unpublished_count == 0
+    assert collector.assembler.empty_count == 2
+    collector._publish_if(is_due=True)
+    (request,) = writer.requests
+    assert (request.kind, request.position.lsn) == (EntryKind.IDLE, 200)
+    assert writer.rows == {}
+
+
+def test_transactions_below_the_start_are_left_out(make: Make) -> None:
+    """A lower CSN than the start's drops the transaction, its position counts."""
+    collector, writer = make(start_csn=6)
+    collect(collector, begin(), Mark(CSN, x=5), Row(1, 1, "a"), commit(100))
+    collect(collector, begin(), Mark(CSN, x=6), Row(1, 2, "b"), commit(200))
+    collector._publish_if(is_due=True)
+    assert [row["id"] for row in writer.rows["t"]] == [2]
+
+
+@pytest.mark.parametrize("flags", [(0, 1), (1, 0)])
+def test_kinds_of_streams_do_not_mix(make: Make, flags: tuple[int, int]) -> None:
+    """A BEGIN of one protocol is not ended by a COMMIT of the other."""
+    collector, _ = make()
+    with pytest.raises(SequenceError):
+        collect(collector, Mark(BEGIN, flags=flags[0], x=5), Mark(COMMIT, flags=flags[1], x=5, y=9))
+
+
+def notice(*named: tuple[int, int, int, int]) -> Mark:
+    """A notice that rows may be missing."""
+    return Mark(NOTICE, index=1, payload=gausswire.ddl_notice(named).encode())
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_suspects_are_written_down_first(make: Make, is_inside: bool) -> None:
+    """The suspect entry precedes the rows' and moves no position, wherever the notice stood."""
+    collector, writer = make()
+    told = notice((77, 0x10, 0x90, 0x50))
+    rows: list[Item] = [begin(), Row(1, 1, "a"), commit(100, 77)]
+    rows.insert(1 if is_inside else 0, told)
+    collect(collector, *rows)
+    collector._publish_if(is_due=True)
+    suspect, data = writer.requests
+    assert (suspect.kind, suspect.position.lsn) == (EntryKind.SUSPECT, 1)
+    assert suspect.extra["transactions"] == [
+        {"xid": 77, "first_lsn": 0x10, "final_lsn": 0x90, "skip_start_lsn": 0x50}
+    ]
+    assert (suspect.extra["from_lsn"], suspect.extra["until_lsn"]) == (0x50, 0x90)
+    assert (data.kind, data.position.lsn) == (EntryKind.DATA, 100)
+    assert collector.suspect_count == 1
+
+
+def test_suspects_do_not_wait_for_rows(make: Make) -> None:
+    """A notice of transactions that never come is written down after the interval."""
+    collector, writer = make(max_commit_interval=1e-9)
+    collect(collector, notice((77, 1, 3, 2)))
+    assert collector._is_due()
+    collector._publish_if(is_due=True)
+    assert [request.kind for request in writer.requests] == [EntryKind.SUSPECT]
+
+
+def test_many_suspects_are_bounded(make: Make) -> None:
+    """Past the limit they are written down at once."""
+    collector, writer = make()
+    collect(collector, notice(*((xid, 1, 3, 2) for xid in range(LIMIT))))
+    (request,) = writer.requests
+    assert len(request.extra["transactions"]) == LIMIT
+    collector._publish_if(is_due=True)
+    assert len(writer.requests) == 1
+
+
+def test_notice_that_names_nobody_is_an_open_suspect() -> None:
+    """Another version may word it otherwise: then nothing is sure from there on."""
+    suspects = Suspects(lambda: 0.0)
+    suspects.add("partial modification may be lost", 500)
+    extra = suspects.take()
+    assert extra is not None
+    assert (extra["from_lsn"], extra["is_open"], extra["transactions"]) == (500, True, [])
+    assert suspects.take() is None
