@@ -381,6 +381,30 @@ METRICS: Final[tuple[Metric, ...]] = (
         "reason",
     ),
     _gauge("daemon_info", "bool", "1, with the version", _NOTHING, "version"),
+    _gauge(
+        "land_snapshot_pending_tables",
+        "tables",
+        "Tables whose existing rows are wanted and have not landed",
+        "For long: transactions on the server run longer than snapshot.hold-timeout; see the log.",
+    ),
+    _gauge(
+        "land_snapshot_failed_tables",
+        "tables",
+        "Tables whose existing rows could not be landed",
+        "See /status or the log for why, and for the command that tries again.",
+    ),
+    _gauge(
+        "land_snapshot_rows",
+        "rows",
+        "Rows read by snapshots since the start, those read again included",
+        _NOTHING,
+    ),
+    _gauge(
+        "land_snapshot_bytes",
+        "bytes",
+        "Bytes of COPY read by snapshots since the start",
+        "Bound it with snapshot.rate-limit when the server suffers.",
+    ),
 )
 
 BY_NAME: Final[Mapping[str, Metric]] = {metric.name: metric for metric in METRICS}

@@ -145,6 +145,7 @@ class Snapshots:
             (reason,): count for reason, count in facts.restarts.items()
         }
         values["gaussdecode_daemon_info"] = {(gaussdecode.__version__,): 1.0}
+        values.update(_snapshot_values(facts))
         limit = self.limit().stage
         values["gaussdecode_daemon_limit"] = {(str(s),): float(s is limit) for s in Stage}
         return values
@@ -264,6 +265,21 @@ class Snapshots:
             "snapshot": {} if facts.snapshot is None else facts.snapshot(),
             "version": gaussdecode.__version__,
         }
+
+
+def _snapshot_values(facts: DaemonFacts) -> Values:
+    """How far snapshots of tables are."""
+    tables = [] if facts.snapshot is None else list(facts.snapshot().values())
+    states = [table["state"] for table in tables]
+    counts = {
+        "pending_tables": sum(state not in ("done", "failed") for state in states),
+        "failed_tables": states.count("failed"),
+        "rows": sum(table["rows"] for table in tables),
+        "bytes": sum(table["bytes"] for table in tables),
+    }
+    return {
+        f"gaussdecode_land_snapshot_{name}": {(): float(count)} for name, count in counts.items()
+    }
 
 
 def free_bytes(root: Path) -> float:
