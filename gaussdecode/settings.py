@@ -500,7 +500,9 @@ class Config:
         """Name every byte bound; their sum is what the processes may hold in buffers."""
         decoders = self.decoding.parallel_decode_num
         raw_rings = decoders if self.decoding.is_parallel else 0
+        is_gaussdb = self.source.kind is SourceKind.GAUSSDB
         return {
+            "messages being received": 8 * MIB if is_gaussdb else 0,
             "read change queues": raw_rings * self.ring.raw_ring_bytes,
             "decode change queues": decoders * self.ring.decoded_ring_bytes,
             "batches being decoded": decoders * self.ring.decoded_ring_bytes // 4,
