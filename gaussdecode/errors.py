@@ -115,6 +115,10 @@ class DiskError(LandingError):
     """The file system failed; what it holds now is for recovery to decide."""
 
 
+class DiskStillFullError(DiskError):
+    """Nothing failed but the wait for room, which a stop or another's failure ended."""
+
+
 class ChildError(GaussDecodeError):
     """A process of the pipeline died without saying why, or stopped moving."""
 
@@ -134,6 +138,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         SequenceError,
         LandingError,
         DiskError,
+        DiskStillFullError,
         ChildError,
     )
 }

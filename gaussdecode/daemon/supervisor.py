@@ -25,7 +25,7 @@ from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots, free_bytes
 from gaussdecode.daemon.snapshotter import Snapshotter
-from gaussdecode.errors import DiskError, GaussDecodeError, SourceRefusedError
+from gaussdecode.errors import DiskStillFullError, GaussDecodeError, SourceRefusedError
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
 from gaussdecode.options import SourceKind
@@ -102,7 +102,6 @@ class Supervisor:
         )
         self._pipeline: Pipeline | None = None
         self._snapshots: Snapshots | None = None
-        self._disk_was_full = False
 
     def run(self) -> None:
         """Recover the landing, then stream until stopped.
@@ -201,8 +200,8 @@ class Supervisor:
         """Run a session; an error that may pass is given back, others are raised."""
         try:
             session.run()
-        except DiskError:
-            if not (self._should_end() and self._disk_was_full):
+        except DiskStillFullError:
+            if not self._should_end():
                 raise
             _log.warning(Event.DAEMON_STOPPING, reason="the disk is full; nothing is lost")
         except GaussDecodeError as error:
@@ -251,7 +250,6 @@ class Supervisor:
     def _on_tick(self) -> None:
         assert self._pipeline is not None
         assert self._snapshots is not None
-        self._disk_was_full = self._pipeline.is_waiting_for_space
         self._snapshots.sample()
         self._pipeline.check()
         if not self._notifier.feed(time.monotonic(), self._is_alive):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from gaussdecode.errors import DiskError
+from gaussdecode.errors import DiskError, DiskStillFullError
 
 T = TypeVar("T")
 
@@ -62,7 +62,8 @@ class SpaceWait:
             operation: must change nothing when it raises.
 
         Raises:
-            DiskError: the disk failed, or a stop was asked for while it was full.
+            DiskError: the disk failed.
+            DiskStillFullError: a stop was asked for while it was full.
             FileExistsError: passed through; only the caller knows what it means.
             FileNotFoundError: likewise.
         """
@@ -75,7 +76,7 @@ class SpaceWait:
                     if error.errno not in PASSING:
                         raise _translated(what, error) from error
                     if self._should_stop():
-                        raise DiskError(
+                        raise DiskStillFullError(
                             f"{what}: {error.strerror}; stopped while waiting"
                         ) from error
                     if not waited:
