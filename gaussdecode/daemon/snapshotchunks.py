@@ -1,0 +1,205 @@
+"""A table read in chunks while the stream goes on; see docs/adr/0050.
+
+The state on disk is written when the table is cut; from then on a chunk that is
+there need not be read again, in whichever view the others are read. When all are there,
+publications are held, a last view is taken and the stream is read up to it: rows whose keys
+changed since are left out of the chunks and read again.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gaussdecode.collect import keyset
+from gaussdecode.collect.gate import Hold
+from gaussdecode.daemon.snapshotitem import Wanted
+from gaussdecode.daemon.snapshotoutput import Output
+from gaussdecode.daemon.snapshotread import TableTask, parallel
+from gaussdecode.daemon.snapshottools import Tools, key_names
+from gaussdecode.land.snapshots import Json, SnapshotStore
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.source.export import Chunk, Leaf, TableChangedError, TableReader, TableShape, cut
+
+ATTEMPTS: Final = 5  # a table that changes its shape so often is read at once
+_KEYS_AT_ONCE: Final = 5000  # rows read again by one statement; arbitrary
+
+
+class ChunkedTable:
+    """One table that is being read.
+
+    Args:
+        tools: of the landing.
+        item: the table.
+    """
+
+    def __init__(self, tools: Tools, item: Wanted) -> None:
+        self._tools = tools
+        self._item = item
+        self._store = tools.store
+        self._log = tools.log
+        state = self._store.load(item.directory)
+        if state is None or "fingerprint" not in state:
+            state = {
+                "where": item.where,
+                "since_n": self._log.next_n - 1,
+                "fingerprint": None,
+                "request": item.request,
+            }
+        self._state = state
+
+    def take(self) -> None:
+        """Read what is missing, then land all.
+
+        Raises:
+            HoldLostError: the session ended, or transactions on the server ran too long.
+            SourceError: the table cannot be read, or the server failed.
+            TableChangedError: it must be read again from the start.
+        """
+        while self._read():
+            pass
+        self._finish()
+
+    def _read(self) -> bool:
+        """Read chunks in one view; gives whether some are left."""
+        tools, item, store = self._tools, self._item, self._store
+        limit = tools.config.snapshot.transaction_timeout
+        with tools.view(limit) as view:
+            deadline = time.monotonic() + limit
+            with tools.reader() as reader:
+                reader.begin(view)
+                task = tools.task(reader, item)
+                reader.end()
+            self._settle_shape(task.shape)
+            chunks = self._chunks(task.shape)
+            counts = tools.begin_progress(item, task, len(chunks))
+            work = [(task, chunk, counts) for chunk in chunks if not self._has(chunk)]
+            counts.chunks_done = len(chunks) - len(work)
+
+            def take(task: TableTask, chunk: Chunk, rows: Iterator[pa.Table]) -> None:
+                store.write_chunk(item.directory, chunk.number, task.landed.schema, rows)
+
+            tools.readers().read_all(view, work, take, deadline)
+            return not all(self._has(chunk) for chunk in chunks)
+
+    def _has(self, chunk: Chunk) -> bool:
+        return self._store.has_chunk(self._item.directory, chunk.number)
+
+    def _settle_shape(self, shape: TableShape) -> None:
+        """Cut the table; or see that it is still what was cut."""
+        state = self._state
+        if state["fingerprint"] is None:
+            state["fingerprint"] = shape.fingerprint
+            state["pages"] = [leaf.pages for leaf in shape.leaves]
+            state["chunk_pages"] = self._tools.chunk_pages
+            self._store.save(self._item.directory, state)
+        if shape.fingerprint != state["fingerprint"]:
+            raise TableChangedError(
+                f"table {shape.table.title} was altered or rewritten while it was read; "
+                "it is read again from the start"
+            )
+
+    def _chunks(self, shape: TableShape) -> list[Chunk]:
+        return cut(_leaves_then(shape, self._state), int(self._state["chunk_pages"]))
+
+    def _finish(self) -> None:
+        """Hold, view, learn what changed, read that again, publish all."""
+        tools, item = self._tools, self._item
+        tools.progress[item.title].state = "landing"
+        with tools.held([item.directory]) as (hold, view), tools.reader() as reader:
+            with tools.reader() as nudger:
+                tools.context.gate.reach(hold, view.lsn, nudger.nudge)
+            reader.begin(view)
+            task = tools.task(reader, item)
+            self._settle_shape(task.shape)
+            names = key_names(task)
+            assert names is not None
+            output = tools.output(item, task, view)
+            try:
+                keys = self._changed(task, hold, names)
+                self._read_again(reader, output, names, keys)
+                reader.check_files(task.shape, range(len(task.shape.leaves)))
+                reader.end()
+                self._land_unchanged(output, self._chunks(task.shape), keys)
+                tools.publish(hold, [output])
+            except BaseException:
+                output.abandon()
+                raise
+        self._store.drop(item.directory)
+
+    def _changed(self, task: TableTask, hold: Hold, names: list[str]) -> pa.Table | None:
+        """Keys of all rows that changed since the first chunk was read; None for none."""
+        writer = self._tools.context.writer
+        assert writer is not None
+        writer.drain()
+        directory = task.landed.directory
+        columns = keyset.needed_columns(names, task.landed.schema)
+        since_n = int(self._state["since_n"])
+        if self._log.floor > since_n:
+            raise TableChangedError("retention has taken changes that a snapshot needs")
+        found = []
+        try:
+            for path in self._changed_files(directory, since_n):
+                with self._log.disk.files.open(path) as raw:
+                    rows = pq.ParquetFile(raw).read(columns)
+                found.append(keyset.changed_keys(rows, names))
+            seen = hold.seen.get(directory, ())
+            found += [keyset.changed_keys(rows.select(columns), names) for rows in seen]
+        except (keyset.UnknownKeyError, KeyError, pa.ArrowInvalid) as error:
+            self._tools.attempts[task.shape.table.title] = ATTEMPTS
+            raise TableChangedError(
+                f"table {task.shape.table.title}: changes do not show its key; it is read at once"
+            ) from error
+        found = [keys for keys in found if keys.num_rows]
+        return keyset.distinct(found) if found else None
+
+    def _changed_files(self, directory: str, since_n: int) -> Iterator[str]:
+        """Path of every landed file with changes of the table."""
+        for entry in self._log.iterate(since_n + 1, self._log.next_n - 1):
+            if entry.kind is EntryKind.DATA:
+                yield from (file.path for file in entry.files if file.table == directory)
+
+    def _read_again(
+        self, reader: TableReader, output: Output, names: list[str], keys: pa.Table | None
+    ) -> None:
+        """Read the rows of changed keys in the last view."""
+        if keys is None:
+            return
+        task, shape = output.task, output.task.shape
+        indexes = [task.landed.names.index(name) for name in names]
+        readers = self._tools.readers()
+        for first in range(0, keys.num_rows, _KEYS_AT_ONCE):
+            piece = keys.slice(first, _KEYS_AT_ONCE)
+            lines = reader.copy_keys(shape, indexes, keyset.array_texts(piece), task.where)
+            output.land(
+                # Keys that the server takes for equal need not be.
+                rows.filter(keyset.is_changed(rows, piece))
+                for rows in readers.decode(task, lines)
+            )
+
+    def _land_unchanged(self, output: Output, chunks: list[Chunk], keys: pa.Table | None) -> None:
+        """Land the rows of the chunks that are still what they were."""
+        store, directory = self._store, self._item.directory
+        jobs = [
+            lambda chunk=chunk: output.land(_unchanged(store, directory, chunk.number, keys))
+            for chunk in chunks
+        ]
+        parallel(self._tools.config.landing.writer_lanes, jobs)
+
+
+def _leaves_then(shape: TableShape, state: Json) -> list[Leaf]:
+    """Leaves with the sizes they had when the table was cut."""
+    pairs = zip(shape.leaves, state["pages"], strict=True)
+    return [dataclasses.replace(leaf, pages=pages) for leaf, pages in pairs]
+
+
+def _unchanged(
+    store: SnapshotStore, directory: str, number: int, keys: pa.Table | None
+) -> Iterator[pa.Table]:
+    """Rows of a chunk that are still what they were."""
+    for rows in store.read_chunk(directory, number):
+        yield rows if keys is None else rows.filter(pc.invert(keyset.is_changed(rows, keys)))
