@@ -1,7 +1,8 @@
 """List what is missing from a landing, or may be.
 
 Reads the commit log only, changes nothing, and may run beside the daemon. A gap says that
-changes behind a position can never be landed; a suspect entry, that the server may have
+changes behind a position can never be landed; one that is accepted, where the daemon went on
+behind them (`gaussdecode slot accept-gap`); a suspect entry, that the server may have
 sent transactions incompletely. Ends with 0 when there is neither, and with 74 otherwise.
 
 Examples:
@@ -78,6 +79,8 @@ def _record(entry: CommitEntry) -> dict[str, Any]:  # Any: JSON
         "from_lsn": str(Lsn(extra.get("from_lsn", position.lsn))),
         "until_lsn": str(Lsn(extra["until_lsn"])) if "until_lsn" in extra else None,
         "is_open": bool(extra.get("is_open", False)),
+        "is_accepted": bool(extra.get("is_accepted", False)),
+        "epoch": position.epoch,
         "tables": [unquote(str(table), errors="replace") for table in extra.get("tables", ())],
         "reason": str(extra.get("reason", entry.kind)),
         "text": str(extra.get("text", "")),

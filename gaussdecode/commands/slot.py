@@ -1,27 +1,36 @@
-"""Create, list, drop or advance the replication slot.
+"""Create, list, drop or advance the replication slot, or go on behind a gap.
 
 From its creation on the server keeps every change for the slot, until the daemon confirms
 it or somebody drops the slot. The output has the columns of GaussDB's functions. On GaussDB
 and openGauss the slot gets source.plugin, and is made, dropped and advanced on the primary.
+
+accept-gap is for a slot that was lost, dropped, made again or advanced: with the daemon
+stopped it makes the slot again where it has to, records which positions are missing as an
+entry of kind gap, and lets the daemon go on behind them in a new epoch. It wants the position
+where the gap begins, typed or as --from-lsn, and is refused where nothing is missing.
 
 Examples:
   gaussdecode slot create  /etc/gaussdecode/orders.yaml
   gaussdecode slot list    /etc/gaussdecode/orders.yaml
   gaussdecode slot advance /etc/gaussdecode/orders.yaml --upto-lsn 16/B374D848
   gaussdecode slot drop    /etc/gaussdecode/orders.yaml
+  gaussdecode slot accept-gap /etc/gaussdecode/orders.yaml --from-lsn 16/B374D848
 """
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Final
 
 from gaussdecode.commands._arguments import lsn
-from gaussdecode.commands._landed import refuse_landed
+from gaussdecode.commands._gap import Hole, open_log
+from gaussdecode.commands._landed import has_landing, refuse_landed
 from gaussdecode.commands._slots import slots_of
 from gaussdecode.commands._table import print_table
 from gaussdecode.config import load
-from gaussdecode.errors import EX_OK
+from gaussdecode.errors import EX_OK, ConfigError
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings import Config
 from gaussdecode.source.slot import SlotState
 
@@ -48,12 +57,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--json", action="store_true", help="print all fields, one object a line")
     show.set_defaults(act=_list)
     drop = actions.add_parser("drop", help="remove the slot; what it has not delivered is lost")
+    drop.add_argument("--yes", action="store_true", help="also where a landing depends on it")
     drop.set_defaults(act=_drop)
     advance = actions.add_parser("advance", help="skip changes; they are lost for this slot")
     advance.add_argument("--upto-lsn", type=lsn, metavar="LSN", required=True,
                          help="position to stand at afterwards")  # fmt: skip
     advance.set_defaults(act=_advance)
-    for sub in (create, show, drop, advance):
+    accept = actions.add_parser("accept-gap", help="go on behind changes that are lost for good")
+    accept.add_argument("--from-lsn", type=lsn, metavar="LSN",
+                        help="where the gap begins, as proof that it was looked at")  # fmt: skip
+    accept.add_argument("--failover", action="store_true", help="as for create")
+    accept.set_defaults(act=_accept_gap)
+    for sub in (create, show, drop, advance, accept):
         sub.add_argument("config", type=Path, help="configuration file of one slot")
 
 
@@ -105,9 +120,90 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _drop(config: Config, _args: argparse.Namespace) -> None:
-    slots_of(config).drop()
+def _drop(config: Config, args: argparse.Namespace) -> None:
+    slots = slots_of(config)
+    slot = next((found for found in slots.list() if found.name == config.slot), None)
+    if slot is not None and slot.is_active:
+        raise ConfigError(
+            f"{config.path.name}: slot {config.slot} is in use by process "
+            f"{slot.active_pid or 'unknown'} of the server, which drops no such slot; stop who reads "
+            f"it first (systemctl stop gaussdecode@{config.name})"
+        )
+    if slot is not None and has_landing(config) and not args.yes:
+        _confirm_drop(config)
+    slots.drop()
     print(f"slot {config.slot} is dropped")
+
+
+def _confirm_drop(config: Config) -> None:
+    """Ask for the slot's name.
+
+    Raises:
+        ConfigError: it was not given, or nobody can be asked.
+    """
+    text = (
+        f"the landing {config.landing.root} depends on slot {config.slot}: without it, changes "
+        "committed from now on never land there"
+    )
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{config.path.name}: {text}; to drop it all the same: --yes")
+    print(text, file=sys.stderr)
+    if _answer("The slot's name, to drop it: ") != config.slot:
+        raise ConfigError(f"{config.path.name}: not confirmed; the slot was left as it is")
+
+
+def _answer(question: str) -> str:
+    """Ask a person at the terminal."""
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
+
+
+def _accept_gap(config: Config, args: argparse.Namespace) -> None:
+    with open_log(config) as log:
+        hole = Hole.find(config, log)
+        _confirm_gap(config, hole, args.from_lsn)
+        entry = hole.accept(log, failover=args.failover)
+    (position,) = entry.positions.values()
+    print_table(
+        ("slot_name", "entry", "from_lsn", "until_lsn", "epoch"),
+        [
+            (
+                config.slot,
+                str(entry.n),
+                str(hole.gap.from_lsn),
+                str(Lsn(position.lsn)),
+                str(position.epoch),
+            )
+        ],
+    )
+    print(
+        "Transactions that ended in between are missing; the daemon goes on behind them. To put "
+        "the tables right: `gaussdecode snapshot`, then `gaussdecode spark apply --accept-gaps`."
+    )
+
+
+def _confirm_gap(config: Config, hole: Hole, given: Lsn | None) -> None:
+    """Have the exact beginning of the gap confirmed.
+
+    Raises:
+        ConfigError: it was not.
+    """
+    begin = hole.gap.from_lsn
+    text = f"{hole.gap.text}. Everything up to {begin} has landed; what ended behind it is lost"
+    if given is None and not sys.stdin.isatty():
+        raise ConfigError(
+            f"{config.path.name}: {text}; to accept that: gaussdecode slot accept-gap "
+            f"{config.path} --from-lsn {begin}"
+        )
+    if given is None:
+        made = "A new slot will be made. " if hole.needs_slot else ""
+        print(f"{text}. {made}", file=sys.stderr)
+        if _answer("The position where the gap begins, to accept it: ") != str(begin):
+            raise ConfigError(f"{config.path.name}: not confirmed; nothing was changed")
+    elif given != begin:
+        raise ConfigError(
+            f"{config.path.name}: the gap begins at {begin}, not at {given}; nothing was changed"
+        )
 
 
 def _advance(config: Config, args: argparse.Namespace) -> None:

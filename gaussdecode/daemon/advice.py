@@ -93,7 +93,7 @@ def _slot(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
         yield Advice(
             True,
             "The slot is lost: the server has removed changes that were not yet read.",
-            "Run `gaussdecode gaps ROOT` for the positions; then a new slot and a new landing.",
+            "Run `gaussdecode gaps ROOT` for the positions; `gaussdecode slot accept-gap` goes on behind them.",
             "GaussdecodeSlotLost",
         )
     end = reading.get("source_invalidation_seconds")

@@ -24,7 +24,7 @@ from gaussdecode.source.settings import source_address
 from gaussdecode.source.slot import LogState, ServerState
 
 _log = get_logger("daemon")
-_ADVICE: Final = "see `gaussdecode gaps` and the operations guide, GaussdecodeSlotLost"
+_ADVICE: Final = "see `gaussdecode gaps`, `gaussdecode slot accept-gap` and the operations guide"
 
 
 def log_state(log: CommitLog) -> LogState | None:

@@ -1,7 +1,9 @@
 """A hole in what has landed, as a gap entry of the commit log tells of it.
 
-A gap entry raises nothing: its position is the durable one, and everything up to there is
-complete. Its ``extra`` says what is missing behind it.
+The entry that tells of a loss raises nothing: its position is the durable one, and everything
+up to there is complete. Its ``extra`` says what is missing behind it. The entry with which an
+operator accepts the gap stands behind the hole, in the next epoch: what follows it is
+complete again.
 """
 
 import dataclasses
@@ -30,6 +32,7 @@ class Gap:
         until_lsn: transactions that end behind `from_lsn` and up to here are missing.
         is_open: more may be missing behind `until_lsn`, up to where a new slot begins.
         text: for the operator, one sentence.
+        is_accepted: an operator has let the daemon go on at `until_lsn`.
     """
 
     reason: GapReason
@@ -37,6 +40,7 @@ class Gap:
     until_lsn: Lsn
     is_open: bool
     text: str
+    is_accepted: bool = False
 
     def to_extra(self) -> dict[str, Any]:  # Any: JSON
         """Make it fit for an entry."""
@@ -46,6 +50,7 @@ class Gap:
             "until_lsn": int(self.until_lsn),
             "is_open": self.is_open,
             "text": self.text,
+            "is_accepted": self.is_accepted,
         }
 
     @classmethod
@@ -62,6 +67,7 @@ class Gap:
                 Lsn(extra["until_lsn"]),
                 bool(extra["is_open"]),
                 str(extra["text"]),
+                bool(extra.get("is_accepted", False)),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a gap: {error}") from error

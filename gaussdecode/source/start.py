@@ -16,7 +16,8 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import PLUGIN, LogState, ServerState, SlotState
 
 _ADVICE_GAP: Final = (
-    "changes in between are gone; create a new slot with a new landing, or accept the gap"
+    "changes in between are gone; accept the gap with `gaussdecode slot accept-gap`, or create a "
+    "new slot with a new landing"
 )
 Rule = Callable[["Start"], str | None]
 

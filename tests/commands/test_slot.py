@@ -1,11 +1,16 @@
 """Tests for `gaussdecode.commands.slot`, on real servers."""
 
+import contextlib
+import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kit.commands import Configure, Run
+from kit.daemon import wait_until
 from kit.postgres import Database
+from psycopg import pq
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK
@@ -78,7 +83,60 @@ def test_a_landed_slot_is_not_moved(
     (tmp_path / "landing" / "layout.json").touch()
     result = run("slot", *action, path)
     assert result.status == EX_CONFIG
-    assert "would miss the changes" in result.err
+    assert "would miss the changes" in " ".join(result.err.split())
+
+
+def test_a_landed_slot_is_dropped_only_when_that_is_meant(
+    database_15: Database,
+    configure: Configure,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a terminal --yes is wanted, at one the slot's name; a slot in use stays."""
+    path = configure(database_15)
+    database_15.create_slot()
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "layout.json").touch()
+    refused = run("slot", "drop", path)
+    assert refused.status == EX_CONFIG
+    assert "depends on slot" in refused.err
+    assert "--yes" in refused.err
+
+    monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
+    assert "not confirmed" in run("slot", "drop", path).err
+    monkeypatch.setattr("sys.stdin", Terminal(f"{database_15.slot}\n"))
+    assert run("slot", "drop", path).status == EX_OK
+
+    database_15.create_slot()
+    with open_stream(database_15) as stream:
+        used = run("slot", "drop", "--yes", path)
+        assert used.status == EX_CONFIG
+        assert f"in use by process {stream.backend_pid}" in used.err
+        assert "tried again" not in used.err
+    wait_until(lambda: run("slot", "drop", "--yes", path).status == EX_OK, "the slot is free")
+
+
+class Terminal(io.StringIO):
+    """Standard input where somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def open_stream(database: Database) -> Iterator[pq.PGconn]:
+    """Stream from the slot of a database, as a daemon would."""
+    connection = pq.PGconn.connect(f"{database.dsn} replication=database".encode())
+    command = (
+        f'START_REPLICATION SLOT "{database.slot}" LOGICAL 0/0 '
+        f"(proto_version '1', publication_names '{database.publication}')"
+    )
+    assert connection.exec_(command.encode()).status == pq.ExecStatus.COPY_BOTH
+    try:
+        yield connection
+    finally:
+        connection.finish()
 
 
 def test_wrong_positions_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
