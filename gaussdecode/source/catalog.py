@@ -153,8 +153,7 @@ class Catalog:
             if is_needed:
                 raise SourceError(
                     f"reading the catalogue: {self.failure}; table {relation.namespace}."
-                    f"{relation.name} has REPLICA IDENTITY FULL, so its key is only known there; "
-                    "it is tried again"
+                    f"{relation.name} has REPLICA IDENTITY FULL, so its key is only known there"
                 ) from None
             return None
         self.failure = None

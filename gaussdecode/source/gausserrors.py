@@ -130,14 +130,14 @@ _TEXTS: Final[tuple[tuple[str, bool, str], ...]] = (
         "the role needs REPLICATION, or membership in gs_role_replication",
     ),
     (r"role \S+ is not permitted to|Permission denied to use replication", False, _HBA),
-    (r"after promotion", True, "the standby became the primary; it is tried again"),
+    (r"after promotion", True, "the standby became the primary"),
     (
         r"insufficient data left in message",
         False,
         "the server does not understand our status: it is no GaussDB; check source.kind",
     ),
     (r"too many clients|connection limit exceeded", True, "the server has no connection left"),
-    (r"starting up|shutting down|in recovery mode", True, "it is tried again"),
+    (r"starting up|shutting down|in recovery mode", True, "this may pass by itself"),
 )
 _COMPILED: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), Verdict(is_retryable, advice))

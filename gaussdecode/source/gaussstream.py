@@ -133,7 +133,7 @@ class GaussStream:
             case Tag.ERROR:
                 raise self._connection.stream_error(message.body)
             case Tag.COMMAND_COMPLETE | Tag.COPY_DONE:
-                raise SourceError("streaming: the server shuts down; it is tried again")
+                raise SourceError("streaming: the server shuts down")
             case _:
                 raise SequenceError(f"a message {message.tag.name} in a stream")
         return None
@@ -149,7 +149,7 @@ class GaussStream:
     def _serve(self) -> None:
         now_us = _now_us()
         if self._feedback.is_dead(now_us):
-            raise SourceError("streaming: the server is silent; it is tried again")
+            raise SourceError("streaming: the server is silent")
         status = self._feedback.take(now_us)
         if status is not None:
             self._send(status.written_lsn, is_reply_wanted=status.reply_wanted)

@@ -283,7 +283,7 @@ def _finish_connecting(connection: Connection, address: SourceAddress, limit: fl
     while pgconn.status != pq.ConnStatus.BAD:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise SourceError("connecting: no answer within connect_timeout; it is tried again")
+            raise SourceError("connecting: no answer within connect_timeout")
         socket = pgconn.socket
         waits: tuple[Sequence[int], Sequence[int]] = (
             ([socket], []) if status == pq.PollingStatus.READING else ([], [socket])

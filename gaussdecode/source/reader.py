@@ -130,7 +130,7 @@ class Reader:
             seconds = self._settings["receiver_timeout"]
             return SourceError(
                 f"streaming: no byte from the server for {seconds:g} seconds, not even after a "
-                "request for a reply; it is tried again"
+                "request for a reply"
             )
         return source.error()
 

@@ -44,7 +44,7 @@ _LOGIN: Final = _refuse(
     "check the user, the password file and the server's pg_hba.conf (a line for this database, "
     "user and address; the keyword replication is not needed)"
 )
-_AWAY: Final = _retry("the server is not available now; it is tried again")
+_AWAY: Final = _retry("the server is not available now")
 
 MISSING_PUBLICATION: Final = "42704"
 """While streaming; up to PostgreSQL 17 the server says so itself."""
@@ -69,7 +69,7 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
         "the slot is in use; after a broken connection this passes within twice the server's "
         "wal_sender_timeout, otherwise another consumer reads this slot"
     ),
-    (None, "57P01"): _retry("the server ended the connection; it is tried again"),
+    (None, "57P01"): _retry("the server ended the connection"),
     (None, "57P02"): _AWAY,
     (None, "57P03"): _AWAY,
     (None, "58P01"): _refuse(
@@ -92,7 +92,7 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
 
 _REFUSING_CLASSES: Final = frozenset({"0A", "22", "23", "28", "3D", "42"})
 _BY_CLASS: Final[Mapping[bool, Verdict]] = {
-    False: _retry("it is tried again"),
+    False: _retry("this may pass by itself"),
     True: _refuse("it will be refused again until something is changed"),
 }
 

@@ -98,7 +98,7 @@ class Stream:
     def _serve(self) -> None:
         now_us = _now_us()
         if self._feedback.is_dead(now_us):
-            raise SourceError("streaming: the server is silent; it is tried again")
+            raise SourceError("streaming: the server is silent")
         status = self._feedback.take(now_us)
         if status is not None:
             self._send(status.written_lsn, is_reply_wanted=status.reply_wanted)

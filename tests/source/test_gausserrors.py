@@ -42,11 +42,11 @@ TEXTS = [
     ("replication command, syntax error.", "42601", False, "1023 bytes"),
     ("replication slot name should be shorter than 64.", "42601", False, "1023 bytes"),
     ("insufficient data left in message", "08P01", False, "source.kind"),
-    ("terminating walsender process after promotion", "57P01", True, "tried again"),
-    ("the database system is starting up", "57P03", True, "tried again"),
-    ("something else", "57P01", True, "tried again"),
+    ("terminating walsender process after promotion", "57P01", True, "became the primary"),
+    ("the database system is starting up", "57P03", True, "pass by itself"),
+    ("something else", "57P01", True, "ended the connection"),
     ("something else", "28000", False, "pg_hba.conf"),
-    ("something else", "XX123", True, "tried again"),
+    ("something else", "XX123", True, "pass by itself"),
 ]
 
 
