@@ -3,12 +3,17 @@
 Needs no server. The landing is created, or continued where it ends: landing the same
 recording again adds nothing, and recordings must follow each other without a gap.
 
+At the end it says what each stage did: its share of the time at work, waiting for input and
+waiting for room behind it, and which stage was the limit.
+
 Examples:
   gaussdecode replay orders.capture --root /var/tmp/orders
   gaussdecode replay orders.capture --root /var/tmp/orders --decoders 4
+  gaussdecode replay orders.capture --root /var/tmp/orders --json | jq .limit
 """
 
 import argparse
+import json
 import time
 from pathlib import Path
 
@@ -16,8 +21,11 @@ from gaussdecode import logs
 from gaussdecode.commands._arguments import count
 from gaussdecode.commands._lean import forgo_pandas
 from gaussdecode.commands._signals import until_signal
+from gaussdecode.commands._table import print_table
+from gaussdecode.daemon import report
+from gaussdecode.daemon.limit import Context
 from gaussdecode.daemon.pipeline import Pipeline
-from gaussdecode.daemon.snapshot import DaemonFacts
+from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots, Values
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.options import BY_NAME, SourceKind
@@ -38,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", type=Path, required=True, help="directory of the landing")
     parser.add_argument("--decoders", type=count, default=1, metavar="N", help="1 to 20, else 1")
     parser.add_argument("--white-table-list", default="", metavar="LIST", help="schema.table,...")
+    parser.add_argument("--json", action="store_true", help="say what it came to as JSON")
     parser.add_argument("--verbose", action="store_true", help="log every publication")
 
 
@@ -52,14 +61,54 @@ def execute(args: argparse.Namespace) -> int:
         started_time=time.time(),
         decoder_count=config.decoding.parallel_decode_num,
         budget_bytes=sum(config.memory_budget().values()),
+        lane_count=config.landing.writer_lanes,
     )
+    began = ended = time.monotonic()
+
+    def note_start() -> None:
+        nonlocal began
+        began = time.monotonic()
+
     with until_signal() as stop, Pipeline(config, facts, stop.is_set) as pipeline:
-        pipeline.session(pipeline.check, lambda: None).run()
+        snapshots = Snapshots(facts, pipeline)
+        session = pipeline.session(pipeline.check, note_start)
+        session.run()
+        ended = time.monotonic()
+        snapshots.retire(session)
+        values = snapshots.metrics()
         is_stopped = stop.is_set()
-    print(f"{config.landing.root}: landed up to {Lsn(facts.durable_lsn)}, entry {facts.entry}")
+    _print(facts, values, ended - began, is_json=args.json)
     if is_stopped:
         raise KeyboardInterrupt
     return EX_OK
+
+
+def _print(facts: DaemonFacts, values: Values, seconds: float, *, is_json: bool) -> None:
+    """Say what it came to."""
+    works = report.works(values, facts.decoder_count, facts.lane_count)
+    limit = report.limit_of_run(works, values, seconds, _context(facts))
+    landed = {"root": str(facts.root), "durable_lsn": str(Lsn(facts.durable_lsn))}
+    if is_json:
+        record = {**landed, "entry": facts.entry, **report.record(works, seconds, limit)}
+        print(json.dumps(record, indent=2))
+        return
+    print(f"{facts.root}: landed up to {landed['durable_lsn']}, entry {facts.entry}")
+    header, *rows = report.table(works, seconds)
+    print_table(header, rows)
+    print(limit.sentence)
+    if limit.setting is not None:
+        print(f"What moves it: {limit.setting}")
+
+
+def _context(facts: DaemonFacts) -> Context:
+    return Context(
+        is_streaming=True,
+        reason=None,
+        is_disk_full=False,
+        decoder_count=facts.decoder_count,
+        lane_count=facts.lane_count,
+        usual_lag_seconds=0.0,
+    )
 
 
 def _config(args: argparse.Namespace) -> Config:

@@ -21,7 +21,7 @@ from gaussdecode.daemon.history import Sample
 
 WINDOW_SECONDS: Final = 30.0
 _FULL: Final = 0.5  # share of a server's queue from which it counts as large; arbitrary
-_WAITS: Final = 0.2  # share of the time from which a wait counts; arbitrary
+WAITS: Final = 0.2  # share of the time from which a wait counts; arbitrary
 _WORKS: Final = 0.7  # share from which a stage counts as busy; arbitrary
 
 
@@ -117,7 +117,7 @@ def find_limit(rates: Sample | None, context: Context) -> Limit:
         )
     if rates is None:
         return Limit(Stage.NONE, "Too early to say: the daemon has just started.", None)
-    if rates.source_stalled_seconds_total < _WAITS:
+    if rates.source_stalled_seconds_total < WAITS:
         return _before_the_queues(rates, context)
     return _behind_the_reader(rates, context)
 
@@ -223,14 +223,14 @@ def _behind_the_reader(rates: Sample, context: Context) -> Limit:
     """The reader waits for room: follow the waiting."""
     waits = rates.decode_waited_output_seconds_total / context.decoder_count
     works = rates.decode_busy_seconds_total / context.decoder_count
-    if context.decoder_count > 1 and waits < _WAITS:
+    if context.decoder_count > 1 and waits < WAITS:
         return Limit(
             Stage.DECODE,
             f"The {context.decoder_count} decoders work {_percent(works)} of the time and the "
             f"reader waits for them {_percent(rates.source_stalled_seconds_total)}.",
             "decoding.parallel-decode-num, while the machine has idle cores",
         )
-    if rates.collect_blocked_seconds_total < _WAITS:
+    if rates.collect_blocked_seconds_total < WAITS:
         busy = rates.collect_busy_seconds_total - rates.collect_blocked_seconds_total
         return Limit(
             Stage.COLLECT,

@@ -378,12 +378,14 @@ def _stages(session: Session | None, writer: Mapping[str, float]) -> dict[str, A
             "busy_seconds": words["busy_ns"] * _NS,
             "waited_seconds": words["waited_ns"] * _NS,
             "stalled_seconds": words["stalled_ns"] * _NS,
+            "bytes": words["received_bytes"],
         },
         "decode": [
             {
                 "busy_seconds": decoder["busy_ns"] * _NS,
                 "waited_seconds": decoder["waited_input_ns"] * _NS,
                 "stalled_seconds": decoder["waited_output_ns"] * _NS,
+                "bytes": decoder["wire_bytes"],
                 "rows": decoder["rows"],
             }
             for decoder in decoders

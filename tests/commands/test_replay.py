@@ -35,6 +35,11 @@ def rows(root: Path, table: str) -> list[tuple[object, ...]]:
     return list(zip(*columns, strict=True))
 
 
+def _landed(output: str) -> str:
+    """The line that says how far the landing is; the others say how long it took."""
+    return output.splitlines()[0]
+
+
 @pytest.mark.parametrize("decoders", ["1", "3"])
 def test_a_recording_is_landed_once(
     decoders: str, recording: Path, run: Run, tmp_path: Path
@@ -49,12 +54,37 @@ def test_a_recording_is_landed_once(
     assert sorted(str(row[1]) for row in landed[1000:]) == sorted(map(str, range(1, 11)))
 
     again = run(*arguments)
-    assert (again.status, again.out) == (EX_OK, result.out)
+    assert (again.status, _landed(again.out)) == (EX_OK, _landed(result.out))
     assert rows(root, "public.t") == landed
 
     report = run("verify", "--json", str(root))
     assert report.status == EX_OK, report.err
     assert json.loads(report.out)["ops"] == {"I": 1001, "U": 10}
+
+
+@pytest.mark.parametrize(("decoders", "decode"), [("1", []), ("2", ["decode x2"])])
+def test_what_each_stage_did_is_told(
+    decoders: str, decode: list[str], recording: Path, run: Run, tmp_path: Path
+) -> None:
+    """A line per stage, for people and as JSON, with all rows and bytes accounted for."""
+    arguments = ["replay", str(recording), "--decoders", decoders, "--root"]
+    result = run(*arguments, str(tmp_path / "one"))
+    assert result.status == EX_OK, result.err
+    lines = [line.partition("|")[0].strip() for line in result.out.splitlines()[1:-1]]
+    first = "receive" if decode else "receive and decode"
+    assert [line for line in lines if "-" not in line] == [
+        "stage", first, *decode, "collect", "encode x2", "publish"
+    ]  # fmt: skip
+
+    result = run(*arguments, str(tmp_path / "two"), "--json")
+    assert result.status == EX_OK, result.err
+    report = json.loads(result.out)
+    assert report["entry"] == 1
+    assert report["stages"]["collect"]["rows"] == 1011
+    assert report["stages"]["publish"]["rows"] > 1011  # with what is told of transactions
+    assert report["stages"][first]["bytes"] > 1011 * 20
+    assert report["stages"]["encode"]["bytes"] > 0
+    assert report["limit"]["sentence"]
 
 
 def test_white_list_leaves_tables_out(recording: Path, run: Run, tmp_path: Path) -> None:
