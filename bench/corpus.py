@@ -1,4 +1,4 @@
-"""What the benches have in common: seeded tables, a server, machine facts, peak memory."""
+"""What the benches have in common: seeded tables, a server, machine facts, results."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -29,43 +30,100 @@ _MIX: Final = (
     ("date", "date '2026-01-01' + (g % 365)::int"), ("text", "'category ' || g % 20"),
     ("int2", "(g % 30000)::int2"),
 )  # fmt: skip
-SHAPES: Final = {"narrow": 1, "wide": 5}
-ROWS: Final = {"narrow": 600_000, "wide": 150_000}
+SHAPES: Final = ("narrow", "wide", "changes", "small")
+ROWS: Final = {"narrow": 600_000, "wide": 150_000, "changes": 300_000, "small": 300_000}
+_WIDTHS: Final = {"wide": 5}
+
+# What a thousand changes of the shape `changes` are made of; each row is touched once.
+_UPDATES: Final = 600
+_DELETES: Final = 200
+_KEY_CHANGES: Final = 50
+_TOUCHED: Final = _UPDATES + _DELETES + _KEY_CHANGES
+_MOVED: Final = 1_000_000_000  # rows that change their key go there; new ones behind
 
 
-def make_table(database: Database, shape: str) -> None:
-    """Create the table of a shape."""
-    columns = [
-        f"c{index} {kind}" for index, (kind, _) in enumerate(list(_MIX) * SHAPES[shape], start=1)
-    ]
-    database.execute(f"CREATE TABLE public.{shape} (id int8, {', '.join(columns)})")
+def _columns(shape: str) -> list[tuple[str, str]]:
+    return list(_MIX) * _WIDTHS.get(shape, 1)
+
+
+def make_table(database: Database, shape: str, rows: int) -> None:
+    """Create the table of a shape, with what must be there before `rows` changes of it."""
+    columns = [f"c{index} {kind}" for index, (kind, _) in enumerate(_columns(shape), start=1)]
+    key = " PRIMARY KEY" if shape == "changes" else ""
+    database.execute(f"CREATE TABLE public.{shape} (id int8{key}, {', '.join(columns)})")
+    if shape == "changes":
+        there = -(-rows // ROWS_PER_TRANSACTION) * _TOUCHED
+        database.execute(_insert(shape, "1", str(there)))
+        database.execute(f"VACUUM ANALYZE public.{shape}")
 
 
 def fill_table(database: Database, shape: str, rows: int) -> None:
-    """Insert rows, a thousand to a transaction."""
-    values = ", ".join(value for _, value in list(_MIX) * SHAPES[shape])
+    """Change `rows` rows, a thousand to a transaction; of `small` one to three."""
+    if shape == "small":
+        database.execute(_small_transactions(shape, rows))
+        return
     with database.connect() as session:
         for first in range(1, rows + 1, ROWS_PER_TRANSACTION):
             last = min(first + ROWS_PER_TRANSACTION - 1, rows)
-            session.execute(
-                f"INSERT INTO public.{shape} SELECT g, {values} "
-                f"FROM generate_series({first}, {last}) g"
-            )
+            if shape != "changes":
+                session.execute(_insert(shape, str(first), str(last)))
+                continue
+            with session.transaction():
+                for statement in _changes(shape, first // ROWS_PER_TRANSACTION, last - first + 1):
+                    session.execute(statement)
+
+
+def _insert(shape: str, first: str, last: str) -> str:
+    values = ", ".join(value for _, value in _columns(shape))
+    return f"INSERT INTO public.{shape} SELECT g, {values} FROM generate_series({first}, {last}) g"
+
+
+def _changes(shape: str, block: int, count: int) -> list[str]:
+    """Statements that change so many rows: updates, deletes, key changes, new rows."""
+    first = block * _TOUCHED
+    steps = [
+        (_UPDATES, f"UPDATE public.{shape} SET c2 = c2 + 1, c3 = md5(c3)"),
+        (_DELETES, f"DELETE FROM public.{shape}"),
+        (_KEY_CHANGES, f"UPDATE public.{shape} SET id = id + {_MOVED}"),
+    ]
+    statements = []
+    for most, statement in steps:
+        taken = min(most, count)
+        statements.append(f"{statement} WHERE id BETWEEN {first + 1} AND {first + taken}")
+        first += taken
+        count -= taken
+    start = 2 * _MOVED + block * ROWS_PER_TRANSACTION
+    return [*statements, _insert(shape, str(start + 1), str(start + count))]
+
+
+def _small_transactions(shape: str, rows: int) -> str:
+    """Transactions of one, two, three, one ... rows, made by the server itself."""
+    return f"""
+        DO $$
+        DECLARE low int8 := 1; high int8; number int := 0;
+        BEGIN
+            WHILE low <= {rows} LOOP
+                high := least(low + number % 3, {rows});
+                {_insert(shape, "low", "high")};
+                COMMIT;
+                low := high + 1; number := number + 1;
+            END LOOP;
+        END $$"""
+
+
+def drop_slot(database: Database, name: str) -> None:
+    """Drop a slot that its consumer is leaving, so that it does not hold WAL any more."""
+    with database.connect() as session:
+        while session.execute(
+            "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active", [name]
+        ).fetchone():
+            time.sleep(0.05)
+        session.execute("SELECT pg_drop_replication_slot(%s)", [name])
 
 
 def start_server() -> Postgres:
     """Start a durable server of the bench's major with the defaults that matter."""
     return Postgres(MAJOR, {"shared_buffers": "512MB", "synchronous_commit": "off"})
-
-
-def peak_memory(pids: dict[str, int]) -> dict[str, int]:
-    """Most resident bytes each process ever had."""
-    result: dict[str, int] = {}
-    for name, pid in pids.items():
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                result[name] = int(line.split()[1]) * 1024
-    return result
 
 
 def machine() -> dict[str, Any]:

@@ -1,0 +1,189 @@
+"""Receive a PostgreSQL stream through libpq and drop it: what receiving alone costs.
+
+The same functions of the same libpq as our reader's, called in the same order, paced by the
+same rule with its numbers as arguments: with `little_bytes` or more in the socket read on;
+with less, nap for `nap_us` first, so that the server can gather more; with nothing, sleep
+until the socket is readable. An adaptive nap is halved after one in which twice
+`little_bytes` arrived, and grows again by little. Feedback confirms what was received.
+Nothing is decoded, nothing is kept.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from gaussdecode.source._libpq cimport (
+    Libpq,
+    consume_input_t,
+    flush_t,
+    freemem_t,
+    get_copy_data_t,
+    put_copy_data_t,
+)
+
+cdef extern from "<poll.h>" nogil:
+    cdef struct pollfd:
+        int fd
+        short events
+        short revents
+    int ppoll(pollfd *fds, unsigned long count, const timespec *timeout, const void *mask)
+    enum:
+        POLLIN
+
+cdef extern from "<sys/ioctl.h>" nogil:
+    int ioctl(int fd, unsigned long request, ...)
+    enum:
+        FIONREAD
+
+cdef enum:
+    STATUS_SIZE = 34            # 'r', three positions, client time, reply wanted
+    STATUS_US = 5000000         # arbitrary, well inside wal_sender_timeout
+    LOOK_US = 100000            # longest sleep
+    NAP_STEP_US = 10
+
+cdef struct Pace:
+    int nap_us
+    int most_nap_us
+    int little_bytes
+    bint is_adaptive
+
+cdef struct Counts:
+    uint64_t messages
+    uint64_t bytes
+    uint64_t reads
+    uint64_t naps
+    uint64_t last_lsn
+
+
+def receive(owner not None, size_t connection, dict functions not None, int socket_fd,
+            uint64_t end_lsn, int nap_us, int little_bytes, bint is_adaptive):
+    """Take and drop everything up to a position.
+
+    Args:
+        owner: kept alive meanwhile.
+        connection: address of the ``PGconn``, in CopyBoth and non-blocking.
+        functions: addresses by name, from `source.libpq`.
+        socket_fd: its socket.
+        end_lsn: the first frame at or behind it ends the loop.
+        nap_us: longest nap; 0 for none.
+        little_bytes: nap only when less is waiting.
+        is_adaptive: shorten naps in which much arrived.
+
+    Returns:
+        Counts of messages, bytes, reads and naps.
+
+    Raises:
+        ConnectionError: the stream ended before the position.
+    """
+    cdef Libpq pq
+    cdef Pace pace
+    cdef Counts counts
+    cdef bint is_whole
+    pq.connection = <void *>connection
+    pq.get_copy_data = <get_copy_data_t><size_t>functions["PQgetCopyData"]
+    pq.consume_input = <consume_input_t><size_t>functions["PQconsumeInput"]
+    pq.put_copy_data = <put_copy_data_t><size_t>functions["PQputCopyData"]
+    pq.flush = <flush_t><size_t>functions["PQflush"]
+    pq.freemem = <freemem_t><size_t>functions["PQfreemem"]
+    pace.nap_us = pace.most_nap_us = nap_us
+    pace.little_bytes = little_bytes
+    pace.is_adaptive = is_adaptive
+    counts.messages = counts.bytes = counts.reads = counts.naps = counts.last_lsn = 0
+    with nogil:
+        is_whole = run(&pq, socket_fd, end_lsn, &pace, &counts)
+    if not is_whole:
+        raise ConnectionError("the stream ended too early")
+    return {"messages": counts.messages, "bytes": counts.bytes, "reads": counts.reads,
+            "naps": counts.naps}
+
+
+cdef bint run(Libpq *pq, int fd, uint64_t end_lsn, Pace *pace, Counts *counts) noexcept nogil:
+    """Whether the position was reached."""
+    cdef int64_t status_us = now_us()
+    cdef char *buffer = NULL
+    cdef int size
+    while counts.last_lsn < end_lsn:
+        size = pq.get_copy_data(pq.connection, &buffer, 1)
+        if size > 0:
+            note(<const uint8_t *>buffer, size, counts)
+            pq.freemem(buffer)
+        elif size < 0:
+            return False
+        else:
+            if now_us() - status_us >= STATUS_US:
+                confirm(pq, counts.last_lsn)
+                status_us = now_us()
+            await_input(fd, pace, counts)
+            counts.reads += 1
+            if not pq.consume_input(pq.connection):
+                return False
+    confirm(pq, end_lsn)
+    return True
+
+
+cdef void note(const uint8_t *frame, int size, Counts *counts) noexcept nogil:
+    """Count a frame, and see how far it is: XLogData and keepalives begin with a position."""
+    cdef uint64_t lsn = 0
+    cdef int i
+    counts.messages += 1
+    counts.bytes += size
+    if size < 9:
+        return
+    for i in range(1, 9):
+        lsn = lsn << 8 | frame[i]
+    if lsn > counts.last_lsn:
+        counts.last_lsn = lsn
+
+
+cdef void await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
+    """As `Receiver.await_input` does it."""
+    cdef int waiting = waiting_bytes(fd)
+    if waiting >= pace.little_bytes:
+        return
+    if waiting == 0:
+        rest(fd, LOOK_US)
+        waiting = waiting_bytes(fd)
+    if 0 < waiting < pace.little_bytes and pace.nap_us >= NAP_STEP_US:
+        counts.naps += 1
+        rest(-1, pace.nap_us)
+    if not pace.is_adaptive:
+        return
+    if waiting_bytes(fd) >= 2 * pace.little_bytes:
+        pace.nap_us //= 2
+    elif pace.nap_us < pace.most_nap_us:
+        pace.nap_us += NAP_STEP_US
+
+
+cdef int waiting_bytes(int fd) noexcept nogil:
+    cdef int count = 0
+    return count if ioctl(fd, FIONREAD, &count) >= 0 else 0
+
+
+cdef void rest(int fd, int64_t limit_us) noexcept nogil:
+    """Wait for a descriptor (or none)."""
+    cdef pollfd poll
+    cdef timespec timeout
+    poll.fd = fd
+    poll.events = POLLIN
+    poll.revents = 0
+    timeout.tv_sec = limit_us // 1000000
+    timeout.tv_nsec = limit_us % 1000000 * 1000
+    ppoll(&poll, 0 if fd < 0 else 1, &timeout, NULL)
+
+
+cdef void confirm(Libpq *pq, uint64_t lsn) noexcept nogil:
+    """Send a status: everything up to here is written and flushed."""
+    cdef uint8_t[STATUS_SIZE] message
+    cdef int i
+    for i in range(STATUS_SIZE):
+        message[i] = 0
+    message[0] = c"r"
+    for i in range(24):
+        message[1 + i] = <uint8_t>(lsn >> (56 - 8 * (i % 8)))
+    pq.put_copy_data(pq.connection, <const char *>message, STATUS_SIZE)
+    pq.flush(pq.connection)
+
+
+cdef int64_t now_us() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
