@@ -75,11 +75,14 @@ def contenders(
         return _run_peer(["node", "replication.mjs", *tail])
 
     def ours(slot: str) -> float:
-        seconds: float = live.time_daemon(database, slot, end, directory / slot, 1)["seconds"]
+        seconds: float = live.run_daemon(database, slot, end, directory / slot, 1)["seconds"]
         return seconds
 
     return {
-        "pg_recvlogical": (rows, lambda slot: live.time_recvlogical(database, slot, end)),
+        "pg_recvlogical": (
+            rows,
+            lambda slot: float(live.run_recvlogical(database, slot, end)["seconds"]),
+        ),
         "gaussdecode": (rows, ours),
         "debezium": (rows, debezium("noop", rows)),
         "debezium_parquet": (few, debezium("parquet", few)),
@@ -91,12 +94,7 @@ def measure(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     """Run all in turn."""
     with corpus.start_server() as server:
         database = Database(server, "bench_peers")
-        corpus.make_table(database, args.shape)
-        database.create_slot()
-        corpus.fill_table(database, args.shape, args.rows)
-        end = database.wal_end()
-        database.execute("CREATE TABLE public.done (id int4)")  # a commit behind the end
-        database.execute("INSERT INTO public.done VALUES (1)")
+        _, end = live.prepare(database, args.shape, args.rows)
         found = contenders(database, end, args.rows, directory)
         rates: dict[str, list[float]] = {name: [] for name in found}
         for run in range(args.runs):
@@ -104,12 +102,14 @@ def measure(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
                 slot = f"{name}_{run}"
                 database.copy_slot(slot)
                 rates[name].append(rows / seconds_of(slot))
+                corpus.drop_slot(database, slot)
                 print(f"run {run}, {name}: {rates[name][-1]:,.0f} rows/s", flush=True)
     ours = statistics.median(rates["gaussdecode"])
     return {
         "bench": "peers",
         "shape": args.shape,
         "rows": args.rows,
+        "runs": args.runs,
         "rows_per_second": {name: corpus.spread(values) for name, values in rates.items()},
         "ratio": {
             name: round(ours / statistics.median(values), 2) for name, values in rates.items()
@@ -122,9 +122,9 @@ def measure(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", choices=sorted(corpus.SHAPES), default="narrow")
+    parser.add_argument("--shape", choices=corpus.SHAPES, default="narrow")
     parser.add_argument("--rows", type=int)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     args.rows = args.rows or corpus.ROWS[args.shape] // 2
