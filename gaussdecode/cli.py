@@ -1,6 +1,6 @@
 """The command line: finds the command, runs it, turns its end into an exit status.
 
-Every module of ``gaussdecode.commands`` is a command of its name, with a docstring that
+Every module of ``gaussdecode.commands`` is a command of its name (``_`` is a hyphen), with a docstring that
 becomes its help, ``add_arguments(parser)`` and ``execute(args) -> int``. This module
 knows none of them. A `GaussDecodeError` is an answer to the operator and printed as one
 message; anything else is a bug and shows its traceback.
@@ -36,6 +36,8 @@ _ORDER: Final = (
     "capture",
     "replay",
     "spark",
+    "gaps",
+    "install-units",
     "demo",
 )
 _DESCRIPTION: Final = """\
@@ -73,17 +75,22 @@ def _rank(name: str) -> tuple[int, str]:
 def command_names() -> list[str]:
     """Name every command, in the order in which help shows them."""
     names = [info.name for info in pkgutil.iter_modules(commands.__path__)]
-    return sorted((name for name in names if not name.startswith("_")), key=_rank)
+    public = (name.replace("_", "-") for name in names if not name.startswith("_"))
+    return sorted(public, key=_rank)
 
 
 def load_command(name: str) -> Command:
     """Import one command."""
-    return cast("Command", importlib.import_module(f"{commands.__name__}.{name}"))
+    return cast("Command", importlib.import_module(f"{commands.__name__}.{_module(name)}"))
+
+
+def _module(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _docstring(name: str) -> str:
     """Read a command's docstring without importing what it needs."""
-    path = Path(commands.__path__[0], f"{name}.py")
+    path = Path(commands.__path__[0], f"{_module(name)}.py")
     return ast.get_docstring(ast.parse(path.read_bytes())) or name
 
 

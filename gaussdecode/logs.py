@@ -31,6 +31,7 @@ class Event(enum.StrEnum):
     DAEMON_STARTED = "daemon_started"
     DAEMON_STOPPING = "daemon_stopping"
     DAEMON_STOPPED = "daemon_stopped"
+    RELOAD_REFUSED = "reload_refused"
     CONFIG_WARNING = "config_warning"
     SERVER_KNOWN_BUG = "server_known_bug"
     SESSION_STARTED = "session_started"

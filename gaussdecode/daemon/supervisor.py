@@ -6,10 +6,15 @@ other error ends the daemon with that error's exit status, for systemd to act on
 process of the pipeline too, so that nothing half-alive stays behind.
 
 States, for `status` and systemd: starting, connecting, streaming, retrying, stopping.
+
+SIGTERM and SIGINT stop in order. SIGHUP does so where the daemon was started at a terminal,
+which has gone then; under systemd it is refused with a line in the log: the configuration is
+read at the start and at no other time.
 """
 
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +41,7 @@ from gaussdecode.source.settings import source_address
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one publication
+_SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
 _log = get_logger("daemon")
 
 
@@ -88,6 +94,8 @@ class Supervisor:
         self._config = config
         self._notifier = notifier
         self._stop = threading.Event()
+        self._is_reload_asked = False
+        self._is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
         self._backoff = Backoff(config.source.retry_first, config.source.retry_max)
         self._facts = DaemonFacts(
             slot=config.slot,
@@ -111,6 +119,8 @@ class Supervisor:
         """
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(signal.SIGHUP, self._on_hangup)
         self._notifier.extend(_START_SECONDS)
         with Pipeline(self._config, self._facts, self._should_end) as pipeline:
             self._pipeline = pipeline
@@ -121,6 +131,9 @@ class Supervisor:
             self._notifier.ready("landing recovered")
             try:
                 self._run_sessions(pipeline, snapshots)
+            except SourceRefusedError as error:
+                self._let_be_seen(server, error)
+                raise
             finally:
                 self._set_state("stopping")
                 if snapshotter is not None:
@@ -130,6 +143,11 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
+
+    def _on_hangup(self, number: int, frame: FrameType | None) -> None:
+        if self._is_at_terminal:
+            self._stop.set()
+        self._is_reload_asked = True  # logged by the next tick, not in the middle of anything
 
     def _should_end(self) -> bool:
         """A session is to end in order: on request, or because the guard gives the slot up."""
@@ -186,7 +204,7 @@ class Supervisor:
             try:
                 error = self._run_one(session)
             except SourceRefusedError:
-                loss.record_loss(self._config, pipeline)
+                self._facts.is_slot_lost = loss.record_loss(self._config, pipeline) is not None
                 raise
             snapshots.retire(session)
             self._facts.session = None
@@ -227,6 +245,22 @@ class Supervisor:
             return failure
         raise refusal
 
+    def _let_be_seen(self, server: MonitoringServer, error: GaussDecodeError) -> None:
+        """Stay for one more scrape after a loss: no alert comes of what nobody has read.
+
+        Only where somebody scrapes. The scrape that is under way may be older than the loss,
+        so that two are waited for.
+        """
+        seen = server.scrapes
+        if not seen or not self._facts.is_slot_lost:
+            return
+        self._set_state("refused", str(error))
+        deadline = time.monotonic() + _SCRAPE_SECONDS
+        while server.scrapes < seen + 2 and time.monotonic() < deadline:
+            self._on_tick()
+            if self._stop.wait(POLL_SECONDS):
+                return
+
     def _wait(self, error: GaussDecodeError, lasted: float) -> None:
         wait = self._backoff.next_wait(lasted)
         self._set_state("retrying", str(error))
@@ -252,6 +286,9 @@ class Supervisor:
         assert self._snapshots is not None
         self._snapshots.sample()
         self._pipeline.check()
+        if self._is_reload_asked and not self._is_at_terminal:
+            self._is_reload_asked = False
+            _log.warning(Event.RELOAD_REFUSED, text="restart to read the configuration again")
         if not self._notifier.feed(time.monotonic(), self._is_alive):
             _log.error(Event.WATCHDOG_WITHHELD)
 

@@ -125,7 +125,7 @@ class Terminal(io.StringIO):
 
 
 @contextlib.contextmanager
-def open_stream(database: Database) -> Iterator[pq.PGconn]:
+def open_stream(database: Database) -> Iterator[pq.abc.PGconn]:
     """Stream from the slot of a database, as a daemon would."""
     connection = pq.PGconn.connect(f"{database.dsn} replication=database".encode())
     command = (
