@@ -35,7 +35,7 @@ def postgres(request: pytest.FixtureRequest, servers: Callable[[int], Postgres])
 
 @pytest.fixture
 def postgres_15(servers: Callable[[int], Postgres]) -> Postgres:
-    """A running server of the oldest major; for tests that one major is enough for."""
+    """A running server of Debian's major; for tests that one major is enough for."""
     return servers(15)
 
 
@@ -53,7 +53,7 @@ def database(postgres: Postgres) -> Iterator[Database]:
 
 @pytest.fixture
 def database_15(postgres_15: Postgres) -> Iterator[Database]:
-    """An empty database with a publication, on the oldest major."""
+    """An empty database with a publication, on Debian's major."""
     yield from _database(postgres_15)
 
 

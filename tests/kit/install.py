@@ -14,8 +14,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-# The oldest that most sites run, what Debian 12 ships, and the newest two.
-MAJORS: Final = (15, 17, 18)
+# The oldest that is supported, what Debian 12 ships, and the newest two.
+MAJORS: Final = (14, 15, 17, 18)
 
 _RELEASES: Final = {
     14: "14.23.0",
