@@ -102,8 +102,9 @@ annotate: setup ## Cython's HTML: yellow lines in hot functions are a review que
 	$(BIN)/cython -3 --annotate $$(git ls-files 'gaussdecode/*.pyx')
 
 .PHONY: wheel
-wheel: setup ## build the wheel into dist/
-	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+wheel: setup ## build sdist and, from it, the wheel, into dist/
+	$(BIN)/python setup.py --quiet sdist --dist-dir dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
 
 .PHONY: clean
 clean: ## remove what was built; .venv stays
