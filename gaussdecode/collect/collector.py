@@ -50,6 +50,10 @@ class Writer(Protocol):
         """Size of the largest file that is not yet handed to a publication."""
 
     @property
+    def is_crowded(self) -> bool:
+        """More rows now would make more files than there are tables."""
+
+    @property
     def publication_seconds(self) -> float:
         """What the last publication cost."""
 
@@ -324,7 +328,8 @@ class Collector:
             behind = assembler.boundary_lsn - self._position.lsn
             waited = time.monotonic() - self._published_at
             return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
-        if self._writer.largest_file_bytes >= self._settings.target_file_size:
+        writer = self._writer
+        if writer.largest_file_bytes >= self._settings.target_file_size or writer.is_crowded:
             return True
         return self._age >= self.effective_interval
 

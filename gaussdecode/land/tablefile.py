@@ -3,7 +3,10 @@
 Given row groups in the order of their tables; promises that each file is written by one
 thread at a time, in the order given, and that a table with little data gets one file. A
 file takes row groups until it is full; a table that brings them faster than one thread
-encodes gets a second file beside the first. Knows no threads: the writer holds the lock.
+encodes gets a second file beside the first, while there are fewer such files than lanes. So
+there are at most as many files as tables and lanes, but where files grow full, or where a
+transaction reaches more tables than files may be open. Knows no threads: the writer holds
+the lock.
 """
 
 import dataclasses
@@ -90,13 +93,17 @@ class OpenPublication:
     Attributes:
         files: all of them, finished or not.
         unfinished: how many are not finished.
+        is_crowded: there are more tables than files may be open. What comes for a table
+            whose file was closed early needs another one: it is time to publish.
     """
 
-    def __init__(self, target_file_size: int, max_open_files: int) -> None:
+    def __init__(self, target_file_size: int, max_open_files: int, lanes: int) -> None:
         self.files: list[TableFile] = []
         self.unfinished = 0
+        self.is_crowded = False
         self._target = target_file_size
         self._max_open = max_open_files
+        self._beside_left = lanes
         self._open: dict[tuple[str, str], list[TableFile]] = {}
         self._used: dict[TableFile, None] = {}  # a set in order of last use
 
@@ -122,8 +129,9 @@ class OpenPublication:
             if not file.is_scheduled:
                 return self._use(file), None
         wants_more = has_idle_lane and group.table.nbytes >= _SPLIT_BYTES
-        if candidates and not wants_more:
+        if candidates and not (wants_more and self._beside_left):
             return self._use(min(candidates, key=lambda file: len(file.pending))), None
+        self._beside_left -= bool(candidates)
         file = TableFile(group.table_dir, group.schema_id)
         candidates.append(file)
         self.files.append(file)
@@ -156,6 +164,7 @@ class OpenPublication:
     def _evict(self) -> TableFile | None:
         if len(self._used) <= self._max_open:
             return None
+        self.is_crowded = True
         file = next(iter(self._used))
         del self._used[file]
         file.is_sealed = True

@@ -93,7 +93,7 @@ class Writer:
         self._schemas = schemas
         self._lane_count = lanes
         self._queue_bytes = queue_bytes
-        self._limits = (target_file_size, max_open_files)
+        self._limits = (target_file_size, max_open_files, lanes)
         self._compression = compression
         self._on_durable = on_durable
         self._on_error = on_error
@@ -129,6 +129,12 @@ class Writer:
         """Size of the largest file that is not yet handed to a publication."""
         with self._changed:
             return self._open.largest_file_bytes
+
+    @property
+    def is_crowded(self) -> bool:
+        """Files of the open publication were closed early, for other tables' sake."""
+        with self._changed:
+            return self._open.is_crowded
 
     @property
     def waiting_bytes(self) -> int:

@@ -41,6 +41,7 @@ class _Writer:
     publication_seconds = 0.0
     visible_seconds = 0.0
     largest_file_bytes = 0
+    is_crowded = False
 
     def __init__(self) -> None:
         self.groups: list[RowGroup] = []
@@ -123,6 +124,22 @@ def test_publications_begin_early_and_cost_a_quarter_at_most(
     writer.visible_seconds = visible
     writer.publication_seconds = cost
     assert make_collector(writer, max_commit_interval=30).effective_interval == interval
+
+
+def test_a_crowded_writer_is_published(make_collector: Callable[..., Collector]) -> None:
+    """Before a table's rows need a second file because its first one was closed early."""
+    writer = _Writer()
+    collector = make_collector(writer)
+    collector.assembler.absorb_bytes(
+        entry(0, [relation_mark(relation(1, "t", oid=7)), *_inserts(1, 10, 2)])
+    )
+    collector._publish_if(is_due=collector._is_due())
+    assert not writer.requests
+    writer.is_crowded = True
+    collector._publish_if(is_due=collector._is_due())
+    (request,) = writer.requests
+    assert request.position is not None
+    assert request.position.lsn == 11
 
 
 def _large_transaction() -> list[bytes]:

@@ -29,6 +29,7 @@ class Writer:
     publication_seconds = 0.0
     visible_seconds = 0.0
     largest_file_bytes = 0
+    is_crowded = False
 
     def __init__(self) -> None:
         self.requests: list[PublicationRequest] = []
