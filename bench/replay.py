@@ -7,9 +7,9 @@ processes of their own. `scaling` is two cores over one with the same decoders. 
 with a null sink (`nullreplay.py`): rows become Arrow and are dropped, which shows how
 reading, decoding and collecting scale by themselves.
 
-rows/s and MB/s of recorded bytes, over the whole run of the command less its start-up (the
-time it takes for an empty recording); CPU seconds of all processes per million rows;
-`peak_memory` is the most anonymous and shared memory each process ever had; `stages` is
+rows/s and MB/s of recorded bytes, from the moment the stream begins to the last row durable
+and all processes gone (replay says it itself); CPU seconds of all processes, start-up
+included, per million rows; `peak_memory` is the most anonymous and shared memory each process ever had; `stages` is
 replay's own report, with the stage that limited.
 
     python bench/replay.py [--shape SHAPE] [--rows N] [--times N] [--runs N] [--out FILE]
@@ -60,45 +60,44 @@ def record(database: Database, directory: Path, name: str) -> Path:
 
 
 def land(path: Path, root: Path, contender: Contender) -> dict[str, Any]:
-    """Land a recording; gives what `processes.run` gives."""
+    """Land a recording; gives what `processes.run` gives, and what replay says."""
     shutil.rmtree(root, ignore_errors=True)
-    return processes.run(
+    cost = processes.run(
         ["taskset", "-c", f"0-{contender.cores - 1}", *_COMMANDS[contender.sink], str(path),
          "--root", str(root), "--decoders", str(contender.decoders), "--json"]
     )  # fmt: skip
+    report = json.loads(cost["output"])
+    return {**cost, "seconds": report["seconds"], "report": report}
 
 
-def prepare(args: argparse.Namespace, directory: Path) -> tuple[Path, Path]:
-    """Record an empty and a long stream."""
+def prepare(args: argparse.Namespace, directory: Path) -> Path:
+    """Record a stream and make it long."""
     with corpus.start_server() as server:
         database = Database(server, "bench_replay")
         corpus.make_table(database, args.shape, args.rows)
         database.create_slot()
-        database.execute("CREATE TABLE public.one (id int8); INSERT INTO public.one VALUES (1)")
-        empty = record(database, directory, "empty")
         corpus.fill_table(database, args.shape, args.rows)
         full = record(database, directory, "full")
     long = directory / "long"
     recording.grow(full, long, args.times)
     full.unlink()
-    return empty, long
+    return long
 
 
 def measure(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     """Land in turn, each sink with each number of decoders on each number of cores."""
-    empty, long = prepare(args, directory)
+    long = prepare(args, directory)
     size, rows = long.stat().st_size, args.rows * args.times
     root = directory / "root"
     contenders = [
         Contender(*key) for key in itertools.product(args.sinks, args.decoders, args.cores)
     ]
-    start_up = {key: land(empty, root, key)["seconds"] for key in contenders}
     runs: dict[Contender, list[dict[str, Any]]] = {key: [] for key in contenders}
     for run in range(args.runs):
         for key in contenders:
             runs[key].append(land(long, root, key))
             print(f"run {run}, {key}: {runs[key][-1]['seconds']:.2f} s", flush=True)
-    seconds = {key: [run["seconds"] - start_up[key] for run in done] for key, done in runs.items()}
+    seconds = {key: [run["seconds"] for run in done] for key, done in runs.items()}
     return {
         "bench": "replay",
         "shape": args.shape,
@@ -124,7 +123,8 @@ def _summary(
             [run["cpu_seconds"] / rows * 1e6 for run in done]
         ),
         "peak_memory": done[-1]["peak_bytes"],
-        "stages": json.loads(done[-1]["output"]),
+        "stages": done[-1]["report"]["stages"],
+        "limit": done[-1]["report"]["limit"],
     }
 
 

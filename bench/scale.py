@@ -8,13 +8,14 @@ thing that grows, each with everything else as in its first point:
     columns       of the one table
     transaction   rows of each transaction
 
-rows/s and MB/s of recorded bytes, less the start-up; CPU seconds; the most memory each process
-had; files per publication. The base of each curve is its own first point.
+rows/s and MB/s of recorded bytes, from the moment the stream begins; CPU seconds; the most
+memory each process had; files per publication, and the stage that limited. The base of each curve is its own first point.
 
-    python bench/scale.py [--curves NAME ...] [--large] [--out FILE]
+    python bench/scale.py [--curves NAME ...] [--large | --short] [--out FILE]
 """
 
 import argparse
+import dataclasses
 import json
 import shutil
 import sys
@@ -38,6 +39,8 @@ _CURVES: Final[dict[str, Sequence[Shape]]] = {
         Shape(rows=10**power, total=max(300, 220 * 10**power // _MB) * _MB) for power in range(8)
     ],
 }
+_SHORT: Final = 3
+_SHORT_ROWS: Final = 1_000_000
 _LARGE: Final = [Shape(total=size * _MB) for size in (1000, 5000, 10_000, 20_000)]
 
 
@@ -46,21 +49,23 @@ def land(recording: Path, root: Path, decoders: int) -> dict[str, Any]:
     shutil.rmtree(root, ignore_errors=True)
     cost = processes.run(
         [sys.executable, "-m", "gaussdecode", "replay", str(recording), "--root", str(root),
-         "--decoders", str(decoders)]
+         "--decoders", str(decoders), "--json"]
     )  # fmt: skip
+    report = json.loads(cost["output"])
     entries = [entry for entry in landing.read_entries(root) if entry["files"]]
     files = [len(entry["files"]) for entry in entries]
+    cost |= {"seconds": report["seconds"], "limit": report["limit"]["stage"]}
     return {**cost, "entries": len(entries), "files_per_entry_max": max(files, default=0)}
 
 
-def point(shape: Shape, directory: Path, start_up: float, decoders: int) -> dict[str, Any]:
+def point(shape: Shape, directory: Path, decoders: int) -> dict[str, Any]:
     """One point of a curve."""
     path = directory / "recording"
     rows = stream.write(path, shape)
     size = path.stat().st_size
     cost = land(path, directory / "root", decoders)
     path.unlink()
-    seconds = max(cost["seconds"] - start_up, 1e-3)
+    seconds = max(cost["seconds"], 1e-3)
     return {
         "tables": shape.tables,
         "columns": shape.columns,
@@ -74,7 +79,21 @@ def point(shape: Shape, directory: Path, start_up: float, decoders: int) -> dict
         "peak_memory": cost["peak_bytes"],
         "entries": cost["entries"],
         "files_per_entry_max": cost["files_per_entry_max"],
+        "limit": cost["limit"],
     }
+
+
+def _shapes(curve: str, *, is_large: bool, is_short: bool) -> Sequence[Shape]:
+    """The points of a curve."""
+    if is_large and curve == "bytes":
+        return _LARGE
+    if not is_short:
+        return _CURVES[curve]
+    return [
+        dataclasses.replace(shape, total=shape.total // _SHORT)
+        for shape in _CURVES[curve]
+        if shape.rows <= _SHORT_ROWS
+    ]
 
 
 def main() -> None:
@@ -82,23 +101,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--curves", nargs="+", choices=sorted(_CURVES), default=sorted(_CURVES))
     parser.add_argument("--decoders", type=int, default=1)
-    parser.add_argument("--large", action="store_true", help="1 to 20 GB of stream")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--large", action="store_true", help="1 to 20 GB of stream")
+    size.add_argument("--short", action="store_true", help="a fraction of each point")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     curves: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        stream.write(directory / "empty", Shape(rows=1, total=1))
-        start_up = land(directory / "empty", directory / "root", args.decoders)["seconds"]
         for curve in args.curves:
-            shapes = _LARGE if args.large and curve == "bytes" else _CURVES[curve]
+            shapes = _shapes(curve, is_large=args.large, is_short=args.short)
             curves[curve] = []
             for shape in shapes:
-                curves[curve].append(point(shape, directory, start_up, args.decoders))
+                curves[curve].append(point(shape, directory, args.decoders))
                 print(f"{curve}: {json.dumps(curves[curve][-1])}", flush=True)
     result = {
         "bench": "scale",
-        "start_up_seconds": round(start_up, 3),
+        "decoders": args.decoders,
         "curves": curves,
         "machine": corpus.machine(),
     }
