@@ -9,7 +9,7 @@ import datetime as dt
 import json
 from typing import Any, Final, Self
 
-from gaussdecode.errors import IdentityError, LandingError
+from gaussdecode.errors import ConfigError, IdentityError, LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.names import DIRECTORIES, LAYOUT
 from gaussdecode.model.entry import canonical_json, format_time, parse_time
@@ -60,15 +60,12 @@ class Layout:
         """Read the file.
 
         Raises:
-            LandingError: damaged, or of a newer program.
+            LandingError: damaged.
+            ConfigError: of a program of another version; the text says which is needed.
         """
         try:
             record: dict[str, Any] = json.loads(raw)  # Any: JSON, checked below
-            if record["version"] != VERSION:
-                raise ValueError(f"version {record['version']!r}, this program reads {VERSION}")
-            unknown = set(record["capabilities"]) - _KNOWN
-            if unknown:
-                raise ValueError(f"it needs {', '.join(sorted(unknown))}: use a newer program")
+            _check_version(record)
             return cls(
                 landing_id=str(record["landing_id"]),
                 created=parse_time(record["created"]),
@@ -78,6 +75,22 @@ class Layout:
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise LandingError(f"{LAYOUT}: {error}") from error
+
+
+def _check_version(record: dict[str, Any]) -> None:  # Any: JSON
+    """Refuse a landing of another version, and leave it as it is.
+
+    Raises:
+        ConfigError: another program must be used, which trying again does not change.
+    """
+    version, unknown = record["version"], sorted(set(record["capabilities"]) - _KNOWN)
+    if version != VERSION:
+        raise ConfigError(
+            f"{LAYOUT}: the landing has layout version {version!r}, this program reads and writes "
+            f"version {VERSION}; use the program that made it, or a new landing.root"
+        )
+    if unknown:
+        raise ConfigError(f"{LAYOUT}: it needs {', '.join(unknown)}: use a newer program")
 
 
 def read_layout(disk: Disk) -> Layout | None:

@@ -12,7 +12,7 @@ from kit.landrun import IDENTITY, check_invariants, ticking
 from kit.landrun import Landing as AnyLanding
 from kit.simdisk import Image, SimFiles
 
-from gaussdecode.errors import IdentityError, LandingError
+from gaussdecode.errors import ConfigError, IdentityError, LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
@@ -58,19 +58,22 @@ def test_other_order_is_refused() -> None:
         CommitLog.open(landed(), IDENTITY, order="csn")
 
 
-def test_newer_layout_is_refused() -> None:
-    """An older program keeps its hands off."""
+@pytest.mark.parametrize("version", [b"0", b"2", b'"1"', b"null"])
+def test_other_layouts_are_refused(version: bytes) -> None:
+    """A newer or an older program keeps its hands off, names both versions, and stays down."""
     files = landed()
-    rewrite(files, "layout.json", lambda raw: raw.replace(b'"version":1', b'"version":2'))
-    with pytest.raises(LandingError, match="version 2"):
+    rewrite(files, "layout.json", lambda raw: raw.replace(b'"version":1', b'"version":' + version))
+    before = files.read("layout.json")
+    with pytest.raises(ConfigError, match=r"has layout version .*, this program .* version 1;"):
         Landing(files).open()
+    assert files.read("layout.json") == before
 
 
 def test_unknown_capability_is_refused() -> None:
     """A landing that needs more than this program knows."""
     files = landed()
     rewrite(files, "layout.json", lambda raw: raw.replace(b'"compact"', b'"magic"'))
-    with pytest.raises(LandingError, match="needs magic"):
+    with pytest.raises(ConfigError, match="needs magic"):
         Landing(files).open()
 
 
