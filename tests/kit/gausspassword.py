@@ -27,6 +27,8 @@ class User:
         stored: md5, combined, sha256 or sm3.
         iterations: auth_iteration_count when the password was set.
         can_replicate: REPLICATION or SYSADMIN.
+        rights: columns of pg_roles that are true beside that one.
+        connection_limit: -1 for none.
     """
 
     name: str
@@ -34,6 +36,8 @@ class User:
     stored: str = "sha256"
     iterations: int = ITERATIONS
     can_replicate: bool = True
+    rights: frozenset[str] = frozenset()
+    connection_limit: int = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = "gs_catalog"
 _NUMBERS: Final = itertools.count(1)
+_RIGHTS: Final = ("rolsuper", "rolcreaterole", "rolcreatedb", "rolauditadmin", "rolsystemadmin")
 _ENCODINGS: Final = {"SQL_ASCII": 0, "UTF8": 7, "LATIN1": 8, "GBK": 36, "GB18030": 39}
 # Columns that openGauss has and PostgreSQL lacks are added; the reverse are left out.
 _TABLES: Final = """
@@ -53,8 +54,9 @@ CREATE TABLE gs_catalog.pg_database (oid oid, datname name, datdba oid, encoding
   datcollate name, datctype name, datcompatibility name);
 CREATE TABLE gs_catalog.pg_settings (name text, setting text, unit text, context text,
   source text, boot_val text, reset_val text);
-CREATE TABLE gs_catalog.pg_roles (oid oid, rolname name, rolsuper bool, rolreplication bool,
-  rolsystemadmin bool, rolcanlogin bool, rolconfig text[]);
+CREATE TABLE gs_catalog.pg_roles (oid oid, rolname name, rolsuper bool, rolcreaterole bool,
+  rolcreatedb bool, rolauditadmin bool, rolsystemadmin bool, rolreplication bool,
+  rolcanlogin bool, rolconnlimit int4, rolconfig text[]);
 CREATE TABLE gs_catalog.pg_db_role_setting (setdatabase oid, setrole oid, setconfig text[]);
 CREATE TABLE gs_catalog.pg_publication (oid oid, pubname name);
 CREATE TABLE gs_catalog.gs_parameters (name text, value text);
@@ -110,6 +112,7 @@ CREATE FUNCTION gs_catalog.gs_get_parallel_decode_status()
   AS $$SELECT * FROM gs_catalog.parallel_status$$
 """
 _NAMES: Final = re.compile(r"\bpg_catalog\s*\.\s*(\w+)", re.IGNORECASE)
+_CURRENT_USER: Final = re.compile(r"\bcurrent_user\b")
 # What an openGauss of any version lacks, and a PostgreSQL would answer.
 _ABSENT: Final = re.compile(
     r"\b(pg_current_wal_lsn|pg_publication_tables|attgenerated|attidentity|confirmed_flush_lsn|"
@@ -159,7 +162,10 @@ class Catalogue:
         with self._lock:
             session = self._open(server)
             self._refresh(session, server, settings)
-            result = session.pgconn.exec_(self._rewrite(text).encode())
+            asked = _CURRENT_USER.sub(
+                sql.Literal(settings.get("session_authorization", "")).as_string(session), text
+            )
+            result = session.pgconn.exec_(self._rewrite(asked).encode())
             if result.status != pq.ExecStatus.TUPLES_OK:
                 message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no rows"
                 session.pgconn.exec_(b"ROLLBACK")
@@ -292,7 +298,8 @@ class Catalogue:
         self._replace(
             session, "pg_roles",
             [
-                (20000 + at, user.name, False, user.can_replicate, False, True, None)
+                (20000 + at, user.name, *(right in user.rights for right in _RIGHTS),
+                 user.can_replicate, True, user.connection_limit, None)
                 for at, user in enumerate(server.users.values())
             ],
         )  # fmt: skip
