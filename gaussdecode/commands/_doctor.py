@@ -177,7 +177,11 @@ def _transactions(patient: Patient) -> Iterator[Finding]:
 
 
 def _clock(patient: Patient) -> Iterator[Finding]:
-    offset = patient.seen.clock_offset
+    yield from clock_finding(patient.seen.clock_offset)
+
+
+def clock_finding(offset: float) -> Iterator[Finding]:
+    """Judge the seconds by which the server's clock is ahead of ours."""
     if abs(offset) > _CLOCK_SECONDS:
         where = "ahead of" if offset > 0 else "behind"
         yield Finding(
@@ -188,10 +192,13 @@ def _clock(patient: Patient) -> Iterator[Finding]:
 
 
 def _encryption(patient: Patient) -> Iterator[Finding]:
-    parameters = {
-        key: str(value) for key, value in conninfo_to_dict(patient.config.source.dsn).items()
-    }
-    if patient.seen.is_encrypted is False and not is_local(parameters):
+    yield from encryption_finding(patient.config, is_encrypted=patient.seen.is_encrypted)
+
+
+def encryption_finding(config: Config, *, is_encrypted: bool | None) -> Iterator[Finding]:
+    """Judge whether a connection is encrypted; None where nobody knows."""
+    parameters = {key: str(value) for key, value in conninfo_to_dict(config.source.dsn).items()}
+    if is_encrypted is False and not is_local(parameters):
         yield Finding(
             "the connection is not encrypted",
             "rows and, with weak authentication, the password can be read on the way",

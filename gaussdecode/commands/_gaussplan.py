@@ -7,6 +7,8 @@ they are let in by different lines of pg_hba.conf and may need different ports.
 from collections.abc import Iterator
 from typing import Final
 
+from gaussdecode.commands._doctor import Finding
+from gaussdecode.commands._gaussdoctor import GaussPatient, examine_gaussdb
 from gaussdecode.commands._plan import Plan, PlannedColumn, arrow, fidelity
 from gaussdecode.commands._server import GaussPair, open_pair, open_sql
 from gaussdecode.errors import ConfigError, SourceRefusedError
@@ -16,6 +18,7 @@ from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings import Config
 from gaussdecode.source import gaussserver
 from gaussdecode.source.gaussdb import GaussConnection
+from gaussdecode.source.gaussinspection import inspect_gaussdb
 from gaussdecode.source.gaussserver import GaussServerState
 from gaussdecode.source.slot import PublishedTable
 
@@ -40,8 +43,11 @@ ORDER BY 1, 2, a.attnum
 _TRUE: Final = "t"
 
 
-def plan_gaussdb(config: Config, plan: Plan) -> None:
+def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
     """Ask the server: version, slot, settings, tables, and who does each option.
+
+    Returns:
+        What the doctor finds.
 
     Raises:
         SourceError: it cannot be reached now.
@@ -52,13 +58,15 @@ def plan_gaussdb(config: Config, plan: Plan) -> None:
             plan.warnings += _port_warnings(config, sql)
     except SourceRefusedError as error:
         plan.problems.append(f"server: {error}")
-        return
+        return []
     _plan_options(config, plan.profile, plan)
     try:
         with open_pair(config) as pair:
             _plan_server(config, pair, plan)
+            return examine_gaussdb(GaussPatient(config, pair.state, inspect_gaussdb(pair.sql)))
     except SourceRefusedError as error:
         plan.problems.append(f"replication: {error}")
+    return []
 
 
 def _port_warnings(config: Config, sql: GaussConnection) -> Iterator[str]:
@@ -122,8 +130,6 @@ def _warnings(config: Config, state: GaussServerState) -> Iterator[str]:
             "skip-empty-xacts: an idle slot advances only when a row of a listed table changes; "
             "update a heartbeat row now and then, or leave the option out"
         )
-    if state.encoding == "SQL_ASCII":
-        yield "database encoding SQL_ASCII: bytes that are no UTF-8 go to gd_raw"
 
 
 def _standby_problems(config: Config, state: GaussServerState) -> Iterator[str]:

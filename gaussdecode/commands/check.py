@@ -73,8 +73,7 @@ def execute(args: argparse.Namespace) -> int:
 def _ask_server(config: Config, plan: Plan) -> list[Finding]:
     """Fill in the plan; give what the doctor finds on the server."""
     if is_gaussdb(config):
-        plan_gaussdb(config, plan)
-        return []
+        return plan_gaussdb(config, plan)
     try:
         with open_server(config) as connection:
             server = plan_server(config, connection, plan)

@@ -1,0 +1,217 @@
+"""The doctor for GaussDB and openGauss; see `_doctor` for PostgreSQL.
+
+What keeps a stream from starting at all (wal_level, value styles, encodings, pg_hba.conf)
+is a problem of the plan and not repeated here.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from gaussdecode.commands._doctor import Finding, clock_finding, encryption_finding
+from gaussdecode.settings import Config
+from gaussdecode.source.gaussinspection import GaussInspection
+from gaussdecode.source.gaussserver import GaussServerState
+
+_CONNECTIONS: Final = 4  # stream, catalogue, guard, and one of a command
+_MIN_TIMEOUT_MS: Final = 10_000
+_OLD_SECONDS: Final = 3600.0
+_RETAINED_BYTES: Final = 16 << 30  # arbitrary: a thousand files of 16 MB
+_MOST_STREAMS: Final = 20  # of the server, with more than one decoder
+_KNOWN: Final = ("openGauss", "GaussDB")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GaussPatient:
+    """Everything the rules look at."""
+
+    config: Config
+    server: GaussServerState
+    seen: GaussInspection
+
+    @property
+    def role(self) -> str:
+        """The role, quoted for SQL."""
+        return '"' + self.seen.role.replace('"', '""') + '"'
+
+
+Rule = Callable[[GaussPatient], Iterator[Finding]]
+
+
+def _version(patient: GaussPatient) -> Iterator[Finding]:
+    profile = patient.server.profile
+    if profile.product not in _KNOWN:
+        yield Finding(
+            f"{profile.name} is not known here",
+            "it is taken for openGauss 3.0.0, whose descendants it shares most with",
+            "land a few days beside another copy, and compare with `gaussdecode spark apply`",
+        )
+        return
+    if profile.is_candidate:
+        yield Finding(
+            f"{profile.name} is a release candidate",
+            "it may lack what the release of this number has",
+            "upgrade the server to the release",
+        )
+    is_parallel = patient.config.decoding.is_parallel
+    if is_parallel and not profile.warns_of_loss:
+        yield Finding(
+            f"{profile.name} loses rows in parallel decoding and does not say so",
+            "rows that follow DDL in their transaction are not sent; newer servers send a notice",
+            "upgrade the server to 3.0.3 or newer, or decoding.parallel-decode-num: 1",
+        )
+    if not is_parallel and not profile.sends_truncate:
+        yield Finding(
+            f"{profile.name} does not send TRUNCATE",
+            "tables that are emptied so keep their rows in what is built from the landing",
+            "DELETE instead of TRUNCATE; openGauss 6.0.0 sends it",
+        )
+
+
+def _privileges(patient: GaussPatient) -> Iterator[Finding]:
+    seen = patient.seen
+    if seen.has_all_rights:
+        yield Finding(
+            f"role {seen.role} is the initial user",
+            "its password opens everything, and it may not log in from other machines everywhere",
+            "CREATE USER gaussdecode WITH REPLICATION PASSWORD '...';  -- and source.dsn",
+        )
+    elif seen.extra_rights:
+        nots = " ".join(f"NO{right}" for right in seen.extra_rights)
+        yield Finding(
+            f"role {seen.role} may do more than it needs: {', '.join(seen.extra_rights)}",
+            "following a slot needs LOGIN and REPLICATION only",
+            f"ALTER ROLE {patient.role} {nots} REPLICATION;",
+        )
+
+
+def _room(patient: GaussPatient) -> Iterator[Finding]:
+    seen, slot = patient.seen, patient.server.slot
+    if 0 <= seen.connection_limit < _CONNECTIONS:
+        yield Finding(
+            f"role {seen.role} may open {seen.connection_limit} connections",
+            "the daemon uses three (stream, catalogue, guard), a command one more",
+            f"ALTER ROLE {patient.role} CONNECTION LIMIT 5;",
+        )
+    most = _whole(seen, "max_replication_slots")
+    if most is not None and slot is None and seen.slots >= most:
+        yield Finding(
+            f"all {most} replication slots are in use",
+            "the slot cannot be created",
+            _guc("max_replication_slots", str(most + 4)),
+        )
+    if slot is not None and slot.is_active:
+        return
+    senders = _whole(seen, "max_wal_senders")
+    if senders is not None and seen.active_slots >= senders:
+        yield Finding(
+            f"all {senders} walsenders are in use",
+            "the stream cannot be started",
+            _guc("max_wal_senders", str(senders + 4)),
+        )
+    streams = min(most or _MOST_STREAMS, _MOST_STREAMS)
+    if patient.config.decoding.is_parallel and seen.active_slots >= streams:
+        yield Finding(
+            f"{seen.active_slots} slots are being read",
+            f"the server runs at most {streams} streams with several decoders",
+            "decoding.parallel-decode-num: 1, here or for another slot",
+        )
+
+
+def _slot(patient: GaussPatient) -> Iterator[Finding]:
+    server, slot = patient.server, patient.server.slot
+    if slot is None and server.is_standby:
+        yield Finding(
+            "the server is a standby and has no such slot",
+            "slots are made, advanced and dropped on the primary only, and standbys get to know them",
+            "name the primary in source.dsn for `gaussdecode slot create`",
+        )
+    if slot is None or slot.restart_lsn is None:
+        return
+    retained = server.wal_end - slot.restart_lsn
+    if retained > _RETAINED_BYTES:
+        yield Finding(
+            f"the server keeps {retained >> 30} GiB of WAL for slot {slot.name}",
+            "nothing limits it: in the end the server's disk is full",
+            f"systemctl start gaussdecode@{patient.config.name}  # or, to give it up: gaussdecode slot drop",
+        )
+
+
+def _failover(patient: GaussPatient) -> Iterator[Finding]:
+    if patient.seen.settings.get("enable_slot_log") == "off":
+        yield Finding(
+            "enable_slot_log is off",
+            "standbys do not know the slot: after a switchover it is missing, and changes are lost",
+            _guc("enable_slot_log", "on"),
+        )
+
+
+def _timeout(patient: GaussPatient) -> Iterator[Finding]:
+    timeout = patient.server.sender_timeout_ms
+    if 0 < timeout < _MIN_TIMEOUT_MS:
+        yield Finding(
+            f"logical_sender_timeout is {timeout} ms",
+            "a short pause of the network ends the stream",
+            _guc("logical_sender_timeout", "30s"),
+        )
+
+
+def _transactions(patient: GaussPatient) -> Iterator[Finding]:
+    oldest = patient.seen.oldest_transaction
+    if oldest is not None and oldest > _OLD_SECONDS:
+        yield Finding(
+            f"a transaction has been open for {oldest / _OLD_SECONDS:.1f} hours",
+            "the server keeps all WAL since its beginning for the slot, and creating a slot waits",
+            "SELECT pid, xact_start, usename, application_name FROM pg_stat_activity ORDER BY xact_start LIMIT 5;",
+        )
+    if patient.seen.prepared_transactions:
+        yield Finding(
+            f"{patient.seen.prepared_transactions} prepared transactions wait for their end",
+            "the server keeps all WAL since their beginning for the slot",
+            "SELECT gid, prepared, owner FROM pg_prepared_xacts ORDER BY prepared;",
+        )
+
+
+def _clock(patient: GaussPatient) -> Iterator[Finding]:
+    yield from clock_finding(patient.seen.clock_offset)
+
+
+def _encryption(patient: GaussPatient) -> Iterator[Finding]:
+    yield from encryption_finding(patient.config, is_encrypted=patient.seen.is_encrypted)
+
+
+def _encoding(patient: GaussPatient) -> Iterator[Finding]:
+    if patient.server.encoding == "SQL_ASCII":
+        yield Finding(
+            "the database's encoding is SQL_ASCII",
+            "the server checks nothing: values that are no UTF-8 land in gd_raw, not in their column",
+            "a database with ENCODING 'UTF8', into which the tables are copied",
+        )
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _version,
+    _privileges,
+    _room,
+    _slot,
+    _failover,
+    _timeout,
+    _transactions,
+    _clock,
+    _encryption,
+    _encoding,
+)
+
+
+def examine_gaussdb(patient: GaussPatient) -> list[Finding]:
+    """Everything about version, role, server and slot."""
+    return [finding for rule in RULES for finding in rule(patient)]
+
+
+def _guc(name: str, value: str) -> str:
+    return f'gs_guc set -Z datanode -N all -I all -c "{name} = {value}"  # then restart the server'
+
+
+def _whole(seen: GaussInspection, name: str) -> int | None:
+    text = seen.settings.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else None
