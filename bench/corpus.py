@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from kit.postgres import Database, Postgres
 from gaussdecode import __version__
 
 MAJOR: Final = 17
+_LEAST_WAIT: Final = 0.02
 ROWS_PER_TRANSACTION: Final = 1000
 
 # Ten mixed columns, about 165 bytes of pgoutput a row; fifty columns, about 1.2 kB.
@@ -126,6 +127,21 @@ def start_server() -> Postgres:
     return Postgres(MAJOR, {"shared_buffers": "512MB", "synchronous_commit": "off"})
 
 
+def wait_until_done(share: Callable[[], float], began: float) -> None:
+    """Ask how much of the work is done until all is, rarely at first.
+
+    Asking costs the daemon CPU time that is measured.
+
+    Args:
+        share: 0 to 1 or more.
+        began: when the work began, `time.perf_counter`.
+    """
+    while (done := share()) < 1:
+        passed = time.perf_counter() - began
+        left = passed / done - passed if done > 0 else 0.0
+        time.sleep(max(_LEAST_WAIT, min(left / 2, 1.0)))
+
+
 def machine() -> dict[str, Any]:
     """Where and with what a result was made."""
     commit = subprocess.run(
@@ -147,6 +163,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "pyarrow": pa.__version__,
         "psycopg": psycopg.__version__,
+        "libpq": psycopg.pq.version(),
         "gaussdecode": __version__,
         "commit": commit,
     }

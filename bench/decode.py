@@ -7,28 +7,22 @@ parses text into Arrow columns, but has neither framing nor NULL markers nor exa
 MB/s counts the bytes of the messages per second of CPU time; ns/value is the time of one
 column of one row.
 
-    python bench/decode.py [--json]
+    python bench/decode.py [--out FILE]
 """
 
 import argparse
 import io
-import json
-import os
-import platform
 import random
 import struct
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
+import corpus
 import pyarrow as pa
-from pyarrow import csv
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
 from kit import wire
+from pyarrow import csv
 
 from gaussdecode._wire import BatchDecoder
 from gaussdecode.model.types import ColumnType, Kind
@@ -123,21 +117,19 @@ def measure(name: str, repeat: int) -> dict[str, object]:
         "ns_per_value": round(typical * 1e9 / len(rows) / len(columns), 2),
         "spread_percent": round(100 * (max(times) - min(times)) / median(times)),
         "csv_rows_per_second": round(len(rows) / median(anchor)),
+        "times_csv": round(len(rows) / typical / (len(rows) / median(anchor)), 2),
     }
 
 
 def main() -> None:
     """Measure both shapes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object, for a result file")
-    as_json = parser.parse_args().json
-    results = [measure("narrow", 1), measure("wide", 5)]
-    if as_json:
-        machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "runs": RUNS}
-        print(json.dumps({"bench": "decode", **machine, "results": results}, indent=1))
-        return
-    for result in results:
-        print("  ".join(f"{key}={shown}" for key, shown in result.items()))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    results = {shape: measure(shape, repeat) for shape, repeat in (("narrow", 1), ("wide", 5))}
+    corpus.write_result(
+        args.out, {"bench": "decode", "runs": RUNS, **results, "machine": corpus.machine()}
+    )
 
 
 if __name__ == "__main__":

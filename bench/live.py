@@ -44,7 +44,6 @@ _SIZES: Final = {
     "row-group-bytes": "64MiB",
     "memory-bytes": "512MiB",
 }
-_LEAST_WAIT: Final = 0.02  # between two looks at the status, which the daemon has to make
 
 
 def run_recvlogical(database: Database, slot: str, end: Lsn) -> dict[str, Any]:
@@ -126,19 +125,20 @@ def _check_running(daemon: Daemon) -> None:
 
 
 def _wait_until_received(daemon: Daemon, end: Lsn, began: float) -> Json:
-    """Look at the status, rarely at first: looking costs what is measured. Give the last one."""
+    """Wait until the reader is there; give the last status."""
+    status: Json = {}
     start = 0
-    while True:
+
+    def share() -> float:
+        nonlocal start, status
         _check_running(daemon)
         status = daemon.status() or {}
         received = Lsn.parse(status.get("reader_lsn") or "0/0")
-        if received >= end:
-            return status
         start = start or received
-        passed = time.perf_counter() - began
-        share = (received - start) / max(1, end - start)
-        left = passed / share - passed if share > 0 else _LEAST_WAIT
-        time.sleep(max(_LEAST_WAIT, min(left / 2, 1.0)))
+        return 1.0 if received >= end else (received - start) / (end - start + 1)
+
+    corpus.wait_until_done(share, began)
+    return status
 
 
 def _wire_bytes(daemon: Daemon) -> float:

@@ -16,7 +16,9 @@ import argparse
 import json
 import struct
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -29,7 +31,7 @@ from kit.gausssql import Catalogue
 from kit.gaussstore import Decoder, Store, Table, WhiteList
 from kit.gausstypes import Printer
 from kit.gausswire import ParallelStream, Wanted, copy_data
-from kit.postgres import Postgres
+from kit.postgres import Postgres, make_certificates
 
 MAX_TRANSACTION_ROWS: Final = 4095  # more would be spilled to disk by the server
 _CYCLE_BYTES: Final = 24 << 20
@@ -194,10 +196,19 @@ class Load:
             yield memoryview(self._data)
 
 
-def serve(load: Load, catalogue: Catalogue, profile: Profile = V6_0_0) -> GaussServer:
+def serve(
+    load: Load, catalogue: Catalogue, profile: Profile = V6_0_0, certificates: Path | None = None
+) -> GaussServer:
     """Start a server that sends the load to whoever streams from its slot ``load``."""
     behaviour = Behaviour(hba="trust", replication_hba="trust")
-    server = GaussServer(load.store, profile, catalogue=catalogue, behaviour=behaviour, load=load)
+    server = GaussServer(
+        load.store,
+        profile,
+        catalogue=catalogue,
+        behaviour=behaviour,
+        load=load,
+        certificates=certificates,
+    )
     server.create_slot("load")
     return server.start()
 
@@ -210,17 +221,27 @@ def main() -> None:
     parser.add_argument("--transaction-rows", type=int, default=1000)
     parser.add_argument("--bytes", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cycle-bytes", type=int, default=_CYCLE_BYTES)
+    parser.add_argument("--tls", action="store_true", help="with a certificate for 127.0.0.1")
     given = parser.parse_args()
-    load = Load(given.columns, given.row_bytes, given.transaction_rows, given.bytes, given.seed)
-    with Postgres(15) as postgres:
+    load = Load(
+        given.columns,
+        given.row_bytes,
+        given.transaction_rows,
+        given.bytes,
+        given.seed,
+        cycle_bytes=given.cycle_bytes,
+    )
+    with Postgres(15) as postgres, tempfile.TemporaryDirectory() as name:
         catalogue = Catalogue(postgres)
-        server = serve(load, catalogue)
+        authority = make_certificates(Path(name)) if given.tls else None
+        server = serve(load, catalogue, certificates=Path(name) if given.tls else None)
         try:
             facts = {
                 "port": server.port, "ha_port": server.ha_port, "slot": "load", "user": "replica",
                 "database": server.database, "cycles": load.cycles, "cycle_rows": load.cycle_rows,
                 "cycle_bytes": load.cycle_size, "cycle_transactions": load.cycle_transactions,
-                "columns": given.columns,
+                "columns": given.columns, "authority": authority and str(authority),
             }  # fmt: skip
             print(json.dumps(facts), flush=True)
             sys.stdin.read()
