@@ -18,24 +18,29 @@ Json = dict[str, Any]  # Any: JSON
 
 
 class Prometheus:
-    """Scrapes every second, until the end of a ``with`` block.
+    """Scrapes every second if not told otherwise, until the end of a ``with`` block.
 
     Args:
         directory: gets its configuration, data and log.
         targets: ports of daemons on this machine.
         rules: content of a rule file, or None.
+        interval: between two scrapes, and between two evaluations of the rules.
     """
 
     def __init__(
-        self, directory: Path, targets: Sequence[int], rules: Mapping[str, Any] | None = None
+        self,
+        directory: Path,
+        targets: Sequence[int],
+        rules: Mapping[str, Any] | None = None,
+        interval: str = "1s",
     ) -> None:
         self._directory = directory
         self._port = free_port()
         config: Json = {
             "global": {
-                "scrape_interval": "1s",
-                "scrape_timeout": "1s",
-                "evaluation_interval": "1s",
+                "scrape_interval": interval,
+                "scrape_timeout": interval,
+                "evaluation_interval": interval,
             },
             "scrape_configs": [
                 {
@@ -105,6 +110,24 @@ class Prometheus:
         answer = json.loads(
             self._get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
         )
+        assert answer["status"] == "success", answer
+        found: list[Json] = answer["data"]["result"]
+        return found
+
+    def query_range(self, expression: str, start: float, end: float, step: float) -> list[Json]:
+        """Evaluate an expression over time.
+
+        Args:
+            expression: as for `query`.
+            start: seconds since 1970.
+            end: likewise.
+            step: seconds between two values.
+
+        Returns:
+            One ``{"metric": labels, "values": [[time, text], ...]}`` per series.
+        """
+        fields = {"query": expression, "start": start, "end": end, "step": step}
+        answer = json.loads(self._get(f"/api/v1/query_range?{urllib.parse.urlencode(fields)}"))
         assert answer["status"] == "success", answer
         found: list[Json] = answer["data"]["result"]
         return found
