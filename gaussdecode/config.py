@@ -32,7 +32,7 @@ from gaussdecode.settings import (
     SnapshotConfig,
     SourceConfig,
 )
-from gaussdecode.values import ValueType
+from gaussdecode.values import Patterns, ValueType
 from gaussdecode.yamlfile import Entry, Section, YamlError, parse
 
 __all__ = [
@@ -188,7 +188,10 @@ class _Reader:
 
     def _checked(self, entry: Entry, path: str, value_type: ValueType) -> object:
         try:
-            value = "{...}" if isinstance(entry.value, dict) else entry.value
+            value = entry.value
+            if isinstance(value, dict):
+                is_wanted = isinstance(value_type, Patterns)
+                value = {key: of.value for key, of in value.items()} if is_wanted else "{...}"
             return value_type.read(value)
         except ValueError as error:
             self.problems.append((entry.line, f"{path}: {error}"))

@@ -68,6 +68,7 @@ class Event(enum.StrEnum):
     SNAPSHOT_LANDED = "snapshot_landed"
     SNAPSHOT_FAILED = "snapshot_failed"
     SNAPSHOT_WAITS = "snapshot_waits"
+    TABLE_IGNORED = "table_ignored"
     SLOT_CREATED = "slot_created"
     SLOT_DROPPED = "slot_dropped"
     SLOT_ADVANCED = "slot_advanced"

@@ -405,6 +405,36 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Bytes of COPY read by snapshots since the start",
         "Bound it with snapshot.rate-limit when the server suffers.",
     ),
+    _gauge(
+        "land_snapshot_estimated_rows",
+        "rows",
+        "Rows of the tables that are being read, as the server estimates",
+        _NOTHING,
+    ),
+    _gauge(
+        "land_snapshot_chunks",
+        "chunks",
+        "Pieces of the tables that are being read",
+        _NOTHING,
+    ),
+    _gauge(
+        "land_snapshot_chunks_done",
+        "chunks",
+        "Pieces of them that are read; they are not read again after a restart",
+        "Not rising: see /status for what is waited for.",
+    ),
+    _gauge(
+        "land_snapshot_left_seconds",
+        "seconds",
+        "Time until the tables that are being read are read, by what was read so far",
+        "More workers (snapshot.workers) make it shorter.",
+    ),
+    _gauge(
+        "land_snapshot_ignored_tables",
+        "tables",
+        "Tables of which nothing lands, because they were added and on-new-table is ignore",
+        "Land one with gaussdecode snapshot, which also lets its changes land from then on.",
+    ),
 )
 
 BY_NAME: Final[Mapping[str, Metric]] = {metric.name: metric for metric in METRICS}

@@ -23,6 +23,7 @@ from gaussdecode.values import (
     Choice,
     Duration,
     Integer,
+    Patterns,
     Size,
     Text,
     TextList,
@@ -50,7 +51,7 @@ PARALLEL_PLUGINS: Final[Mapping[str, str]] = {
 """Plug-ins that decode in parallel only, with the decode-style that they mean."""
 PLUGINS: Final = (MPPDB_DECODING, SQL_DECODING, *PARALLEL_PLUGINS)
 _PUBLICATION: Final = Text(r"[^\0]{1,63}", "a name of 1 to 63 bytes")
-_TABLE: Final = Text(r"[^\0]+\.[^\0]+", "schema.name")
+_PATTERN: Final = Text(r"[^\0.]+\.[^\0]+", "schema.name, schema.*, *.name, *.*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -369,26 +370,30 @@ class SnapshotConfig:
     """Rows that are there already; kind postgresql only. docs/operations.md, Snapshots."""
 
     mode: str = dataclasses.field(
-        default="none",
+        default="initial",
         metadata=_is(
             Choice(("initial", "none", "only")),
-            "`initial` lands the rows of every published table that has no snapshot yet, `none` "
-            "only those of tables asked for with `gaussdecode snapshot`, `only` ends the daemon "
-            "when all tables are done.",
+            "`initial` lands the rows of every published table, in a landing that begins with it "
+            "or is switched to it from `none`; `none` only those of tables asked for with "
+            "`gaussdecode snapshot`; `only` is initial, and ends the daemon when all tables are "
+            "done.",
         ),
     )
-    skip: tuple[str, ...] = dataclasses.field(
+    tables: tuple[tuple[str, str], ...] = dataclasses.field(
         default=(),
         metadata=_is(
-            TextList(_TABLE), "Tables, as `schema.name`, whose rows are not wanted from the start."
+            Patterns(_PATTERN, Choice(("initial", "none"))),
+            "The mode of single tables, whatever `mode` says. Of several patterns that fit, the "
+            "one with fewer `*` counts, then the one that names the schema.",
         ),
     )
     on_new_table: str = dataclasses.field(
         default="snapshot",
         metadata=_is(
-            Choice(("snapshot", "stream")),
-            "With mode initial, a table that is added to a publication: land its rows, or only "
-            "its changes from then on.",
+            Choice(("snapshot", "stream", "ignore")),
+            "A table that is added to a publication later: `snapshot` lands its rows if `mode` "
+            "is not none, `stream` only its changes, `ignore` nothing of it, until it is asked "
+            "for with `gaussdecode snapshot`. What is ignored is lost, and said in the log.",
         ),
     )
     workers: int = dataclasses.field(
@@ -435,6 +440,15 @@ class SnapshotConfig:
         ),
     )
 
+    def mode_of(self, title: str) -> str | None:
+        """The mode of a single table; None where `mode` says it."""
+        schema, _, name = title.partition(".")
+        for pattern in (title, f"{schema}.*", f"*.{name}", "*.*"):
+            for known, mode in self.tables:
+                if known == pattern:
+                    return mode
+        return None
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -461,6 +475,11 @@ class Config:
     monitoring: MonitoringConfig
     guard: GuardConfig = dataclasses.field(default_factory=GuardConfig)
     snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
+
+    @property
+    def can_snapshot(self) -> bool:
+        """Whether rows that are there already can be read from this kind of source."""
+        return self.source.kind is SourceKind.POSTGRESQL
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ no line, which `config` adds. The same objects write the documentation.
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -321,6 +322,35 @@ class TextList:
     def show(self, value: object) -> str:
         """Spell it as a YAML flow list."""
         return f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Patterns:
+    """Keys of one shape, each with a word: ``{schema.name: word}``.
+
+    Attributes:
+        key: the type of each key.
+        word: the type of each value.
+    """
+
+    key: Text
+    word: Choice
+
+    @property
+    def allowed(self) -> str:
+        """The shape in words."""
+        return f"{{key: word}} of {self.key.allowed}, each {self.word.allowed}"
+
+    def read(self, value: object) -> tuple[tuple[str, str], ...]:
+        """Accept a mapping of plain values."""
+        if not isinstance(value, Mapping) or not value:
+            raise refuse(value, "is not a mapping with at least one key", self.allowed)
+        return tuple((self.key.read(key), self.word.read(word)) for key, word in value.items())
+
+    def show(self, value: object) -> str:
+        """Spell it as a YAML flow mapping."""
+        pairs = value if isinstance(value, tuple) else ()
+        return "{" + ", ".join(f"{key}: {word}" for key, word in pairs) + "}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -319,7 +319,8 @@ cdef class Assembler:
             if event.kind == EVENT_SEGMENT:
                 found = self.find(parts[event.index].version)
                 if found == NULL:
-                    self.fail_unknown(parts[event.index].version, stamp.lsn)
+                    self.check_left_out(parts[event.index].version, stamp.lsn)
+                    continue
                 (<Accumulator>found).append(
                     entry, &parts[event.index], event.first_row, event.row_count,
                     stamp, seq[0],
@@ -339,7 +340,10 @@ cdef class Assembler:
                 seq[0] += 1
         return 0
 
-    cdef int fail_unknown(self, uint32_t version, uint64_t lsn) except -1 with gil:
+    cdef int check_left_out(self, uint32_t version, uint64_t lsn) except -1 with gil:
+        """See that rows without an accumulator are of a table that the owner does not want."""
+        if version < len(self.accumulators) and self.accumulators[version] is False:
+            return 0
         return fail(f"rows of relation version {version}, which was never described", lsn)
 
     cdef inline void count_unpublished(self) noexcept nogil:

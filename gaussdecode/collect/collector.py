@@ -152,7 +152,7 @@ class Collector:
         """Find or make the accumulator of a relation version; None when it is filtered."""
         relation = Relation.from_record(json.loads(definition))
         assert relation.version == version
-        if relation.is_filtered:
+        if relation.is_filtered or not self._tables.is_wanted(relation):
             return None
         return self._accumulator(self._tables.find(relation))
 

@@ -200,6 +200,10 @@ class Tables:
         safe_names: renames columns that Spark could not tell apart.
         look_up: asks the catalogue about a relation; None where it cannot tell.
         skip_generated: stored generated columns do not land.
+        is_wanted: whether a table lands at all.
+
+    Attributes:
+        is_wanted: the same.
     """
 
     def __init__(
@@ -210,7 +214,9 @@ class Tables:
         look_up: Callable[[Relation], CatalogTable | None],
         *,
         skip_generated: bool = False,
+        is_wanted: Callable[[Relation], bool] = lambda _: True,
     ) -> None:
+        self.is_wanted = is_wanted
         self._schemas = schemas
         self._directory_of = directory_of
         self._safe_names = safe_names

@@ -123,6 +123,7 @@ def _create_shop(cluster: Cluster, display: Display) -> None:
         session.execute(f"CREATE DATABASE {shop.SCHEMA}")
     with psycopg.connect(cluster.dsn(shop.SCHEMA), autocommit=True) as session:
         session.execute(shop.DDL)
+        session.execute(shop.STOCK)
         session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (_SLOT,))
         tables = session.execute("SELECT count(*) FROM pg_publication_tables").fetchone()
     count = tables[0] if tables else 0
@@ -160,6 +161,7 @@ def _land(cluster: Cluster, config: Path, args: argparse.Namespace, display: Dis
     with _daemon(config) as daemon:
         monitor = Monitor(daemon, address, config.with_suffix(".log"), display)
         monitor.wait(lambda record: record.get("state") == "streaming", "streaming")
+        monitor.wait(_has_stock, "landing the rows that are there already")
         display.step(f"{_SESSIONS} sessions work for {args.seconds:.0f} seconds")
         dsn = cluster.dsn(shop.SCHEMA)
         _work(dsn, args, monitor)
@@ -228,6 +230,12 @@ def _finish_work(dsn: str) -> Lsn:
 def _reached(record: Record, target: Lsn) -> bool:
     durable = record.get("durable_lsn")
     return durable is not None and Lsn.parse(durable) > target
+
+
+def _has_stock(record: Record) -> bool:
+    """Whether the rows of before the slot have landed."""
+    tables = record.get("snapshot") or {}
+    return bool(tables) and all(of["state"] == "done" for of in tables.values())
 
 
 class Monitor:
@@ -328,11 +336,11 @@ def _conclude(
     tables = read_tables(root)
     display.step(f"Landed below {root}")
     display.table(
-        ("table", "I", "U", "D", "T", "files", "size"),
+        ("table", "R", "I", "U", "D", "T", "files", "size"),
         [
             (
                 table.title,
-                *(grouped(table.ops.get(op, 0)) for op in "IUDT"),
+                *(grouped(table.ops.get(op, 0)) for op in "RIUDT"),
                 grouped(len(table.files)),
                 size(table.bytes),
             )

@@ -2,11 +2,15 @@
 
 For a table that was added, that failed before, or whose landed state is in doubt. The rows
 replace what readers have of the table; changes go on landing meanwhile. The daemon does it:
-this command asks it, and waits for the end.
+this command asks it, shows how far it is, and waits for the end. What was asked stays asked
+when this command is interrupted, or while no daemon runs.
+
+Ends with 0 when all rows have landed, and with 69 when a table could not be landed.
 
 Examples:
   gaussdecode snapshot orders.yaml --table public.orders
   gaussdecode snapshot orders.yaml --table public.orders --where "created > '2026-01-01'"
+  gaussdecode snapshot orders.yaml --all
 """
 
 import argparse
@@ -16,24 +20,27 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.config import load
-from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError
+from gaussdecode.commands._asking import ask_status
+from gaussdecode.commands._progress import describe
+from gaussdecode.config import Config, load
+from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.options import SourceKind
 
 _POLL_SECONDS: Final = 0.3
+_PLAIN_SECONDS: Final = 5.0  # between two lines where there is no terminal; arbitrary
+_CLEAR: Final = "\r\x1b[K"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("config", type=Path, help="configuration file of one slot")
-    parser.add_argument(
-        "--table", action="append", required=True, metavar="SCHEMA.NAME", help="may be repeated"
-    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--table", action="append", metavar="SCHEMA.NAME", help="may be repeated")
+    which.add_argument("--all", action="store_true", help="every published table")
     parser.add_argument("--where", metavar="CONDITION", help="SQL: land only these rows")
     parser.add_argument("--no-wait", action="store_true", help="ask, and do not wait for the end")
 
@@ -41,8 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Ask for snapshots and wait for them."""
     config = load(args.config)
-    if config.source.kind is not SourceKind.POSTGRESQL:
-        raise ConfigError("snapshot: only tables of PostgreSQL can be read; see docs/operations.md")
+    if not config.can_snapshot:
+        raise ConfigError(
+            f"snapshot: rows of kind {config.source.kind} cannot be read; see docs/operations.md"
+        )
+    if args.where and args.all:
+        raise ConfigError("--where is for single tables; name them with --table")
     root = config.landing.root
     if not root.is_dir():
         raise ConfigError(f"{root} does not exist; start the daemon first")
@@ -51,29 +62,86 @@ def execute(args: argparse.Namespace) -> int:
         disk = Disk(files, SpaceWait(should_stop=lambda: True), secrets.token_hex(8))
         if read_layout(disk) is None:
             raise ConfigError(f"{root} is no landing yet; start the daemon first")
-        store = SnapshotStore(disk)
-        asked = {title: store.ask({"table": title, "where": args.where}) for title in args.table}
-        if args.no_wait:
-            return EX_OK
-        return _wait(store, asked)
+        waiter = _Waiter(config, SnapshotStore(disk))
+        waiter.ask(args.table or [], args.where)
+        return EX_OK if args.no_wait else waiter.wait()
     finally:
         files.close()
 
 
-def _wait(store: SnapshotStore, asked: dict[str, str]) -> int:
-    """Wait until every request is answered; say what became of each."""
-    status = EX_OK
-    while asked:
-        time.sleep(_POLL_SECONDS)
-        ledger = store.ledger()
-        for title, path in list(asked.items()):
-            if store.is_asked(path):
-                continue
-            del asked[title]
+class _Waiter:
+    """Asks for tables, and follows them until each has landed or failed.
+
+    Args:
+        config: checked.
+        store: of the landing.
+    """
+
+    def __init__(self, config: Config, store: SnapshotStore) -> None:
+        self._config = config
+        self._store = store
+        self._asked: dict[str, str] = {}
+        self._all: str | None = None
+        self._status = EX_OK
+        self._is_terminal = sys.stderr.isatty()
+        self._shown = ""
+        self._show_at = time.monotonic() + _PLAIN_SECONDS
+
+    def ask(self, titles: list[str], where: str | None) -> None:
+        """Ask for tables, or for all of them when none is named."""
+        for title in titles:
+            self._asked[title] = self._store.ask({"table": title, "where": where})
+        if not titles:
+            self._all = self._store.ask({"all": True})
+
+    def wait(self) -> int:
+        """Wait until nothing is left; gives the exit status."""
+        while self._asked or self._all is not None:
+            time.sleep(_POLL_SECONDS)
+            if self._all is not None and not self._store.is_asked(self._all):
+                path, self._all = self._all, None
+                ledger = self._store.ledger().items()
+                self._asked = {title: path for title, of in ledger if of.get("request") == path}
+            self._settle()
+            self._show()
+        self._clear()
+        return self._status
+
+    def _settle(self) -> None:
+        """Say what became of tables that are done or have failed."""
+        ledger = self._store.ledger()
+        for title, path in list(self._asked.items()):
             record = ledger.get(title, {})
+            if self._store.is_asked(path) or record.get("state") == "asked":
+                continue
+            del self._asked[title]
+            self._clear()
             if record.get("state") == "done":
-                print(f"{title}: {record['rows']} rows in entry {record['n']}")
+                print(f"{title}: {record['rows']} rows in entry {record['n']}", flush=True)
             else:
-                status = EX_UNAVAILABLE
+                self._status = EX_UNAVAILABLE
                 print(f"{title}: {record.get('reason', 'failed')}", file=sys.stderr)
-    return status
+
+    def _show(self) -> None:
+        """Show how far the daemon is: on a terminal in one line, else every few seconds."""
+        if not self._is_terminal and time.monotonic() < self._show_at:
+            return
+        self._show_at = time.monotonic() + _PLAIN_SECONDS
+        try:
+            tables = ask_status(self._config).get("snapshot") or {}
+        except SourceError as error:
+            text = f"{error.reason}; what was asked stays asked"
+        else:
+            found = {title: tables[title] for title in self._asked if title in tables}
+            text = describe(found) or "waiting for the daemon"
+        if self._is_terminal:
+            sys.stderr.write(f"{_CLEAR}{text}")
+            sys.stderr.flush()
+        elif text != self._shown:
+            print(text, file=sys.stderr)
+        self._shown = text
+
+    def _clear(self) -> None:
+        if self._is_terminal and self._shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()

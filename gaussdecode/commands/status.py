@@ -16,21 +16,20 @@ Examples:
 """
 
 import argparse
-import http.client
 import json
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from gaussdecode.commands._arguments import seconds
+from gaussdecode.commands._asking import Record, ask_status
+from gaussdecode.commands._progress import describe_table
 from gaussdecode.commands._table import print_table
 from gaussdecode.config import Config, load
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 
-_SECONDS: Final = 5.0
-_MAX_BYTES: Final = 1_000_000
 _WATCH_SECONDS: Final = 2.0
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _COLUMNS: Final = (
@@ -46,7 +45,7 @@ _COLUMNS: Final = (
     "limit",
 )
 
-Record = dict[str, Any]  # Any: JSON
+_SHOWN_TABLES: Final = 20  # of those whose rows are being landed; arbitrary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +109,7 @@ def _show(args: argparse.Namespace, configs: Sequence[Config]) -> tuple[int, lis
     silent: list[str] = []
     for config in configs:
         try:
-            records.append(_ask(config))
+            records.append(ask_status(config))
         except SourceError as error:
             silent.append(error.reason)
     if args.json:
@@ -137,35 +136,21 @@ def _explain(record: Record) -> None:
     if isinstance(limit, dict) and limit.get("setting"):
         text = f"{limit.get('sentence')} What moves it: {limit['setting']}"
         print(f" {record['slot_name']}: {text}")
+    _show_snapshots(record)
     for key in ("detail", "warnings"):
         texts = record.get(key) or []
         for text in [texts] if isinstance(texts, str) else texts:
             print(f"{record['slot_name']}: {text}", file=sys.stderr)
 
 
-def _ask(config: Config) -> Record:
-    listen = config.monitoring.listen
-    connection = http.client.HTTPConnection(listen.host, listen.port, timeout=_SECONDS)
-    try:
-        connection.request("GET", "/status")
-        response = connection.getresponse()
-        body = response.read(_MAX_BYTES)
-        record = json.loads(body) if response.status == http.HTTPStatus.OK else None
-    except (OSError, http.client.HTTPException, ValueError):
-        record = None
-    finally:
-        connection.close()
-    if not isinstance(record, dict) or "slot_name" not in record:
-        raise SourceError(
-            f"{config.path.name}: no daemon answers on {listen}; "
-            f"is it running? (systemctl status gaussdecode@{config.name})"
-        )
-    if record["slot_name"] != config.slot:
-        raise SourceError(
-            f"{config.path.name}: the daemon on {listen} follows slot {record['slot_name']}, "
-            f"not {config.slot}; give each slot a port of its own"
-        )
-    return record
+def _show_snapshots(record: Record) -> None:
+    """Say how far the tables are whose rows are being landed, and what is wrong with others."""
+    tables = record.get("snapshot") or {}
+    open_tables = [(title, of) for title, of in tables.items() if of.get("state") != "done"]
+    for title, of in open_tables[:_SHOWN_TABLES]:
+        print(f" {record['slot_name']}: snapshot of {title}: {describe_table(of)}")
+    if len(open_tables) > _SHOWN_TABLES:
+        print(f" {record['slot_name']}: {len(open_tables) - _SHOWN_TABLES} more; see --json")
 
 
 def _cell(name: str, value: object) -> str:

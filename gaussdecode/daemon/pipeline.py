@@ -20,6 +20,8 @@ from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.session import Session, SessionSettings
 from gaussdecode.daemon.snapshot import DaemonFacts
+from gaussdecode.daemon.snapshotread import published_oids
+from gaussdecode.daemon.tablefilter import TableFilter, settle_beginning
 from gaussdecode.errors import ConfigError
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
@@ -28,6 +30,7 @@ from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
 from gaussdecode.land.schemas import SchemaStore
+from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Writer
 from gaussdecode.logs import Event, get_logger
@@ -72,10 +75,12 @@ class Pipeline:
         self._counts: Counter[str] = Counter()
         self._was_full = False
         self._is_leaving = False
+        self.is_restart_wanted = False
         self._housekeeper: Housekeeper | None = None
         self.gate = Gate(self._must_not_wait)
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
+        self.table_filter: TableFilter | None = None
 
     def __enter__(self) -> Self:
         """Open the landing if it exists."""
@@ -110,6 +115,8 @@ class Pipeline:
         for finding in self.log.findings:
             _log.info(Event.LANDING_RECOVERED, finding=finding)
         self.schemas = SchemaStore(self.log)
+        self.snapshots = SnapshotStore(self.log.disk)
+        self.snapshots.prepare()
         self.writer = Writer(
             self.log,
             schemas=self.schemas,
@@ -164,6 +171,10 @@ class Pipeline:
         self._on_landed(entry)
         self._facts.entry = entry.n
 
+    def restart_session(self) -> None:
+        """Have the session end in order and another one begin."""
+        self.is_restart_wanted = True
+
     def fail(self, error: BaseException) -> None:
         """End the daemon for an error in another thread of the landing."""
         self._on_error(error)
@@ -217,6 +228,7 @@ class Pipeline:
             on_streaming: called when the stream is about to begin.
         """
         config = self._config
+        self.is_restart_wanted = False
         if self.writer is not None:
             self.writer.discard()  # what the session before could not publish comes again
 
@@ -258,7 +270,9 @@ class Pipeline:
             _log.warning(Event.SERVER_KNOWN_BUG, text=warning)
         assert self.writer is not None
         timeline = int(facts["timeline"])
-        if log.position is None:
+        is_new = log.position is None
+        table_filter = self._settle_tables(is_new=is_new)
+        if is_new:
             start = SourcePosition(_FIRST_EPOCH, timeline, int(facts["start_lsn"]))
             self.writer.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
             self.writer.drain()
@@ -272,6 +286,7 @@ class Pipeline:
             safe_columns,
             self._look_up,
             skip_generated=decoding.skip_generated_columns,
+            is_wanted=table_filter.is_wanted,
         )
         settings = CollectorSettings(
             row_group_rows=landing.row_group_rows,
@@ -287,6 +302,14 @@ class Pipeline:
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
         )
         return Collector(settings, tables, self.writer, spool, position, log.schemas, self.gate)
+
+    def _settle_tables(self, *, is_new: bool) -> TableFilter:
+        """Write down how the landing begins, before it does; and see what is left out of it."""
+        config, store = self._config, self.snapshots
+        if config.can_snapshot:
+            settle_beginning(store, config, lambda: published_oids(config), is_new=is_new)
+        self.table_filter = TableFilter(store, config)
+        return self.table_filter
 
     def _accept_hidden(self, log: CommitLog) -> None:
         """Say that the stream shows no TRUNCATE and no DDL, here and to readers.

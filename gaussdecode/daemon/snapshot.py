@@ -271,11 +271,18 @@ def _snapshot_values(facts: DaemonFacts) -> Values:
     """How far snapshots of tables are."""
     tables = [] if facts.snapshot is None else list(facts.snapshot().values())
     states = [table["state"] for table in tables]
+    left = [table["seconds_left"] for table in tables if table["seconds_left"] is not None]
+    running = [table for table in tables if table["state"] in ("reading", "landing")]
     counts = {
-        "pending_tables": sum(state not in ("done", "failed") for state in states),
+        "pending_tables": sum(state not in ("done", "failed", "ignored") for state in states),
         "failed_tables": states.count("failed"),
+        "ignored_tables": states.count("ignored"),
         "rows": sum(table["rows"] for table in tables),
         "bytes": sum(table["bytes"] for table in tables),
+        "estimated_rows": sum(max(table["estimate"], table["rows"]) for table in running),
+        "chunks": sum(table["chunks"] for table in running),
+        "chunks_done": sum(table["chunks_done"] for table in running),
+        "left_seconds": sum(left),
     }
     return {
         f"gaussdecode_land_snapshot_{name}": {(): float(count)} for name, count in counts.items()

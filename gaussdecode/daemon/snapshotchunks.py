@@ -21,6 +21,7 @@ from gaussdecode.daemon.snapshotitem import Wanted
 from gaussdecode.daemon.snapshotoutput import Output
 from gaussdecode.daemon.snapshotread import TableTask, parallel
 from gaussdecode.daemon.snapshottools import Tools, key_names
+from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.source.export import Chunk, Leaf, TableChangedError, TableReader, TableShape, cut
@@ -62,6 +63,7 @@ class ChunkedTable:
         """
         while self._read():
             pass
+        self._store.reach(SnapshotStep.SNAPSHOT_READ)
         self._finish()
 
     def _read(self) -> bool:
@@ -76,9 +78,10 @@ class ChunkedTable:
                 reader.end()
             self._settle_shape(task.shape)
             chunks = self._chunks(task.shape)
-            counts = tools.begin_progress(item, task, len(chunks))
-            work = [(task, chunk, counts) for chunk in chunks if not self._has(chunk)]
-            counts.chunks_done = len(chunks) - len(work)
+            left = [chunk for chunk in chunks if not self._has(chunk)]
+            done = len(chunks) - len(left)
+            counts = tools.begin_progress(item, task, len(chunks), done)
+            work = [(task, chunk, counts) for chunk in left]
 
             def take(task: TableTask, chunk: Chunk, rows: Iterator[pa.Table]) -> None:
                 store.write_chunk(item.directory, chunk.number, task.landed.schema, rows)
@@ -97,6 +100,7 @@ class ChunkedTable:
             state["pages"] = [leaf.pages for leaf in shape.leaves]
             state["chunk_pages"] = self._tools.chunk_pages
             self._store.save(self._item.directory, state)
+            self._store.reach(SnapshotStep.SNAPSHOT_CUT)
         if shape.fingerprint != state["fingerprint"]:
             raise TableChangedError(
                 f"table {shape.table.title} was altered or rewritten while it was read; "

@@ -6,10 +6,11 @@ from typing import Protocol
 
 from gaussdecode.collect.gate import Gate
 from gaussdecode.daemon.snapshotread import Counts
+from gaussdecode.daemon.tablefilter import TableFilter
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.schemas import SchemaStore
-from gaussdecode.land.snapshots import Json
+from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.writer import Writer
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.source.export import PublishedTable
@@ -33,6 +34,17 @@ class Context(Protocol):
     @property
     def gate(self) -> Gate:
         """Holds publications up."""
+
+    @property
+    def snapshots(self) -> SnapshotStore:
+        """What is kept until entries are published, and the ledger."""
+
+    @property
+    def table_filter(self) -> TableFilter | None:
+        """Of the newest session; None before the first."""
+
+    def restart_session(self) -> None:
+        """Have the session end in order and another one begin."""
 
     def snapshot_landed(self, entry: CommitEntry) -> None:
         """Count an entry."""
@@ -68,19 +80,49 @@ class Wanted:
 
 @dataclasses.dataclass(slots=True)
 class Progress:
-    """How far one table is, for those who look on."""
+    """How far one table is, for those who look on.
+
+    Attributes:
+        state: waiting, reading, landing, done, failed or ignored.
+        counts: of what is being read.
+        reason: why it waits or failed, or None.
+        began: when reading began, monotonic.
+        chunks_before: pieces that were read before that.
+    """
 
     state: str = "waiting"
     counts: Counts = dataclasses.field(default_factory=Counts)
     reason: str | None = None
-    began: float = dataclasses.field(default_factory=time.monotonic)
+    began: float = 0.0
+    chunks_before: int = 0
+
+    def begin_waiting(self) -> None:
+        """It is to be read, and others come first."""
+        self.state = "waiting"
+
+    def begin_reading(self, chunks: int, chunks_done: int, estimate: int) -> Counts:
+        """It is being read; gives what readers count in."""
+        if self.state != "reading":
+            self.counts = Counts()
+            self.began = time.monotonic()
+            self.chunks_before = chunks_done
+        self.state, self.reason = "reading", None
+        self.counts.chunks, self.counts.chunks_done = chunks, chunks_done
+        self.counts.estimate = estimate
+        return self.counts
+
+    def seconds_left(self, now: float) -> float | None:
+        """By what was read so far; None where nothing can be said."""
+        counts = self.counts
+        if self.state != "reading":
+            return None
+        read, rest = counts.chunks_done - self.chunks_before, counts.chunks - counts.chunks_done
+        if not read or counts.chunks == 1:
+            read, rest = counts.rows, counts.estimate - counts.rows
+        return round((now - self.began) * rest / read, 1) if read and rest > 0 else None
 
     def to_record(self) -> Json:
         """Make it fit for JSON."""
-        counts = self.counts
-        left = None
-        if self.state == "reading" and counts.chunks_done:
-            spent = time.monotonic() - self.began
-            left = round(spent * (counts.chunks - counts.chunks_done) / counts.chunks_done, 1)
-        record = dataclasses.asdict(counts)
+        left = self.seconds_left(time.monotonic())
+        record = dataclasses.asdict(self.counts)
         return {"state": self.state, **record, "seconds_left": left, "reason": self.reason}

@@ -239,3 +239,9 @@ def open_reader(config: Config, should_stop: Callable[[], bool]) -> TableReader:
         return TableReader(source_address(config), seconds, should_stop)
     except SourceRefusedError as error:
         raise SourceError(error.reason, error.sqlstate) from error
+
+
+def published_oids(config: Config) -> dict[str, int]:
+    """OID by title of every published table."""
+    with open_reader(config, lambda: False) as reader:
+        return {table.title: table.oid for table in reader.published(config.source.publication)}

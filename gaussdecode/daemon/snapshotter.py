@@ -26,12 +26,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import pyarrow as pa
+
 from gaussdecode.collect.gate import HoldLostError
+from gaussdecode.daemon.snapshotchoice import ALL, Beginning, Choice, Chooser, Origin
 from gaussdecode.daemon.snapshotchunks import ATTEMPTS, ChunkedTable
 from gaussdecode.daemon.snapshotitem import Context, Progress, Wanted
 from gaussdecode.daemon.snapshotonce import take_at_once
 from gaussdecode.daemon.snapshottools import Tools, key_names
-from gaussdecode.errors import SourceError
+from gaussdecode.errors import ConfigError, SourceError, WireError
+from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import Json
 from gaussdecode.logs import Event, get_logger
@@ -45,8 +49,14 @@ _LIST_SECONDS: Final = 15.0  # between two looks at the publications; arbitrary
 _RETRY_SECONDS: Final = 2.0
 _TABLES_AT_ONCE: Final = 64  # small tables that share one hold; arbitrary
 _CHANGES: Final = 20  # of a table, until it is given up; arbitrary
-_CHANGED: Final = frozenset({"42703", "42P01"})  # undefined column, undefined table
+_NO_COLUMN: Final = "42703"
+_CHANGED: Final = frozenset({_NO_COLUMN, "42P01"})  # undefined table
 _CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table's fault
+# What may be wrong with one table; anything else is the landing's, and ends the daemon.
+_OWN: Final = (SourceError, WireError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+_NOT_PUBLISHED: Final = "no configured publication has this table"
+_EARLIER: Final = "this landing began without snapshots, and goes on so until they are asked for"
+_IGNORED: Final = "its changes are left out (snapshot.on-new-table)"
 _log = get_logger("snapshot")
 
 
@@ -69,7 +79,12 @@ class Snapshotter:
         self._tools = Tools(config, context, self._stop.is_set)
         self._white_list = WhiteList(config.decoding.white_tables)
         self._listed_at = float("-inf")
-        self._is_prepared = False
+        self._is_settled = False
+        self._lists = (
+            self._settings.mode != "none"
+            or self._settings.on_new_table == "ignore"
+            or any(mode != "none" for _, mode in self._settings.tables)
+        )
         self._failed: set[str] = set()
         self._progress = self._tools.progress
 
@@ -85,8 +100,13 @@ class Snapshotter:
         self._tools.close()
 
     def status(self) -> dict[str, Json]:
-        """Progress by table."""
-        return {title: progress.to_record() for title, progress in list(self._progress.items())}
+        """Progress by table, and what is left out altogether."""
+        table_filter = self._context.table_filter
+        ignored = [] if table_filter is None else table_filter.ignored
+        found = {title: Progress("ignored", reason=_IGNORED).to_record() for title in ignored}
+        for title, progress in list(self._progress.items()):
+            found[title] = progress.to_record()
+        return found
 
     # ---- what is to be read ----------------------------------------------------------
 
@@ -98,11 +118,18 @@ class Snapshotter:
             except (HoldLostError, SourceError) as error:
                 wait = _RETRY_SECONDS
                 if not self._stop.is_set():
-                    _log.warning(Event.SNAPSHOT_WAITS, reason=str(error))
+                    self._note_wait(str(error))
             except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
                 self._context.fail(error)
                 return
             self._stop.wait(wait)
+
+    def _note_wait(self, reason: str) -> None:
+        """Nothing can be read now; say why."""
+        _log.warning(Event.SNAPSHOT_WAITS, reason=reason)
+        for progress in self._progress.values():
+            if progress.state not in ("done", "failed"):
+                progress.reason = reason
 
     def _round(self) -> None:
         """Look for work and do it."""
@@ -110,13 +137,11 @@ class Snapshotter:
         if log is None or log.position is None or not self._context.gate.is_attended:
             return
         store = self._tools.store
-        if not self._is_prepared:
-            store.prepare()
+        if not self._is_settled:
             self._settle_published()
-            self._is_prepared = True
+            self._is_settled = True
         requests = store.requests()
-        is_initial = self._settings.mode != "none"
-        is_list_due = is_initial and time.monotonic() - self._listed_at >= _LIST_SECONDS
+        is_list_due = self._lists and (self._has_news() or self._is_list_old())
         if not requests and not is_list_due and not store.tables():
             return
         with self._tools.reader() as reader:
@@ -124,26 +149,48 @@ class Snapshotter:
                 table.title: table for table in reader.published(self._config.source.publication)
             }
         self._listed_at = time.monotonic()
-        for title in self._progress.keys() - published.keys() - self._failed:
-            del self._progress[title]  # it is gone
+        self._forget_others(published)
         wanted = self._requested(requests, published)
         wanted += self._missing(published, {item.title for item in wanted})
-        self._take(wanted)
-        states = {self._progress[item.title].state for item in wanted}
-        if self._settings.mode == "only" and states <= {"done", "failed"}:
-            self._on_finished()
+        self._take(self._landing_now(wanted))
+        if self._settings.mode == "only":
+            self._finish({self._progress[item.title].state for item in wanted})
+
+    def _is_list_old(self) -> bool:
+        return time.monotonic() - self._listed_at >= _LIST_SECONDS
+
+    def _has_news(self) -> bool:
+        """Whether a table has shown in the stream that may be new."""
+        table_filter = self._context.table_filter
+        return table_filter is not None and table_filter.take_news()
+
+    def _forget_others(self, published: dict[str, PublishedTable]) -> None:
+        """Forget what was begun of tables that are not published any more."""
+        store = self._tools.store
+        for title in self._progress.keys() - published.keys() - self._failed:
+            del self._progress[title]
+        directories = {table_directory(of.schema, of.name) for of in published.values()}
+        for directory in set(store.tables()) - directories:
+            store.drop(directory)
+        for title, record in store.ledger().items():
+            if record.get("state") == "asked" and title not in published:
+                self._mark_failed(title, _NOT_PUBLISHED)
 
     def _requested(
         self, requests: Sequence[tuple[str, Json]], published: dict[str, PublishedTable]
     ) -> list[Wanted]:
+        """Tables that an operator asked for by name; those asked for together are noted."""
         store = self._tools.store
         found = []
         for path, request in requests:
+            if request.get("all"):
+                self._ask_all(published, path)
+                store.answered(path)
+                continue
             title = str(request.get("table"))
             table = published.get(title)
             if table is None:
-                reason = "no configured publication has this table"
-                self._mark_failed(title, reason, request.get("where"))
+                self._mark_failed(title, _NOT_PUBLISHED, request.get("where"))
                 store.answered(path)
                 continue
             self._failed.discard(title)
@@ -153,39 +200,89 @@ class Snapshotter:
             found.append(item)
         return found
 
-    def _missing(self, published: dict[str, PublishedTable], taken: set[str]) -> list[Wanted]:
-        """Tables that have no snapshot: those begun before, and with mode initial all."""
+    def _ask_all(self, published: dict[str, PublishedTable], path: str) -> None:
+        """Note every table as asked for, and that this landing has snapshots from now on."""
         store = self._tools.store
-        ledger = store.ledger()
+        beginning = Beginning.of(store.ledger())
+        records: dict[str, Json] = {}
+        if beginning is not None and self._settings.mode != "none":
+            oids = {title: table.oid for title, table in published.items()}
+            records[ALL] = beginning.switched("only").listed(oids).to_record()
+        for title, table in published.items():
+            if self._white_list.allows(table.schema, table.name):
+                records[title] = {**self._asked(table), "request": path}
+                store.drop(table_directory(table.schema, table.name))
+                self._failed.discard(title)
+        store.note(records)
+        store.reach(SnapshotStep.TABLE_ASKED)
+
+    def _asked(self, table: PublishedTable) -> Json:
+        return {"state": "asked", "oid": table.oid, "n": self._tools.log.next_n - 1}
+
+    def _missing(self, published: dict[str, PublishedTable], taken: set[str]) -> list[Wanted]:
+        """Tables whose rows are wanted, but not by a request; those begun before first of all."""
+        store = self._tools.store
+        chooser = Chooser(self._settings, self._listed(published))
         begun = set(store.tables())
+        streamed: dict[str, Json] = {}
         found = []
         for title, table in published.items():
             directory = table_directory(table.schema, table.name)
             if title in taken or title in self._failed:
                 continue
             if directory in begun:
-                state = store.load(directory) or {}
-                found.append(Wanted(table, state.get("where")))
-            elif self._is_known(ledger, title, table) or not self._is_wanted(table):
+                found.append(Wanted(table, (store.load(directory) or {}).get("where")))
                 continue
-            elif "*" in ledger and self._settings.on_new_table == "stream":
-                store.note(title, {"state": "streamed", "oid": table.oid})
-            else:
+            if not self._white_list.allows(table.schema, table.name):
+                continue
+            choice = chooser.choose(title, table.oid)
+            if choice is Choice.LAND:
                 found.append(Wanted(table))
-        if "*" not in ledger and self._settings.mode != "none":
-            store.note("*", {"state": "listed", "tables": sorted(published)})
+            elif choice is Choice.STREAM:
+                streamed[title] = {"state": "streamed", "oid": table.oid}
+            elif choice is Choice.IGNORE and self._context.table_filter is not None:
+                self._context.table_filter.ignore(title, table.oid)
+        if streamed:
+            store.note(streamed)
         return found
 
-    def _is_wanted(self, table: PublishedTable) -> bool:
-        """Whether a table's rows are wanted without being asked for."""
-        if self._settings.mode == "none" or table.title in self._settings.skip:
-            return False
-        return self._white_list.allows(table.schema, table.name)
+    def _listed(self, published: dict[str, PublishedTable]) -> Json:
+        """The ledger, in which the tables of the beginning are known."""
+        store = self._tools.store
+        beginning = Beginning.of(store.ledger())
+        assert beginning is not None
+        if beginning.tables is None:
+            oids = {title: table.oid for title, table in published.items()}
+            store.note({ALL: beginning.listed(oids).to_record()})
+            if beginning.origin is Origin.EARLIER and self._settings.mode != "none":
+                command = f"gaussdecode snapshot {self._config.path} --all"
+                _log.info(Event.SNAPSHOT_WAITS, tables=len(oids), reason=_EARLIER, land_it=command)
+        return store.ledger()
 
-    def _is_known(self, ledger: Json, title: str, table: PublishedTable) -> bool:
-        """Whether the rows of this table were landed, or are not wanted; not of a namesake."""
-        record = ledger.get(title)
-        return record is not None and record.get("oid") in (table.oid, None)
+    def _landing_now(self, wanted: list[Wanted]) -> list[Wanted]:
+        """Those whose changes land; a table that was left out needs a new session first."""
+        table_filter = self._context.table_filter
+        assert table_filter is not None
+        for item in wanted:
+            self._progress.setdefault(item.title, Progress()).begin_waiting()
+        left_out = [item for item in wanted if table_filter.leaves_out(item.title, item.table.oid)]
+        if left_out:
+            self._tools.store.note({item.title: self._asked(item.table) for item in left_out})
+            self._tools.store.reach(SnapshotStep.TABLE_ASKED)
+            self._context.restart_session()
+            self._listed_at = float("-inf")
+        return [item for item in wanted if item not in left_out]
+
+    def _finish(self, states: set[str]) -> None:
+        """With mode only: end the daemon when nothing is left to do."""
+        if not states <= {"done", "failed"}:
+            return
+        if self._failed:
+            titles = ", ".join(sorted(self._failed))
+            text = f"snapshot.mode only: not all tables could be landed; failed: {titles}"
+            self._context.fail(ConfigError(f"{text}; the log says why, and how to try again"))
+        else:
+            self._on_finished()
 
     def _settle_published(self) -> None:
         """What was published when an earlier process ended, but not noted."""
@@ -207,20 +304,19 @@ class Snapshotter:
     # ---- doing it --------------------------------------------------------------------
 
     def _take(self, wanted: list[Wanted]) -> None:
-        for item in wanted:
-            self._progress.setdefault(item.title, Progress()).state = "waiting"
+        """Read tables: first the small ones together, then each large one."""
         tools = self._tools
         small: list[Wanted] = []
         large: list[Wanted] = []
-        for item in wanted:
-            with self._isolated(item):
-                with tools.reader() as reader:
+        with tools.reader() as reader:
+            for item in wanted:
+                with self._isolated(item):
                     task = tools.task(reader, item)
                     reader.check_readable(task.shape)
-                fits = task.shape.pages <= tools.chunk_pages
-                is_stubborn = tools.attempts.get(item.title, 0) >= ATTEMPTS
-                is_small = fits or key_names(task) is None or is_stubborn
-                (small if is_small else large).append(item)
+                    fits = task.shape.pages <= tools.chunk_pages
+                    is_stubborn = tools.attempts.get(item.title, 0) >= ATTEMPTS
+                    is_small = fits or key_names(task) is None or is_stubborn
+                    (small if is_small else large).append(item)
         for first in range(0, len(small), _TABLES_AT_ONCE):
             self._take_together(small[first : first + _TABLES_AT_ONCE])
         for item in large:
@@ -233,10 +329,10 @@ class Snapshotter:
         try:
             take_at_once(self._tools, group)
             return
-        except SourceError as error:
+        except _OWN as error:
             if _is_nobodys(error):
                 raise
-            _log.info(Event.SNAPSHOT_WAITS, tables=len(group), reason=str(error))
+            _log.info(Event.SNAPSHOT_WAITS, tables=len(group), reason=_say(error))
         for item in group:
             with self._isolated(item):
                 take_at_once(self._tools, [item])
@@ -248,18 +344,21 @@ class Snapshotter:
         tools.check_stop()
         try:
             yield
-        except SourceError as error:
+        except _OWN as error:
             if _is_nobodys(error):
                 raise
             count = tools.attempts[item.title] = tools.attempts.get(item.title, 0) + 1
-            most = _CHANGES if _has_changed(error) else ATTEMPTS if error.retryable else 1
+            is_typo = item.where is not None and getattr(error, "sqlstate", None) == _NO_COLUMN
+            most = _CHANGES if _has_changed(error) else ATTEMPTS if _may_pass(error) else 1
+            most = 1 if is_typo else most
             self._listed_at = float("-inf")
             if _has_changed(error) or count >= most:
                 tools.store.drop(item.directory)
             if count < most:
-                _log.info(Event.SNAPSHOT_WAITS, table=item.title, attempt=count, reason=str(error))
+                _log.info(Event.SNAPSHOT_WAITS, table=item.title, attempt=count, reason=_say(error))
                 return
-            self._mark_failed(item.title, str(error), item.where)
+            tools.attempts.pop(item.title, None)
+            self._mark_failed(item.title, _say(error), item.where)
             if item.request is not None:
                 tools.store.answered(item.request)
 
@@ -269,17 +368,32 @@ class Snapshotter:
         command = f"gaussdecode snapshot {self._config.path} --table {title!r}{condition}"
         progress = self._progress.setdefault(title, Progress())
         progress.state, progress.reason = "failed", f"{reason}; to try again: {command}"
-        self._tools.store.note(title, {"state": "failed", "reason": reason, "oid": -1})
+        last = self._tools.log.next_n - 1
+        request = self._tools.store.ledger().get(title, {}).get("request")
+        record = {"state": "failed", "reason": reason, "n": last, "request": request}
+        self._tools.store.note({title: record})
         _log.error(Event.SNAPSHOT_FAILED, table=title, reason=reason, retry=command)
 
 
-def _has_changed(error: SourceError) -> bool:
+def _may_pass(error: Exception) -> bool:
+    """Whether the same attempt may succeed later."""
+    return isinstance(error, SourceError) and error.retryable
+
+
+def _has_changed(error: Exception) -> bool:
     """Whether a table is not any more what it was."""
-    return isinstance(error, TableChangedError) or error.sqlstate in _CHANGED
+    return isinstance(error, TableChangedError) or getattr(error, "sqlstate", None) in _CHANGED
 
 
-def _is_nobodys(error: SourceError) -> bool:
+def _is_nobodys(error: Exception) -> bool:
     """Whether an error is no table's, but the server's or the connection's."""
-    if not error.retryable or _has_changed(error):
+    if not isinstance(error, SourceError) or not error.retryable or _has_changed(error):
         return False
     return error.sqlstate is None or error.sqlstate.startswith(_CONNECTION_CLASSES)
+
+
+def _say(error: Exception) -> str:
+    """Word an error; Arrow's own words may hold a value of a row."""
+    if isinstance(error, SourceError | WireError):
+        return str(error)
+    return f"its rows cannot be made into columns ({type(error).__name__})"

@@ -16,9 +16,10 @@ from gaussdecode.daemon.snapshotoutput import Output, SnapshotEntry
 from gaussdecode.daemon.snapshotread import ChunkReaders, Counts, TableTask, open_reader
 from gaussdecode.errors import SourceError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import safe_columns
 from gaussdecode.land.schemas import fingerprint
-from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.settings import Config
@@ -74,7 +75,7 @@ class Tools:
     @property
     def store(self) -> SnapshotStore:
         """What is kept until entries are published."""
-        return SnapshotStore(self.log.disk)
+        return self.context.snapshots
 
     @property
     def epoch(self) -> int:
@@ -131,15 +132,12 @@ class Tools:
         """Where the rows of a table go, at the position of a view."""
         return Output(item, task, int(view.lsn), self.log, self.config.landing)
 
-    def begin_progress(self, item: Wanted, task: TableTask, chunks: int) -> Counts:
+    def begin_progress(
+        self, item: Wanted, task: TableTask, chunks: int, chunks_done: int = 0
+    ) -> Counts:
         """Show that a table is being read."""
         progress = self.progress.setdefault(item.title, Progress())
-        if progress.state != "reading":
-            progress.counts = Counts()
-        progress.state, progress.reason = "reading", None
-        progress.counts.chunks = chunks
-        progress.counts.estimate = task.shape.row_estimate
-        return progress.counts
+        return progress.begin_reading(chunks, chunks_done, task.shape.row_estimate)
 
     # ---- together --------------------------------------------------------------------
 
@@ -157,6 +155,7 @@ class Tools:
                 self._wait_seconds = settings.hold_timeout
                 if view.lsn < hold.boundary:
                     raise HoldLostError("the server's view is behind what is published")
+                self.store.reach(SnapshotStep.SNAPSHOT_HELD)
                 yield hold, view
         finally:
             gate.release(hold)
@@ -165,32 +164,42 @@ class Tools:
         """Make one entry of what was read; in the collector's thread, which publishes."""
         files = [file for output in outputs for file in output.finish(self.epoch)]
         entry = SnapshotEntry(outputs, files, self.epoch)
+        store = self.store
+        store.reach(SnapshotStep.SNAPSHOT_WRITTEN)
         published: list[CommitEntry] = []
 
         def act(port: Port) -> None:
             published.append(entry.publish(self.context, port))
 
         self.context.gate.run(hold, act)
+        store.reach(SnapshotStep.SNAPSHOT_PUBLISHED)
         self.note_done(published[0])
+        store.reach(SnapshotStep.SNAPSHOT_NOTED)
         for output in outputs:
             item = output.item
             self.attempts.pop(item.title, None)
             if item.request is not None:
-                self.store.answered(item.request)
+                store.answered(item.request)
             progress = self.progress[item.title]
             progress.state, progress.reason = "done", None
+        store.reach(SnapshotStep.SNAPSHOT_ANSWERED)
 
     def note_done(self, entry: CommitEntry) -> None:
         """Remember what an entry holds, and that nobody need read it again."""
-        store = self.store
         said = entry.extra["snapshot"]
+        ledger = self.store.ledger()
+        found: dict[str, Json] = {}
         for record in said["tables"].values():
             title = f"{record['schema']}.{record['name']}"
-            done = {"state": "done", "n": entry.n, "lsn": said["lsn"], "rows": record["rows"]}
-            if store.ledger().get(title, {}).get("n") == entry.n:
+            known = ledger.get(title, {})
+            if known.get("n", -1) >= entry.n:
                 continue
-            store.note(title, {**done, "oid": record["oid"]})
-            _log.info(Event.SNAPSHOT_LANDED, table=title, entry=entry.n, rows=record["rows"])
+            done = {"state": "done", "n": entry.n, "lsn": said["lsn"], "rows": record["rows"]}
+            found[title] = {**done, "oid": record["oid"], "request": known.get("request")}
+        if found:
+            self.store.note(found)
+        for title, done in found.items():
+            _log.info(Event.SNAPSHOT_LANDED, table=title, entry=entry.n, rows=done["rows"])
 
 
 def key_names(task: TableTask) -> list[str] | None:

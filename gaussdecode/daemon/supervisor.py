@@ -152,7 +152,8 @@ class Supervisor:
     def _should_end(self) -> bool:
         """A session is to end in order: on request, or because the guard gives the slot up."""
         guard = self._facts.guard
-        return self._stop.is_set() or (guard is not None and guard.wants_drop)
+        is_restart_wanted = self._pipeline is not None and self._pipeline.is_restart_wanted
+        return self._stop.is_set() or is_restart_wanted or (guard is not None and guard.wants_drop)
 
     def _start_guard(self) -> Guard:
         config = self._config
@@ -171,7 +172,7 @@ class Supervisor:
         return guard
 
     def _start_snapshotter(self, pipeline: Pipeline) -> Snapshotter | None:
-        if self._config.source.kind is not SourceKind.POSTGRESQL:
+        if not self._config.can_snapshot:
             return None
         snapshotter = Snapshotter(self._config, pipeline, self._stop.set)
         self._facts.snapshot = snapshotter.status

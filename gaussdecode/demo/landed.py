@@ -20,6 +20,7 @@ class LandedTable:
         rows: number of landed rows.
         ops: landed rows by operation.
         bytes: size of the files.
+        snapshot_lsn: position at which the rows that were there before landed, or None.
     """
 
     directory: str
@@ -31,6 +32,7 @@ class LandedTable:
     rows: int
     ops: dict[str, int]
     bytes: int
+    snapshot_lsn: int | None = None
 
     @property
     def title(self) -> str:
@@ -41,18 +43,27 @@ class LandedTable:
 def read_tables(root: Path) -> list[LandedTable]:
     """Read the commit log of a landing; give its tables by name."""
     found: dict[str, list[dict[str, Any]]] = {}  # Any: JSON
+    snapshots: dict[str, int] = {}
     for path in sorted((root / "commits").glob("[0-9]*.json")):
-        for file in json.loads(path.read_text())["files"]:
+        entry = json.loads(path.read_text())
+        for file in entry["files"]:
             found.setdefault(file["table"], []).append(file)
+        said = entry["extra"].get("snapshot", {})
+        snapshots.update(dict.fromkeys(said.get("tables", ()), said.get("lsn")))
     tables = [
-        _table(root, directory, files)
+        _table(root, directory, files, snapshots.get(directory))
         for directory, files in found.items()
         if not directory.startswith("gd_")
     ]
     return sorted(tables, key=lambda table: table.title)
 
 
-def _table(root: Path, directory: str, files: list[dict[str, Any]]) -> LandedTable:  # Any: JSON
+def _table(
+    root: Path,
+    directory: str,
+    files: list[dict[str, Any]],  # Any: JSON
+    snapshot_lsn: int | None,
+) -> LandedTable:
     path = root / "schemas" / directory / f"{files[-1]['schema_id']}.json"
     record = json.loads(path.read_text())
     landed = {column["name"]: column["landed"] for column in record["columns"]}
@@ -70,4 +81,5 @@ def _table(root: Path, directory: str, files: list[dict[str, Any]]) -> LandedTab
         rows=sum(file["rows"] for file in files),
         ops=ops,
         bytes=sum(file["bytes"] for file in files),
+        snapshot_lsn=snapshot_lsn,
     )

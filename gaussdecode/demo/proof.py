@@ -1,7 +1,7 @@
 """Proves with Spark that what landed equals the database.
 
-Spark reads the landed files that the commit log names, and replays them: for a table with
-a key the last version of every row, for one without the sum of rows added and removed.
+Spark reads the landed files that the commit log names, and replays them, from the rows that
+were there before (operation R) on: for a table with a key the last version of every row, for one without the sum of rows added and removed.
 The database's own tables come through psycopg into Parquet files of the same types. Both
 sides must hold the same rows, each as often as the other.
 
@@ -167,6 +167,9 @@ def replay(spark: SparkSession, table: LandedTable) -> DataFrame:
     """Replay the changes of a table; give its rows with how often each is there."""
     # One depth of partitions (gd_date) and growing schemas: the newest names all columns.
     changes = spark.read.option("mergeSchema", "true").parquet(*table.files)
+    if table.snapshot_lsn is not None:  # its rows replace all that was landed up to there
+        is_row = (F.col("gd_lsn") == table.snapshot_lsn) & (F.col("gd_op") == "R")
+        changes = changes.where((F.col("gd_lsn") > table.snapshot_lsn) | is_row)
     changes = changes.withColumn("gd_at", F.struct(*_POSITION))
     emptied = changes.where("gd_op = 'T'").agg(F.max("gd_at").alias("at")).collect()[0]["at"]
     changes = changes.where("gd_op <> 'T'")

@@ -40,6 +40,15 @@ CREATE TABLE shop."Größen / sizes" ("Größe" text PRIMARY KEY, "in cm" numeri
 CREATE PUBLICATION gaussdecode_demo FOR ALL TABLES;
 """
 
+# Rows that are there before the slot is made: they land as they are, as operation R.
+STOCK: Final = """
+INSERT INTO shop.customer (id, name, email, active, balance, born, tags, joined)
+SELECT g, 'customer ' || g, g || '@example.org', true, g / 7.0, date '1970-01-01' + g, '{early}', now()
+FROM generate_series(1, 500) g;
+INSERT INTO shop.basket SELECT g, ARRAY[g, g + 1] FROM generate_series(1, 200) g;
+INSERT INTO shop.audit SELECT now(), 'stock', json_build_object('line', g) FROM generate_series(1, 300) g;
+"""
+
 # Halfway through, while everybody works.
 SCHEMA_CHANGE: Final = "ALTER TABLE shop.customer ADD loyalty integer"
 BULK: Final = """

@@ -9,7 +9,7 @@ count-th time (from 1, default 1) the point is reached, the action happens:
   ``count+`` every time from the count-th on.
 
 Points are the file operations (`Operation`) and the arrows between the steps of a
-publication (`Step`). Without the variable a point costs one comparison.
+publication (`Step`) and of a snapshot (`SnapshotStep`). Without the variable a point costs one comparison.
 """
 
 import enum
@@ -62,6 +62,22 @@ class Step(enum.StrEnum):
     FILES_DELETED = "files_deleted"
 
 
+class SnapshotStep(enum.StrEnum):
+    """Arrows of a snapshot, in order."""
+
+    BEGINNING_NOTED = "beginning_noted"
+    SNAPSHOT_CUT = "snapshot_cut"
+    SNAPSHOT_CHUNK_READ = "snapshot_chunk_read"
+    SNAPSHOT_READ = "snapshot_read"
+    SNAPSHOT_HELD = "snapshot_held"
+    SNAPSHOT_WRITTEN = "snapshot_written"
+    SNAPSHOT_PUBLISHED = "snapshot_published"
+    SNAPSHOT_NOTED = "snapshot_noted"
+    SNAPSHOT_ANSWERED = "snapshot_answered"
+    TABLE_IGNORED = "table_ignored"
+    TABLE_ASKED = "table_asked"
+
+
 class Failpoints:
     """The rules in force, and how often each point was reached."""
 
@@ -83,7 +99,7 @@ class Failpoints:
         Raises:
             ConfigError: a rule has another shape, or names no point or action.
         """
-        points = {*Operation, *Step}
+        points = {*Operation, *Step, *SnapshotStep}
         rules = {}
         for rule in text.split(","):
             match = _RULE.fullmatch(rule.strip())
@@ -95,7 +111,7 @@ class Failpoints:
             rules[match[1]] = (int(match[2] or 1), bool(match[3]), action)
         return cls(rules)
 
-    def reach(self, point: Operation | Step) -> None:
+    def reach(self, point: Operation | Step | SnapshotStep) -> None:
         """Say that a point is reached; fail or die there if a rule says so.
 
         Raises:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from gaussdecode.errors import ConfigError, DiskError, LandingError
-from gaussdecode.land.failpoints import Failpoints, Operation, Step
+from gaussdecode.land.failpoints import Failpoints, Operation, SnapshotStep, Step
 
 _DIRECTORY_MODE: Final = 0o750
 _FILE_MODE: Final = 0o640
@@ -146,7 +146,7 @@ class Files:
                 os.close(self._root_fd)
             self._root_fd = -1
 
-    def reach(self, point: Operation | Step) -> None:
+    def reach(self, point: Operation | Step | SnapshotStep) -> None:
         """Pass a failpoint."""
         if self._failpoints is not None:
             self._failpoints.reach(point)

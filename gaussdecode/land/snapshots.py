@@ -2,7 +2,7 @@
 
 Below ``snapshots/``, which no reader of the landing looks into::
 
-    ledger.json                     per table: done, streamed or failed, and where
+    ledger.json                     per table what became of it; daemon/snapshotchoice.py
     requests/<n>.json               what an operator asked for; removed when it is taken up
     <table>/state.json              which table, since which entry, how it was cut
     <table>/chunk-<n>.arrow         rows of a finished chunk
@@ -14,13 +14,15 @@ Given bytes and JSON; knows no server.
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.disk import Disk
+from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import unfinished_number
 from gaussdecode.land.sink import Sink
 from gaussdecode.model.entry import canonical_json
@@ -34,10 +36,14 @@ Json = dict[str, Any]  # Any: JSON
 
 
 class SnapshotStore:
-    """The files below ``snapshots/``. Chunks may be written by several threads."""
+    """The files below ``snapshots/``.
+
+    One per process and landing: several threads write chunks and the ledger through it.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+        self._lock = threading.Lock()  # of the ledger
 
     def prepare(self) -> None:
         """Make the directories, and remove what an earlier process left unfinished."""
@@ -53,15 +59,20 @@ class SnapshotStore:
                 if unfinished_number(item.name) is not None:
                     self._disk.remove(f"{directory}/{item.name}")
 
+    def reach(self, step: SnapshotStep) -> None:
+        """Say that a step of a snapshot is done; a test may end the process here."""
+        self._disk.files.reach(step)
+
     # ---- the ledger ------------------------------------------------------------------
 
     def ledger(self) -> Json:
         """What is known of each table, by ``schema.name``."""
         return self._read(_LEDGER) or {}
 
-    def note(self, title: str, record: Json) -> None:
-        """Remember what became of a table."""
-        self._write(_LEDGER, {**self.ledger(), title: record})
+    def note(self, records: Mapping[str, Json]) -> None:
+        """Remember what became of tables; all of it is durable when this returns."""
+        with self._lock:
+            self._write(_LEDGER, {**self.ledger(), **records})
 
     # ---- requests --------------------------------------------------------------------
 
@@ -139,6 +150,7 @@ class SnapshotStore:
             raise
         self._disk.rename(hidden, _chunk(table, number))
         self._disk.sync_directories(directory)
+        self.reach(SnapshotStep.SNAPSHOT_CHUNK_READ)
         return sink.size
 
     def read_chunk(self, table: str, number: int) -> Iterator[pa.Table]:

@@ -40,6 +40,7 @@ _SMALL: Final[Json] = {
     },
     "ring": {"raw-ring-bytes": "2MiB", "decoded-ring-bytes": "4MiB"},
     "monitoring": {"log-level": "debug"},
+    "snapshot": {"mode": "none"},  # tests of snapshots say so
 }
 
 
