@@ -47,6 +47,9 @@ class MonitoringServer:
         why_not_ready: a reason, or None when changes are streamed and landed.
         render_page: text of /; None for no such page.
 
+    Attributes:
+        scrapes: how often /metrics was asked for; counted before it is read.
+
     Raises:
         ConfigError: the address cannot be had.
     """
@@ -61,6 +64,8 @@ class MonitoringServer:
         why_not_ready: Callable[[], str | None],
         render_page: Callable[[], bytes] | None = None,
     ) -> None:
+        self.scrapes = 0
+
         def live() -> Page:
             alive = is_alive()
             return _plain(alive, "alive" if alive else "no progress")
@@ -69,8 +74,12 @@ class MonitoringServer:
             reason = why_not_ready()
             return _plain(reason is None, reason or "ready")
 
+        def scraped() -> Page:
+            self.scrapes += 1
+            return HTTPStatus.OK, metrics.CONTENT_TYPE, render_metrics()
+
         self._pages: dict[str, Callable[[], Page]] = {
-            "/metrics": lambda: (HTTPStatus.OK, metrics.CONTENT_TYPE, render_metrics()),
+            "/metrics": scraped,
             "/status": lambda: (HTTPStatus.OK, _JSON, json.dumps(dict(take_status())).encode()),
             "/livez": live,
             "/readyz": ready,

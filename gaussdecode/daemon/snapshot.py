@@ -49,7 +49,8 @@ class DaemonFacts:
         decoder_count: ``parallel-decode-num``.
         budget_bytes: sum of all byte bounds.
         session: the running one, or None between two.
-        state: a word for the operator: starting, connecting, streaming, retrying, stopping.
+        state: a word for the operator: starting, connecting, streaming, retrying, refused,
+            stopping.
         reason: why it is not streaming, or None.
         durable_lsn: of the commit log.
         lag: in time.
@@ -58,6 +59,7 @@ class DaemonFacts:
         landed: tables and publications since the start.
         history: the last half hour.
         guard: of slot and disk, or None before it looks.
+        is_slot_lost: the daemon ends because changes are missing.
         lane_count: ``landing.writer-lanes``.
         commit_interval: ``landing.max-commit-interval``, seconds.
         queue_size: ``parallel-queue-size``.
@@ -81,6 +83,7 @@ class DaemonFacts:
     landed: Landed = dataclasses.field(default_factory=Landed)
     history: History = dataclasses.field(default_factory=History)
     guard: Guard | None = None
+    is_slot_lost: bool = False
     lane_count: int = 1
     commit_interval: float = 30.0
     queue_size: int = 128
@@ -140,6 +143,8 @@ class Snapshots:
             **guard_values(facts.guard),
             **self._landing.stats(),
         }
+        if facts.is_slot_lost:
+            plain["source_slot_lost"] = 1.0  # the guard may not have looked since
         values.update({f"gaussdecode_{name}": {(): value} for name, value in plain.items()})
         values["gaussdecode_daemon_restarts_total"] = {
             (reason,): count for reason, count in facts.restarts.items()

@@ -5,7 +5,8 @@ after a wait that doubles, with jitter, and starts over once a session has laste
 other error ends the daemon with that error's exit status, for systemd to act on: a dead
 process of the pipeline too, so that nothing half-alive stays behind.
 
-States, for `status` and systemd: starting, connecting, streaming, retrying, stopping.
+States, for `status` and systemd: starting, connecting, streaming, retrying, refused, stopping.
+Refused is short: a loss is shown to whoever scrapes before the daemon ends of it.
 
 SIGTERM and SIGINT stop in order. SIGHUP does so where the daemon was started at a terminal,
 which has gone then; under systemd it is refused with a line in the log: the configuration is
@@ -42,6 +43,7 @@ from gaussdecode.source.settings import source_address
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one publication
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
+_ANSWER_SECONDS: Final = 1.0  # for the answer to a scrape to leave
 _log = get_logger("daemon")
 
 
@@ -197,7 +199,7 @@ class Supervisor:
 
     def _run_sessions(self, pipeline: Pipeline, snapshots: Snapshots) -> None:
         while not self._stop.is_set():
-            self._set_state("connecting")
+            self._set_state("connecting", self._facts.reason)  # why it did not before
             self._facts.sessions += 1
             began = time.monotonic()
             session = pipeline.session(self._on_tick, lambda: self._set_state("streaming"))
@@ -244,23 +246,23 @@ class Supervisor:
             if not failure.retryable:
                 raise
             return failure
+        self._facts.is_slot_lost = True
         raise refusal
 
     def _let_be_seen(self, server: MonitoringServer, error: GaussDecodeError) -> None:
         """Stay for one more scrape after a loss: no alert comes of what nobody has read.
 
-        Only where somebody scrapes. The scrape that is under way may be older than the loss,
-        so that two are waited for.
+        Only where somebody has scraped since the start.
         """
         seen = server.scrapes
         if not seen or not self._facts.is_slot_lost:
             return
         self._set_state("refused", str(error))
         deadline = time.monotonic() + _SCRAPE_SECONDS
-        while server.scrapes < seen + 2 and time.monotonic() < deadline:
+        while server.scrapes == seen and time.monotonic() < deadline and not self._stop.is_set():
             self._on_tick()
-            if self._stop.wait(POLL_SECONDS):
-                return
+            self._stop.wait(POLL_SECONDS)
+        self._stop.wait(_ANSWER_SECONDS)
 
     def _wait(self, error: GaussDecodeError, lasted: float) -> None:
         wait = self._backoff.next_wait(lasted)
