@@ -29,7 +29,8 @@ header p,footer p{margin:0;color:var(--soft);overflow-wrap:anywhere}
 section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px;
 margin-bottom:12px;min-width:0}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 12px;align-items:start}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(136px,1fr));gap:10px;margin:0}
+@media (min-width:980px){.two.wide{grid-template-columns:minmax(0,8fr) minmax(0,5fr)}}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(190px,45%),1fr));gap:10px;margin:0}
 .tiles div{min-width:0}
 .tiles dt{color:var(--soft);font-size:12px}
 .tiles dd{margin:0;font-size:18px;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
@@ -43,13 +44,14 @@ ul.advice span{display:block;color:var(--soft)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:3px 10px 3px 0;text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;
-min-width:8em}
+min-width:11em}
 th{color:var(--soft);font-weight:500;font-size:12px}
 tr+tr td{border-top:1px solid var(--line)}
 .bars{table-layout:fixed}
 .bars td{padding-right:12px}
 .bars th{white-space:normal}
-.bars th:first-child,.bars td:first-child{width:7.6em;min-width:0}
+.bars th:first-child,.bars td:first-child{width:8.2em;min-width:0}
+.bars td:first-child{white-space:nowrap}
 .bar{display:flex;align-items:center;gap:8px}
 .bar svg{flex:1 1 0;width:0;min-width:24px;height:12px;display:block}
 .bar span{min-width:2.6em;text-align:right}

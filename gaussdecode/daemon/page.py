@@ -67,7 +67,7 @@ def render_page(picture: Picture) -> bytes:
         _waits(picture),
         "</div>",
         _charts(picture.samples),
-        '<div class="two">',
+        '<div class="two wide">',
         _tables(picture.tables),
         _server(picture.status.get("server")),
         "</div>",
@@ -256,10 +256,11 @@ def _charts(samples: list[Sample]) -> str:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in header)
+    head = f"<tr>{head}</tr>" if any(header) else ""
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
     )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+    return f'<div class="scroll"><table>{head}{body}</table></div>'
 
 
 def _tables(tables: Sequence[TableTally]) -> str:
@@ -292,7 +293,7 @@ def _server(server: dict[str, Any] | None) -> str:  # Any: JSON
             ("WAL until it may be lost", "no limit" if safe is None else _size(safe)),
             ("WAL status", slot["wal_status"] or "no slot"),
             ("confirmed, as the server has it", str(Lsn(slot["confirmed_lsn"] or 0))),
-            ("the server's sender waits for", sender),
+            ("the server's sender", sender),
             ("spilled while decoding", _size(slot["spilled_bytes"] or 0)),
         ]
     if server["invalidation_seconds"] is not None:
