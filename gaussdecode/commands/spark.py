@@ -6,6 +6,8 @@ there is more, or let it follow. `query` asks the target in SQL, also about the 
 Examples:
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --history
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --follow
+  gaussdecode spark apply /var/lib/gaussdecode/orders /srv/lake --format delta \
+      --conf spark.jars.packages=io.delta:delta-spark_2.13:4.0.0
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
   gaussdecode spark status /var/lib/gaussdecode/orders /srv/orders
@@ -22,7 +24,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,13 +81,32 @@ def _engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--local", action="store_true", help="in this process, without Spark; for small landings"
     )
+    _session_arguments(parser)
+
+
+def _session_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="of Spark; local[*] outside spark-submit")
+    parser.add_argument(
+        "--conf", action="append", type=_setting, default=[], metavar="NAME=VALUE",
+        help="setting of Spark, such as spark.jars.packages=...; may be given again",
+    )  # fmt: skip
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, is_given, value = text.partition("=")
+    if not is_given or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark: spark.name=value")
+    return name, value
 
 
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=Path, help="directory of the landing")
     parser.add_argument("target", type=Path, help="directory of the target; made if missing")
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
+    parser.add_argument(
+        "--format", metavar="FORMAT", choices=("parquet", "delta", "iceberg"),
+        help="parquet, delta or iceberg; parquet for a new target",
+    )  # fmt: skip
     parser.add_argument("--history", action="store_true", help="keep what rows were")
     parser.add_argument(
         "--changelog", nargs="?", const="gd_commit_date", metavar="COLUMN",
@@ -114,7 +135,7 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", type=Path, help="of the landing; to travel by time or CSN")
     parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS")
     parser.add_argument("--json", action="store_true", help="print one object per row")
-    parser.add_argument("--master", metavar="URL", help="of Spark; local[*] outside spark-submit")
+    _session_arguments(parser)
     _point_arguments(parser, "")
 
 
@@ -170,8 +191,14 @@ def _point(args: argparse.Namespace) -> "Point":
 
 
 @contextlib.contextmanager
-def spark_session(master: str | None) -> Iterator["SparkSession"]:
+def spark_session(
+    master: str | None, settings: Mapping[str, str] | None = None
+) -> Iterator["SparkSession"]:
     """Give the session of this process, or start one and stop it afterwards.
+
+    Args:
+        master: of Spark; None for this machine.
+        settings: of the session, if one is started.
 
     Raises:
         ConfigError: pyspark or Java is not installed.
@@ -197,6 +224,8 @@ def spark_session(master: str | None) -> Iterator["SparkSession"]:
             builder = builder.config("spark.ui.showConsoleProgress", "false")
             builder = builder.config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
             builder = builder.config("spark.log.level", "ERROR")
+        for name, value in (settings or {}).items():
+            builder = builder.config(name, value)
         session = builder.getOrCreate()
         try:
             yield session
@@ -211,8 +240,19 @@ def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
     if args.local:
         yield LocalEngine()
         return
-    with spark_session(args.master) as session:
+    with spark_session(args.master, _settings(args)) as session:
         yield SparkEngine(session)
+
+
+def _settings(args: argparse.Namespace) -> dict[str, str]:
+    """Settings of Spark: those of the target's format, and those given."""
+    from gaussdecode.spark.formats import PARQUET, settings
+    from gaussdecode.spark.store import Target
+
+    kept_as = getattr(args, "format", None)
+    if kept_as is None and (args.target / "target.json").exists():
+        kept_as = Target(args.target).format
+    return {**settings(kept_as or PARQUET), **dict(args.conf)}
 
 
 def _apply(args: argparse.Namespace) -> int:
@@ -221,7 +261,7 @@ def _apply(args: argparse.Namespace) -> int:
     options = Options(
         tables=_names(args.tables), history=args.history, changelog=args.changelog,
         buckets=args.buckets, accept_gaps=args.accept_gaps,
-        accept_hidden_truncates=args.accept_hidden_truncates,
+        accept_hidden_truncates=args.accept_hidden_truncates, format=args.format,
     )  # fmt: skip
     quiet = args.json
 
@@ -284,7 +324,7 @@ def _alarms(summary: "Summary") -> Iterator[str]:
 
 
 def _query(args: argparse.Namespace) -> int:
-    with spark_session(args.master) as session:
+    with spark_session(args.master, _settings(args)) as session:
         return _answer(session, args)
 
 

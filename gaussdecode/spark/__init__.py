@@ -2,5 +2,5 @@
 
 The core (`landing`, `schema`, `plan`, `keys`, `events`, `merge`, `multiset`, `moves`,
 `store`) needs pyarrow only; what imports pyspark is on top of it: `reading`, `datasource`,
-`apply`, `changelog`, `query`, `upkeep`, `lake`.
+`query`, `lake`, `lakerun`.
 """

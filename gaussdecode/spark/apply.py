@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.engine import Engine, SparkEngine
+from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.run import Options, Progress, Run, Summary
 from gaussdecode.spark.store import Target
@@ -25,7 +26,8 @@ def apply(
     spark: "SparkSession", root: Path | str, target: Path | str, *, to: Point | None = None,
     tables: Collection[str] | None = None, history: bool = False, changelog: str | None = None,
     buckets: int | None = None, accept_gaps: bool = False,
-    accept_hidden_truncates: bool = False, progress: Progress | None = None,
+    accept_hidden_truncates: bool = False, format: str | None = None,  # noqa: A002 - as in Spark
+    progress: Progress | None = None,
 ) -> Summary:  # fmt: skip
     """Bring a target up to an entry of the log of a landing, with Spark.
 
@@ -40,6 +42,7 @@ def apply(
         buckets: see there.
         accept_gaps: see there.
         accept_hidden_truncates: see there.
+        format: see there.
         progress: told in sentences what is done.
 
     Raises:
@@ -48,7 +51,7 @@ def apply(
     """
     options = Options(
         tables=tables, history=history, changelog=changelog, buckets=buckets,
-        accept_gaps=accept_gaps, accept_hidden_truncates=accept_hidden_truncates,
+        accept_gaps=accept_gaps, accept_hidden_truncates=accept_hidden_truncates, format=format,
     )  # fmt: skip
     return apply_with(SparkEngine(spark), root, target, options, to=to, progress=progress)
 
@@ -58,17 +61,29 @@ def apply_with(
     to: Point | None = None, progress: Progress | None = None,
 ) -> Summary:  # fmt: skip
     """Do the same with another engine; see `apply`."""
-    landing = Landing(root)
-    if landing.hides_truncate and not (options or Options()).accept_hidden_truncates:
+    landing, options = Landing(root), options or Options()
+    if landing.hides_truncate and not options.accept_hidden_truncates:
         raise ConfigError(
             f"the stream landed in {landing.root} shows no TRUNCATE and no DDL (parallel decoding "
             "of GaussDB): a table that was emptied would keep its rows here. Decode serially on "
             "openGauss 6.0.0 or newer into a new landing, or go on with --accept-hidden-truncates"
         )
-    store = Target.create(target, landing)
+    store = Target.create(target, landing, options.format)
     with store.locked():
-        run = Run(engine, landing, store, options or Options(), progress or (lambda _: None))
+        run = _make_run(engine, landing, store, options, progress or (lambda _: None))
         return run.run(landing.resolve(to or Point()))
+
+
+def _make_run(
+    engine: Engine, landing: Landing, store: Target, options: Options, progress: Progress
+) -> Run:
+    if store.format == PARQUET:
+        return Run(engine, landing, store, options, progress)
+    if not isinstance(engine, SparkEngine):
+        raise ConfigError(f"{store.root} is kept as {store.format}, which needs Spark: no --local")
+    from gaussdecode.spark.lakerun import LakeRun
+
+    return LakeRun(engine, landing, store, options, progress)
 
 
 __all__ = ["Options", "Summary", "apply", "apply_with"]

@@ -63,6 +63,11 @@ class SparkEngine:
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
 
+    @property
+    def session(self) -> "SparkSession":
+        """The session."""
+        return self._spark
+
     def each(self, tasks: Sequence[Task], run: Callable[[Task], Iterator[str]]) -> list[str]:
         """See `Engine`."""
         if not tasks:

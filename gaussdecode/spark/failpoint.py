@@ -24,6 +24,8 @@ class Step(enum.StrEnum):
     TABLES_DONE = "tables_done"
     DATABASE_DURABLE = "database_durable"
     FILES_REMOVED = "files_removed"
+    LAKE_STAGED = "lake_staged"
+    LAKE_COMMITTED = "lake_committed"
 
 
 _reached: collections.Counter[str] = collections.Counter()

@@ -15,7 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.spark.events import ENDS, STAMPS
+from gaussdecode.spark.events import ENDS, KEY, STAMPS
+from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.frames import change_fields, read_versions
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
@@ -51,6 +52,8 @@ def current(
         ConfigError: there is no such table, or no such point.
     """
     store = Target(target)
+    if store.format != PARQUET:
+        return _in_lake(spark, store, table, at or Point(), root)
     directory = store.find_table(table)
     newest = _newest(store)
     version = _version(store, newest, directory)
@@ -71,6 +74,36 @@ def current(
         return _at_lsn(frame, newest.epoch, at.lsn)
     is_open = F.col("gd_to_n").isNull()
     return frame.where((F.col("gd_n") <= n) & (is_open | (F.col("gd_to_n") > n))).drop(*ENDS)
+
+
+def _in_lake(
+    spark: SparkSession, store: Target, table: str, at: Point, root: Path | str | None
+) -> DataFrame:
+    """Rows of a table that Delta Lake or Iceberg keeps, where an apply ended."""
+    from gaussdecode.spark.lake import open_lake
+
+    database = _newest(store)
+    if at != Point():
+        n = resolve(at, root)
+        exact = store.database_at(n)
+        if exact is None or exact.n != n:
+            raise ConfigError(
+                f"{store.root} is kept as {store.format}: only entries where an apply ended can be "
+                f"shown, {n} is none"
+            )
+        database = exact
+    directory = store.find_table(table)
+    if directory not in database.tables:
+        raise ConfigError(f"{store.root}: entry {database.n} has no table {table}")
+    rows = open_lake(spark, store).table(directory).read(database.tables[directory])
+    return rows.drop(KEY)
+
+
+def _schema(store: Target, database: DatabaseVersion, table: str) -> TableSchema:
+    """Schema of a table of a version of the database."""
+    if store.format == PARQUET:
+        return store.schema(table, _version(store, database, table).schema_id)
+    return store.schema(table, store.record(table, database.n)["schema_id"])
 
 
 def _at_lsn(frame: DataFrame, epoch: int, lsn: int) -> DataFrame:
@@ -117,7 +150,7 @@ def history(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
     Raises:
         ConfigError: there is no such table, or it was applied without history.
     """
-    store = Target(target)
+    store = _kept_as_files(target)
     directory = store.find_table(table)
     version = _version(store, _newest(store), directory)
     if version.history_from is None:
@@ -140,7 +173,7 @@ def changelog(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
     Raises:
         ConfigError: there is no such table, or it was applied without changelog.
     """
-    store = Target(target)
+    store = _kept_as_files(target)
     directory = store.find_table(table)
     version = _version(store, _newest(store), directory)
     if version.changelog_from is None:
@@ -157,8 +190,7 @@ def database(
     newest = _newest(store)
     found = {}
     for directory in newest.tables:
-        version = _version(store, newest, directory)
-        title = store.schema(directory, version.schema_id).title
+        title = _schema(store, newest, directory).title
         found[title] = current(spark, target, directory, at=at, root=root)
     return found
 
@@ -184,21 +216,19 @@ def register(
     newest = _newest(store)
     views: dict[str, str] = {}
     for directory, view in _view_names(store, newest).items():
-        version = _version(store, newest, directory)
         if text is not None and view.lower() not in text.lower():
             continue
         current(spark, target, directory, at=at, root=root).createOrReplaceTempView(view)
-        if version.history_from is not None:
+        views[_schema(store, newest, directory).title] = view
+        if store.format != PARQUET:
+            continue
+        if _version(store, newest, directory).history_from is not None:
             history(spark, target, directory).createOrReplaceTempView(f"{view}_history")
-        views[store.schema(directory, version.schema_id).title] = view
     return views
 
 
 def _view_names(store: Target, newest: DatabaseVersion) -> dict[str, str]:
-    schemas = {
-        directory: store.schema(directory, _version(store, newest, directory).schema_id)
-        for directory in newest.tables
-    }
+    schemas = {directory: _schema(store, newest, directory) for directory in newest.tables}
     short = Counter(schema.name for schema in schemas.values())
     return {
         directory: _NOT_IN_VIEWS.sub(
@@ -206,6 +236,13 @@ def _view_names(store: Target, newest: DatabaseVersion) -> dict[str, str]:
         )
         for directory, schema in schemas.items()
     }
+
+
+def _kept_as_files(target: Path | str) -> Target:
+    store = Target(target)
+    if store.format != PARQUET:
+        raise ConfigError(f"{store.root} is kept as {store.format}: it has the current state only")
+    return store
 
 
 def _newest(store: Target) -> DatabaseVersion:

@@ -45,6 +45,8 @@ class Options:
         accept_gaps: go over gap entries, and over what retention has taken; recorded.
         accept_hidden_truncates: go on though the stream shows no TRUNCATE and no DDL, so
             that a table which was emptied keeps its rows.
+        format: ``parquet``, ``delta`` or ``iceberg``; None for what the target is, Parquet
+            where it is new.
     """
 
     tables: Collection[str] | None = None
@@ -53,6 +55,7 @@ class Options:
     buckets: int | None = None
     accept_gaps: bool = False
     accept_hidden_truncates: bool = False
+    format: str | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -190,7 +193,7 @@ class Run:
             )
             for index, work in enumerate(works)
             if self._changelog_by(work.version)
-            for part in _portions([change for era in work.eras for change in era.files])
+            for part in portions([change for era in work.eras for change in era.files])
         ]  # fmt: skip
         for text in self.engine.each(planned, write_changelog):
             index, record = json.loads(text)
@@ -268,7 +271,7 @@ class Run:
 
     def _map_tasks(self, job: Job, files: Sequence[ChangeFile]) -> list[MapTask]:
         root = str(self.landing.root)
-        planned = [MapTask(job, root, changes=part) for part in _portions(files)]
+        planned = [MapTask(job, root, changes=part) for part in portions(files)]
         if job.is_rebuilt:
             planned += [MapTask(job, root, base=(file,)) for file in job.base]
         else:
@@ -289,7 +292,7 @@ class Run:
         if not asked:
             return {}
         root = str(self.landing.root)
-        looks = [MapTask(job, root, changes=p) for job, era in asked for p in _portions(era.files)]
+        looks = [MapTask(job, root, changes=p) for job, era in asked for p in portions(era.files)]
         pairs: dict[int, list[tuple[bytes, bytes]]] = {}
         for text in self.engine.each(looks, tasks.map_edges):
             index, old, new = json.loads(text)
@@ -364,13 +367,12 @@ class Run:
             self.summary.n = self.summary.from_n
             self.progress(f"the database stays at entry {self.summary.n}: {len(behind)} tables are")
             return
-        newest = {name: self.store.newest(name) for name in sorted({*applied, *plan.tables})}
         time = plan.commit_time.isoformat() if plan.commit_time is not None else None
         epoch, lsn, csn = plan.position or (0, 0, None)
         version = DatabaseVersion(
             k=1 if before is None else before.k + 1,
             n=plan.to,
-            tables={name: version.v for name, version in newest.items() if version is not None},
+            tables=self._versions(sorted({*applied, *plan.tables})),
             is_complete=only is None,
             epoch=epoch,
             lsn=lsn,
@@ -384,6 +386,11 @@ class Run:
         )
         self.store.publish_database(version)
         self.summary.n = plan.to
+
+    def _versions(self, tables: Collection[str]) -> dict[str, int]:
+        """Number of the newest version of each table that has one."""
+        newest = {name: self.store.newest(name) for name in tables}
+        return {name: version.v for name, version in newest.items() if version is not None}
 
     # --- what a table is made with -----------------------------------------------------------
 
@@ -425,7 +432,7 @@ def _joined(version: DatabaseVersion | None, field: str, more: Sequence[int]) ->
     return tuple(sorted({*(getattr(version, field) if version is not None else ()), *more}))
 
 
-def _portions(files: Sequence[ChangeFile]) -> list[tuple[ChangeFile, ...]]:
+def portions(files: Sequence[ChangeFile]) -> list[tuple[ChangeFile, ...]]:
     """Cut a list of files into tasks of about the same size."""
     portions: list[list[ChangeFile]] = []
     size = _TASK_BYTES

@@ -6,6 +6,8 @@
     <target>/tables/<table>/files/              Parquet, never changed, names never used twice
     <target>/tables/<table>/versions/<v>.json   one version of one table, applied up to entry n
     <target>/database/<k>.json                  one version of all tables, complete up to entry n
+    <target>/tables/<table>/commits/<n>.json    what a table is at entry n that Delta Lake or
+                                                Iceberg keeps, below <target>/lake
 
 A version is published by `link`, which fails when its number is taken: of two writers one
 publishes, the other one fails and nothing of it is seen. A reader follows one manifest
@@ -31,6 +33,7 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import ConfigError, DiskError, LandingError
 from gaussdecode.spark.failpoint import Step, reach
+from gaussdecode.spark.formats import FORMATS, PARQUET
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.schema import TableSchema
 
@@ -162,6 +165,7 @@ class Target:
     Attributes:
         root: directory.
         landing_id: of the landing it is made from.
+        format: what its tables are kept as, one of `FORMATS`.
     """
 
     def __init__(self, root: Path | str) -> None:
@@ -181,22 +185,37 @@ class Target:
         if record.get("version") != VERSION:
             raise LandingError(f"{path}: version {record.get('version')!r}, use a newer program")
         self.landing_id = str(record["landing_id"])
+        self.format = str(record.get("format", PARQUET))
 
     @classmethod
-    def create(cls, root: Path | str, landing: Landing) -> Self:
+    def create(cls, root: Path | str, landing: Landing, kept_as: str | None = None) -> Self:
         """Open a target, or make one for a landing.
 
+        Args:
+            root: directory.
+            landing: it is made from.
+            kept_as: one of `FORMATS`; None for what it is, Parquet where it is new.
+
         Raises:
-            ConfigError: it belongs to another landing, or something else is in the directory.
+            ConfigError: it belongs to another landing, is of another format, or something else
+                is in the directory.
         """
         path = Path(root).absolute()
+        if kept_as not in (None, *FORMATS):
+            raise ConfigError(f"format {kept_as!r} is not one of {', '.join(FORMATS)}")
         if not (path / "target.json").exists():
             if path.is_dir() and any(item.name != ".lock" for item in path.iterdir()):
                 raise ConfigError(f"{path} holds something else; give an empty directory")
             make_directory(path)
             record = {"version": VERSION, "landing_id": landing.landing_id}
-            _publish(path / "target.json", record)
+            if kept_as not in (None, PARQUET):
+                record["format"] = kept_as
+            publish(path / "target.json", record)
         target = cls(path)
+        if kept_as not in (None, target.format):
+            raise ConfigError(
+                f"{path} is kept as {target.format}, not {kept_as}; give each format its own target"
+            )
         if target.landing_id != landing.landing_id:
             raise ConfigError(
                 f"{path} was made from another landing (id {target.landing_id}) than "
@@ -241,7 +260,7 @@ class Target:
     def version(self, table: str, v: int) -> TableVersion:
         """One version of a table."""
         return TableVersion.from_record(
-            _read(self.table_root(table) / "versions" / f"{v:020d}.json")
+            read_json(self.table_root(table) / "versions" / f"{v:020d}.json")
         )
 
     def newest(self, table: str) -> TableVersion | None:
@@ -259,7 +278,9 @@ class Target:
         if not found:
             return None
         number = found[-1] if k is None else k
-        return DatabaseVersion.from_record(_read(self.root / "database" / f"{number:020d}.json"))
+        return DatabaseVersion.from_record(
+            read_json(self.root / "database" / f"{number:020d}.json")
+        )
 
     def database_at(self, n: int) -> DatabaseVersion | None:
         """The newest version of the database that is not beyond an entry."""
@@ -279,13 +300,13 @@ class Target:
         reach(Step.FILES_DURABLE)
         directory = self.table_root(table) / "versions"
         make_directory(directory)
-        _publish(directory / f"{version.v:020d}.json", dataclasses.asdict(version))
+        publish(directory / f"{version.v:020d}.json", dataclasses.asdict(version))
 
     def publish_database(self, version: DatabaseVersion) -> None:
         """Make a version of the database; its tables' versions are published."""
         make_directory(self.root / "database")
         path = self.root / "database" / f"{version.k:020d}.json"
-        _publish(path, dataclasses.asdict(version))
+        publish(path, dataclasses.asdict(version))
         reach(Step.DATABASE_DURABLE)
 
     # --- schemas ---------------------------------------------------------------------------
@@ -297,11 +318,11 @@ class Target:
             return
         make_directory(path.parent)
         with contextlib.suppress(LandingError):  # the same content, by another writer
-            _publish(path, record)
+            publish(path, record)
 
     def schema(self, table: str, schema_id: str) -> TableSchema:
         """A schema of a table."""
-        record = _read(self.table_root(table) / "schemas" / f"{schema_id}.json")
+        record = read_json(self.table_root(table) / "schemas" / f"{schema_id}.json")
         return TableSchema.from_record(schema_id, record)
 
     def find_table(self, name: str) -> str:
@@ -314,12 +335,42 @@ class Target:
         if name in tables:
             return name
         for table in tables:
-            newest = self.newest(table)
-            if newest is not None and self.schema(table, newest.schema_id).title == name:
+            schema = self._newest_schema(table)
+            if schema is not None and schema.title == name:
                 return table
         raise ConfigError(
             f"{self.root} has no table {name!r}; it has: {', '.join(tables[:10]) or 'none yet'}"
         )
+
+    def _newest_schema(self, table: str) -> TableSchema | None:
+        if self.format != PARQUET:
+            kept = self.records(table)
+            return self.schema(table, self.record(table, kept[-1])["schema_id"]) if kept else None
+        newest = self.newest(table)
+        return None if newest is None else self.schema(table, newest.schema_id)
+
+    # --- tables that others keep -------------------------------------------------------------
+
+    def records(self, table: str) -> list[int]:
+        """Entries at which a table was, or was about to be, committed; rising."""
+        return _numbers(self.table_root(table) / "commits")
+
+    def keep_record(self, table: str, n: int, record: Json) -> None:
+        """Keep what a table will be at an entry, before the commit that brings it there."""
+        path = self.table_root(table) / "commits" / f"{n:020d}.json"
+        make_directory(path.parent)
+        if not path.exists():  # a run that was killed kept the same
+            publish(path, record)
+
+    def record(self, table: str, n: int) -> Json:
+        """What was kept for the newest commit of a table that is not beyond an entry."""
+        newest = max((k for k in self.records(table) if k <= n), default=n)
+        return read_json(self.table_root(table) / "commits" / f"{newest:020d}.json")
+
+    def forget_records(self, table: str) -> None:
+        """Remove all records but the newest two."""
+        for n in self.records(table)[:-2]:
+            (self.table_root(table) / "commits" / f"{n:020d}.json").unlink(missing_ok=True)
 
 
 def utc_now() -> str:
@@ -371,7 +422,7 @@ def sync_tree(root: Path, version: TableVersion) -> None:
         sync_directory(directory)
 
 
-def _publish(path: Path, record: Json) -> None:
+def publish(path: Path, record: Json) -> None:
     """Give a new file its content and its name in one step; fail when the name is taken."""
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -402,7 +453,13 @@ def _numbers(directory: Path) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
-def _read(path: Path) -> Json:
+def read_json(path: Path) -> Json:
+    """Read a manifest.
+
+    Raises:
+        ConfigError: it is gone.
+        LandingError: it is damaged.
+    """
     try:
         record: Json = json.loads(path.read_bytes())
     except FileNotFoundError:

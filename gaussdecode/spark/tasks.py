@@ -108,7 +108,7 @@ def map_events(task: MapTask, *, is_resolved: bool = False) -> Iterator[tuple[in
         task: what to read.
         is_resolved: key changes that leave out values come from `MapTask.resolved` instead.
     """
-    for events in _events(task):
+    for events in events_of(task):
         wanted = events
         if is_resolved and task.changes:
             wanted = events.filter(pc.invert(moves.needs_resolving(events)))
@@ -121,7 +121,8 @@ def map_events(task: MapTask, *, is_resolved: bool = False) -> Iterator[tuple[in
         yield task.job.group(bucket), to_bytes(empty)
 
 
-def _events(task: MapTask) -> Iterator[pa.Table]:
+def events_of(task: MapTask) -> Iterator[pa.Table]:
+    """Events of what a task reads, file by file."""
     for change in task.changes:
         yield from read_changes(task, change)
     for file in task.base:
@@ -246,7 +247,7 @@ def _write(job: Job, bucket: int, kind: str, rows: pa.Table) -> dict[str, object
 
 def map_edges(task: MapTask) -> Iterator[str]:
     """Find which keys such changes tie together: JSON of table, old key and new key."""
-    for events in _events(task):
+    for events in events_of(task):
         for old, new in moves.edges(events, task.job.order):
             yield json.dumps([task.job.index, old.hex(), new.hex()])
 
@@ -257,7 +258,7 @@ def map_involved(task: MapTask, involved: Mapping[int, Involved]) -> Iterator[tu
     if not tied:
         return
     wanted = pa.array(list(tied), pa.binary())
-    for found in _events(task):
+    for found in events_of(task):
         events = found.filter(pc.is_in(found.column(KEY), value_set=wanted))
         numbers = [tied[key] % _MOVES for key in events.column(KEY).to_pylist()]
         for number in sorted(set(numbers)):

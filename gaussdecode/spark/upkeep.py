@@ -22,6 +22,7 @@ from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark import tasks
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
+from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
 from gaussdecode.spark.run import MAX_BUCKETS, MIB
 from gaussdecode.spark.store import (
@@ -128,6 +129,8 @@ def compact_with(
     if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
         raise ConfigError(f"buckets must be 1 to {MAX_BUCKETS}, got {buckets}")
     store = Target(target)
+    if store.format != PARQUET:
+        raise ConfigError(f"{store.root} is kept as {store.format}: use what that has to compact")
     with store.locked():
         database = store.database()
         if database is None:

@@ -140,6 +140,7 @@ def main() -> int:
     except RuntimeError:
         print("setup: unpacking Debian's prometheus", file=sys.stderr)
         unpack_debian("prometheus")
+    subprocess.run([sys.executable, Path(__file__).with_name("jars.py")], check=True)
     if not PSYCOPG_C.exists():
         print("setup: building psycopg's C implementation", file=sys.stderr)
         build_psycopg_c()

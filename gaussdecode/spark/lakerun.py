@@ -1,0 +1,235 @@
+"""One apply into tables that Delta Lake or Iceberg keep: the current state, merged.
+
+The log is planned, read and merged as for `run`; what comes out is staged as Parquet and
+goes into each table in one commit, which carries the number of the entry. Changes of rows go
+in by MERGE; a table that was emptied, snapshotted, or whose rows are told apart anew is
+replaced whole. Before a commit a record is kept of what the table will be at that number, so
+that the number in the table is all that a later apply needs.
+"""
+
+import contextlib
+import functools
+import json
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.spark import reduce, tasks
+from gaussdecode.spark.engine import SparkEngine
+from gaussdecode.spark.events import ACTION, KEY, state_schema
+from gaussdecode.spark.failpoint import Step, reach
+from gaussdecode.spark.frames import quoted, read_versions
+from gaussdecode.spark.lake import LakeTable, configured, open_lake
+from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.plan import Applied, Era, Plan
+from gaussdecode.spark.run import Options, Progress, Run, Work, portions
+from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.store import StateFile, Target
+from gaussdecode.spark.tasks import Job, MapTask
+
+_PLAIN: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+
+
+class LakeRun(Run):
+    """One apply; what it stages is gone afterwards."""
+
+    def __init__(
+        self, engine: SparkEngine, landing: Landing, store: Target, options: Options,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        if options.history or options.changelog:
+            raise ConfigError(
+                f"{store.root} is kept as {store.format}, which has the current state only; history "
+                "and changelog are for the format parquet"
+            )
+        super().__init__(engine, landing, store, options, progress)
+        self.spark = engine.session
+        self.lake = open_lake(self.spark, store)
+        self.staging = store.root / "staging"
+        shutil.rmtree(self.staging, ignore_errors=True)  # of a run that was killed
+
+    # --- where tables are --------------------------------------------------------------------
+
+    def _applied(self) -> dict[str, Applied]:
+        """How far each table says it is; the database's version may say more."""
+        found: dict[str, Applied] = {}
+        known = {} if self.before is None else self.before.tables
+        for table in self.store.tables():
+            n = self.lake.table(table).position()
+            if n is None:
+                if table in known:
+                    raise LandingError(f"{self.store.root}: table {table} is gone; restore it")
+                continue
+            record = self.store.record(table, n)
+            if self.before is not None and table in known:
+                self._check_not_set_back(table, n)
+                n = max(n, self.before.n)
+            ignore = record["ignore_through"]
+            found[table] = Applied(
+                n, self.store.schema(table, record["schema_id"]), ignore and tuple(ignore)
+            )
+        return found
+
+    def _check_not_set_back(self, table: str, n: int) -> None:
+        """Commits up to the database's entry were seen to succeed: the last is still there."""
+        assert self.before is not None
+        kept = self.store.records(table)
+        expected = max((k for k in kept if k <= self.before.n), default=n)
+        if n < expected:
+            raise LandingError(
+                f"{self.store.root}: table {table} is at entry {n} and was at {expected}; it was "
+                "set back to an older version. Restore the newer one, or begin a new target"
+            )
+
+    def _versions(self, tables: Collection[str]) -> dict[str, int]:
+        opened = {name: self.lake.table(name) for name in tables}
+        return {n: t.version() for n, t in opened.items() if t.is_there()}
+
+    # --- one table ---------------------------------------------------------------------------
+
+    def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
+        self.progress(f"entry {plan.to}: {len(plan.tables)} tables have changes")
+        for table in sorted(plan.tables):
+            work = self._work(plan, table, applied.get(table, Applied()))
+            held = self.lake.table(table)
+            if self._can_merge(work, held):
+                self._merge(work, held, plan, applied[table].n)
+            else:
+                self._replace(work, held, plan)
+            self.summary.orphans += work.orphans
+            shutil.rmtree(self.staging / table, ignore_errors=True)
+
+    def _can_merge(self, work: Work, held: LakeTable) -> bool:
+        """Whether rows keep their identity, and columns stay or are added."""
+        old, era = work.schema, work.eras[0]
+        if old is None or len(work.eras) > 1 or era.resets:
+            return False
+        if old.key_shape() != era.schema.key_shape() or not reads_as(old, era.schema):
+            return False
+        # A killed apply may have added columns of a newer version than its record says.
+        present = {name for name in held.read().columns if name not in _ours(old)}
+        return present <= set(era.schema.names) and set(old.names) <= set(era.schema.names)
+
+    def _merge(self, work: Work, held: LakeTable, plan: Plan, after: int) -> None:
+        era = work.eras[0]
+        job = self._lake_job(work, 0, ())
+        if not era.schema.key or any(change.file.has_unchanged for change in era.files):
+            job = self._lake_job(work, 0, self._stage_touched(work, held, job))
+        files = self._reduce(work, job, era, after)
+        if not files:
+            return
+        rows = self._staged(work, era.schema, files)
+        held.add_columns([f for f in rows.schema.fields if f.name not in {KEY, ACTION}])
+        reach(Step.LAKE_STAGED)
+        self._keep_record(work, plan, era.schema)
+        on = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
+        held.merge(rows, on, plan.to)
+        self._done(work, plan, f"{sum(file.rows for file in files)} rows merged")
+
+    def _replace(self, work: Work, held: LakeTable, plan: Plan) -> None:
+        base: tuple[StateFile, ...] = ()
+        if work.schema is not None and not work.eras[0].resets:
+            base = self._stage_rows(work, held.read(), work.schema)
+        for number, era in enumerate(work.eras):
+            base = tuple(self._reduce(work, self._lake_job(work, number, base), era, None))
+            work.schema = era.schema
+        schema = work.eras[-1].schema
+        rows = self._staged(work, schema, base).drop(ACTION)
+        reach(Step.LAKE_STAGED)
+        self._keep_record(work, plan, schema)
+        held.replace(rows, plan.to)
+        self._done(work, plan, f"{sum(file.rows for file in base)} rows, all anew")
+
+    def _done(self, work: Work, plan: Plan, what: str) -> None:
+        reach(Step.LAKE_COMMITTED)
+        self.summary.tables += 1
+        self.progress(f"{work.table}: entry {plan.to}, {what}")
+
+    def _keep_record(self, work: Work, plan: Plan, schema: TableSchema) -> None:
+        """Say what the table is at the entry, before it is there."""
+        record = {"schema_id": schema.schema_id, "ignore_through": work.ignore_through}
+        self.store.keep_record(work.table, plan.to, record)
+
+    def _publish_database(
+        self, plan: Plan, applied: Mapping[str, Applied], only: Collection[str] | None
+    ) -> None:
+        super()._publish_database(plan, applied, only)
+        for table in self.touched:
+            self.store.forget_records(table)
+
+    # --- staging -----------------------------------------------------------------------------
+
+    def _lake_job(self, work: Work, number: int, base: tuple[StateFile, ...]) -> Job:
+        era = work.eras[number]
+        schemas = dict(era.schemas)
+        if work.schema is not None:
+            schemas[work.schema.schema_id] = work.schema
+        return Job(
+            index=0, table_root=str(self.staging / work.table), schema=era.schema, schemas=schemas,
+            order=self.landing.order, resets=tuple(era.resets), buckets=work.buckets, base=base,
+            is_rebuilt=True, with_history=False, token=f"{self.token}{number:02d}",
+        )  # fmt: skip
+
+    def _reduce(self, work: Work, job: Job, era: Era, after: int | None) -> list[StateFile]:
+        """Stage what became of the rows: all of them, or those that changed after an entry."""
+        resolved = self._resolve([job], [(job, era)]).get(job.index)
+        planned = self._map_tasks(job, era.files)
+        if resolved is not None:
+            planned.append(MapTask(job, str(self.landing.root), resolved=tuple(resolved)))
+        texts = self.engine.grouped(
+            planned,
+            functools.partial(tasks.map_events, is_resolved=resolved is not None),
+            functools.partial(reduce.stage_group, jobs=[job], after=after),
+        )
+        files = []
+        for result in map(json.loads, texts):
+            work.orphans += result["orphans"]
+            if result["file"] is not None:
+                files.append(StateFile(**result["file"]))
+                self.summary.bytes_written += files[-1].bytes
+        return files
+
+    def _stage_touched(self, work: Work, held: LakeTable, job: Job) -> tuple[StateFile, ...]:
+        """Stage the rows of a table that changes are about."""
+        root = str(self.landing.root)
+        looks = [MapTask(job, root, changes=part) for part in portions(work.eras[0].files)]
+        paths = [json.loads(text) for text in self.engine.each(looks, reduce.stage_keys)]
+        assert work.schema is not None
+        if not paths:
+            return ()
+        keys = self.spark.read.schema(f"{KEY} binary").parquet(*paths).distinct()
+        return self._stage_rows(work, held.read().join(keys, KEY, "left_semi"), work.schema)
+
+    def _stage_rows(
+        self, work: Work, rows: DataFrame, schema: TableSchema
+    ) -> tuple[StateFile, ...]:
+        """Stage rows of the table as base of a merge."""
+        path = self.staging / work.table / "base"
+        names = [quoted(field.name) for field in state_schema(schema)]
+        with configured(self.spark, _PLAIN):
+            rows.select(*names).write.parquet(str(path))
+        found = sorted(path.glob("*.parquet"))
+        self.summary.bytes_read += sum(file.stat().st_size for file in found)
+        return tuple(
+            StateFile(f"base/{file.name}", 0, file.stat().st_size, schema.schema_id)
+            for file in found
+        )
+
+    def _staged(self, work: Work, schema: TableSchema, files: Sequence[StateFile]) -> DataFrame:
+        """Staged files as Spark reads them."""
+        root = self.staging / work.table
+        ours = [f for f in reduce.staged_schema(schema) if f.name not in schema.names]
+        paths = {schema.schema_id: [root / file.path for file in files]} if files else {}
+        schemas = {schema.schema_id: schema}
+        return read_versions(self.spark, paths, schemas, schema, {schema.schema_id: ours})
+
+    def _sweep(self) -> None:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self.staging)
+
+
+def _ours(schema: TableSchema) -> set[str]:
+    return {KEY, *(f.name for f in state_schema(schema) if f.name not in schema.names)}

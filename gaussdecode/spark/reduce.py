@@ -1,0 +1,106 @@
+"""What an executor does for tables that others keep: changes, reduced to one per row.
+
+Rows as they are now, or what became of the rows that changed, are staged as Parquet files
+that Spark reads natively and hands to MERGE. The merge of events is the one of `merge`; rows
+of the table that are needed (values that were not sent, rows that are counted) come as base.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, row_keys, state_schema
+from gaussdecode.spark.merge import Merged, merge
+from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.store import StateFile, write_parquet
+from gaussdecode.spark.tasks import GROUP_BITS, Job, MapTask, events_of, from_bytes
+
+EXTRA: Final = (pa.field(KEY, pa.binary()), pa.field(ACTION, pa.int8()))
+"""Columns of staged files before those of the state."""
+
+IDENTITY: Final = ("gd_epoch", "gd_lsn", "gd_seq")
+"""What tells rows of a table without key apart, beside what is in them."""
+
+
+def stage_keys(task: MapTask) -> Iterator[str]:
+    """Write the keys that changes are about; give the file's path."""
+    found = [events.column(KEY).combine_chunks() for events in events_of(task)]
+    if not found:
+        return
+    keys = pc.unique(pa.chunked_array(found, pa.binary()))
+    name = f"keys/{task.job.token}"
+    path, _ = write_parquet(pa.table({KEY: keys}), Path(task.job.table_root), name)
+    yield json.dumps(str(Path(task.job.table_root, path)))
+
+
+def stage_group(
+    group: int, payloads: Sequence[bytes], jobs: Sequence[Job], after: int | None
+) -> list[str]:
+    """Merge a group of rows and stage what comes out.
+
+    Args:
+        group: number of the table and of the bucket.
+        payloads: events, base rows among them.
+        jobs: tables of the pass.
+        after: give what changed after this entry; None for all rows as they are.
+
+    Returns:
+        One JSON text that describes the file.
+    """
+    job, bucket = jobs[group >> GROUP_BITS], group & ((1 << GROUP_BITS) - 1)
+    events = from_bytes(payloads)
+    merged = merge(None, events, job.resets, job.schema, job.order)
+    if after is None:
+        rows = _put(merged.current, job.schema)
+    else:
+        rows = reduced(events, merged, job.schema, after)
+    held = None
+    if rows.num_rows:
+        path, size = write_parquet(rows, Path(job.table_root), f"files/{job.token}-{bucket:06d}")
+        held = dataclasses.asdict(StateFile(path, rows.num_rows, size, job.schema.schema_id))
+    return [json.dumps({"file": held, "orphans": merged.orphans})]
+
+
+def reduced(events: pa.Table, merged: Merged, schema: TableSchema, after: int) -> pa.Table:
+    """One row for each row of the table that changed: put as it is now, or removed."""
+    is_new = pc.greater(merged.current.column("gd_n"), after)
+    puts = _put(merged.current.filter(is_new), schema)
+    if schema.key:
+        held = row_keys(merged.current, schema)
+        keys = pc.unique(events.column(KEY).combine_chunks())
+        gone = keys.filter(pc.invert(pc.is_in(keys, value_set=held)))
+        blank = pa.table({KEY: gone})
+    else:
+        ended = merged.closed
+        places = {name: ended.column(name) for name in IDENTITY}
+        blank = pa.table({KEY: row_keys(ended, schema), **places})
+    return pa.concat_tables([puts, _removed(blank, schema)])
+
+
+def staged_schema(schema: TableSchema) -> pa.Schema:
+    """Arrow schema of staged files."""
+    return pa.schema([*EXTRA, *state_schema(schema)])
+
+
+def _put(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Rows as changes that put them."""
+    actions = pa.array(np.full(rows.num_rows, PUT, dtype=np.int8))
+    return pa.table([row_keys(rows, schema), actions, *rows.columns], schema=staged_schema(schema))
+
+
+def _removed(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    arrays = []
+    for field in staged_schema(schema):
+        if field.name == ACTION:
+            arrays.append(pa.array(np.full(rows.num_rows, REMOVE, dtype=np.int8)))
+        elif field.name in rows.column_names:
+            arrays.append(rows.column(field.name))
+        else:
+            arrays.append(pa.nulls(rows.num_rows, field.type))
+    return pa.table(arrays, schema=staged_schema(schema))

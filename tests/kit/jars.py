@@ -1,0 +1,109 @@
+"""Jars of Delta Lake and Iceberg, and the Spark they were made for.
+
+Neither has a jar for the newest Spark, so their tests run in a process of their own with
+Spark 4.0, which is unpacked below ``.venv`` beside the newest one. Jars come from Maven's local
+repository, by `mvn` where that is installed, else from Maven Central; each has the
+checksum that was looked at when it was chosen. Imports nothing but the standard library.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+SPARK_40: Final = Path(sys.prefix) / "pyspark-4.0"
+_SPARK_40_VERSION: Final = "4.0.2"
+_STORE: Final = Path(sys.prefix) / "jars"
+_LOCAL: Final = Path.home() / ".m2" / "repository"
+_CENTRAL: Final = "https://repo1.maven.org/maven2"
+_SECONDS: Final = 120
+
+DELTA: Final = ("io.delta:delta-spark_2.13:4.0.0", "io.delta:delta-storage:4.0.0")
+ICEBERG: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",)
+_SHA256: Final = {
+    "io.delta:delta-spark_2.13:4.0.0": (
+        "538511702aae0ef6973a6a70af3d4543c9009f8edbed786a00737e2d3cd7f04e"
+    ),
+    "io.delta:delta-storage:4.0.0": (
+        "9bdb9fb450f1e119eba53feb427f331b0d09072d26485b8273883ad72c9a2e1d"
+    ),
+    "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0": (
+        "0480f1248e0a8b50ae2a730d7ad3e1a727351c362ca63f4a0c35182087a49323"
+    ),
+}
+
+
+def jars() -> list[Path]:
+    """Paths of all of them, fetched if need be."""
+    return [_jar(coordinate) for coordinate in (*DELTA, *ICEBERG)]
+
+
+def _jar(coordinate: str) -> Path:
+    group, name, version = coordinate.split(":")
+    place = Path(*group.split("."), name, version, f"{name}-{version}.jar")
+    kept = _STORE / place.name
+    for path in (kept, _LOCAL / place):
+        if path.exists() and _sum(path) == _SHA256[coordinate]:
+            return path
+    if shutil.which("mvn") is not None and _fetch_with_maven(coordinate, _LOCAL / place):
+        return _LOCAL / place
+    _download(f"{_CENTRAL}/{place}", kept, _SHA256[coordinate])
+    return kept
+
+
+def _fetch_with_maven(coordinate: str, path: Path) -> bool:
+    """Let Maven fetch one; whether it is there then."""
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
+    command = ["mvn", "-q", "-B", goal, f"-Dartifact={coordinate}", "-Dtransitive=false"]
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, timeout=3 * _SECONDS)
+    return path.exists() and _sum(path) == _SHA256[coordinate]
+
+
+def _download(url: str, path: Path, wanted: str) -> None:
+    """Fetch a file.
+
+    Raises:
+        RuntimeError: it is not the file that was chosen.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with urllib.request.urlopen(url, timeout=_SECONDS) as source, part.open("wb") as file:
+        shutil.copyfileobj(source, file)
+    if _sum(part) != wanted:
+        raise RuntimeError(f"{url} is not the file that the tests were made with")
+    part.rename(path)
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fetch_spark_40() -> None:
+    """Unpack the oldest supported Spark beside the newest; Py4J is the same for both.
+
+    Raises:
+        subprocess.CalledProcessError: pip could not install it; it has said why.
+    """
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    requirement = f"pyspark=={_SPARK_40_VERSION}"
+    part = SPARK_40.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    subprocess.run([*command, str(part), requirement, "py4j==0.10.9.9"], check=True)
+    part.rename(SPARK_40)
+
+
+def main() -> int:
+    """Make Spark 4.0 and the jars available."""
+    if not SPARK_40.exists():
+        print("setup: fetching Spark 4.0 from PyPI (some hundred MB)", file=sys.stderr)
+        fetch_spark_40()
+    jars()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

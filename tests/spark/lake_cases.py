@@ -1,0 +1,315 @@
+"""Tables of Delta Lake and Iceberg, with their jars; `test_lake` runs these with Spark 4.0."""
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kit.history import Column, History, Snapshot, Table, canon
+from kit.jars import jars
+from pyspark.sql import DataFrame, SparkSession
+
+from gaussdecode.demo.java import provide_java
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.spark import lakerun
+from gaussdecode.spark.apply import apply
+from gaussdecode.spark.failpoint import VARIABLE, Step
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, settings
+from gaussdecode.spark.lake import IcebergTable, LakeTable, open_lake
+from gaussdecode.spark.landing import Point
+from gaussdecode.spark.query import current, database, history, register
+from gaussdecode.spark.store import Target
+from gaussdecode.spark.upkeep import compact, vacuum
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+LAKES = [kind for kind in FORMATS if kind != PARQUET]
+CONF = {
+    **settings(DELTA),
+    "spark.jars": ",".join(map(str, jars())),
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than these few rows
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.session.timeZone": "America/New_York",  # results must not depend on it
+    "spark.log.level": "OFF",
+}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small local Spark with the jars of both."""
+    scratch = tmp_path_factory.mktemp("spark")
+    os.environ["JAVA_HOME"] = str(provide_java(scratch))
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in {**CONF, "spark.sql.warehouse.dir": str(scratch)}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    assert session.version.startswith("4.0.")
+    yield session
+    session.stop()
+
+
+def rows_of(frame: DataFrame, state: Snapshot) -> list[tuple[Any, ...]]:
+    """Rows of a frame as a state has them."""
+    table = frame.select(*[f"`{name}`" for name in state.names]).toArrow()
+    return canon([tuple(row.values()) for row in table.to_pylist()])
+
+
+def last_state(source: History, table: Table) -> Snapshot | None:
+    """State behind the last change that landed."""
+    states = source.states[table.name]
+    return states[max(states)] if states else None
+
+
+def check(spark: SparkSession, source: History, target: Path) -> None:
+    """Every table is the source's, and nothing in it is unknown."""
+    frames = database(spark, target)
+    for table in source.tables:
+        state = last_state(source, table)
+        if state is None:
+            continue
+        frame = frames[f"public.{table.name}"]
+        assert rows_of(frame, state) == state.rows, table.name
+        assert frame.where("gd_unchanged is not null").isEmpty(), table.name
+
+
+def tables_of(spark: SparkSession, target: Path) -> dict[str, LakeTable]:
+    """All tables of a target."""
+    store = Target(target)
+    lake = open_lake(spark, store)
+    return {name: lake.table(name) for name in store.tables()}
+
+
+def versions(spark: SparkSession, target: Path) -> dict[str, int]:
+    """Newest version of every table."""
+    return {name: table.version() for name, table in tables_of(spark, target).items()}
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+@pytest.mark.parametrize("kind", LAKES)
+def test_rows_are_the_sources(kind: str, seed: int, spark: SparkSession, tmp_path: Path) -> None:
+    """Random histories (keys that change, truncates, snapshots, schemas), applied in steps."""
+    source = History(tmp_path / "landing", seed, with_schema_changes=seed == 8)
+    for steps in (3, 2):
+        source.run(steps)
+        summary = apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
+        assert (summary.n, summary.orphans) == (source.writer.n - 1, 0)
+        check(spark, source, tmp_path / "target")
+    before = versions(spark, tmp_path / "target")
+    again = apply(spark, tmp_path / "landing", tmp_path / "target")
+    assert (again.tables, versions(spark, tmp_path / "target")) == (0, before)
+    assert not list((tmp_path / "target").glob("staging*"))
+
+
+def small(root: Path, seed: int = 5) -> History:
+    """A source of one table with a key and one without, that changes a little."""
+    columns = [Column(1, "id", pa.int32()), Column(2, "a", pa.string(), toast=True)]
+    bag = [Column(1, "x", pa.int32()), Column(2, "y", pa.string())]
+    tables = [Table("keyed", columns, (1,), full=False), Table("bag", bag, (), full=True, rows=[])]
+    source = History(root / "landing", seed, with_schema_changes=False, tables=tables)
+    live(source)
+    return source
+
+
+def live(source: History, entries: int = 2) -> None:
+    """A few entries that certainly change both tables, and empty none."""
+    for _ in range(entries):
+        source.lsn += 10
+        seq = 0
+        for table in source.tables * 3:
+            held = copy.copy(table.rows)
+            while not (changes := source.changes(table)) or changes[0][0] == "T":
+                table.rows = copy.copy(held)
+            for change in changes:
+                source.land(table, seq, *change)
+                seq += 1
+            source.states[table.name][source.place(seq)] = Snapshot(
+                tuple(c.name for c in table.columns), table.visible()
+            )
+        source.publish()
+
+
+class Killed(BaseException):
+    """What stands for the end of the process."""
+
+
+def die_at(step: Step, count: int) -> Callable[[Step], None]:
+    """A failpoint that ends the run when a step is reached for the count-th time."""
+    left = [count]
+
+    def reach(at: Step) -> None:
+        left[0] -= at is step
+        if left[0] == 0:
+            raise Killed
+
+    return reach
+
+
+@pytest.mark.parametrize(("step", "count"), [(Step.LAKE_STAGED, 2), (Step.LAKE_COMMITTED, 1)])
+@pytest.mark.parametrize("kind", LAKES)
+def test_run_that_ended_anywhere_is_run_again(
+    kind: str, step: Step, count: int, spark: SparkSession, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A table that has its commit is not merged again, the others are; rows are the source's."""
+    source = small(tmp_path)
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    apply(spark, landing, target, format=kind)
+    before = versions(spark, target)
+    live(source)
+    with monkeypatch.context() as patch:
+        patch.setattr(lakerun, "reach", die_at(step, count))
+        patch.setattr(lakerun.LakeRun, "_sweep", lambda _: None)
+        with pytest.raises(Killed):
+            apply(spark, landing, target)
+    ended = versions(spark, target)
+    assert [name for name in before if ended[name] != before[name]] == ["public.bag"]
+    assert apply(spark, landing, target).tables == 1
+    assert versions(spark, target)["public.bag"] == ended["public.bag"]
+    check(spark, source, target)
+
+
+@pytest.mark.parametrize("kind", LAKES)
+def test_killed_command_is_run_again(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """A process that is killed between MERGE and the target's version leaves nothing to repair."""
+    source = small(tmp_path)
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    apply(spark, landing, target, format=kind)
+    live(source)
+    words = ["spark", "apply", str(landing), str(target), "--master", "local[1]"]
+    for name in ("spark.jars", "spark.driver.extraJavaOptions", "spark.ui.enabled"):
+        words += ["--conf", f"{name}={CONF[name]}"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "gaussdecode", *words],
+        env={**os.environ, VARIABLE: f"{Step.LAKE_COMMITTED}:2"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert apply(spark, landing, target).tables == 0
+    check(spark, source, target)
+    assert Target(target).database().n == source.writer.n - 1  # type: ignore[union-attr]  # it is
+
+
+@pytest.mark.parametrize("kind", LAKES)
+def test_travel_to_where_an_apply_ended(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Versions of the database can be shown, points between them are refused."""
+    source = small(tmp_path)
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    apply(spark, landing, target, format=kind)
+    n = source.writer.n - 1
+    then = {table.name: last_state(source, table) for table in source.tables}
+    live(source)
+    apply(spark, landing, target)
+    for name, state in then.items():
+        assert state is not None
+        frame = current(spark, target, f"public.{name}", at=Point(n=n))
+        assert rows_of(frame, state) == state.rows
+    with pytest.raises(ConfigError, match="where an apply ended"):
+        current(spark, target, "public.bag", at=Point(n=n + 1))
+    register(spark, target)
+    assert spark.sql("SELECT count(*) FROM keyed").collect()[0][0] == len(source.tables[0].rows)
+    for refused in (
+        lambda: history(spark, target, "public.bag"),
+        lambda: compact(spark, target),
+        lambda: apply(spark, landing, target, history=True),
+        lambda: apply(spark, landing, target, format=PARQUET),
+    ):
+        with pytest.raises(ConfigError, match="is kept as"):
+            refused()
+    assert vacuum(target, older_than_seconds=0).versions == 1
+
+
+@pytest.mark.parametrize("kind", LAKES)
+def test_others_may_keep_house(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Commits of others that change no rows do not hide the position."""
+    source = small(tmp_path)
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    apply(spark, landing, target, format=kind)
+    for table in tables_of(spark, target).values():
+        name = table._name  # type: ignore[attr-defined]  # both have one
+        spark.sql(f"DELETE FROM {name} WHERE false")
+        if kind == DELTA:
+            spark.sql(f"OPTIMIZE {name}")
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('kept-by' = 'somebody')")
+    live(source)
+    assert apply(spark, landing, target).tables == 2
+    check(spark, source, target)
+
+
+def test_table_that_was_set_back_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A table at an older snapshot than was seen is not merged into."""
+    source = small(tmp_path)
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    apply(spark, landing, target, format=ICEBERG)
+    before = versions(spark, target)["public.bag"]
+    live(source)
+    apply(spark, landing, target)
+    live(source)
+    table = tables_of(spark, target)["public.bag"]
+    assert isinstance(table, IcebergTable)
+    table._table().manageSnapshots().rollbackTo(before).commit()
+    spark.sql(f"ALTER TABLE {table._name} UNSET TBLPROPERTIES ('gaussdecode.n')")
+    with pytest.raises(LandingError, match="set back"):
+        apply(spark, landing, target)
+
+
+@pytest.mark.parametrize("kind", LAKES)
+def test_types_and_names(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Types that a format has no twin of, and names it would refuse, keep their values."""
+    types = {
+        "id": pa.int16(), "big": pa.int64(), "price in €": pa.decimal128(12, 2),
+        "t": pa.timestamp("us"), "tz": pa.timestamp("us", tz="UTC"), "f": pa.float32(),
+        "d": pa.float64(), "l": pa.list_(pa.field("element", pa.int32())), "b": pa.binary(),
+    }  # fmt: skip
+    columns = [Column(i, name, of) for i, (name, of) in enumerate(types.items(), 1)]
+    tables = [Table("types", columns, (1,), full=True)]
+    source = History(tmp_path / "landing", 4, with_schema_changes=False, tables=tables)
+    for _ in range(2):
+        live(source)
+        apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
+    found = current(spark, tmp_path / "target", "public.types").toArrow()
+    state = last_state(source, tables[0])
+    assert state is not None
+    rows = found.select(list(state.names)).to_pylist()
+    spelled = canon([tuple(map(repr, _plain(row.values()))) for row in rows])
+    assert spelled == canon([tuple(map(repr, _plain(row))) for row in _typed(state, types)])
+
+
+def _typed(state: Snapshot, types: dict[str, pa.DataType]) -> list[tuple[Any, ...]]:
+    """Rows of the source as their types hold them."""
+    arrays = [
+        pa.array(list(values), of)
+        for values, of in zip(zip(*state.rows, strict=True), types.values(), strict=True)
+    ]
+    return list(zip(*(array.to_pylist() for array in arrays), strict=True))
+
+
+def _plain(values: Any) -> list[Any]:
+    """Values without their zone, which is UTC by another name."""
+    return [value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value for value in values]
+
+
+def test_gap_stops(spark: SparkSession, tmp_path: Path) -> None:
+    """Apply stays before a gap; going on is recorded."""
+    source = small(tmp_path)
+    gap = source.writer.entry(EntryKind.GAP, source.lsn)
+    live(source, 1)
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    summary = apply(spark, landing, target, format=ICEBERG)
+    assert (summary.n, summary.stopped_at_gap) == (gap - 1, gap)
+    assert apply(spark, landing, target, accept_gaps=True).accepted_gaps == (gap,)
+    check(spark, source, target)
