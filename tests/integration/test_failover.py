@@ -8,7 +8,9 @@ from kit import landing, oracle
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
 
-from gaussdecode.errors import EX_CONFIG
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_CONFIG, EX_OK
+from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -85,6 +87,33 @@ def test_promoted_standby_is_followed(
     assert [change.new["id"] for change in landed.changes] == list(range(1, 201))
     (position,) = landed.entries[-1]["positions"].values()
     assert position["timeline"] == 2
+
+
+def test_standby_without_the_slot_is_followed_behind_a_gap(
+    pair: tuple[Database, Standby], make_daemon: MakeDaemon
+) -> None:
+    """Where the slot was not kept, an operator accepts the gap across the change of timeline."""
+    database, standby = pair
+    primary = database.server
+    daemon = make_daemon(database).start()
+    _land(database, daemon, 1, 100)
+    assert daemon.stop() == 0
+    begin = daemon.durable_lsn()
+    standby.wait_for(primary)
+    primary.stop("immediate")
+    _switch_to(standby, database, daemon)
+    database.execute(f"SELECT pg_drop_replication_slot('{database.slot}')")
+    database.execute("INSERT INTO public.t SELECT generate_series(101, 110)")
+    assert daemon.start().wait() == EX_CONFIG
+    accept = ("slot", "accept-gap", str(daemon.config_path), "--from-lsn", str(Lsn(begin)))
+    assert main(accept) == EX_OK
+    daemon.start()
+    _land(database, daemon, 111, 120)
+    assert daemon.stop() == 0
+    landed = landing.read(daemon.root)
+    assert [change.new["id"] for change in landed.changes] == [*range(1, 101), *range(111, 121)]
+    (position,) = landed.entries[-1]["positions"].values()
+    assert (position["epoch"], position["timeline"]) == (2, 2)
 
 
 def test_promoted_standby_that_lacks_what_landed_is_refused(
