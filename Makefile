@@ -70,7 +70,7 @@ test-integration: setup-test ## the daemon against real PostgreSQL servers, with
 	$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: test-sanitize
-test-sanitize: setup ## the parser's tests under AddressSanitizer and UBSan, in a copy
+test-sanitize: setup ## parsers, queues and collector under AddressSanitizer and UBSan, in a copy
 	PYTHON=$(CURDIR)/$(BIN)/python tests/sanitize.sh $(ARGS)
 
 .PHONY: bench
@@ -96,6 +96,10 @@ bench-peers: setup-test ## others on the same slot; needs Java 17 and Node.js
 docs: setup ## write the generated pages again
 	$(BIN)/python docs/generate.py
 	$(BIN)/python config/grafana/generate.py
+
+.PHONY: pictures
+pictures: setup-test ## take the pictures of the status page again, in about two minutes
+	$(BIN)/python docs/pictures.py
 
 .PHONY: annotate
 annotate: setup ## Cython's HTML: yellow lines in hot functions are a review question
