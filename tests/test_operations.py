@@ -101,3 +101,24 @@ def test_changelog_knows_the_version() -> None:
     """The version of the package has a heading."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_links_and_pictures_are_there() -> None:
+    """What README and docs point to exists; no picture is too heavy for a slow line."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        text = re.sub(r"`[^`\n]*`", "", page.read_text())
+        for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", text):
+            path = page.parent / target
+            assert path.exists(), f"{page.name}: {target}"
+            if path.suffix == ".png":
+                assert path.read_bytes().startswith(b"\x89PNG")
+                assert path.stat().st_size < 150_000, target
+
+
+def test_anchors_of_the_guide_are_there() -> None:
+    """Every section that another one points to has its heading."""
+    text = OPERATIONS.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 _-]", "", h.lower()).replace(" ", "-") for h in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", re.sub(r"\n", " ", text))) <= anchors
