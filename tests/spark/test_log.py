@@ -77,6 +77,27 @@ def test_gap_stops_until_it_is_accepted(history: History, tmp_path: Path) -> Non
     check(history, tmp_path)
 
 
+def test_gap_that_an_operator_accepted_stops_readers_too(history: History, tmp_path: Path) -> None:
+    """Its entry stands behind the hole in the next epoch; a snapshot makes the tables right."""
+    told = history.writer.entry(EntryKind.GAP, history.lsn)
+    history.lsn += 1000
+    history.writer.epoch += 1
+    accepted = history.writer.entry(EntryKind.GAP, history.lsn)
+    history.publish()
+    for table in history.tables:
+        history.snapshot(table)
+    history.transaction()
+    history.publish()
+    summary = run(tmp_path)
+    assert (summary.n, summary.stopped_at_gap) == (told - 1, told)
+    summary = run(tmp_path, accept_gaps=True)
+    assert (summary.n, summary.stopped_at_gap) == (history.writer.n - 1, None)
+    database = Target(tmp_path / "target").database()
+    assert database is not None
+    assert database.accepted_gaps == (told, accepted)
+    check(history, tmp_path)
+
+
 def test_suspect_entry_only_alarms(history: History, tmp_path: Path) -> None:
     """A possibly incomplete entry is passed, and reported."""
     suspect = history.writer.entry(EntryKind.SUSPECT, history.lsn)
