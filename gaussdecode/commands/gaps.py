@@ -8,6 +8,7 @@ sent transactions incompletely. Ends with 0 when there is neither, and with 74 o
 Examples:
   gaussdecode gaps /var/lib/gaussdecode/orders
   gaussdecode gaps --json /var/lib/gaussdecode/orders
+  gaussdecode gaps --unaccepted /var/lib/gaussdecode/orders || page-somebody
 """
 
 import argparse
@@ -36,11 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("root", type=Path, help="directory of the landing")
     parser.add_argument("--json", action="store_true", help="print one object a line")
+    parser.add_argument(
+        "--unaccepted", action="store_true", help="leave out gaps that an operator has accepted"
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
     """List them."""
     records = list(_records(args.root))
+    if args.unaccepted:
+        accepted = {record["from_lsn"] for record in records if record["is_accepted"]}
+        records = [
+            record
+            for record in records
+            if record["kind"] != EntryKind.GAP or record["from_lsn"] not in accepted
+        ]
     if args.json:
         for record in records:
             print(json.dumps(record))

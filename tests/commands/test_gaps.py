@@ -1,5 +1,6 @@
 """Tests for `gaussdecode.commands.gaps`."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -70,6 +71,28 @@ def test_gaps_and_suspects_are_listed(
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["entry"], first["reason"], first["is_open"]) == (1, "slot_lost", True)
     assert (second["kind"], second["from_lsn"]) == ("suspect", "0/100")
+    assert verify(Path(root)).is_clean
+
+
+def test_accepted_gaps_can_be_left_out(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For scripts that call somebody: what was looked at is not told again, a new gap is."""
+    publish(log, EntryKind.GAP, **GAP.to_extra())
+    accepted = dataclasses.replace(GAP, until_lsn=Lsn(0xA00), is_open=False, is_accepted=True)
+    behind = SourcePosition(2, 1, 0xA00)
+    log.publish(Draft(kind=EntryKind.GAP, position=behind, extra=accepted.to_extra()))
+    root = str(tmp_path / "landing")
+    assert main(["gaps", "--unaccepted", root]) == EX_OK
+    assert main(["gaps", "--json", root]) == EX_IOERR
+    *_, last = map(json.loads, capsys.readouterr().out.splitlines()[1:])
+    assert (last["is_accepted"], last["epoch"], last["until_lsn"]) == (True, 2, "0/A00")
+    later = dataclasses.replace(GAP, from_lsn=Lsn(0xA00))
+    publish(log, EntryKind.GAP, **later.to_extra())
+    root = root_of(log, tmp_path)
+    assert main(["gaps", "--unaccepted", "--json", root]) == EX_IOERR
+    (only,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert only["from_lsn"] == "0/A00"
     assert verify(Path(root)).is_clean
 
 
