@@ -329,3 +329,21 @@ def test_every_setting_has_a_type_and_a_meaning() -> None:
     for cls in SECTIONS.values():
         for field in dataclasses.fields(cls):
             assert field.metadata["setting"].meaning.endswith(".")
+
+
+def test_modes_of_single_tables(tmp_path: Path) -> None:
+    """Patterns of tables are read with their words, and refused with what is allowed."""
+    path = tmp_path / "orders.yaml"
+    head = f"slot: orders\n{SOURCE}\n{LANDING}\n"
+    path.write_text(f"{head}snapshot: {{tables: {{a.b: none, 'c.*': initial}}}}\n")
+    config = load(path)
+    assert config.snapshot.tables == (("a.b", "none"), ("c.*", "initial"))
+    assert config.snapshot.mode == "initial"
+    for tables, expected in (
+        ("{a: none}", "a has the wrong form; allowed: schema.name, schema.*, *.name, *.*"),
+        ("{a.b: never}", "never is unknown; allowed: initial, none"),
+        ("{}", "{} is not a mapping with at least one key"),
+        ("[a.b]", "['a.b'] is not a mapping with at least one key"),
+        ("{a.b: {c: d}}", "{'c'"),
+    ):
+        assert expected in problems(tmp_path, f"{head}snapshot: {{tables: {tables}}}\n")[0]

@@ -27,6 +27,7 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.source.export import Chunk, Leaf, TableChangedError, TableReader, TableShape, cut
 
 ATTEMPTS: Final = 5  # a table that changes its shape so often is read at once
+_MAY_MISS: Final = frozenset({EntryKind.GAP, EntryKind.SUSPECT})
 _KEYS_AT_ONCE: Final = 5000  # rows read again by one statement; arbitrary
 
 
@@ -164,6 +165,8 @@ class ChunkedTable:
     def _changed_files(self, directory: str, since_n: int) -> Iterator[str]:
         """Path of every landed file with changes of the table."""
         for entry in self._log.iterate(since_n + 1, self._log.next_n - 1):
+            if entry.kind in _MAY_MISS:
+                raise TableChangedError("changes may be missing since the first piece was read")
             if entry.kind is EntryKind.DATA:
                 yield from (file.path for file in entry.files if file.table == directory)
 

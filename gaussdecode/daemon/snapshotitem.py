@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 from gaussdecode.collect.gate import Gate
 from gaussdecode.daemon.snapshotread import Counts
@@ -78,6 +78,9 @@ class Wanted:
         return table_directory(self.table.schema, self.table.name)
 
 
+_OPEN: Final = frozenset({"waiting", "reading", "landing"})
+
+
 @dataclasses.dataclass(slots=True)
 class Progress:
     """How far one table is, for those who look on.
@@ -96,9 +99,14 @@ class Progress:
     began: float = 0.0
     chunks_before: int = 0
 
-    def begin_waiting(self) -> None:
-        """It is to be read, and others come first."""
-        self.state = "waiting"
+    def begin_waiting(self, reason: str | None = None) -> None:
+        """It is to be read, and others come first, or something went wrong."""
+        self.state, self.reason = "waiting", reason
+
+    def wait_for(self, reason: str) -> None:
+        """It cannot be read now; say why."""
+        if self.state in _OPEN:
+            self.reason = reason
 
     def begin_reading(self, chunks: int, chunks_done: int, estimate: int) -> Counts:
         """It is being read; gives what readers count in."""

@@ -128,8 +128,7 @@ class Snapshotter:
         """Nothing can be read now; say why."""
         _log.warning(Event.SNAPSHOT_WAITS, reason=reason)
         for progress in self._progress.values():
-            if progress.state not in ("done", "failed"):
-                progress.reason = reason
+            progress.wait_for(reason)
 
     def _round(self) -> None:
         """Look for work and do it."""
@@ -356,6 +355,7 @@ class Snapshotter:
                 tools.store.drop(item.directory)
             if count < most:
                 _log.info(Event.SNAPSHOT_WAITS, table=item.title, attempt=count, reason=_say(error))
+                self._progress[item.title].begin_waiting(_say(error))
                 return
             tools.attempts.pop(item.title, None)
             self._mark_failed(item.title, _say(error), item.where)

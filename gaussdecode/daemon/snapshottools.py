@@ -29,6 +29,7 @@ from gaussdecode.source.settings import source_address
 
 _LONGEST_HOLD: Final = 64  # times the first wait
 _PAGE_BYTES: Final = 8192
+_RUNNING: Final = "waiting for the transactions that run on the server"
 _log = get_logger("snapshot")
 
 
@@ -104,6 +105,21 @@ class Tools:
 
     def view(self, seconds: float) -> View:
         """Take a view; what hinders it is no table's error."""
+        with self._said_to_wait():
+            return self._open_view(seconds)
+
+    @contextlib.contextmanager
+    def _said_to_wait(self) -> Iterator[None]:
+        """Tell those who look on what tables wait for that have no other reason."""
+        waiting = [of for of in list(self.progress.values()) if of.reason is None]
+        for progress in waiting:
+            progress.wait_for(_RUNNING)
+        yield
+        for progress in waiting:
+            if progress.reason == _RUNNING:
+                progress.reason = None
+
+    def _open_view(self, seconds: float) -> View:
         try:
             return View.open(self._address, self.config.slot, seconds, self.should_stop)
         except SourceError as error:
