@@ -77,15 +77,41 @@ test-sanitize: setup ## parsers, queues and collector under AddressSanitizer and
 bench: setup-test ## every bench that needs no peer, in under ten minutes, to build/bench/
 	@mkdir -p $(RESULTS)
 	$(BIN)/python bench/decode.py --out $(RESULTS)/decode.json
-	$(BIN)/python bench/live.py --shape narrow --out $(RESULTS)/live-narrow.json
-	$(BIN)/python bench/live.py --shape wide --out $(RESULTS)/live-wide.json
-	$(BIN)/python bench/replay.py --shape narrow --out $(RESULTS)/replay-narrow.json
-	$(BIN)/python bench/replay.py --shape wide --out $(RESULTS)/replay-wide.json
+	$(BIN)/python bench/live.py --shape narrow --rows 400000 --out $(RESULTS)/live-narrow.json
+	$(BIN)/python bench/live.py --shape wide --rows 100000 --out $(RESULTS)/live-wide.json
+	$(BIN)/python bench/live.py --shape changes --rows 200000 --out $(RESULTS)/live-changes.json
+	$(BIN)/python bench/live.py --shape small --rows 200000 --out $(RESULTS)/live-small.json
+	$(BIN)/python bench/replay.py --shape narrow --times 8 --runs 2 --out $(RESULTS)/replay-narrow.json
+	$(BIN)/python bench/replay.py --shape wide --times 6 --runs 2 --out $(RESULTS)/replay-wide.json
+	$(BIN)/python bench/gaussdb.py --bytes 1500000000 --decoders 2 4 --curve 10 100 \
+		--curve-bytes 500000000 --runs 2 --out $(RESULTS)/gaussdb.json
 	$(BIN)/python bench/latency.py --tables 1 16 64 --seconds 5 --out $(RESULTS)/latency.json
+	$(BIN)/python bench/scale.py --short --out $(RESULTS)/scale.json
+
+.PHONY: bench-full
+bench-full: setup-test ## the same with enough data to be quoted, and pacing, in about an hour
+	@mkdir -p $(RESULTS)
+	$(BIN)/python bench/decode.py --out $(RESULTS)/decode.json
+	for shape in narrow wide changes small; do \
+		$(BIN)/python bench/live.py --shape $$shape --out $(RESULTS)/live-$$shape.json; \
+	done
+	$(BIN)/python bench/pacing.py --shape narrow --out $(RESULTS)/pacing.json
+	$(BIN)/python bench/pacing.py --shape wide --out $(RESULTS)/pacing-wide.json
+	for shape in narrow wide; do \
+		$(BIN)/python bench/replay.py --shape $$shape --runs 5 --out $(RESULTS)/replay-$$shape.json; \
+	done
+	$(BIN)/python bench/gaussdb.py --out $(RESULTS)/gaussdb.json
+	$(BIN)/python bench/latency.py --out $(RESULTS)/latency.json
 	$(BIN)/python bench/scale.py --out $(RESULTS)/scale.json
+	$(BIN)/python bench/scale.py --large --curves bytes --out $(RESULTS)/scale-large.json
+
+.PHONY: bench-plot
+bench-plot: setup ## draw the results in build/bench/ to docs/images/
+	$(BIN)/pip install --quiet 'matplotlib>=3.8'
+	$(BIN)/python bench/plot.py $(RESULTS) docs/images
 
 .PHONY: bench-peers
-bench-peers: setup-test ## others on the same slot; needs Java 17 and Node.js
+bench-peers: setup-test ## others on the same slot, in fifteen minutes; needs Java 17 and Node.js
 	@test -x $(PEERS)/.venv/bin/python || $(BIN)/python -m venv $(PEERS)/.venv
 	$(PEERS)/.venv/bin/pip install --quiet --requirement $(PEERS)/requirements.txt
 	npm install --silent --no-audit --no-fund --prefix $(PEERS)

@@ -2,10 +2,10 @@
 
 The same functions of the same libpq as our reader's, called in the same order, paced by the
 same rule with its numbers as arguments: with `little_bytes` or more in the socket read on;
-with less, nap for `nap_us` first, so that the server can gather more; with nothing, sleep
-until the socket is readable. An adaptive nap is halved after one in which twice
-`little_bytes` arrived, and grows again by little. Feedback confirms what was received.
-Nothing is decoded, nothing is kept.
+with less, nap for `nap_us` first, so that the server can send more; with nothing, sleep
+until the socket is readable. A gathering nap, ours, ends as soon as `little_bytes` are there
+(SO_RCVLOWAT); an adaptive one is halved after one in which twice `little_bytes` arrived, and
+grows again by little. Feedback confirms what was received. Nothing is decoded or kept.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -34,6 +34,12 @@ cdef extern from "<sys/ioctl.h>" nogil:
     enum:
         FIONREAD
 
+cdef extern from "<sys/socket.h>" nogil:
+    int setsockopt(int fd, int level, int name, const void *value, unsigned int size)
+    enum:
+        SOL_SOCKET
+        SO_RCVLOWAT
+
 cdef enum:
     STATUS_SIZE = 34            # 'r', three positions, client time, reply wanted
     STATUS_US = 5000000         # arbitrary, well inside wal_sender_timeout
@@ -45,6 +51,8 @@ cdef struct Pace:
     int most_nap_us
     int little_bytes
     bint is_adaptive
+    bint is_gathering
+    bint is_flowing             # something arrived in the last gathering nap
 
 cdef struct Counts:
     uint64_t messages
@@ -55,7 +63,7 @@ cdef struct Counts:
 
 
 def receive(owner not None, size_t connection, dict functions not None, int socket_fd,
-            uint64_t end_lsn, int nap_us, int little_bytes, bint is_adaptive):
+            uint64_t end_lsn, int nap_us, int little_bytes, bint is_adaptive, bint is_gathering):
     """Take and drop everything up to a position.
 
     Args:
@@ -67,6 +75,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
         nap_us: longest nap; 0 for none.
         little_bytes: nap only when less is waiting.
         is_adaptive: shorten naps in which much arrived.
+        is_gathering: end naps in which enough arrived.
 
     Returns:
         Counts of messages, bytes, reads and naps.
@@ -87,6 +96,8 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     pace.nap_us = pace.most_nap_us = nap_us
     pace.little_bytes = little_bytes
     pace.is_adaptive = is_adaptive
+    pace.is_gathering = is_gathering
+    pace.is_flowing = False
     counts.messages = counts.bytes = counts.reads = counts.naps = counts.last_lsn = 0
     with nogil:
         is_whole = run(&pq, socket_fd, end_lsn, &pace, &counts)
@@ -135,18 +146,36 @@ cdef void note(const uint8_t *frame, int size, Counts *counts) noexcept nogil:
 
 
 cdef void await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
-    """As `Receiver.await_input` does it."""
+    """As `Receiver.await_input` does it when it gathers."""
     cdef int waiting = waiting_bytes(fd)
     if waiting >= pace.little_bytes:
         return
-    if waiting == 0:
+    if waiting == 0 and not pace.is_flowing:
         rest(fd, LOOK_US)
         waiting = waiting_bytes(fd)
-    if 0 < waiting < pace.little_bytes and pace.nap_us >= NAP_STEP_US:
-        counts.naps += 1
-        rest(-1, pace.nap_us)
-    if not pace.is_adaptive:
+    if waiting >= pace.little_bytes or (waiting == 0 and not pace.is_flowing):
         return
+    if pace.nap_us < NAP_STEP_US:
+        return
+    counts.naps += 1
+    if pace.is_gathering:
+        gather(fd, pace)
+    else:
+        rest(-1, pace.nap_us)
+    if pace.is_adaptive:
+        adapt(fd, pace)
+
+
+cdef void gather(int fd, Pace *pace) noexcept nogil:
+    """Sleep until enough is there; while something comes, the next sleep is such a one, too."""
+    wake_at(fd, pace.little_bytes)
+    rest(fd, pace.nap_us)
+    wake_at(fd, 1)
+    pace.is_flowing = waiting_bytes(fd) > 0
+
+
+cdef void adapt(int fd, Pace *pace) noexcept nogil:
+    """Shorten the next nap after one in which much arrived."""
     if waiting_bytes(fd) >= 2 * pace.little_bytes:
         pace.nap_us //= 2
     elif pace.nap_us < pace.most_nap_us:
@@ -156,6 +185,11 @@ cdef void await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
 cdef int waiting_bytes(int fd) noexcept nogil:
     cdef int count = 0
     return count if ioctl(fd, FIONREAD, &count) >= 0 else 0
+
+
+cdef void wake_at(int fd, int count) noexcept nogil:
+    """Have the socket count as readable from so many bytes on."""
+    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &count, sizeof(count))
 
 
 cdef void rest(int fd, int64_t limit_us) noexcept nogil:

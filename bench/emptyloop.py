@@ -5,7 +5,7 @@ loop is `_emptyloop.pyx`, compiled to ``build/bench`` when it has changed. Time 
 begin with START_REPLICATION, so that starting Python and connecting are not counted.
 
     python bench/emptyloop.py DSN SLOT PUBLICATION END_LSN [--nap-us N] [--little-bytes N]
-        [--fixed] [--lowat-bytes N]
+        [--pace gather|adaptive|fixed] [--lowat-bytes N]
 """
 
 import argparse
@@ -25,7 +25,7 @@ from gaussdecode.source import slot as slots
 from gaussdecode.source.libpq import address_of
 from gaussdecode.source.postgresql import SourceAddress, connect
 
-NAP_US: Final = 300  # both as in source/_receive.pyx
+NAP_US: Final = 3000  # both as in source/_receive.pyx
 LITTLE_BYTES: Final = 32768
 _HERE: Final = Path(__file__).resolve().parent
 _PROJECT: Final = _HERE.parent
@@ -83,7 +83,8 @@ def receive(args: argparse.Namespace) -> dict[str, Any]:
         slots.start_stream(connection, args.slot, Lsn(0), options)
         counts: dict[str, int] = loop.receive(
             pgconn, address_of(pgconn), connection.libpq.addresses, pgconn.socket,
-            Lsn.parse(args.end), args.nap_us, args.little_bytes, not args.fixed,
+            Lsn.parse(args.end), args.nap_us, args.little_bytes,
+            args.pace == "adaptive", args.pace == "gather",
         )  # fmt: skip
         seconds, spent = time.perf_counter() - began, time.process_time() - cpu
         connection.end_stream()
@@ -108,7 +109,7 @@ def main() -> None:
         parser.add_argument(name)
     parser.add_argument("--nap-us", type=int, default=NAP_US)
     parser.add_argument("--little-bytes", type=int, default=LITTLE_BYTES)
-    parser.add_argument("--fixed", action="store_true", help="naps do not adapt")
+    parser.add_argument("--pace", choices=("gather", "adaptive", "fixed"), default="gather")
     parser.add_argument("--lowat-bytes", type=int, default=0, help="SO_RCVLOWAT; 0 leaves it")
     print(json.dumps(receive(parser.parse_args())))
 

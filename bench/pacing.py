@@ -6,14 +6,16 @@ empty loop (`emptyloop.py`) receives the same WAL through copies of one slot, ru
 in turn, with each way of pacing:
 
     spin           reads whenever the socket is readable
-    nap N          naps N us when less than 32 KiB is there, always as long
-    adaptive N     as ours: halves the nap after one in which twice as much arrived
-    little N       as ours with 300 us, but naps below N KiB
-    always         naps before every read, however much is there
-    lowat N        no nap; the kernel wakes the reader at N KiB (SO_RCVLOWAT)
+    fixed N        naps N us when less than 32 KiB is there
+    adaptive N     halves the nap after one in which twice as much arrived
+    little N       as adaptive 300, but naps below N KiB
+    gather N K     sleeps up to N us when less than K KiB is there, until K KiB are
+                   (SO_RCVLOWAT)
+    always         naps 300 us before every read, however much is there
+    lowat N        no nap; the kernel wakes the reader at N KiB, set once
 
 `pg_recvlogical` is the base. rows/s, CPU seconds of the loop per million rows, and reads
-per second; `best` is the fastest. What `source/_receive.pyx` does is ``adaptive 300``.
+per second; `best` is the fastest. What `source/_receive.pyx` does is ``gather 3000 32``.
 
     python bench/pacing.py [--shape SHAPE] [--rows N] [--runs N] [--out FILE]
 """
@@ -32,13 +34,22 @@ from gaussdecode.model.lsn import Lsn
 
 _KIB: Final = 1024
 _HUGE: Final = str(1 << 30)  # more than ever waits
+_ADAPTIVE: Final = ("--pace", "adaptive", "--nap-us")
+_FIXED: Final = ("--pace", "fixed", "--nap-us")
 PACES: Final[dict[str, tuple[str, ...]]] = {
-    "spin": ("--nap-us", "0"),
-    **{f"nap {nap}": ("--fixed", "--nap-us", str(nap)) for nap in (100, 300, 1000)},
-    **{f"adaptive {nap}": ("--nap-us", str(nap)) for nap in (100, 300, 1000)},
-    **{f"little {size}": ("--little-bytes", str(size * _KIB)) for size in (8, 128)},
-    "always": ("--fixed", "--little-bytes", _HUGE),
-    **{f"lowat {size}": ("--nap-us", "0", "--lowat-bytes", str(size * _KIB)) for size in (32, 256)},
+    "spin": (*_FIXED, "0"),
+    **{f"fixed {nap}": (*_FIXED, str(nap)) for nap in (100, 300, 1000)},
+    **{f"adaptive {nap}": (*_ADAPTIVE, str(nap)) for nap in (100, 300, 1000)},
+    **{
+        f"little {size}": (*_ADAPTIVE, "300", "--little-bytes", str(size * _KIB))
+        for size in (8, 128)
+    },
+    **{
+        f"gather {nap} {size}": ("--nap-us", str(nap), "--little-bytes", str(size * _KIB))
+        for nap, size in ((300, 32), (1000, 32), (3000, 32), (3000, 16), (3000, 64))
+    },
+    "always": (*_FIXED, "300", "--little-bytes", _HUGE),
+    **{f"lowat {size}": (*_FIXED, "0", "--lowat-bytes", str(size * _KIB)) for size in (32, 256)},
 }
 
 

@@ -31,7 +31,7 @@ from kit.postgres import Database
 
 _HERE: Final = Path(__file__).parent / "peers"
 _PYTHON: Final = _HERE / ".venv" / "bin" / "python"
-_SLOW_SHARE: Final = 20  # the slowest peer gets one row in so many
+_SLOW_SHARE: Final = 10  # the slowest peer gets one row in so many
 _LIMIT_SECONDS: Final = 600
 
 
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    args.rows = args.rows or corpus.ROWS[args.shape] // 2
+    args.rows = args.rows or corpus.ROWS[args.shape]
     if not _PYTHON.exists():
         raise SystemExit("the peers are not set up; use `make bench-peers`")
     with tempfile.TemporaryDirectory() as name:
