@@ -65,6 +65,7 @@ def quiet_and_loaded(database: Database, directory: Path, browser: Chromium) -> 
         wait_until(lambda: is_calm(daemon), "the daemon is idle")
         time.sleep(25)  # the curves show that it was busy, and is not
         take(browser, daemon, "idle", DESKTOP)
+        take(browser, daemon, "idle-phone", PHONE)
         daemon.stop()
         stop, sessions = begin_work(database)
         for _ in range(TRANSACTIONS):
