@@ -1,98 +1,159 @@
 """How fast rows that are there already land, beside COPY to a file and pg_dump.
 
-All three read the same table of the same server, one after the other; the daemon reads with
-``workers`` connections, the others with one. Peak memory is that of the daemon's main process.
+All read the same table of the same server, one after the other, in turns: psql's ``copy ... to`` a
+file, ``pg_dump`` to a file, and the daemon from its start until the entry with all rows is
+published. The daemon reads with ``--workers`` connections and writes durable Parquet, the others
+read with one and write text; seconds are those of the whole command.
 
-    python bench/snapshot.py --rows 2000000 --workers 2
+``seconds`` is a list, one for each turn; rows and megabytes per second are of their median, the
+megabytes those of COPY's text. ``peak_bytes`` is by process of the daemon; it is flat when it
+does not grow with ``--millions``. ``oldest_transaction_seconds`` is the oldest of the daemon's
+transactions that was ever seen, to be compared with ``--limit`` (``transaction-timeout``) plus the
+time of one chunk; ``oldest_xmin`` how many transactions the oldest view held back.
+
+    python bench/snapshot.py --millions 5 --rounds 3
 """
 
 import argparse
 import json
+import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, Final
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
+from corpus import Database, Postgres
 from kit.daemon import Daemon
-from kit.postgres import Database, Postgres
+from processes import ProcessWatch
+
+_MAJOR: Final = 17
+_BATCH: Final = 1_000_000
+_TABLE: Final = (
+    "CREATE TABLE t (id int8 PRIMARY KEY, a int4, b text, n numeric(12,2), t timestamptz)"
+)
+_ROWS: Final = (
+    "INSERT INTO t SELECT g, g % 1000, 'row ' || g, g / 7.0, timestamptz '2026-01-01' "
+    "+ g * interval '1 ms' FROM generate_series({first}, {last}) g"
+)
+_OLDEST: Final = """
+    SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::float8,
+        coalesce(max(age(backend_xmin)), 0)::int8
+    FROM pg_stat_activity WHERE application_name = 'gaussdecode' AND backend_type <> 'walsender'
+        OR backend_type = 'walsender' AND backend_xmin IS NOT NULL
+"""
+_POLL_SECONDS: Final = 0.2
 
 
-def peak_bytes(pid: int) -> int:
-    """Peak resident memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def fill(database: Database, rows: int) -> None:
+    """Make the table."""
+    database.execute(_TABLE)
+    for first in range(1, rows + 1, _BATCH):
+        database.execute(_ROWS.format(first=first, last=min(first + _BATCH - 1, rows)))
+    database.execute("VACUUM ANALYZE t")
+
+
+def measure_command(command: list[str]) -> float:
+    """Seconds of a command."""
+    began = time.perf_counter()
+    subprocess.run(command, check=True)
+    return time.perf_counter() - began
 
 
 def measure_daemon(
-    database: Database, rows: int, workers: int, directory: Path
-) -> dict[str, float]:
-    """Land the table."""
+    database: Database, arguments: argparse.Namespace, directory: Path
+) -> dict[str, Any]:  # Any: JSON
+    """Land the table into a landing of its own."""
+    rows = int(arguments.millions * 1e6)
+    directory.mkdir()
     database.create_slot()
-    config: dict[str, dict[str, object]] = {
-        "snapshot": {"mode": "initial", "workers": workers, "chunk-bytes": "32MiB"},
-        "landing": {"row-group-rows": 131072, "row-group-bytes": "64MiB", "memory-bytes": "512MiB",
-                    "target-file-size": "128MiB"},
+    config = {
+        "snapshot": {
+            "mode": "initial",
+            "workers": arguments.workers,
+            "chunk-bytes": arguments.chunk,
+            "transaction-timeout": arguments.limit,
+        },
+        "landing": {
+            "row-group-rows": 131072,
+            "row-group-bytes": "64MiB",
+            "memory-bytes": "512MiB",
+            "target-file-size": "128MiB",
+        },
         "monitoring": {"log-level": "warning"},
-    }  # fmt: skip
-    oldest = 0.0
+    }
+    oldest, held_back = 0.0, 0
+    began = time.perf_counter()
     with Daemon(database, directory, config=config) as daemon:
-        daemon.wait_for_state("streaming")
-        began = time.monotonic()
-        while (daemon.status() or {}).get("snapshot", {}).get("public.t", {}).get(
-            "state"
-        ) != "done":
-            found = database.execute(
-                "SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::float8 "
-                "FROM pg_stat_activity WHERE application_name = 'gaussdecode'"
-            )
-            oldest = max(oldest, float(str(found[0][0])))
-            time.sleep(0.2)
-        seconds = time.monotonic() - began
-        peak = peak_bytes(daemon.pid)
-        entry = next(e for e in daemon.entries() if e["kind"] == "snapshot")
-        landed = sum(file["rows"] for file in entry["files"])
+        watch = ProcessWatch(daemon.pid)
+        watch.start()
+        while True:
+            ((age, xmin),) = database.execute(_OLDEST)
+            oldest, held_back = max(oldest, float(str(age))), max(held_back, int(str(xmin)))
+            found = [entry for entry in daemon.entries() if entry["kind"] == "snapshot"]
+            if found:
+                break
+            assert daemon.is_running, daemon.log_tail()
+            time.sleep(_POLL_SECONDS)
+        seconds = time.perf_counter() - began
+        watch.is_over.set()
+        watch.join()
+        landed = sum(file["rows"] for file in found[0]["files"])
         assert landed == rows, f"{landed} rows landed, not {rows}"
-        daemon.stop()
-    return {"seconds": seconds, "peak_bytes": peak, "oldest_transaction_seconds": oldest}
+        assert daemon.stop() == 0
+    database.execute(f"SELECT pg_drop_replication_slot('{database.slot}')")
+    return {
+        "seconds": seconds,
+        "peak_bytes": watch.peak_bytes,
+        "cpu_seconds": watch.cpu_seconds,
+        "landed_bytes": sum(file["bytes"] for file in found[0]["files"]),
+        "oldest_transaction_seconds": oldest,
+        "oldest_xmin": held_back,
+    }
+
+
+def summarize(seconds: list[float], rows: int, size: int) -> dict[str, Any]:  # Any: JSON
+    """Rates of the median."""
+    median = statistics.median(seconds)
+    return {
+        "seconds": [round(each, 2) for each in seconds],
+        "rows_per_second": round(rows / median),
+        "megabytes_per_second": round(size / median / 1e6, 1),
+    }
 
 
 def main() -> None:
     """Measure and print JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--workers", type=int, default=2)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--millions", type=float, default=2.0, help="rows of the table")
+    parser.add_argument("--rounds", type=int, default=3, help="turns")
+    parser.add_argument("--workers", type=int, default=2, help="connections of the daemon")
+    parser.add_argument("--chunk", default="32MiB", help="snapshot.chunk-bytes")
+    parser.add_argument("--limit", default="10s", help="snapshot.transaction-timeout")
     arguments = parser.parse_args()
-    rows = arguments.rows
-    with Postgres(15) as server, tempfile.TemporaryDirectory() as name:
+    rows = int(arguments.millions * 1e6)
+    with Postgres(_MAJOR) as server, tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         directory.chmod(0o755)
         database = Database(server, "bench")
-        database.execute(
-            "CREATE TABLE t (id int8 PRIMARY KEY, a int4, b text, n numeric(12,2), t timestamptz);"
-            f"INSERT INTO t SELECT g, g % 1000, 'row ' || g, g / 7.0, now() "
-            f"FROM generate_series(1, {rows}) g; VACUUM ANALYZE t".replace("; VACUUM ANALYZE t", "")
-        )
-        database.execute("VACUUM ANALYZE t")
-        text = directory / "copy.txt"
-        results: dict[str, dict[str, float]] = {}
-        for tool, command in (
-            ("copy", [str(server.program("psql")), database.dsn, "-qc", f"\\copy t TO '{text}'"]),
-            ("pg_dump", [str(server.program("pg_dump")), database.dsn, "-t", "t", "-f", str(directory / "dump.sql")]),
-        ):  # fmt: skip
-            began = time.monotonic()
-            subprocess.run(command, check=True)
-            results[tool] = {"seconds": time.monotonic() - began}
+        fill(database, rows)
+        text, dump = directory / "copy.txt", directory / "dump.sql"
+        commands = {
+            "copy": [str(server.program("psql")), database.dsn, "-qc", f"\\copy t TO '{text}'"],
+            "pg_dump": [str(server.program("pg_dump")), database.dsn, "-t", "t", "-f", str(dump)],
+        }
+        seconds: dict[str, list[float]] = {tool: [] for tool in (*commands, "gaussdecode")}
+        runs = []
+        for number in range(arguments.rounds):
+            for tool, command in commands.items():
+                seconds[tool].append(measure_command(command))
+            runs.append(measure_daemon(database, arguments, directory / f"run{number}"))
+            seconds["gaussdecode"].append(runs[-1].pop("seconds"))
         size = text.stat().st_size
-        results["gaussdecode"] = measure_daemon(database, rows, arguments.workers, directory)
-        for result in results.values():
-            result["rows_per_second"] = rows / result["seconds"]
-            result["megabytes_per_second"] = size / result["seconds"] / 1e6
-        print(json.dumps({"rows": rows, "copy_bytes": size, **results}, indent=1))
+        results = {tool: summarize(taken, rows, size) for tool, taken in seconds.items()}
+        results["gaussdecode"]["runs"] = runs
+        settings = {key: getattr(arguments, key) for key in ("workers", "chunk", "limit")}
+        print(json.dumps({"rows": rows, "copy_bytes": size, **settings, **results}, indent=1))
         database.drop()
 
 

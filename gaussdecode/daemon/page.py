@@ -66,6 +66,7 @@ def render_page(picture: Picture) -> bytes:
         _queues(picture),
         _waits(picture),
         "</div>",
+        _snapshots(picture.status.get("snapshot") or {}),
         _charts(picture.samples),
         '<div class="two wide">',
         _tables(picture.tables),
@@ -276,6 +277,29 @@ def _tables(tables: Sequence[TableTally]) -> str:
         else "<p>Nothing yet.</p>"
     )
     return f'<section id="tables"><h2>Landed since the start</h2>{content}{more}</section>\n'
+
+
+def _snapshots(tables: dict[str, dict[str, Any]]) -> str:  # Any: JSON
+    """Tables whose rows are being landed, or could not be; nothing when all have."""
+    left = [(title, of) for title, of in tables.items() if of["state"] != "done"]
+    if not left:
+        return ""
+    rows = [
+        (
+            title,
+            str(of["state"]),
+            f"{of['chunks_done']} of {of['chunks']}" if of["chunks"] else "-",
+            _count(of["rows"]),
+            _count(max(of["estimate"], of["rows"])),
+            _size(of["bytes"]),
+            "-" if of["seconds_left"] is None else _seconds(of["seconds_left"]),
+            str(of["reason"] or ""),
+        )
+        for title, of in left[:_TABLES]
+    ]
+    more = f"<p>{len(left) - _TABLES} more</p>" if len(left) > _TABLES else ""
+    header = ("table", "state", "pieces", "rows", "of about", "read", "left", "")
+    return f"<section><h2>Rows that are there already</h2>{_table(header, rows)}{more}</section>\n"
 
 
 def _server(server: dict[str, Any] | None) -> str:  # Any: JSON

@@ -128,6 +128,27 @@ def test_the_document_needs_nothing_else(picture: Picture) -> None:
         assert tag not in {"link", "iframe", "img", "object", "form"}
 
 
+def test_rows_that_are_there_already() -> None:
+    """Tables that are being read, wait, failed or are ignored are listed; those done are not."""
+    counts = {"chunks": 0, "chunks_done": 0, "rows": 0, "bytes": 0, "estimate": 0}
+    quiet = {**counts, "seconds_left": None, "reason": None}
+    reading = {"chunks": 9, "chunks_done": 4, "rows": 1234, "bytes": 10**7, "estimate": 5000}
+    tables = {
+        "a.read": {"state": "reading", **reading, "seconds_left": 90.0, "reason": None},
+        EVIL: {**quiet, "state": "failed", "reason": f"no right {EVIL}"},
+        "a.finished": {**quiet, "state": "done"},
+    }
+    picture = dataclasses.replace(IDLE, status={**IDLE.status, "snapshot": tables})
+    assert parsed(picture).open == []
+    shown = render_page(picture).decode()
+    assert "<td>4 of 9</td><td>1\u2009234</td><td>5\u2009000</td><td>10.0 MB</td>" in shown
+    assert "<script>alert" not in shown
+    assert "a.finished" not in shown
+    done = {"a.finished": tables["a.finished"]}
+    idle = dataclasses.replace(IDLE, status={**IDLE.status, "snapshot": done})
+    assert render_page(idle) == render_page(IDLE)
+
+
 def test_texts_are_escaped() -> None:
     """Whatever a table, an error or a path is called, it stays text."""
     picture = dataclasses.replace(
