@@ -44,6 +44,7 @@ cdef class Receiver:
     cdef int64_t cut_us         # when the last batch was cut
     cdef int64_t received_us
     cdef int64_t nap_us
+    cdef bint is_flowing        # something came in the last wait for more
     cdef uint64_t message_count
     cdef uint64_t byte_count
     cdef uint64_t batch_count
@@ -78,6 +79,8 @@ cdef class Receiver:
     cdef int read_frames(self) except -1 nogil
     cdef int take_frame(self) except -1 nogil
     cdef Outcome await_input(self) except? GO_ON nogil
+    cdef void gather(self) noexcept nogil
+    cdef void wake_at(self, int count) noexcept nogil
     cdef void nap(self) noexcept nogil
     cdef int consume(self) except -1 nogil
     cdef int waiting_bytes(self) noexcept nogil

@@ -16,11 +16,13 @@ new relation version; at a keepalive that goes in-band; 5 ms after its first mes
 earlier when the socket and its decoder's ring are empty and the last batch was closed 5 ms
 ago. So a lone transaction leaves at once, and a steady stream makes 200 batches a second.
 
-**Waiting.** A read has its price, so a nap after every read would cap the rate. With 32 KiB
-or more in the socket (FIONREAD) it reads on. With less it naps for 300 us, so that the
-server can gather more; with nothing it sleeps until the socket is readable. On a busy
-machine a nap lasts longer than it was told, and the socket's buffer would fill and stop the
-server: a nap that gathers 64 KiB is halved the next time. All sleeps are bounded by the
+**Waiting.** A read has its price, and on a machine whose cores the server shares, so has every
+time that it wakes us up. With 32 KiB or more in the socket (FIONREAD) the loop reads on.
+With less it gathers: it sleeps until 32 KiB are there (SO_RCVLOWAT), at most for 3 ms, and as
+long as something comes in that time it does so again. Only when nothing came does it sleep
+until the socket is readable at all. A socket that wakes us up for less (a Unix socket knows
+no such mark) is left alone for 300 us instead; on a busy machine such a nap lasts longer than
+it was told, so one that brings 64 KiB is halved the next time. All sleeps are bounded by the
 timers and by 100 ms, the time after which control words are looked at.
 Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before the
 socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
@@ -104,9 +106,16 @@ cdef extern from *:
     """
     const int64_t GD_EPOCH_US       # 2000-01-01 UTC in microseconds since 1970
 
+cdef extern from "<sys/socket.h>" nogil:
+    int setsockopt(int fd, int level, int name, const void *value, unsigned int size)
+    enum:
+        SOL_SOCKET
+        SO_RCVLOWAT
+
 cdef enum:
-    LITTLE_BYTES = 32768        # nap only when less is waiting
-    NAP_US = 300                # longest nap
+    LITTLE_BYTES = 32768        # gather only when less is waiting
+    GATHER_US = 3000            # longest wait for so much
+    NAP_US = 300                # longest nap, where the socket cannot gather
     NAP_STEP_US = 10
     BATCH_US = 5000
     LOOK_US = 100000            # control words are read at least so often
@@ -384,15 +393,33 @@ cdef class Receiver:
             return GO_ON
         if self.clock.dead(self.now_us) and waiting == 0:
             return SERVER_SILENT
-        if waiting == 0:
+        if waiting == 0 and not self.is_flowing:
             if self.has_output:
                 events |= POLLOUT
             self.sleep(self.socket_fd, events, self.patience_us(), &self.waited_us)
             waiting = self.waiting_bytes()
-        if 0 < waiting < LITTLE_BYTES:
-            self.nap()
+        if waiting < LITTLE_BYTES and (waiting or self.is_flowing):
+            self.gather()
         self.consume()
         return GO_ON
+
+    cdef void gather(self) noexcept nogil:
+        """Let the server gather more; nap where the socket does not wait for so much."""
+        cdef int64_t patience_us = self.patience_us()
+        cdef int64_t limit_us = patience_us if patience_us < GATHER_US else GATHER_US
+        cdef int64_t before_us = monotonic_us()
+        cdef int waiting
+        self.wake_at(LITTLE_BYTES)
+        self.sleep(self.socket_fd, POLLIN, limit_us, &self.waited_us)
+        self.wake_at(1)
+        waiting = self.waiting_bytes()
+        self.is_flowing = waiting > 0
+        if 0 < waiting < LITTLE_BYTES and self.now_us - before_us < limit_us // 2:
+            self.nap()
+
+    cdef void wake_at(self, int count) noexcept nogil:
+        """Have the socket count as readable from so many bytes on, where it can."""
+        setsockopt(self.socket_fd, SOL_SOCKET, SO_RCVLOWAT, &count, sizeof(count))
 
     cdef void nap(self) noexcept nogil:
         """Let the server gather a little more; shorter after a nap in which it gathered much."""
