@@ -40,6 +40,8 @@ def main() -> None:
     old, new = (json.loads(path.read_text()) for path in (args.old, args.new))
     if old["bench"] != new["bench"]:
         sys.exit(f"{args.old} is of bench {old['bench']}, {args.new} of {new['bench']}")
+    if old.get("shape") != new.get("shape"):
+        sys.exit(f"{args.old} is of shape {old.get('shape')}, {args.new} of {new.get('shape')}")
     differing = [key for key in _MACHINE if old["machine"][key] != new["machine"][key]]
     if differing and not args.any_machine:
         sys.exit(f"other machines ({', '.join(differing)}): say --any-machine to compare anyway")
