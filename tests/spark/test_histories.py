@@ -57,10 +57,16 @@ def apply_in_steps(history: History, root: Path, rng: Random, **options: Any) ->
     return Target(root / "target")
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here survives the machine: do not wait for its disk."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.mark.parametrize("block", range(2))
 def test_current_state_and_history(block: int, tmp_path: Path) -> None:
     """Current rows are the source's, and history gives every state it ever had."""
-    for seed in range(block * 25, block * 25 + 25):
+    for seed in range(block * 20, block * 20 + 20):
         root = tmp_path / str(seed)
         root.mkdir()
         history = History(root / "landing", seed, with_schema_changes=False)
@@ -108,7 +114,7 @@ def end(row: dict[str, Any]) -> Place:
     return (row["gd_to_epoch"], row["gd_to_lsn"], max(row["gd_to_seq"], 0))
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", range(2))
 def test_schema_changes(block: int, tmp_path: Path) -> None:
     """Columns come, go, change name and type, the key's type too: the rows are the source's."""
     for seed in range(1000 + block * 15, 1015 + block * 15):
@@ -122,7 +128,7 @@ def test_schema_changes(block: int, tmp_path: Path) -> None:
 def test_histories_hold_what_is_hard(tmp_path: Path) -> None:
     """The random histories contain each hard case often, or the tests above prove nothing."""
     seen = dict.fromkeys(("moves without values", "truncates", "snapshots", "again"), 0)
-    for seed in range(25):
+    for seed in range(15):
         history = History(tmp_path / str(seed), seed, with_schema_changes=False)
         history.run(8)
         for path in (tmp_path / str(seed) / "data").rglob("*.parquet"):
@@ -136,7 +142,7 @@ def test_histories_hold_what_is_hard(tmp_path: Path) -> None:
                 row["gd_op"] == "D" and after["gd_op"] == "I" and row["gd_lsn"] == after["gd_lsn"]
                 for row, after in itertools.pairwise(rows)
             )
-    assert min(seen.values()) >= 10, seen
+    assert min(seen.values()) >= 5, seen
 
 
 def test_applying_again_changes_nothing(tmp_path: Path) -> None:
