@@ -4,21 +4,19 @@ Writes the checkpoints of a landing directly (every entry real and chained), the
 the daemon does: lock, layout, recovery, state. What counts is that the time does not grow
 with the log; run it with two sizes to see.
 
-    python bench/landing_start.py [--entries 1000000] [--root DIR]
+    python bench/landing_start.py [--entries 1000000] [--root DIR] [--out FILE]
 """
 
 import argparse
 import dataclasses
-import datetime as dt
 import hashlib
-import json
-import platform
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import corpus
 
 from gaussdecode.land.checkpoint import BLOCK
 from gaussdecode.land.commitlog import CommitLog
@@ -99,6 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--root", type=Path)
+    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.root) as directory:
         root = Path(directory)
@@ -108,15 +107,13 @@ def main() -> None:
         runs = [measure(root) for _ in range(REPEATS)]
         seconds = [run[0] for run in runs]
         result = {
-            "question": "seconds to open a landing",
+            "bench": "landing_start",
             "entries": runs[0][1],
             "build_seconds": round(built, 1),
-            "median_seconds": round(statistics.median(seconds), 4),
-            "spread_seconds": [round(min(seconds), 4), round(max(seconds), 4)],
-            "machine": platform.platform(),
-            "time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            "seconds": corpus.spread(seconds),
+            "machine": corpus.machine(),
         }
-        print(json.dumps(result, indent=2))
+        corpus.write_result(args.out, result)
 
 
 if __name__ == "__main__":

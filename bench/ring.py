@@ -1,6 +1,6 @@
 """How fast do messages pass between two processes: through a ring, and through os.pipe?
 
-``python bench/ring.py [--size BYTES] [--total BYTES] [--rounds N]``
+``python bench/ring.py [--size BYTES] [--total BYTES] [--rounds N] [--out FILE]``
 
 Both ways are measured in turn, several times, in one run; the figures are the medians in
 MB/s (10^6 bytes) of what the consumer has in hand, and the CPU time of both processes. Each
@@ -12,15 +12,16 @@ starts is counted (16 messages of the default size).
 """
 
 import argparse
-import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+import corpus
 
 from gaussdecode.ipc.ring import Ring
 
@@ -101,10 +102,11 @@ def cpu_seconds() -> float:
 
 def main() -> None:
     """Measure both ways in turn and print one JSON object."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=MIB)
     parser.add_argument("--total", type=int, default=4096 * MIB)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     count = options.total // options.size
     ways: dict[str, Callable[[int, int], float]] = {"ring": through_ring, "pipe": through_pipe}
@@ -126,13 +128,9 @@ def main() -> None:
         }
         for way in ways
     }
-    machine = {
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-    }
-    print(
-        json.dumps({"size": options.size, "rounds": options.rounds, **machine, **result}, indent=2)
+    sizes = {"size": options.size, "rounds": options.rounds}
+    corpus.write_result(
+        options.out, {"bench": "ring", **sizes, **result, "machine": corpus.machine()}
     )
 
 

@@ -25,11 +25,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import corpus
 import numpy as np
 import pyarrow as pa
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
 from kit.history import START, LandingWriter, Table, describe
 from kit.history import Column as KitColumn
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -254,8 +252,10 @@ def main() -> None:
                 results.append(measure(spark, rows, changes, args.runs, where))
                 print(json.dumps(results[-1]), flush=True)
         spark.stop()
-    if args.out is not None:
-        args.out.write_text(json.dumps(results, indent=1) + "\n")
+    corpus.write_result(
+        args.out,
+        {"bench": "spark_apply", "runs": args.runs, "points": results, "machine": corpus.machine()},
+    )
 
 
 if __name__ == "__main__":

@@ -8,23 +8,18 @@ rows but a table's first.
 MB/s counts the bytes of the payloads per second of CPU time; ns/value is the time of one
 column of one row.
 
-    python bench/translate.py [--json]
+    python bench/translate.py [--out FILE]
 """
 
 import argparse
-import json
-import os
-import platform
 import random
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Final
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
+import corpus
 from kit import gausswire as gw
 
 from gaussdecode.source._translate import Translator
@@ -139,16 +134,14 @@ def measure(style: str, repeat: int) -> dict[str, object]:
 
 def main() -> None:
     """Measure all styles and both widths."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object, for a result file")
-    as_json = parser.parse_args().json
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
     results = [measure(style, repeat) for repeat in (1, 10) for style in "btj"]
-    if as_json:
-        machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "runs": RUNS}
-        print(json.dumps({"bench": "translate", **machine, "results": results}, indent=1))
-        return
-    for result in results:
-        print("  ".join(f"{key}={shown}" for key, shown in result.items()))
+    corpus.write_result(
+        args.out,
+        {"bench": "translate", "runs": RUNS, "results": results, "machine": corpus.machine()},
+    )
 
 
 if __name__ == "__main__":
