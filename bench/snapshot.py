@@ -15,7 +15,6 @@ time of one chunk; ``oldest_xmin`` how many transactions the oldest view held ba
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import tempfile
@@ -23,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import corpus
 from corpus import Database, Postgres
 from kit.daemon import Daemon
 from processes import ProcessWatch
@@ -130,6 +130,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="connections of the daemon")
     parser.add_argument("--chunk", default="32MiB", help="snapshot.chunk-bytes")
     parser.add_argument("--limit", default="10s", help="snapshot.transaction-timeout")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     rows = int(arguments.millions * 1e6)
     with Postgres(_MAJOR) as server, tempfile.TemporaryDirectory() as name:
@@ -153,7 +154,11 @@ def main() -> None:
         results = {tool: summarize(taken, rows, size) for tool, taken in seconds.items()}
         results["gaussdecode"]["runs"] = runs
         settings = {key: getattr(arguments, key) for key in ("workers", "chunk", "limit")}
-        print(json.dumps({"rows": rows, "copy_bytes": size, **settings, **results}, indent=1))
+        sizes = {"rows": rows, "copy_bytes": size}
+        corpus.write_result(
+            arguments.out,
+            {"bench": "snapshot", **sizes, **settings, **results, "machine": corpus.machine()},
+        )
         database.drop()
 
 
