@@ -68,6 +68,7 @@ class Event(enum.StrEnum):
     SNAPSHOT_LANDED = "snapshot_landed"
     SNAPSHOT_FAILED = "snapshot_failed"
     SNAPSHOT_WAITS = "snapshot_waits"
+    SNAPSHOT_REFUSED = "snapshot_refused"
     TABLE_IGNORED = "table_ignored"
     SLOT_CREATED = "slot_created"
     SLOT_DROPPED = "slot_dropped"

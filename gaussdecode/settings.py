@@ -367,7 +367,7 @@ class GuardConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotConfig:
-    """Rows that are there already; kind postgresql only. docs/operations.md, Snapshots."""
+    """Rows that are there already, not of a capture. docs/operations.md, Snapshots."""
 
     mode: str = dataclasses.field(
         default="initial",
@@ -435,8 +435,9 @@ class SnapshotConfig:
     verify: str = dataclasses.field(
         default="none",
         metadata=_is(
-            Choice(("none", "counts")),
-            "`counts` has the server count the rows of each piece, and compares.",
+            Choice(("none", "counts", "checksums")),
+            "`counts` has the server count the rows of each piece and compares; `checksums` has "
+            "it also hash every row as COPY prints it. A table that differs is marked as failed.",
         ),
     )
 
@@ -477,9 +478,18 @@ class Config:
     snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
 
     @property
-    def can_snapshot(self) -> bool:
-        """Whether rows that are there already can be read from this kind of source."""
-        return self.source.kind is SourceKind.POSTGRESQL
+    def snapshot_refusal(self) -> str | None:
+        """Why rows that are there already cannot be read with these settings; None if they can."""
+        if self.source.kind is SourceKind.CAPTURE:
+            return "a recording has no tables that could be read"
+        if self.source.kind is SourceKind.POSTGRESQL:
+            return None
+        why = "the stream would not say how far it is while tables are quiet"
+        if not self.decoding.is_parallel:
+            return f"GaussDB needs decoding.parallel-decode-num of 2 or more: {why}"
+        if self.decoding.skip_empty_xacts:
+            return f"GaussDB needs decoding.skip-empty-xacts: false: {why}"
+        return None
 
     @property
     def name(self) -> str:

@@ -1,6 +1,9 @@
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.tables import Landed
 
+def hash_text(text: bytes) -> int: ...
+def sum_rows(lines: bytes, has_columns: bool = True) -> int: ...
+
 class CopyRows:
     def __init__(
         self, relation: bytes, oid: int, column_count: int, accumulator: Accumulator[Landed]

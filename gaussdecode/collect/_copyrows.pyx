@@ -8,9 +8,13 @@ on the rows is filled in later.
 
     line    field TAB field ... NEWLINE; one empty field where the table has no columns
     field   \\N for NULL, else text in which \\b \\f \\n \\r \\t \\v and \\\\ are escaped
+
+`sum_rows` makes a checksum of such lines: the sum of the hashes of all rows, in any order. What
+is hashed of a row is, per column, ``v`` and the value, or ``n`` for NULL, and a tab; with
+`hash_text`, so that the server can do the same.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memchr, memcpy, memset
 
 from gaussdecode._layout cimport (
@@ -55,6 +59,133 @@ cdef inline uint8_t unescaped(uint8_t letter) noexcept nogil:
     if letter == c"v":
         return 11
     return letter
+
+
+cdef inline uint32_t rotated(uint32_t value, int count) noexcept nogil:
+    return value << count | value >> (32 - count)
+
+
+cdef inline uint32_t word(const uint8_t *data, size_t size) noexcept nogil:
+    """Up to four bytes as a number, the first one lowest."""
+    cdef uint32_t value = 0
+    cdef size_t index
+    for index in range(size):
+        value |= <uint32_t>data[index] << (8 * index)
+    return value
+
+
+cdef int32_t hash_bytes(const uint8_t *data, size_t size) noexcept nogil:
+    """Jenkins' lookup3 with the server's start value, as ``hashtext()`` has it.
+
+    References:
+        PostgreSQL, hashfn.c, hash_bytes(); Bob Jenkins, lookup3.c, hashlittle().
+    """
+    cdef uint32_t a = 2658358864U + <uint32_t>size  # the golden ratio, and the server's 3923095
+    cdef uint32_t b = a
+    cdef uint32_t c = a
+    while size >= 12:
+        a += word(data, 4)
+        b += word(data + 4, 4)
+        c += word(data + 8, 4)
+        a = (a - c) ^ rotated(c, 4)
+        c += b
+        b = (b - a) ^ rotated(a, 6)
+        a += c
+        c = (c - b) ^ rotated(b, 8)
+        b += a
+        a = (a - c) ^ rotated(c, 16)
+        c += b
+        b = (b - a) ^ rotated(a, 19)
+        a += c
+        c = (c - b) ^ rotated(b, 4)
+        b += a
+        data += 12
+        size -= 12
+    a += word(data, size if size < 4 else 4)
+    if size > 4:
+        b += word(data + 4, (size if size < 8 else 8) - 4)
+    if size > 8:
+        c += word(data + 8, size - 8) << 8  # its lowest byte is the length's
+    c = (c ^ b) - rotated(b, 14)
+    a = (a ^ c) - rotated(c, 11)
+    b = (b ^ a) - rotated(a, 25)
+    c = (c ^ b) - rotated(b, 16)
+    a = (a ^ c) - rotated(c, 4)
+    b = (b ^ a) - rotated(a, 14)
+    c = (c ^ b) - rotated(b, 24)
+    return <int32_t>c
+
+
+def hash_text(bytes text not None):
+    """What ``hashtext()`` of the server gives for a text in UTF-8."""
+    return hash_bytes(text, len(text))
+
+
+cdef uint8_t *plain_field(
+    uint8_t *out, const uint8_t *next, const uint8_t *stop
+) noexcept nogil:
+    """Write what is hashed of one field; gives where the next begins."""
+    if stop - next == 2 and next[0] == c"\\" and next[1] == c"N":
+        out[0] = c"n"
+        out[1] = c"\t"
+        return out + 2
+    out[0] = c"v"
+    out += 1
+    while next < stop:
+        if next[0] == c"\\" and next + 1 < stop:
+            next += 1
+            out[0] = unescaped(next[0])
+        else:
+            out[0] = next[0]
+        next += 1
+        out += 1
+    out[0] = c"\t"
+    return out + 1
+
+
+cdef int64_t hash_line(Buffer *row, const uint8_t *next, const uint8_t *stop) except? -1 nogil:
+    """Hash one row of at least one column."""
+    cdef uint8_t *out
+    cdef const uint8_t *tab
+    row.size = 0
+    buffer_grow(row, 2 * (stop - next) + 3)  # a tab may begin an empty field
+    out = row.data
+    while True:
+        tab = <const uint8_t *>memchr(next, c"\t", stop - next) if stop > next else NULL
+        if tab == NULL:
+            out = plain_field(out, next, stop)
+            return hash_bytes(row.data, out - row.data)
+        out = plain_field(out, next, tab)
+        next = tab + 1
+
+
+def sum_rows(bytes lines not None, bint has_columns=True):
+    """Add up the hashes of rows.
+
+    Args:
+        lines: of COPY's text form, each with its newline.
+        has_columns: a line of a table without columns is no empty value.
+
+    Raises:
+        WireError: a line without its end.
+    """
+    cdef const uint8_t *next = lines
+    cdef const uint8_t *end = next + len(lines)
+    cdef const uint8_t *stop
+    cdef int64_t total = 0
+    cdef Buffer row
+    memset(&row, 0, sizeof(Buffer))
+    try:
+        with nogil:
+            while next < end:
+                stop = <const uint8_t *>memchr(next, c"\n", end - next)
+                if stop == NULL:
+                    fail_line(b"a line without its end", 0)
+                total += hash_line(&row, next, stop) if has_columns else hash_bytes(next, 0)
+                next = stop + 1
+    finally:
+        buffer_free(&row)
+    return total
 
 
 cdef class CopyRows:

@@ -112,14 +112,16 @@ class Gate:
 
         Args:
             hold: kept.
-            lsn: the position.
+            lsn: the position; it may be asked for one after the other.
             nudge: called every second, to make a quiet server say how far it is.
 
         Raises:
             HoldLostError: the hold is lost.
         """
         with self._changed:
-            hold.wanted_lsn = lsn
+            if hold.wanted_lsn is None or hold.wanted_lsn < lsn:
+                hold.wanted_lsn = lsn
+                hold.is_reached = False
         nudge_at = time.monotonic() + 1.0
         while not hold.is_reached:
             with self._changed:
@@ -128,6 +130,15 @@ class Gate:
             if time.monotonic() >= nudge_at and not hold.is_reached:
                 nudge_at = time.monotonic() + 1.0
                 nudge()
+
+    def shown(self, hold: Hold, lsn: int, nudge: Callable[[], object]) -> list[pa.Table]:
+        """Every change of the tables that are held, up to a position and perhaps further.
+
+        Raises:
+            HoldLostError: the hold is lost.
+        """
+        self.reach(hold, lsn, nudge)
+        return [rows for tables in list(hold.seen.values()) for rows in list(tables)]
 
     def run(self, hold: Hold, action: Callable[[Port], object]) -> None:
         """Have the collector's thread do something while nothing is published.
@@ -182,9 +193,12 @@ class Gate:
                 hold.boundary = port.boundary
                 self._note(hold, "is_held")
             return
-        if hold.wanted_lsn is not None and not hold.is_reached and port.boundary >= hold.wanted_lsn:
+        wanted = hold.wanted_lsn
+        if wanted is not None and not hold.is_reached and port.boundary >= wanted:
             port.flush_tables(hold.directories)
-            self._note(hold, "is_reached")
+            with self._changed:
+                hold.is_reached = hold.wanted_lsn == wanted
+                self._changed.notify_all()
         if hold.action is not None:
             self._act(hold, hold.action, port)
 

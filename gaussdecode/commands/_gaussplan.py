@@ -125,6 +125,11 @@ def _warnings(config: Config, state: GaussServerState) -> Iterator[str]:
         )
     elif not state.profile.sends_truncate:
         yield f"{state.profile.name} does not send TRUNCATE and DDL"
+    if config.snapshot_refusal is not None and config.snapshot.mode != "none":
+        yield (
+            f"snapshot.mode: {config.snapshot.mode}: rows that are there already do not land: "
+            f"{config.snapshot_refusal}"
+        )
     if decoding.skip_empty_xacts and not decoding.enable_heartbeat:
         yield (
             "skip-empty-xacts: an idle slot advances only when a row of a listed table changes; "

@@ -48,10 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Ask for snapshots and wait for them."""
     config = load(args.config)
-    if not config.can_snapshot:
-        raise ConfigError(
-            f"snapshot: rows of kind {config.source.kind} cannot be read; see docs/operations.md"
-        )
+    reason = config.snapshot_refusal
+    if reason is not None:
+        raise ConfigError(f"snapshot: {reason}; see docs/operations.md")
     if args.where and args.all:
         raise ConfigError("--where is for single tables; name them with --table")
     root = config.landing.root

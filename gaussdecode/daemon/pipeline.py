@@ -306,7 +306,7 @@ class Pipeline:
     def _settle_tables(self, *, is_new: bool) -> TableFilter:
         """Write down how the landing begins, before it does; and see what is left out of it."""
         config, store = self._config, self.snapshots
-        if config.can_snapshot:
+        if config.snapshot_refusal is None:
             settle_beginning(store, config, lambda: published_oids(config), is_new=is_new)
         self.table_filter = TableFilter(store, config)
         return self.table_filter

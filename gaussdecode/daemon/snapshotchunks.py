@@ -130,7 +130,7 @@ class ChunkedTable:
                 reader.check_files(task.shape, range(len(task.shape.leaves)))
                 reader.end()
                 self._land_unchanged(output, self._chunks(task.shape), keys)
-                tools.publish(hold, [output])
+                tools.publish(hold, view, [output])
             except BaseException:
                 output.abandon()
                 raise

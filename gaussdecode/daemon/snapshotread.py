@@ -16,17 +16,27 @@ from typing import Any, Final
 import pyarrow as pa
 
 from gaussdecode.collect._columns import Accumulator
-from gaussdecode.collect._copyrows import CopyRows
+from gaussdecode.collect._copyrows import CopyRows, hash_text, sum_rows
 from gaussdecode.collect.arrow import table_rows
 from gaussdecode.collect.gate import HoldLostError
 from gaussdecode.collect.tables import Landed
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.settings import Config
-from gaussdecode.source.export import Chunk, TableReader, TableShape, View
+from gaussdecode.source._copylines import respell
+from gaussdecode.source.export import (
+    Chunk,
+    Exporter,
+    Measure,
+    TableReader,
+    TableShape,
+    VerifyError,
+    View,
+)
+from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.relations import relation_record
-from gaussdecode.source.settings import source_address
 
 _SLICE_SECONDS: Final = 0.5  # how soon a stop ends a wait for the rate limit
+_PROBE: Final = "a text to see that the server hashes as is done here, and in UTF-8: \u6f22"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,12 +104,20 @@ class ChunkReaders:
 
     Args:
         config: checked.
+        open_one: opens a connection that reads.
         epoch: of the landing.
         should_stop: asked between two pieces of COPY.
     """
 
-    def __init__(self, config: Config, epoch: int, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        open_one: Callable[[], TableReader],
+        epoch: int,
+        should_stop: Callable[[], bool],
+    ) -> None:
         self._config = config
+        self._open_one = open_one
         self._epoch = epoch
         self._should_stop = should_stop
         self._throttle = Throttle(config.snapshot.rate_limit)
@@ -143,7 +161,7 @@ class ChunkReaders:
         deadline: float,
     ) -> None:
         try:
-            with open_reader(self._config, self._should_stop) as reader:
+            with self._open_one() as reader:
                 while time.monotonic() < deadline:
                     try:
                         task, chunk, counts = pieces.get_nowait()
@@ -169,32 +187,42 @@ class ChunkReaders:
         self, reader: TableReader, task: TableTask, chunk: Chunk, counts: Counts
     ) -> Iterator[pa.Table]:
         """Rows of one chunk, checked when they are all there."""
-        expected = None
-        if self._config.snapshot.verify == "counts":
-            expected = reader.count_chunk(task.shape, chunk, task.where)
+        expected = self._expected(reader, task, chunk)
         read = 0
-        for rows in self.decode(task, reader.copy_chunk(task.shape, chunk, task.where), counts):
+        decoder = RowDecoder(task, has_checksum=self._has_checksum)
+        lines = reader.copy_chunk(task.shape, chunk, task.where)
+        for rows in self._decoded(decoder, lines, counts):
             read += rows.num_rows
             yield rows
         reader.check_files(task.shape, [chunk.leaf])
-        if expected is not None and expected != read:
-            raise SourceError(
-                f"table {task.shape.table.title}: the server counts {expected} rows in a piece "
-                f"of which {read} were read; it is tried again"
+        found = Measure(read, decoder.checksum)
+        if expected is not None and expected != found:
+            raise VerifyError(
+                f"table {task.shape.table.title}: in one view the server has {_said(expected)} in "
+                f"a piece of which {_said(found)} came"
             )
         counts.chunks_done += 1
 
-    def decode(
-        self, task: TableTask, lines: Iterable[bytes], counts: Counts | None = None
-    ) -> Iterator[pa.Table]:
+    @property
+    def _has_checksum(self) -> bool:
+        return self._config.snapshot.verify == "checksums"
+
+    def _expected(self, reader: TableReader, task: TableTask, chunk: Chunk) -> Measure | None:
+        """What the server says that a chunk holds; None where nobody wants to know."""
+        if self._config.snapshot.verify == "none":
+            return None
+        if self._has_checksum:
+            _check_hash(reader)
+        return reader.measure_chunk(task.shape, chunk, task.where, has_checksum=self._has_checksum)
+
+    def decode(self, task: TableTask, lines: Iterable[bytes]) -> Iterator[pa.Table]:
         """Turn COPY's lines into row groups; position and number are filled in later."""
+        return self._decoded(RowDecoder(task, has_checksum=False), lines, None)
+
+    def _decoded(
+        self, decoder: "RowDecoder", lines: Iterable[bytes], counts: Counts | None
+    ) -> Iterator[pa.Table]:
         landing = self._config.landing
-        landed = task.landed
-        relation = task.shape.relation
-        kinds, old_count = landed.kinds()
-        accumulator = Accumulator(landed, kinds, old_count)
-        record = relation_record(relation)
-        decoder = CopyRows(record, relation.oid, len(relation.columns), accumulator)
         for piece in lines:
             self.check()
             rows = decoder.add(piece)
@@ -202,18 +230,70 @@ class ChunkReaders:
                 counts.rows += rows
                 counts.bytes += len(piece)
             self._throttle.take(len(piece), self.check)
-            is_full = accumulator.byte_count >= landing.row_group_bytes
-            if is_full or accumulator.row_count >= landing.row_group_rows:
-                yield self._take(accumulator)
-        if accumulator.row_count:
-            yield self._take(accumulator)
+            if decoder.is_full(landing.row_group_bytes, landing.row_group_rows):
+                yield decoder.take(self._epoch)
+        if decoder.row_count:
+            yield decoder.take(self._epoch)
 
-    def _take(self, accumulator: Accumulator[Landed]) -> pa.Table:
-        landed = accumulator.table
+
+class RowDecoder:
+    """Turns COPY's lines of one table into row groups.
+
+    Args:
+        task: the table.
+        has_checksum: keep one of the rows.
+
+    Attributes:
+        checksum: of all rows so far, see `export.Measure`; None where nobody asked for it.
+    """
+
+    def __init__(self, task: TableTask, *, has_checksum: bool) -> None:
+        landed, relation = task.landed, task.shape.relation
+        kinds, old_count = landed.kinds()
+        self._accumulator = Accumulator(landed, kinds, old_count)
+        record = relation_record(relation)
+        self._column_count = len(relation.columns)
+        self._rows = CopyRows(record, relation.oid, self._column_count, self._accumulator)
+        self._spelling = task.shape.spelling
+        self.checksum: int | None = 0 if has_checksum else None
+
+    @property
+    def row_count(self) -> int:
+        """Rows that were not taken yet."""
+        return self._accumulator.row_count
+
+    def add(self, lines: bytes) -> int:
+        """Decode whole lines; gives the number of rows."""
+        if self.checksum is not None:
+            self.checksum += sum_rows(lines, self._column_count > 0)
+        return self._rows.add(respell(lines, self._spelling) if self._spelling else lines)
+
+    def is_full(self, most_bytes: int, most_rows: int) -> bool:
+        """Whether a row group is complete."""
+        held = self._accumulator
+        return held.byte_count >= most_bytes or held.row_count >= most_rows
+
+    def take(self, epoch: int) -> pa.Table:
+        """Give a row group."""
+        landed = self._accumulator.table
         return table_rows(
-            accumulator.take(), landed.schema, landed.columns, landed.names, self._epoch,
+            self._accumulator.take(), landed.schema, landed.columns, landed.names, epoch,
             with_xid=True, with_time=True,
         )  # fmt: skip
+
+
+def _check_hash(reader: TableReader) -> None:
+    """See that checksums of server and ours can be compared at all."""
+    if reader.hash_of(_PROBE) != hash_text(_PROBE.encode()):
+        raise VerifyError(
+            "this server's hashtext() is another one than PostgreSQL's over UTF-8: use "
+            "snapshot.verify: counts"
+        )
+
+
+def _said(measure: Measure) -> str:
+    text = f"{measure.rows} rows"
+    return text if measure.checksum is None else f"{text} with checksum {measure.checksum}"
 
 
 def parallel(count: int, jobs: Sequence[Callable[[], object]]) -> None:
@@ -232,16 +312,15 @@ def _raise_first(errors: Sequence[BaseException | None]) -> None:
         raise error
 
 
-def open_reader(config: Config, should_stop: Callable[[], bool]) -> TableReader:
+def open_reader(exporter: Exporter, config: Config, should_stop: Callable[[], bool]) -> TableReader:
     """Open a connection that reads; what hinders it is no table's error."""
-    seconds = config.snapshot.statement_timeout
     try:
-        return TableReader(source_address(config), seconds, should_stop)
+        return exporter.open_reader(config.snapshot.statement_timeout, should_stop)
     except SourceRefusedError as error:
         raise SourceError(error.reason, error.sqlstate) from error
 
 
 def published_oids(config: Config) -> dict[str, int]:
     """OID by title of every published table."""
-    with open_reader(config, lambda: False) as reader:
-        return {table.title: table.oid for table in reader.published(config.source.publication)}
+    with open_reader(exporter_of(config), config, lambda: False) as reader:
+        return {table.title: table.oid for table in reader.published()}

@@ -144,9 +144,7 @@ class Snapshotter:
         if not requests and not is_list_due and not store.tables():
             return
         with self._tools.reader() as reader:
-            published = {
-                table.title: table for table in reader.published(self._config.source.publication)
-            }
+            published = {table.title: table for table in reader.published()}
         self._listed_at = time.monotonic()
         self._forget_others(published)
         wanted = self._requested(requests, published)

@@ -4,6 +4,7 @@ Knows the source and the landing; does not know which tables are wanted, nor why
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -24,8 +25,8 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.settings import Config
 from gaussdecode.source.export import CANCELLED, TableReader, View
+from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.lookup import lookup_of
-from gaussdecode.source.settings import source_address
 
 _LONGEST_HOLD: Final = 64  # times the first wait
 _PAGE_BYTES: Final = 8192
@@ -57,7 +58,7 @@ class Tools:
         self.progress: dict[str, Progress] = {}
         self.attempts: dict[str, int] = {}
         self.chunk_pages = max(1, config.snapshot.chunk_bytes // _PAGE_BYTES)
-        self._address = source_address(config)
+        self._exporter = exporter_of(config)
         self._catalog = lookup_of(config)
         self._wait_seconds = config.snapshot.hold_timeout
 
@@ -97,11 +98,11 @@ class Tools:
 
     def readers(self) -> ChunkReaders:
         """Several connections that read."""
-        return ChunkReaders(self.config, self.epoch, self.should_stop)
+        return ChunkReaders(self.config, self.reader, self.epoch, self.should_stop)
 
     def reader(self) -> TableReader:
         """One connection that reads."""
-        return open_reader(self.config, self.should_stop)
+        return open_reader(self._exporter, self.config, self.should_stop)
 
     def view(self, seconds: float) -> View:
         """Take a view; what hinders it is no table's error."""
@@ -121,7 +122,7 @@ class Tools:
 
     def _open_view(self, seconds: float) -> View:
         try:
-            return View.open(self._address, self.config.slot, seconds, self.should_stop)
+            return self._exporter.open_view(seconds, self.should_stop)
         except SourceError as error:
             if error.sqlstate == CANCELLED:
                 text = f"transactions on the server ran longer than {seconds:.0f} seconds"
@@ -169,6 +170,7 @@ class Tools:
             seconds, self._wait_seconds = self._wait_seconds, min(2 * self._wait_seconds, longest)
             with self.view(seconds) as view:
                 self._wait_seconds = settings.hold_timeout
+                view.settle(hold.boundary, functools.partial(gate.shown, hold))
                 if view.lsn < hold.boundary:
                     raise HoldLostError("the server's view is behind what is published")
                 self.store.reach(SnapshotStep.SNAPSHOT_HELD)
@@ -176,8 +178,9 @@ class Tools:
         finally:
             gate.release(hold)
 
-    def publish(self, hold: Hold, outputs: Sequence[Output]) -> None:
+    def publish(self, hold: Hold, view: View, outputs: Sequence[Output]) -> None:
         """Make one entry of what was read; in the collector's thread, which publishes."""
+        view.confirm(functools.partial(self.context.gate.shown, hold))
         files = [file for output in outputs for file in output.finish(self.epoch)]
         entry = SnapshotEntry(outputs, files, self.epoch)
         store = self.store

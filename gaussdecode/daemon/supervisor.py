@@ -31,7 +31,12 @@ from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots, free_bytes
 from gaussdecode.daemon.snapshotter import Snapshotter
-from gaussdecode.errors import DiskStillFullError, GaussDecodeError, SourceRefusedError
+from gaussdecode.errors import (
+    ConfigError,
+    DiskStillFullError,
+    GaussDecodeError,
+    SourceRefusedError,
+)
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
 from gaussdecode.options import SourceKind
@@ -119,6 +124,7 @@ class Supervisor:
         Raises:
             GaussDecodeError: why it cannot go on.
         """
+        self._check_snapshots()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
@@ -173,8 +179,17 @@ class Supervisor:
         guard.start()
         return guard
 
+    def _check_snapshots(self) -> None:
+        """Refuse, or say aloud, that existing rows cannot be read with these settings."""
+        mode, reason = self._config.snapshot.mode, self._config.snapshot_refusal
+        if reason is None or mode == "none" or self._config.source.kind is SourceKind.CAPTURE:
+            return
+        if mode == "only":
+            raise ConfigError(f"snapshot.mode: only: {reason}")
+        _log.warning(Event.SNAPSHOT_REFUSED, mode=mode, reason=reason)
+
     def _start_snapshotter(self, pipeline: Pipeline) -> Snapshotter | None:
-        if not self._config.can_snapshot:
+        if self._config.snapshot_refusal is not None:
             return None
         snapshotter = Snapshotter(self._config, pipeline, self._stop.set)
         self._facts.snapshot = snapshotter.status

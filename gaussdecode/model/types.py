@@ -96,6 +96,8 @@ class _BuiltIn:
 
 
 _NUMERIC_OID: Final = 1700
+_NUMERICS: Final = frozenset({_NUMERIC_OID, 1231})  # its array
+_HEADLESS: Final = frozenset({86, 88})  # raw, blob; of GaussDB alone
 _INT16_OID: Final = 34
 
 # Types that are not held as text, and text types whose spelling differs from their name.
@@ -217,6 +219,19 @@ def column_type(
     if built_in is None:
         return _TEXT, f"type {type_oid}"
     return _scalar_type(built_in, type_modifier), built_in.spelling
+
+
+def is_headless_hex(oid: int) -> bool:
+    """Whether GaussDB prints a type as hex digits without a head: raw and blob."""
+    return oid in _HEADLESS
+
+
+def is_number_as_text(oid: int, held: ColumnType) -> bool:
+    """Whether values are numerics, or arrays of them, that are held as text.
+
+    As a decimal a number is understood in any spelling; as text it must be one and the same.
+    """
+    return oid in _NUMERICS and Kind.DECIMAL not in (held.kind, held.element)
 
 
 def is_built_in(oid: int) -> bool:

@@ -11,14 +11,9 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode._values cimport load8
 
-from gaussdecode.model.types import Kind
-
+from gaussdecode.model.types import is_headless_hex, is_number_as_text
 cdef enum:
     FIRST_SLOTS = 64
-
-_HEX_TYPES = frozenset((86, 88))    # raw, blob
-_NUMERICS = frozenset((1700, 1231))     # numeric, and its array
-
 
 # ---- one table
 
@@ -240,10 +235,7 @@ cdef int fill_columns(Known *known, object columns, list spelled) except -1:
         memcpy(known.bytes + offset, data, column.type_size)
         offset += column.type_size
         column.is_identity = described.is_identity
-        column.is_hex = described.type_oid in _HEX_TYPES
-        # As a decimal it is understood in any spelling; as text it must be one and the same.
-        column.is_number = described.type_oid in _NUMERICS and (
-            Kind.DECIMAL not in (described.type.kind, described.type.element)
-        )
+        column.is_hex = is_headless_hex(described.type_oid)
+        column.is_number = is_number_as_text(described.type_oid, described.type)
         known.identity_count += column.is_identity
     return 0

@@ -112,7 +112,7 @@ class GaussCatalog:
             SourceError: the catalogue cannot be read now; it is tried again.
             SourceRefusedError: it refuses us.
         """
-        return self._answered(lambda connection: _read_table(connection, schema, name))
+        return self._answered(lambda connection: read_table(connection, schema, name))
 
     def types(self, oids: Iterable[int]) -> dict[int, CatalogType]:
         """Look types up, with the types that domains and arrays lead to.
@@ -125,7 +125,7 @@ class GaussCatalog:
             SourceRefusedError: it refuses us.
         """
         wanted = set(oids)
-        return self._answered(lambda connection: _read_types(connection, wanted))
+        return self._answered(lambda connection: read_types(connection, wanted))
 
     def close(self) -> None:
         """Close the connection."""
@@ -160,7 +160,12 @@ class GaussCatalog:
         return ask(self._connection)
 
 
-def _read_table(connection: GaussConnection, schema: str, name: str) -> CatalogTable | None:
+def read_table(connection: GaussConnection, schema: str, name: str) -> CatalogTable | None:
+    """Look a table up, as the connection's transaction sees it; None when it is not there.
+
+    Raises:
+        SourceError: the server failed.
+    """
     found = connection.query(_TABLE % (sql_literal(schema), sql_literal(name)))
     if not found:
         return None
@@ -214,8 +219,12 @@ def _column(row: list[str], primary: tuple[int, ...], *, is_generated: bool) -> 
 # ---- types ---------------------------------------------------------------------------------
 
 
-def _read_types(connection: GaussConnection, wanted: set[int]) -> dict[int, CatalogType]:
-    """Read types, then what they are made of, until nothing new is named."""
+def read_types(connection: GaussConnection, wanted: set[int]) -> dict[int, CatalogType]:
+    """Read types, then what they are made of, until nothing new is named.
+
+    Raises:
+        SourceError: the server failed.
+    """
     found: dict[int, CatalogType] = {}
     for _ in range(_MAX_DEPTH):
         missing = sorted(wanted - found.keys())

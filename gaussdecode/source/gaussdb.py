@@ -14,6 +14,7 @@ import functools
 import select
 import ssl
 import time
+from collections.abc import Callable, Iterator
 from typing import Final, Self
 
 from gaussdecode.errors import (
@@ -28,6 +29,7 @@ from gaussdecode.protocol.gaussdb.messages import Message, MessageReader, Row
 from gaussdecode.protocol.gaussdb.profile import VersionProfile, parse_version
 from gaussdecode.protocol.gaussdb.session import Phase as SessionPhase
 from gaussdecode.protocol.gaussdb.session import Session
+from gaussdecode.source._copylines import take_lines
 from gaussdecode.source.gaussdial import Place, Socket, open_socket, places, reason_of, ways
 from gaussdecode.source.gausserrors import broken, error_of_body, server_error
 from gaussdecode.source.gausstarget import Endpoint, Target, parse_target
@@ -44,8 +46,14 @@ _STREAM_SETTINGS: Final = {
     "statement_timeout": "0",
 }
 _READ_BYTES: Final = 1 << 16
+_COPY_READ_BYTES: Final = 1 << 18
+_POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
 _STOPPING_SECONDS: Final = 2.0  # arbitrary: for the server to see the last status and CopyDone
 _OLD_PROTOCOL: Final = "unsupported frontend protocol"
+# Phases in which the server has said all it had to, or the stream takes over.
+_OURS: Final = frozenset(
+    {SessionPhase.IDLE, SessionPhase.STREAMING, SessionPhase.COPYING, SessionPhase.FAILED}
+)
 _PROTOCOLS: Final = (messages.PROTOCOL_3_51, messages.PROTOCOL_3_0)
 
 
@@ -59,6 +67,7 @@ class GaussConnection:
         endpoint: whom it reached.
         pending: after `start_stream`, what was read behind the server's consent.
         timeout: seconds that one answer may take; None for any time.
+        should_stop: asked while an answer is waited for; None for nobody.
     """
 
     def __init__(self, sock: Socket, session: Session, endpoint: Endpoint, target: Target) -> None:
@@ -68,6 +77,7 @@ class GaussConnection:
         self.endpoint = endpoint
         self.pending = b""
         self.timeout: float | None = None
+        self.should_stop: Callable[[], bool] | None = None
         self._session = session
         self._reader = MessageReader()
         self._secrets = target.secrets
@@ -113,7 +123,7 @@ class GaussConnection:
             SourceRefusedError: the server refuses.
         """
         self._ask(sql, Phase.COMMAND)
-        if self._session.phase is SessionPhase.STREAMING:
+        if self._session.phase is not SessionPhase.IDLE:
             raise SequenceError("a command started a stream")
         return list(self._session.rows)
 
@@ -126,6 +136,52 @@ class GaussConnection:
         """
         rows = self.query(sql)
         return [dict(zip(self._session.columns, row, strict=True)) for row in rows]
+
+    def copy_out(self, sql: str, wanted_bytes: int) -> Iterator[bytes]:
+        """Run COPY ... TO STDOUT; who does not take it to its end loses the connection.
+
+        Args:
+            sql: the command.
+            wanted_bytes: of lines handed over at once, about.
+
+        Yields:
+            Whole lines.
+
+        Raises:
+            SourceError: the server or the connection failed.
+            SourceRefusedError: the server refuses.
+        """
+        self._ask(sql, Phase.COMMAND)
+        if self._session.phase is not SessionPhase.COPYING:
+            raise SequenceError("a command was to copy and did not")
+        try:
+            yield from self._copied(wanted_bytes)
+        finally:
+            if self._session.phase is SessionPhase.COPYING:
+                self._session.phase = SessionPhase.FAILED
+                self.close()
+
+    def _copied(self, wanted_bytes: int) -> Iterator[bytes]:
+        deadline = self._deadline()
+        data = bytearray(self._reader.rest())
+        pieces: list[bytes] = []
+        size = 0
+        while self._session.phase is SessionPhase.COPYING:
+            lines, used = take_lines(data, messages.COMMAND_LIMIT_BYTES)
+            del data[:used]
+            pieces.append(lines)
+            size += len(lines)
+            if size >= wanted_bytes:
+                yield b"".join(pieces)
+                pieces, size = [], 0
+            if data and data[:1] != b"d":  # another message, most often the end
+                self._reader.feed(bytes(data))
+                self._exchange(b"", Phase.COMMAND, deadline)
+                data = bytearray(self._reader.rest())
+            elif used < _COPY_READ_BYTES // 2:
+                data += self._receive(Phase.COMMAND, deadline, _COPY_READ_BYTES)
+        if size:
+            yield b"".join(pieces)
 
     def start_stream(self, command: str) -> None:
         """Run START_REPLICATION; afterwards the socket is non-blocking and the stream's.
@@ -203,8 +259,10 @@ class GaussConnection:
         self._exchange(self._session.start(), Phase.CONNECT, deadline)
 
     def _ask(self, sql: str, phase: Phase) -> None:
-        deadline = float("inf") if self.timeout is None else time.monotonic() + self.timeout
-        self._exchange(self._session.ask(sql), phase, deadline)
+        self._exchange(self._session.ask(sql), phase, self._deadline())
+
+    def _deadline(self) -> float:
+        return float("inf") if self.timeout is None else time.monotonic() + self.timeout
 
     def _exchange(self, data: bytes, phase: Phase, deadline: float) -> None:
         """Send, then take messages until the session waits for us again."""
@@ -215,9 +273,7 @@ class GaussConnection:
                 answer = session.take(self._next(phase, deadline))
                 if answer:
                     self._send_all(answer, phase, deadline)
-                if session.phase in (SessionPhase.IDLE, SessionPhase.STREAMING):
-                    break
-                if session.phase is SessionPhase.FAILED:
+                if session.phase in _OURS:
                     break
         except BaseException:
             session.phase = SessionPhase.FAILED  # nobody knows what would come next
@@ -230,15 +286,25 @@ class GaussConnection:
 
     def _next(self, phase: Phase, deadline: float) -> Message:
         while (message := self._reader.take()) is None:
+            self._reader.feed(self._receive(phase, deadline))
+        return message
+
+    def _receive(self, phase: Phase, deadline: float, size: int = _READ_BYTES) -> bytes:
+        while True:
             self._wait(phase, deadline)
             try:
-                data = self.socket.recv(_READ_BYTES)
+                data = self.socket.recv(size)
+            except TimeoutError as error:
+                if self.should_stop is None or time.monotonic() >= deadline:
+                    raise self._broken(phase, error) from None
+                if self.should_stop():
+                    raise broken(phase, "a stop was asked for") from None
+                continue
             except OSError as error:
                 raise self._broken(phase, error) from None
             if not data:
                 raise broken(phase, "the server closed the connection")
-            self._reader.feed(data)
-        return message
+            return data
 
     def _send_all(self, data: bytes, phase: Phase, deadline: float) -> None:
         self._wait(phase, deadline)
@@ -252,6 +318,8 @@ class GaussConnection:
         left = deadline - time.monotonic()
         if left <= 0:
             raise broken(phase, "no answer in time")
+        if self.should_stop is not None:
+            left = min(left, _POLL_SECONDS)
         self.socket.settimeout(None if left == float("inf") else left)
 
     def _broken(self, phase: Phase, error: OSError) -> SourceError:

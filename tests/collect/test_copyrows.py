@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.postgres import Database
 
 from gaussdecode.collect._columns import Accumulator
-from gaussdecode.collect._copyrows import CopyRows
+from gaussdecode.collect._copyrows import CopyRows, hash_text, sum_rows
 from gaussdecode.collect.arrow import table_rows, table_schema
 from gaussdecode.collect.tables import Landed
 from gaussdecode.errors import WireError
@@ -84,3 +85,29 @@ def test_other_lines_are_refused(lines: bytes) -> None:
     """Lines with another number of fields, or without an end, raise."""
     with pytest.raises(WireError):
         _read(_landed(Kind.INT32, Kind.INT32), lines)
+
+
+@given(st.binary(max_size=64))
+def test_hash_depends_on_every_byte(text: bytes) -> None:
+    """The hash of a text changes when a byte is added, and is a number of 32 bits."""
+    assert -(1 << 31) <= hash_text(text) < 1 << 31
+    assert hash_text(text) != hash_text(text + b"\0")
+
+
+@pytest.mark.integration
+def test_server_hashes_the_same(database: Database) -> None:
+    """For texts of all lengths `hash_text` is the server's hashtext()."""
+    rows = database.execute(
+        "SELECT repeat('aé漢', g), hashtext(repeat('aé漢', g)) FROM generate_series(0, 30) g"
+    )
+    assert [hash_text(str(text).encode()) for text, _ in rows] == [value for _, value in rows]
+
+
+def test_sum_is_of_values_and_not_of_their_order() -> None:
+    """Escapes are undone, NULL is no text, and rows may come in any order."""
+    lines = [b"a\\tb\t\\N\t\n", b"\\\\N\t\\n\tc\n"]
+    wanted = hash_text(b"va\tb\tn\tv\t") + hash_text(b"v\\N\tv\n\tvc\t")
+    assert sum_rows(b"".join(lines)) == sum_rows(b"".join(reversed(lines))) == wanted
+    assert sum_rows(b"\n\n", has_columns=False) == 2 * hash_text(b"")
+    with pytest.raises(WireError, match="without its end"):
+        sum_rows(b"a")

@@ -142,6 +142,8 @@ class GaussServer:
         slots: by name.
         violations: what clients did that a real server would not have survived, or that
             would have cost data.
+        snapshots: CSN by name, of those that are exported.
+        forbidden: tables that may not be read.
         connections: how many were accepted.
         sent: bytes of CopyData sent to streaming clients.
     """
@@ -169,6 +171,8 @@ class GaussServer:
         self.users: dict[str, User] = {}
         self.add_user(User("replica", "Gauss@123"))
         self.slots: dict[str, Slot] = {}
+        self.snapshots: dict[str, int] = {}
+        self.forbidden: set[tuple[str, str]] = set()
         self.violations: list[str] = []
         self.unknown_queries: list[str] = []
         self.connections = 0

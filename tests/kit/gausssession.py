@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from kit import gausscommand, gausspassword
+from kit import gausscommand, gausspassword, gausssnapshot
 from kit.gausscommand import Command, CommandError
 from kit.gaussmessage import Result, lsn_text, message, report
 from kit.gausspassword import Question
@@ -77,14 +77,18 @@ class Session:
         self._minor = 0
         self._lock = threading.Lock()
         self._closed = False
+        self.transactions = gausssnapshot.Transactions(self)
 
     # --- life --------------------------------------------------------------------------
 
     def run(self) -> None:
         """Serve the connection until it ends."""
-        with contextlib.suppress(Gone, OSError, EOFError, ValueError):
-            self._startup()
-            self._commands()
+        try:
+            with contextlib.suppress(Gone, OSError, EOFError, ValueError):
+                self._startup()
+                self._commands()
+        finally:
+            self.transactions.end()
 
     def close(self) -> None:
         """Close the connection in order."""
@@ -292,8 +296,9 @@ class Session:
         except CommandError as error:
             if self.is_walsender:
                 raise self.fatal(error.message, error.sqlstate, error.hint) from None
+            self.transactions.is_failed = self.transactions.is_open
             self.send(report(b"E", "ERROR", error.message, error.sqlstate, error.hint))
-        self.send(message(b"Z", b"I"))
+        self.send(message(b"Z", self.transactions.status))
 
     def _answer(self, text: str) -> None:
         command = gausscommand.parse(text) if self.is_walsender else None
@@ -306,7 +311,11 @@ class Session:
         if not statements:
             self.send(message(b"I"))
         for statement in statements:
-            self.send_result(self.execute(statement.strip()))
+            result = self.execute(statement.strip())
+            if isinstance(result, bytes):
+                self.send(result)
+            else:
+                self.send_result(result)
 
     def send_result(self, result: Result, tag: str | None = None) -> None:
         """Send rows and their CommandComplete."""
@@ -396,12 +405,15 @@ class Session:
 
     # --- SQL ---------------------------------------------------------------------------
 
-    def execute(self, text: str) -> Result:
-        """Run one SQL statement.
+    def execute(self, text: str) -> Result | bytes:
+        """Run one SQL statement; gives rows, or the messages of a COPY.
 
         Raises:
             CommandError: it fails, or the simulator does not know it.
         """
+        done = self.transactions.execute(text) or gausssnapshot.execute(self, text)
+        if done is not None:
+            return done
         match = _TIME_ZONE.fullmatch(text)
         if match:
             return self._set("timezone", match[1])
@@ -425,7 +437,8 @@ class Session:
         if self.server.catalogue is None:
             raise self._unknown(text)
         try:
-            return Result(*self.server.catalogue.query(self.server, self.settings, text))
+            csn = self.transactions.csn
+            return Result(*self.server.catalogue.query(self.server, self.settings, text, csn))
         except LookupError as error:
             self.server.unknown_queries.append(text)
             raise CommandError(str(error.args[0]), "42P01") from None

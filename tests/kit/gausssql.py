@@ -9,7 +9,7 @@ an openGauss would refuse fails here too, as far as PostgreSQL's grammar tells.
 import itertools
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -32,9 +32,14 @@ _ENCODINGS: Final = {"SQL_ASCII": 0, "UTF8": 7, "LATIN1": 8, "GBK": 36, "GB18030
 _TABLES: Final = """
 CREATE SCHEMA gs_catalog;
 CREATE TABLE gs_catalog.pg_namespace AS SELECT oid, nspname, nspowner FROM pg_catalog.pg_namespace;
-CREATE TABLE gs_catalog.pg_class (oid oid, relname name, relnamespace oid, reltype oid,
+CREATE TABLE gs_catalog.gs_class (oid oid, relname name, relnamespace oid, reltype oid,
   relowner oid, relkind "char", relpersistence "char", relnatts int2, relhaspkey bool,
   parttype "char", relreplident "char", reloptions text[]);
+CREATE TABLE gs_catalog.gs_files (oid oid, seen oid, now oid);
+CREATE VIEW gs_catalog.pg_class AS SELECT c.*, f.seen AS relfilenode, 0::float8 AS reltuples
+  FROM gs_catalog.gs_class c JOIN gs_catalog.gs_files f USING (oid);
+CREATE FUNCTION gs_catalog.pg_relation_filenode(oid) RETURNS oid LANGUAGE sql
+  AS $$SELECT now FROM gs_catalog.gs_files WHERE oid = $1$$;
 CREATE TABLE gs_catalog.pg_attribute (attrelid oid, attname name, atttypid oid, attlen int2,
   attnum int2, attndims int4, atttypmod int4, attstorage "char", attnotnull bool, atthasdef bool,
   attisdropped bool, attinhcount int4);
@@ -67,6 +72,8 @@ CREATE FUNCTION gs_catalog.current_database() RETURNS name LANGUAGE sql
 CREATE FUNCTION gs_catalog.pg_is_in_recovery() RETURNS bool LANGUAGE sql
   AS $$SELECT value = 'on' FROM gs_catalog.gs_parameters WHERE name = 'standby'$$;
 CREATE FUNCTION gs_catalog.pg_current_xlog_location() RETURNS text LANGUAGE sql
+  AS $$SELECT value FROM gs_catalog.gs_parameters WHERE name = 'wal_end'$$;
+CREATE FUNCTION gs_catalog.pg_current_xlog_insert_location() RETURNS text LANGUAGE sql
   AS $$SELECT value FROM gs_catalog.gs_parameters WHERE name = 'wal_end'$$;
 CREATE FUNCTION gs_catalog.pg_encoding_to_char(int4) RETURNS name LANGUAGE sql
   AS $$SELECT pg_catalog.pg_encoding_to_char($1)$$;
@@ -146,9 +153,15 @@ class Catalogue:
             self._postgres.execute(f'DROP DATABASE IF EXISTS "{self._name}" WITH (FORCE)')
 
     def query(
-        self, server: "GaussServer", settings: Mapping[str, str], text: str
+        self, server: "GaussServer", settings: Mapping[str, str], text: str, csn: int | None = None
     ) -> tuple[list[tuple[str, int]], list[tuple[str | None, ...]], str]:
         """Answer a query.
+
+        Args:
+            server: whose catalogue it is.
+            settings: of the session.
+            text: the query.
+            csn: of the snapshot of the session's transaction, or None.
 
         Returns:
             Name and type OID of each column, rows of texts, command tag.
@@ -162,6 +175,7 @@ class Catalogue:
         with self._lock:
             session = self._open(server)
             self._refresh(session, server, settings)
+            self._write_files(session, server, csn)
             asked = _CURRENT_USER.sub(
                 sql.Literal(settings.get("session_authorization", "")).as_string(session), text
             )
@@ -309,6 +323,62 @@ class Catalogue:
         ]
         self._replace(session, "parallel_status", status)
 
+    def _write_files(
+        self,
+        session: psycopg.Connection[tuple[object, ...]],
+        server: "GaussServer",
+        csn: int | None,
+    ) -> None:
+        """Say where the rows of tables are: as a snapshot knows it, and as it is."""
+        store = server.store
+        with store.changed:
+            files = [
+                (t.oid, store.file_node(t.oid, csn), store.file_node(t.oid))
+                for t in store.tables.values()
+            ]
+        self._replace(session, "gs_files", files)
+
+    def select(
+        self,
+        columns: Mapping[str, str],
+        rows: Sequence[Sequence[tuple[str | None, str | None]]],
+        wanted: str,
+        condition: str | None,
+    ) -> list[tuple[str | None, ...]]:
+        """Answer a query on a table of the server's.
+
+        Args:
+            columns: PostgreSQL's type by name.
+            rows: per value, as PostgreSQL prints it and as the server does.
+            wanted: the select list; it sees what the server prints.
+            condition: it sees values of their types.
+
+        Raises:
+            LookupError: it cannot be answered.
+        """
+        with self._lock:
+            session = self._session
+            assert session is not None
+            _fill(session, "gs_typed", columns, [[value[0] for value in row] for row in rows])
+            texts = dict.fromkeys(columns, "text")
+            _fill(session, "gs_text", texts, [[value[1] for value in row] for row in rows])
+            where = f"WHERE {condition}" if condition else ""
+            text = (
+                f"SELECT {wanted} FROM gs_text WHERE gs_number IN (SELECT gs_number FROM gs_typed "
+                f"{where})"
+            )
+            result = session.pgconn.exec_(self._rewrite(text).encode())
+            if result.status != pq.ExecStatus.TUPLES_OK:
+                message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no rows"
+                raise LookupError(message.decode())
+            return [
+                tuple(
+                    None if (value := result.get_value(at, i)) is None else value.decode()
+                    for i in range(result.nfields)
+                )
+                for at in range(result.ntuples)
+            ]
+
     @staticmethod
     def _replace(
         session: psycopg.Connection[tuple[object, ...]],
@@ -336,11 +406,12 @@ class Catalogue:
         found = session.execute("SELECT nspname::text, oid::int8 FROM gs_catalog.pg_namespace")
         oids = {str(name): oid for name, oid in found}
         self._replace(
-            session, "pg_class",
+            session, "gs_class",
             [
                 (
                     t.oid, t.name, oids[t.schema], 0, 10, "r", "p", len(t.columns), bool(t.key), "n",
-                    t.identity, ["storage_type=ustore"] if t.is_ustore else None,
+                    t.identity,
+                    [*["storage_type=ustore"] * t.is_ustore, *t.options] or None,
                 )
                 for t in tables
             ],
@@ -375,6 +446,26 @@ class Catalogue:
                 if t.key
             ],
         )  # fmt: skip
+
+
+def _fill(
+    session: psycopg.Connection[tuple[object, ...]],
+    name: str,
+    columns: Mapping[str, str],
+    rows: Sequence[Sequence[str | None]],
+) -> None:
+    """Make a table of rows, numbered in ``gs_number``."""
+    table = sql.Identifier(name)
+    session.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+    listed = [
+        sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(kind))
+        for column, kind in columns.items()
+    ]
+    held = sql.SQL(", ").join([sql.SQL("gs_number int8"), *listed])
+    session.execute(sql.SQL("CREATE TEMP TABLE {} ({})").format(table, held))
+    with session.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(table)) as to:
+        for number, row in enumerate(rows):
+            to.write_row((number, *row))
 
 
 def _numbers(table: Table, names: tuple[str, ...]) -> list[int]:

@@ -59,6 +59,7 @@ class Table:
         identity: relreplident: d, f, n or i.
         index_key: columns of the identity index, for i.
         is_ustore: rows live in ustore.
+        options: reloptions, beside that of ustore.
     """
 
     oid: int
@@ -69,6 +70,7 @@ class Table:
     identity: str = "d"
     index_key: tuple[str, ...] = ()
     is_ustore: bool = False
+    options: tuple[str, ...] = ()
 
     @property
     def identity_names(self) -> tuple[str, ...]:
@@ -151,9 +153,13 @@ class Store:
         wal_end: where the next record will start.
         changed: notified after every commit.
         schema_version: counts changes of tables.
+        next_csn: that the next transaction will draw, and what a new snapshot does not see.
+        waiting: readers that wait for somebody's commit record.
     """
 
-    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], int] | None = None, *, first_csn: int = FIRST_CSN
+    ) -> None:
         ticks = itertools.count(763_734_672_098_179, 1_000_003)
         self._clock = clock or (lambda: next(ticks))
         self.changed = threading.Condition(threading.RLock())
@@ -164,7 +170,10 @@ class Store:
         self._rows: dict[int, dict[int, Values]] = {}
         self._oids = itertools.count(16385)
         self._xids = itertools.count(FIRST_XID)
-        self._csns = itertools.count(FIRST_CSN)
+        self.next_csn = first_csn
+        self.waiting = 0
+        self._truncated: dict[int, list[int]] = {}
+        self._committing: dict[int, frozenset[int]] = {}  # CSN drawn, OIDs of its tables
         self._row_ids = itertools.count(1)
 
     # --- tables ------------------------------------------------------------------------
@@ -270,6 +279,7 @@ class Store:
         commit_time_us: int | None = None,
         is_elsewhere: bool = False,
         is_applied: bool = True,
+        csn: int | None = None,
     ) -> Committed:
         """Write a commit record, and apply the changes to the tables if asked to."""
         with self.changed:
@@ -277,7 +287,7 @@ class Store:
             done = Committed(
                 xid=self.new_xid() if xid is None else xid,
                 subxids=tuple(subxids),
-                csn=next(self._csns),
+                csn=self.draw_csn() if csn is None else csn,
                 first_lsn=start if first_lsn is None else first_lsn,
                 commit_lsn=start,
                 end_lsn=self.wal_end,
@@ -290,9 +300,58 @@ class Store:
             )
             for change in changes if is_applied else ():
                 self._apply(change)
+            for change in changes:
+                for table in change.tables if change.op == "T" else ():
+                    self._truncated.setdefault(table.oid, []).append(done.csn)
             self.committed.append(done)
+            self._committing.pop(done.csn, None)
             self.changed.notify_all()
             return done
+
+    # --- as a snapshot sees it ---------------------------------------------------------
+
+    def draw_csn(self, tables: Sequence[Table] = ()) -> int:
+        """Take the number of a transaction that is about to write its commit record."""
+        with self.changed:
+            csn = self.next_csn
+            self.next_csn += 1
+            if tables:
+                self._committing[csn] = frozenset(table.oid for table in tables)
+            return csn
+
+    def seen(self, table: Table, csn: int) -> dict[int, Values]:
+        """The rows that a snapshot sees, by row id; waits for who commits below its CSN.
+
+        A table that was truncated since seems empty to it, as its new file is.
+        """
+        with self.changed:
+            self.waiting += 1
+            self.changed.wait_for(
+                lambda: (
+                    not any(
+                        drawn < csn and table.oid in oids
+                        for drawn, oids in self._committing.items()
+                    )
+                )
+            )
+            self.waiting -= 1
+            if self.file_node(table.oid, csn) != self.file_node(table.oid):
+                return {}
+            rows: dict[int, dict[str, Value]] = {}
+            for of in self.committed:
+                for change in of.changes if of.csn < csn else ():
+                    if table.oid in {changed.oid for changed in change.tables}:
+                        _replay(rows, change)
+            return {
+                row_id: tuple(row.get(column.name) for column in table.columns)
+                for row_id, row in rows.items()
+            }
+
+    def file_node(self, oid: int, csn: int | None = None) -> int:
+        """The number of a table's file: another one after each TRUNCATE that is seen."""
+        with self.changed:
+            seen = [at for at in self._truncated.get(oid, ()) if csn is None or at < csn]
+            return 100_000 + oid + 1_000_000 * len(seen)
 
     def _apply(self, change: Change) -> None:
         for table in change.tables:
@@ -308,6 +367,15 @@ class Store:
         """Commit something in another database of the instance."""
         self.write(200)
         return self.commit((), is_elsewhere=True)
+
+
+def _replay(rows: dict[int, dict[str, Value]], change: Change) -> None:
+    if change.op == "T":
+        rows.clear()
+    elif change.new is None:
+        rows.pop(change.row_id, None)
+    else:
+        rows[change.row_id] = change.table.row(change.new)
 
 
 class Transaction:
@@ -327,6 +395,7 @@ class Transaction:
         self._changes: list[Change] = []
         self._first_lsn: int | None = None
         self._ddl_lsn: int | None = None
+        self._csn: int | None = None
 
     def _put(self, size: int) -> int:
         lsn = self._store.write(size)
@@ -383,6 +452,10 @@ class Transaction:
         """Forget the newest subtransaction."""
         del self._changes[self._subs.pop()[1] :]
 
+    def draw_csn(self) -> None:
+        """Begin to commit: the commit record is yet to be written, by `commit`."""
+        self._csn = self._store.draw_csn([t for change in self._changes for t in change.tables])
+
     def commit(self) -> Committed:
         """Commit, with every subtransaction that is open."""
         while self._subs:
@@ -395,6 +468,7 @@ class Transaction:
             user=self._user,
             origin=self._origin,
             ddl_lsn=self._ddl_lsn,
+            csn=self._csn,
         )
 
     def rollback(self) -> None:

@@ -298,6 +298,21 @@ def parse_copy_both(body: bytes) -> None:
     reader.end()
 
 
+def parse_copy_out(body: bytes) -> None:
+    """Check a CopyOutResponse.
+
+    Raises:
+        WireError: it is damaged, or the copy is not in text form.
+    """
+    reader = _Body(body)
+    is_binary = reader.take(1) != b"\0"
+    for _ in range(reader.count()):
+        is_binary |= reader.take(_INT16.size) != bytes(_INT16.size)
+    reader.end()
+    if is_binary:
+        raise WireError("a copy in binary form", 0)
+
+
 # ---- to the server -------------------------------------------------------------------------
 
 

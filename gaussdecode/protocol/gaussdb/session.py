@@ -5,6 +5,7 @@ attributes. It knows no socket and no clock; TLS is agreed upon before it begins
 table says which message may come in which phase; any other raises and changes nothing.
 
     AUTHENTICATING --OK--> SETTING_UP --ready--> IDLE <--> BUSY --CopyBoth--> STREAMING
+                                                            BUSY --CopyOut--> COPYING --done--> BUSY
     and from each of the first four, by an error, to FAILED
 
 On a replication connection every error ends the session: the server closes it without
@@ -30,6 +31,7 @@ class Phase(enum.Enum):
     SETTING_UP = "setting up"
     IDLE = "idle"
     BUSY = "busy"
+    COPYING = "copying"
     STREAMING = "streaming"
     FAILED = "failed"
 
@@ -56,6 +58,13 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Tag, Phase]]] = {
         **dict.fromkeys(_IN_ANSWER, Phase.BUSY),
         Tag.READY: Phase.IDLE,
         Tag.COPY_BOTH: Phase.STREAMING,
+        Tag.COPY_OUT: Phase.COPYING,
+        Tag.ERROR: Phase.FAILED,
+    },
+    Phase.COPYING: {
+        **dict.fromkeys(_ANY_TIME, Phase.COPYING),
+        Tag.COPY_DATA: Phase.COPYING,
+        Tag.COPY_DONE: Phase.BUSY,
         Tag.ERROR: Phase.FAILED,
     },
     Phase.STREAMING: {},
@@ -134,7 +143,7 @@ class Session:
             return self._authenticate(message.body, following)
         if message.tag is Tag.ERROR:
             self.error = messages.notice_fields(message.body)
-            if self.phase is Phase.BUSY and not self.is_replication:
+            if self.phase in (Phase.BUSY, Phase.COPYING) and not self.is_replication:
                 following = Phase.BUSY
         else:
             self._note(message)
@@ -172,8 +181,10 @@ class Session:
                 messages.parse_command_complete(message.body)
             case Tag.COPY_BOTH:
                 messages.parse_copy_both(message.body)
+            case Tag.COPY_OUT:
+                messages.parse_copy_out(message.body)
             case _:
-                pass  # keys for cancelling, notifications, READY: nothing to learn
+                pass  # keys for cancelling, notifications, copied lines, READY: nothing to learn
 
     def _add(self, row: Row) -> None:
         if len(row) != len(self.columns):

@@ -22,6 +22,7 @@ BODIES = {
     Tag.COPY_BOTH: bytes(3),
     Tag.DATA_ROW: b"\0\0",
     Tag.ERROR: b"SERROR\0C42704\0Mgone\0\0",
+    Tag.COPY_OUT: b"\0\0\1\0\0",
     Tag.NEGOTIATE: struct.pack(">II", 3 << 16, 0),
     Tag.NOTICE: b"Mlook\0\0",
     Tag.PARAMETER: b"a\0b\0",

@@ -1,0 +1,433 @@
+"""Rows that are already in a GaussDB; implements `export`.
+
+A GaussDB decides by number what a snapshot sees: every transaction draws a CSN when it
+commits, a snapshot has one too, and it sees exactly the transactions of a smaller one. The
+stream tells the CSN of every transaction, but in the order of commit records, which is
+nearly the same order and not quite. So a view begins with a CSN, S, and its position is
+found in the stream while nothing is published:
+
+1. A transaction of our own commits, then the view is taken: S is above the CSN of every
+   transaction whose commit record was there before, so of all that was published.
+2. The stream is read up to where the WAL ends behind the view. Of the transactions that
+   changed the tables at hand, the position is the last one below S. If one that is not below
+   S comes before it, there is no position: another view is taken.
+3. When the tables have been read, the stream is read up to where the WAL ends then. A
+   transaction below S may have written its commit record only after step 2; but the reading
+   cannot have met its rows without waiting for it, so its record is there now. If there is
+   one, or any that does not fit, all is read again in another view.
+
+The position is exact for the tables at hand, which is what a snapshot needs. See
+docs/adr/0055.
+
+References:
+    openGauss, snapmgr.cpp: pg_export_snapshot_and_csn(), XidVisibleInSnapshot(); xact.cpp:
+    getLocalNextCSN().
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.relation import Relation
+from gaussdecode.model.shape import Shape, ShapeColumn
+from gaussdecode.model.types import is_headless_hex, is_number_as_text
+from gaussdecode.protocol.gaussdb.commands import sql_literal
+from gaussdecode.settings import Config
+from gaussdecode.source import export
+from gaussdecode.source.catalog import CatalogTable
+from gaussdecode.source.export import (
+    COPY_BYTES,
+    Chunk,
+    Leaf,
+    Measure,
+    PublishedTable,
+    Shown,
+    Spelling,
+    TableChangedError,
+    TableShape,
+    column_list,
+    conditions,
+    measure_of,
+    measures,
+    without_values,
+)
+from gaussdecode.source.gausscatalog import CatalogType, read_table, read_types
+from gaussdecode.source.gaussdb import GaussConnection, connect
+from gaussdecode.source.gaussrelations import GaussRelations
+from gaussdecode.source.postgresql import SourceAddress
+from gaussdecode.source.quoting import identifier
+from gaussdecode.source.relations import WhiteList
+from gaussdecode.source.settings import source_address
+
+_BEGIN: Final = "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_ISOLATION: Final = "repeatable read"
+_EXPORT: Final = "SELECT * FROM pg_catalog.pg_export_snapshot_and_csn()"
+_WAL_END: Final = "SELECT pg_catalog.pg_current_xlog_insert_location()"
+_UNDEFINED_FUNCTION: Final = "42883"
+_ANSWER_SECONDS: Final = 30.0  # beyond the server's own limit; arbitrary
+_TIMEOUTS: Final = ("session_timeout", "idle_in_transaction_session_timeout")  # of idle sessions
+_HALF: Final = 1 << 31
+_MASK: Final = (1 << 32) - 1
+_FIRST_USER_OID: Final = 16384  # below it stands what the server itself made
+_ROW_STORE: Final = ("", "row")
+
+# Not in the stream: temporary and unlogged tables, and those stored by column.
+_TABLES: Final = f"""
+SELECT c.oid, n.nspname, c.relname, c.relreplident, c.reloptions
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= {_FIRST_USER_OID} ORDER BY 2, 3"""  # noqa: S608 - constants
+_FILES: Final = """
+SELECT c.relfilenode, pg_catalog.pg_relation_filenode(c.oid), c.reltuples, c.parttype
+FROM pg_catalog.pg_class c WHERE c.oid = %s"""
+_PARTITIONS: Final = """
+SELECT p.relfilenode, pg_catalog.pg_partition_filenode(p.oid) FROM pg_catalog.pg_partition p
+WHERE p.relfilenode <> 0 AND (p.parentid = %s OR p.parentid IN
+(SELECT q.oid FROM pg_catalog.pg_partition q WHERE q.parentid = %s))"""
+_OPTIONS: Final = "SELECT c.reloptions FROM pg_catalog.pg_class c WHERE c.oid = %s"
+_NO_PARTITIONS: Final = "n"
+
+
+class View:
+    """See `export.View`; made by `GaussExporter.open_view`.
+
+    Attributes:
+        lsn: its position; 0 before `settle`.
+        name: for SET TRANSACTION SNAPSHOT.
+    """
+
+    def __init__(
+        self, keeper: GaussConnection, clerk: GaussConnection, name: str, csn: int
+    ) -> None:
+        self.lsn = Lsn(0)
+        self.name = name
+        self._keeper = keeper
+        self._clerk = clerk
+        self._csn = csn
+
+    @classmethod
+    def open(cls, address: SourceAddress, seconds: float, should_stop: Callable[[], bool]) -> Self:
+        """Take the state of the database as it is now.
+
+        Raises:
+            SourceError: the server failed, or took longer.
+            SourceRefusedError: it gives no snapshot with its CSN.
+        """
+        with contextlib.ExitStack() as stack:
+            clerk = stack.enter_context(_lasting(address, seconds, should_stop))
+            keeper = stack.enter_context(_lasting(address, seconds, should_stop))
+            clerk.query("SELECT pg_catalog.txid_current()")  # step 1
+            keeper.query(_BEGIN)
+            ((isolation,),) = keeper.query("SHOW transaction_isolation")
+            if isolation != _ISOLATION:
+                raise SourceRefusedError(
+                    f"the server reads at {isolation}; a snapshot needs {_ISOLATION}"
+                )
+            ((name, csn),) = _exported(keeper)
+            view = cls(keeper, clerk, name or "", int(csn or "", 16))
+            stack.pop_all()
+        return view
+
+    def nudge(self) -> None:
+        """Commit an empty transaction, of which the stream tells the end."""
+        self._clerk.query("SELECT pg_catalog.txid_current()")
+
+    def settle(self, boundary: int, shown: Shown) -> None:
+        """See `export.View`; step 2."""
+        last = boundary
+        seen = list(self._seen(shown))
+        for lsns, is_inside in seen:
+            last = max(last, int(lsns[is_inside].max(initial=0)))
+        for lsns, is_inside in seen:
+            self._check_order(lsns, is_inside, last)
+        self.lsn = Lsn(last)
+
+    def confirm(self, shown: Shown) -> None:
+        """See `export.View`; step 3."""
+        for lsns, is_inside in self._seen(shown):
+            self._check_order(lsns, is_inside, int(self.lsn))
+
+    def _seen(self, shown: Shown) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
+        """Positions of all changes so far, and which of them the view has."""
+        ((wal_end,),) = self._clerk.query(_WAL_END)
+        for rows in shown(int(Lsn.parse(wal_end or "")), self.nudge):
+            csns = rows.column("gd_csn")
+            if csns.null_count:
+                raise SourceRefusedError("the stream does not tell the CSN of its transactions")
+            # The server prints 32 bits of its CSN; what is compared here is never that far apart.
+            distance = (csns.to_numpy() - self._csn) & _MASK
+            yield rows.column("gd_lsn").to_numpy(), distance >= _HALF
+
+    @staticmethod
+    def _check_order(
+        lsns: npt.NDArray[np.int64], is_inside: npt.NDArray[np.bool_], last: int
+    ) -> None:
+        if bool(((lsns <= last) != is_inside).any()):
+            raise SourceError(
+                "transactions became visible in another order than they were written; "
+                "another view is taken"
+            )
+
+    def close(self) -> None:
+        """Let go of it; the server forgets the snapshot with its transaction."""
+        self._keeper.close()
+        self._clerk.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+def _exported(keeper: GaussConnection) -> list[tuple[str | None, ...]]:
+    try:
+        return keeper.query(_EXPORT)
+    except SourceError as error:
+        if error.sqlstate != _UNDEFINED_FUNCTION:
+            raise
+        raise SourceRefusedError(
+            "this server has no pg_export_snapshot_and_csn(): without a snapshot that tells its "
+            "CSN existing rows cannot be joined to the stream",
+            error.sqlstate,
+        ) from None
+
+
+def _lasting(
+    address: SourceAddress, seconds: float, should_stop: Callable[[], bool]
+) -> GaussConnection:
+    """Open a connection that the server does not end for being idle."""
+    connection = connect(address, is_replication=False)
+    connection.timeout = seconds + _ANSWER_SECONDS
+    connection.should_stop = should_stop
+    for name in _TIMEOUTS:
+        with contextlib.suppress(SourceError):  # a version that does not know it has none
+            connection.query(f"SET {name} = 0")
+    return connection
+
+
+class _Catalog:
+    """The catalogue as a reader's transaction sees it."""
+
+    def __init__(self, connection: GaussConnection) -> None:
+        self._connection = connection
+
+    def look_up_table(self, schema: str, name: str) -> CatalogTable | None:
+        """See `gaussrelations.TableCatalog`."""
+        return read_table(self._connection, schema, name)
+
+    def types(self, oids: Iterable[int]) -> Mapping[int, CatalogType]:
+        """See `gaussrelations.TableCatalog`."""
+        return read_types(self._connection, set(oids))
+
+
+class TableReader:
+    """See `export.TableReader`. Values are printed as the decoders print them.
+
+    Args:
+        address: of the SQL port.
+        white_list: which tables are wanted.
+        statement_seconds: longest statement.
+        should_stop: asked while a statement runs.
+    """
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        white_list: WhiteList,
+        statement_seconds: float,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._white_list = white_list
+        self.connection = _lasting(address, statement_seconds, should_stop)
+        self.connection.query(f"SET statement_timeout = {int(statement_seconds * 1000)}")
+        self.connection.query("SET extra_float_digits = 3")  # decoders do
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def nudge(self) -> None:
+        """See `export.TableReader`."""
+        self.connection.query("SELECT pg_catalog.txid_current()")
+
+    # ---- the catalogue ---------------------------------------------------------------
+
+    def published(self) -> list[PublishedTable]:
+        """See `export.TableReader`; there are no publications, but a white list."""
+        return [
+            PublishedTable(
+                schema or "", name or "", int(oid or 0), False, identity or "", None, None
+            )
+            for oid, schema, name, identity, options in self.connection.query(_TABLES)
+            if _option(options, "orientation") in _ROW_STORE
+            and self._white_list.allows(schema or "", name or "")
+        ]
+
+    def shape(self, table: PublishedTable) -> TableShape:
+        """See `export.TableReader`."""
+        found = read_table(self.connection, table.schema, table.name)
+        if found is None or found.oid != table.oid:
+            raise TableChangedError(f"table {table.title} is gone, or another one")
+        columns = tuple(ShapeColumn(column.name, column.type_oid) for column in found.columns)
+        relations = GaussRelations(WhiteList(), _Catalog(self.connection))
+        shape = Shape(((table.schema, table.name),), "I", columns, None)
+        relation = relations.define(shape).relation
+        node, rows = self._check_unchanged(table)
+        return TableShape(
+            table,
+            relation,
+            tuple(column.type_text for column in found.columns),
+            (Leaf(table.oid, table.schema, table.name, node, 0, rows),),
+            _spelling(relation),
+        )
+
+    def _check_unchanged(self, table: PublishedTable) -> tuple[int, int]:
+        """Compare files as the view has them with those of now; gives number and rows."""
+        files = self.connection.query(_FILES % table.oid)
+        if len(files) != 1:
+            raise TableChangedError(f"table {table.title} is gone")
+        ((seen, current, rows, kind),) = files
+        pairs = [(seen, current)]
+        if kind != _NO_PARTITIONS:  # then the table itself has no file
+            partitions = self.connection.query(_PARTITIONS % (table.oid, table.oid))
+            pairs = [(before, now) for before, now in partitions]
+        if any(before != now for before, now in pairs):
+            raise TableChangedError(f"table {table.title} was rewritten or truncated just now")
+        return int(seen or 0), max(int(float(rows or 0)), 0)
+
+    def check_readable(self, shape: TableShape) -> None:
+        """See `export.TableReader`."""
+        table = shape.table
+        ((options,),) = self.connection.query(_OPTIONS % table.oid)
+        if _option(options, "enable_rowsecurity") in ("true", "on", "1"):
+            raise SourceRefusedError(
+                f"table {table.title} has row level security, which may leave rows out; turn it "
+                "off, or leave the table out of snapshots (snapshot.skip)"
+            )
+        source = shape.leaves[0].quoted
+        self.connection.query(f"SELECT {column_list(shape)} FROM {source} LIMIT 0")  # noqa: S608 - quoted
+
+    # ---- rows ------------------------------------------------------------------------
+
+    def begin(self, view: export.View) -> None:
+        """See `export.TableReader`."""
+        self.connection.query(_BEGIN)
+        self.connection.query(f"SET TRANSACTION SNAPSHOT {sql_literal(view.name)}")
+
+    def end(self) -> None:
+        """See `export.TableReader`."""
+        self.connection.query("ROLLBACK")
+
+    def check_files(self, shape: TableShape, leaves: Iterable[int]) -> None:
+        """See `export.TableReader`."""
+        table = shape.table
+        self._check_unchanged(table)
+        name = sql_literal(f"{identifier(table.schema)}.{identifier(table.name)}")
+        ((oid,),) = self.connection.query(
+            f"SELECT {name}::pg_catalog.regclass::pg_catalog.oid"  # fails when it is gone
+        )
+        if oid != str(table.oid):
+            raise TableChangedError(f"table {table.title} was renamed while it was read")
+
+    def copy_chunk(self, shape: TableShape, chunk: Chunk, where: str | None) -> Iterator[bytes]:
+        """See `export.TableReader`; the chunk is the table."""
+        return self._copy(_select(column_list(shape), shape, conditions(shape.table, where)))
+
+    def measure_chunk(
+        self, shape: TableShape, chunk: Chunk, where: str | None, *, has_checksum: bool
+    ) -> Measure:
+        """See `export.TableReader`."""
+        wanted = measures(shape, has_checksum=has_checksum)
+        try:
+            (row,) = self.connection.query(_select(wanted, shape, conditions(shape.table, where)))
+        except SourceError as error:
+            raise without_values(error) from None
+        return measure_of(row, has_checksum=has_checksum)
+
+    def hash_of(self, text: str) -> int:
+        """See `export.TableReader`."""
+        ((found,),) = self.connection.query(f"SELECT pg_catalog.hashtext({sql_literal(text)})")
+        return int(found or 0)
+
+    def copy_keys(
+        self, shape: TableShape, keys: Sequence[int], arrays: Sequence[str], where: str | None
+    ) -> Iterator[bytes]:
+        """See `export.TableReader`."""
+        columns = ", ".join(identifier(shape.relation.columns[index].name) for index in keys)
+        # Several unnest() in a select list run side by side where all are of one length.
+        listed = ", ".join(
+            f"unnest({sql_literal(text)}::{shape.type_texts[index]}[])"
+            for index, text in zip(keys, arrays, strict=True)
+        )
+        wanted = f"({columns}) IN (SELECT {listed})"
+        return self._copy(
+            _select(column_list(shape), shape, [wanted, *conditions(shape.table, where)])
+        )
+
+    def _copy(self, select: str) -> Iterator[bytes]:
+        try:
+            yield from self.connection.copy_out(f"COPY ({select}) TO STDOUT", COPY_BYTES)
+        except SourceError as error:
+            raise without_values(error) from None
+
+
+def _select(wanted: str, shape: TableShape, held: Sequence[str]) -> str:
+    source = shape.leaves[0].quoted
+    condition = f" WHERE {' AND '.join(held)}" if held else ""
+    return f"SELECT {wanted} FROM {source}{condition}"  # noqa: S608 - quoted by the callers
+
+
+def _spelling(relation: Relation) -> bytes:
+    """Which columns the stream's translator spells anew; empty for none."""
+    forms = bytes(
+        Spelling.HEX
+        if is_headless_hex(column.type_oid)
+        else Spelling.NUMBER
+        if is_number_as_text(column.type_oid, column.type)
+        else Spelling.SAME
+        for column in relation.columns
+    )
+    return forms if any(forms) else b""
+
+
+def _option(options: str | None, name: str) -> str:
+    """One of a table's storage options, ``{orientation=row,compression=no}``."""
+    for item in (options or "").strip("{}").split(","):
+        key, _, value = item.strip('"').partition("=")
+        if key == name:
+            return value.lower()
+    return ""
+
+
+class GaussExporter:
+    """See `export.Exporter`.
+
+    Args:
+        config: of a source of kind gaussdb.
+
+    Raises:
+        ConfigError: the password file cannot be used.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._address = source_address(config)
+        self._white_list = WhiteList(config.decoding.white_tables)
+
+    def open_view(self, seconds: float, should_stop: Callable[[], bool]) -> View:
+        """See `export.Exporter`; a view waits for nobody."""
+        return View.open(self._address, seconds, should_stop)
+
+    def open_reader(self, statement_seconds: float, should_stop: Callable[[], bool]) -> TableReader:
+        """See `export.Exporter`."""
+        return TableReader(self._address, self._white_list, statement_seconds, should_stop)
