@@ -441,6 +441,11 @@ class SnapshotConfig:
         ),
     )
 
+    @property
+    def wants_rows(self) -> bool:
+        """Whether rows of some table land without being asked for."""
+        return self.mode != "none" or any(mode != "none" for _, mode in self.tables)
+
     def mode_of(self, title: str) -> str | None:
         """The mode of a single table; None where `mode` says it."""
         schema, _, name = title.partition(".")

@@ -20,10 +20,17 @@ from gaussdecode.source.inspection import Inspection
 from gaussdecode.source.slot import PublishedTable, ServerState
 
 _CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
+_SNAPSHOT_CONNECTIONS: Final = 4  # catalogue, view, and two readers, beside its workers
+_NAMED_TABLES: Final = 3  # of those that cannot be read; arbitrary
 _CLOCK_SECONDS: Final = 5.0  # arbitrary: times of publications and commits are compared by people
 _OLD_SECONDS: Final = 3600.0
 _FREE_FACTOR: Final = 20  # target files that should find room; arbitrary
 _FAILOVER: Final = 170000
+
+
+def quoted(name: str) -> str:
+    """A name, for SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class Patient:
     @property
     def role(self) -> str:
         """The role, quoted for SQL."""
-        return '"' + self.seen.role.replace('"', '""') + '"'
+        return quoted(self.seen.role)
 
 
 Rule = Callable[[Patient], Iterator[Finding]]
@@ -93,11 +100,14 @@ def _privileges(patient: Patient) -> Iterator[Finding]:
 
 def _connections(patient: Patient) -> Iterator[Finding]:
     seen = patient.seen
-    if 0 <= seen.connection_limit < _CONNECTIONS:
+    settings = patient.config.snapshot
+    more = settings.workers + _SNAPSHOT_CONNECTIONS if settings.wants_rows else 0
+    why = "the daemon uses three (stream, catalogue, guard), a command one more"
+    if 0 <= seen.connection_limit < _CONNECTIONS + more:
         yield Finding(
             f"role {seen.role} may open {seen.connection_limit} connections",
-            "the daemon uses three (stream, catalogue, guard), a command one more",
-            f"ALTER ROLE {patient.role} CONNECTION LIMIT 5;",
+            f"{why}, reading rows that are there already {more}" if more else why,
+            f"ALTER ROLE {patient.role} CONNECTION LIMIT {_CONNECTIONS + more + 1};",
         )
     is_active = patient.server.slot is not None and patient.server.slot.is_active
     left = int(seen.settings.get("max_wal_senders", "0")) - seen.senders
@@ -113,6 +123,34 @@ def _connections(patient: Patient) -> Iterator[Finding]:
             f"all {seen.slots} replication slots are in use",
             "the slot cannot be created",
             f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
+        )
+
+
+def _snapshots(patient: Patient) -> Iterator[Finding]:
+    """What reading rows that are there already needs, where it is wanted."""
+    seen, settings = patient.seen, patient.config.snapshot
+    if not settings.wants_rows:
+        return
+    room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
+    if room < 1 and patient.server.slot is not None:
+        yield Finding(
+            f"all {seen.slots} replication slots are in use",
+            "rows that are there already cannot be read: a snapshot needs one for some moments",
+            f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
+        )
+    titles = [f"{schema}.{name}" for schema, name in seen.unreadable]
+    wanted = [title for title in titles if settings.mode_of(title) != "none"]
+    if settings.mode == "none":
+        wanted = [title for title in wanted if settings.mode_of(title) == "initial"]
+    if wanted:
+        more = f" and {len(wanted) - _NAMED_TABLES} more" if len(wanted) > _NAMED_TABLES else ""
+        schemas = sorted({schema for schema, _ in seen.unreadable})
+        names = ", ".join(quoted(schema) for schema in schemas)
+        yield Finding(
+            f"role {seen.role} may not read {', '.join(wanted[:_NAMED_TABLES])}{more}",
+            "their rows of before the slot do not land; changes do",
+            f"GRANT USAGE ON SCHEMA {names} TO {patient.role}; GRANT SELECT ON ALL TABLES IN "
+            f"SCHEMA {names} TO {patient.role};  -- or snapshot.mode: none",
         )
 
 
@@ -221,6 +259,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _wal_level,
     _privileges,
     _connections,
+    _snapshots,
     _retention,
     _failover,
     _transactions,

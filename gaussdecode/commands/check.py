@@ -78,7 +78,7 @@ def _ask_server(config: Config, plan: Plan) -> list[Finding]:
         with open_server(config) as connection:
             server = plan_server(config, connection, plan)
         with connect(address_of(config), is_replication=False) as connection:
-            seen = inspect(connection)
+            seen = inspect(connection, config.source.publication)
     except SourceRefusedError as error:
         plan.problems.append(f"server: {error}")
         return []

@@ -80,11 +80,7 @@ class Snapshotter:
         self._white_list = WhiteList(config.decoding.white_tables)
         self._listed_at = float("-inf")
         self._is_settled = False
-        self._lists = (
-            self._settings.mode != "none"
-            or self._settings.on_new_table == "ignore"
-            or any(mode != "none" for _, mode in self._settings.tables)
-        )
+        self._lists = self._settings.wants_rows or self._settings.on_new_table == "ignore"
         self._failed: set[str] = set()
         self._progress = self._tools.progress
 

@@ -6,6 +6,7 @@ nothing: that is `commands._doctor`'s.
 
 import dataclasses
 import datetime
+from collections.abc import Sequence
 from typing import Final
 
 from gaussdecode.source.postgresql import Connection
@@ -37,6 +38,14 @@ _USE: Final = """
             FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'),
         (SELECT count(*) FROM pg_catalog.pg_prepared_xacts)
 """
+_UNREADABLE: Final = """
+    SELECT DISTINCT t.schemaname, t.tablename FROM pg_catalog.pg_publication_tables t
+    JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+    WHERE t.pubname IN ({names}) AND NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+        AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT'))
+    ORDER BY 1, 2
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,7 @@ class Inspection:
         clock_offset: seconds by which the server's clock is ahead of ours.
         oldest_transaction: seconds; None where there is none.
         prepared_transactions: two-phase transactions that wait.
+        unreadable: published tables, as schema and name, that the role may not read.
     """
 
     role: str
@@ -76,17 +86,22 @@ class Inspection:
     clock_offset: float
     oldest_transaction: float | None
     prepared_transactions: int
+    unreadable: tuple[tuple[str, str], ...] = ()
 
 
-def inspect(connection: Connection) -> Inspection:
+def inspect(connection: Connection, publications: Sequence[str]) -> Inspection:
     """Ask everything.
+
+    Args:
+        connection: to the server.
+        publications: whose tables the role is to read.
 
     Raises:
         SourceError: the server failed.
     """
     ((role, superuser, replication, *rights, limit, may_write),) = connection.query(_ROLE)
-    names = ("CREATEROLE", "CREATEDB", "BYPASSRLS")
-    extra = [name for name, value in zip(names, rights, strict=True) if value == "t"]
+    attributes = ("CREATEROLE", "CREATEDB", "BYPASSRLS")
+    extra = [name for name, value in zip(attributes, rights, strict=True) if value == "t"]
     extra += ["writing to tables"] if may_write == "t" else []
     began = datetime.datetime.now(datetime.UTC).timestamp()
     (use,) = connection.query(_USE)
@@ -95,6 +110,8 @@ def inspect(connection: Connection) -> Inspection:
     rows = connection.query(
         f"SELECT name, current_setting(name) FROM pg_catalog.pg_settings WHERE name IN ({listed})"  # noqa: S608
     )
+    names = ", ".join(literal(name) for name in publications) or "NULL"
+    unreadable = connection.query(_UNREADABLE.format(names=names))
     return Inspection(
         role=role or "",
         is_superuser=superuser == "t",
@@ -111,4 +128,5 @@ def inspect(connection: Connection) -> Inspection:
         clock_offset=float(use[6] or 0) - (began + ended) / 2,
         oldest_transaction=None if use[7] is None else float(use[7]),
         prepared_transactions=int(use[8] or 0),
+        unreadable=tuple((schema or "", name or "") for schema, name in unreadable),
     )

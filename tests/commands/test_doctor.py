@@ -12,7 +12,7 @@ from gaussdecode.commands._doctor import Patient, examine_landing, examine_serve
 from gaussdecode.config import load
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings import Config
+from gaussdecode.settings import Config, SnapshotConfig
 from gaussdecode.source.inspection import Inspection
 from gaussdecode.source.slot import PublishedTable, ServerState, SlotState
 
@@ -24,7 +24,7 @@ SLOT = SlotState(
 )  # fmt: skip
 SERVER = ServerState(180003, "7", 1, Lsn(500), "shop", SLOT, 60000, "UTF8")
 WELL = Inspection(
-    role="gd", is_superuser=False, has_replication=True, extra_rights=(), connection_limit=5,
+    role="gd", is_superuser=False, has_replication=True, extra_rights=(), connection_limit=13,
     settings={
         "wal_level": "logical", "max_wal_senders": "10", "max_replication_slots": "10",
         "max_slot_wal_keep_size": "100GB", "idle_replication_slot_timeout": "0",
@@ -75,7 +75,9 @@ def test_nothing_is_found_where_all_is_well(config: Config) -> None:
         (dataclasses.replace(WELL, has_replication=False), "role gd may not replicate"),
         (dataclasses.replace(WELL, is_superuser=True), "role gd is a superuser"),
         (dataclasses.replace(WELL, extra_rights=("CREATEDB",)), "more than it needs: CREATEDB"),
-        (dataclasses.replace(WELL, connection_limit=3), "may open 3 connections"),
+        (dataclasses.replace(WELL, connection_limit=11), "may open 11 connections"),
+        (settings(max_replication_slots="1"), "all 1 replication slots are in use"),
+        (dataclasses.replace(WELL, unreadable=(("s", "t"),)), "role gd may not read s.t"),
         (dataclasses.replace(WELL, clock_offset=-90.0), "clock is 90 seconds behind"),
         (dataclasses.replace(WELL, clock_offset=90.0), "clock is 90 seconds ahead of"),
         (dataclasses.replace(WELL, oldest_transaction=7200.0), "open for 2.0 hours"),
@@ -96,7 +98,6 @@ def test_the_slot_and_its_server_are_looked_at(config: Config) -> None:
     hasty = dataclasses.replace(SERVER, sender_timeout_ms=5000)
     assert found(config, server=hasty) == ["wal_sender_timeout is 5000 ms"]
     full = settings(max_replication_slots="1")
-    assert found(config, full) == []
     absent = dataclasses.replace(SERVER, slot=None)
     assert found(config, full, absent) == ["all 1 replication slots are in use"]
 
@@ -109,6 +110,24 @@ def test_names_are_quoted_in_what_mends(config: Config) -> None:
     table = PublishedTable("s", "t", "n", has_primary_key=True)
     (finding,) = examine_server(Patient(config, SERVER, (table,), WELL))
     assert finding.mend.startswith('ALTER TABLE "s"."t" REPLICA IDENTITY FULL')
+
+
+def test_snapshots_need_more(config: Config) -> None:
+    """A right to read, connections and a slot: of what is not wanted nothing is said."""
+    tables = tuple(("s", f"t{n}") for n in range(5))
+    seen = dataclasses.replace(settings(max_replication_slots="1"), unreadable=tables)
+    poor = dataclasses.replace(seen, connection_limit=4)
+    said = found(config, poor)
+    assert "role gd may not read s.t0, s.t1, s.t2 and 2 more" in said
+    assert len(said) == 3
+    (finding,) = examine_server(
+        Patient(config, SERVER, (), dataclasses.replace(WELL, unreadable=(('a"b', "t"),)))
+    )
+    assert finding.mend.startswith('GRANT USAGE ON SCHEMA "a""b" TO "gd"; GRANT SELECT ON ALL')
+    quiet = dataclasses.replace(config, snapshot=SnapshotConfig(mode="none"))
+    assert found(quiet, poor) == []
+    some = SnapshotConfig(tables=(("s.*", "none"), ("s.t3", "initial")))
+    assert "role gd may not read s.t3" in found(dataclasses.replace(config, snapshot=some), poor)
 
 
 def test_the_landing_is_tried_out(config: Config) -> None:
@@ -138,6 +157,9 @@ def test_a_plain_role_is_well(database: Database, configure: Configure, run: Run
         assert result.status == EX_OK, result.err
         assert f"- role {role} may open 3 connections" in result.out
         assert "superuser" not in result.out
+        assert "may not read" not in result.out
+        database.execute("CREATE TABLE closed (id int4 PRIMARY KEY)")
+        assert f"- role {role} may not read public.closed" in run("check", str(path)).out
         assert "more than it needs" not in result.out
     finally:
         database.execute(f"DROP ROLE {role}")
