@@ -5,28 +5,20 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
 from kit.prometheus import Prometheus
+from kit.rules import hurried, installed
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-RULES = yaml.safe_load((ROOT / "config/prometheus/gaussdecode.rules.yml").read_text())
 DASHBOARD = json.loads((ROOT / "config/grafana/gaussdecode.json").read_text())
 # Shown only while something shrinks; seen once is enough.
 SOMETIMES = ("gaussdecode_source_invalidation_seconds", "gaussdecode_land_full_seconds")
 MIB = 2**20
-
-
-def impatient_rules() -> dict[str, Any]:  # Any: YAML
-    """The rules, without their patience: what holds now fires now."""
-    rules = [{**rule, "for": "0s"} for rule in RULES["groups"][0]["rules"]]
-    return {"groups": [{"name": "gaussdecode", "rules": rules}]}
 
 
 def expressions() -> Iterator[str]:
@@ -36,7 +28,7 @@ def expressions() -> Iterator[str]:
         for target in panel.get("targets", ()):
             text = target["expr"].replace("$slot", ".+").replace("$instance", ".+")
             yield text.replace("$__rate_interval", "1m")
-    for rule in RULES["groups"][0]["rules"]:
+    for rule in installed():
         yield re.sub(r" (==|<|>) ", r" \1 bool ", rule["expr"])
 
 
@@ -74,7 +66,7 @@ def test_every_expression_returns_series(
     # A session that breaks off, so that restarts are counted by their reason.
     limited.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots")
     limited.execute("INSERT INTO public.t VALUES (1)")
-    with Prometheus(tmp_path, [daemon.port], impatient_rules()) as prometheus:
+    with Prometheus(tmp_path, [daemon.port], hurried(lambda _: 0.0)) as prometheus:
         with trouble(limited, daemon, tmp_path / "ballast") as step:
             for _ in range(30):
                 step()  # a third of the allowance is gone

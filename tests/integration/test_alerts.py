@@ -1,0 +1,477 @@
+"""Every alert is provoked in a running daemon, its runbook followed, and it resolves.
+
+A real Prometheus evaluates the installed rules with shorter patience and smaller bounds
+(`kit.rules.hurried`). What the runbooks of docs/operations.md say is done with the commands
+they name; for systemctl and journalctl, which are not everywhere, stand the supervisor of
+the kit and the daemon's log.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+import pytest
+from kit.daemon import Daemon, wait_until
+from kit.gaussdaemon import GaussDatabase, lands
+from kit.gaussprofile import V6_0_0
+from kit.gaussserver import GaussServer
+from kit.postgres import Database, Postgres
+from kit.prometheus import Prometheus
+from kit.rules import hurried, installed
+from kit.systemd import Supervised, Unit
+
+from gaussdecode.cli import main
+
+pytestmark = pytest.mark.integration
+MakeDaemon = Callable[..., Daemon]
+Test = Callable[..., None]
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+MIB = 2**20
+# By what is installed, in seconds; long enough for two starts on a busy machine.
+LOOK_BACK: Final = {300.0: 5.0, 600.0: 6.0, 900.0: 8.0, 1800.0: 30.0, 3600.0: 8.0}
+BOUNDS: Final = {
+    "GaussdecodeLagSeconds": {"> 600": "> 5"},
+    "GaussdecodeLagBytes": {"> 10e9": "> 2e6"},
+    "GaussdecodeRetainedWalGrowing": {"> 4e9": "> 24e6", "> 2e9": "> 12e6"},
+    "GaussdecodeRestarts": {"> 2": "> 1"},
+    "GaussdecodeReconnects": {"> 5": "> 3"},
+    "GaussdecodeGuardBlind": {"> 5": "> 2"},
+}
+PROVOKED: Final[set[str]] = set()
+
+
+def provokes(*names: str) -> Callable[[Test], Test]:
+    """Say which alerts a test provokes."""
+    PROVOKED.update(names)
+    return lambda test: test
+
+
+def runbook(name: str) -> str:
+    """The section of an alert in the operations guide."""
+    text = OPERATIONS.read_text()
+    section = re.search(rf"\n### {name}\n(.*?)(?=\n##)", text, re.DOTALL)
+    assert section is not None
+    return " ".join(section[1].split())
+
+
+class Watch(Prometheus):
+    """A Prometheus with the rules in a hurry."""
+
+    def __init__(self, directory: Path, daemon: Daemon) -> None:
+        directory.mkdir()
+        rules = hurried(lambda wanted: min(wanted, 1.0), LOOK_BACK.__getitem__, BOUNDS)
+        super().__init__(directory, [daemon.port], rules)
+
+    def fires(self, *names: str) -> None:
+        """Wait until all of these fire."""
+        assert set(names) <= PROVOKED
+        wait_until(lambda: set(names) <= self.firing(), f"{names} fire")
+
+    def resolves(self, *names: str) -> None:
+        """Wait until none of these fires."""
+        wait_until(lambda: not set(names) & self.firing(), f"{names} resolve")
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Callable[[Daemon], Watch]:
+    """Make the Prometheus of a daemon."""
+    return lambda daemon: Watch(tmp_path / "prometheus", daemon)
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Callable[[Daemon], Supervised]:
+    """Make the supervisor of a daemon, which does not wait for long."""
+    unit = dataclasses.replace(Unit.read(), restart_seconds=0.2)
+    return lambda daemon: Supervised(daemon, tmp_path, unit)
+
+
+MakeWatch = Callable[[Daemon], Watch]
+Supervise = Callable[[Daemon], Supervised]
+
+
+def prepared(database: Database) -> Database:
+    """A database with a table and a slot."""
+    database.execute("CREATE TABLE public.t (id int8 PRIMARY KEY, n numeric(12,2), v text)")
+    database.create_slot()
+    return database
+
+
+def test_every_alert_is_provoked() -> None:
+    """No alert of the installed rules is left out."""
+    assert {rule["alert"] for rule in installed()} == PROVOKED
+
+
+@provokes("GaussdecodeDown", "GaussdecodeMisfitValues", "GaussdecodeRestarts")
+def test_daemon_that_ends(
+    database_15: Database,
+    make_daemon: MakeDaemon,
+    supervise: Supervise,
+    watch: MakeWatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A mistake in the configuration, processes that are killed, and values that do not fit."""
+    daemon = make_daemon(prepared(database_15))
+    with supervise(daemon) as supervised, watch(daemon) as prometheus:
+        daemon.wait_for_state("streaming")
+        database_15.execute("INSERT INTO public.t VALUES (1, 'NaN')")
+        prometheus.fires("GaussdecodeMisfitValues")
+        daemon.catch_up()
+        kept = [
+            row["gd_raw"]
+            for path in daemon.root.glob("data/public.t/**/[!.]*.parquet")
+            for row in pq.read_table(path, partitioning=None).to_pylist()
+            if row["gd_raw"]
+        ]
+        assert kept == [[("n", "NaN")]]
+        for _ in range(2):
+            os.kill(daemon.children()["reader"], signal.SIGKILL)
+            ends = len(supervised.ends)
+            wait_until(lambda ends=ends: len(supervised.ends) > ends, "the end")  # type: ignore[misc]
+            wait_until(lambda: bool(daemon.status()), "the next start")
+            daemon.wait_for_state("streaming")
+        prometheus.fires("GaussdecodeRestarts")
+        assert {end.status for end in supervised.ends} == {os.EX_SOFTWARE}
+        assert "was killed by signal 9" in daemon.log.read_text()
+        prometheus.resolves("GaussdecodeMisfitValues")
+        daemon.config_path.write_text(f"{daemon.config_path.read_text()}\nslots: typo\n")
+        supervised.restart()
+        prometheus.fires("GaussdecodeDown")
+        wait_until(lambda: supervised.ends[-1].status == os.EX_CONFIG, "it stays down")
+        assert "slots" in daemon.log_tail(1)
+        assert main(["gaps", str(daemon.root)]) == 0
+        assert "nothing is missing" in capsys.readouterr().out
+        daemon.write_config()
+        supervised.start()
+        prometheus.resolves("GaussdecodeDown", "GaussdecodeRestarts")
+        assert supervised.stop() == 0
+
+
+@contextlib.contextmanager
+def another_consumer(database: Database) -> Iterator[None]:
+    """Somebody else reads the slot."""
+    command = [
+        str(database.server.program("pg_recvlogical")), "-d", database.dsn, "-S", database.slot,
+        "--start", "--no-loop", "-f", "/dev/null", "-s", "0", "-F", "0", "-o", "proto_version=1",
+        "-o", f"publication_names={database.publication}",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        active = f"SELECT active FROM pg_replication_slots WHERE slot_name = '{database.slot}'"
+        wait_until(lambda: database.execute(active) == [(True,)], "the slot is taken")
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@provokes("GaussdecodeNotStreaming", "GaussdecodeReconnects", "GaussdecodeGuardBlind")
+def test_daemon_that_is_kept_out(
+    database_15: Database,
+    make_daemon: MakeDaemon,
+    watch: MakeWatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The slot is taken, streams are ended, and the role may open no more connections."""
+    role = f"role_{database_15.name}"
+    database = prepared(database_15)
+    database.execute(f"CREATE ROLE {role} LOGIN REPLICATION")
+    dsn = database.dsn.replace("user=postgres", f"user={role}")
+    daemon = make_daemon(database, dsn=dsn, config={"guard": {"interval": "1s"}})
+    with another_consumer(database), daemon, watch(daemon) as prometheus:
+        prometheus.fires("GaussdecodeNotStreaming")
+        assert main(["status", str(daemon.config_path)]) == os.EX_UNAVAILABLE
+        assert "is active for" in capsys.readouterr().out
+        assert main(["check", str(daemon.config_path)]) == 0
+        assert "in use by process" in capsys.readouterr().out
+        database.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active"
+        )
+        prometheus.resolves("GaussdecodeNotStreaming")
+
+        def broken_off() -> int:
+            return daemon.log.read_text().count("session_retrying")
+
+        for _ in range(5):
+            daemon.wait_for_state("streaming")
+            before = broken_off()
+            database.execute(
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+                f"WHERE slot_name = '{database.slot}'"
+            )
+            wait_until(lambda before=before: broken_off() > before, "the stream breaks off")  # type: ignore[misc]
+        prometheus.fires("GaussdecodeReconnects")
+        reasons = [
+            line for line in daemon.log.read_text().splitlines() if "session_retrying" in line
+        ]
+        assert any("terminat" in line for line in reasons)
+        daemon.wait_for_state("streaming")
+
+        database.execute(f"ALTER ROLE {role} CONNECTION LIMIT 0")
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE usename = '{role}' AND backend_type = 'client backend'"
+        )
+        prometheus.fires("GaussdecodeGuardBlind")
+        assert daemon.log.read_text().count("guard_blind") == 1
+        capsys.readouterr()
+        assert main(["status", str(daemon.config_path)]) == 0
+        assert "too many connections for role" in capsys.readouterr().err
+        database.execute(f"ALTER ROLE {role} CONNECTION LIMIT 5")
+        prometheus.resolves("GaussdecodeGuardBlind", "GaussdecodeReconnects")
+        assert daemon.stop() == 0
+    database.execute(f"DROP ROLE {role}")
+
+
+@contextlib.contextmanager
+def writing(database: Database) -> Iterator[None]:
+    """Rows without an end, about a third of a megabyte of text every 0.1 seconds."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        with database.connect() as session:
+            for number in range(10_000):
+                first = number * 100
+                session.execute(
+                    "INSERT INTO public.t SELECT g, 1, repeat(md5(g::text), 100) "
+                    f"FROM generate_series({first}, {first + 99}) g"
+                )
+                if is_over.wait(0.1):
+                    return
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@provokes(
+    "GaussdecodeLagSeconds",
+    "GaussdecodeLagBytes",
+    "GaussdecodeNoProgress",
+    "GaussdecodeQueueFull",
+)
+def test_daemon_that_falls_behind(
+    database_15: Database,
+    make_daemon: MakeDaemon,
+    watch: MakeWatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Decoders that get no time; status names them, and nothing is lost when they go on."""
+    database = prepared(database_15)
+    daemon = make_daemon(database, config={"guard": {"interval": "1s"}}).start()
+    behind = (
+        "GaussdecodeLagSeconds",
+        "GaussdecodeLagBytes",
+        "GaussdecodeNoProgress",
+        "GaussdecodeQueueFull",
+    )
+    with watch(daemon) as prometheus:
+        daemon.wait_for_state("streaming")
+        with writing(database):
+            decoders = [pid for name, pid in daemon.children().items() if "worker" in name]
+            for pid in decoders:
+                os.kill(pid, signal.SIGSTOP)
+            prometheus.fires(*behind)
+            late = ["status", "--max-lag", "5", str(daemon.config_path)]
+            assert main(late) == os.EX_UNAVAILABLE
+            assert "decode" in capsys.readouterr().out
+            limit = (daemon.status() or {})["limit"]
+            assert limit["stage"] == "decode"
+            assert "parallel-decode-num" in limit["setting"]
+            for pid in decoders:
+                os.kill(pid, signal.SIGCONT)
+        prometheus.resolves(*behind)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+
+
+@pytest.fixture
+def limited() -> Iterator[Database]:
+    """A database on a server that keeps little WAL for a slot."""
+    with Postgres(15, {"min_wal_size": "32MB", "max_wal_size": "64MB"}) as server:
+        server.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '256MB'")
+        server.execute("SELECT pg_reload_conf()")
+        yield prepared(Database(server, "limited"))
+
+
+def write_wal(database: Database, mib: int) -> None:
+    """Write WAL that no slot sends as a row."""
+    for _ in range(mib):
+        database.execute(f"SELECT pg_logical_emit_message(false, 'x', repeat('x', {MIB}))")
+
+
+@provokes("GaussdecodeRetainedWalGrowing", "GaussdecodeSlotNearInvalidation")
+def test_slot_that_retains_much(
+    limited: Database, make_daemon: MakeDaemon, watch: MakeWatch
+) -> None:
+    """An old transaction holds WAL back: the limit is raised, the transaction found and ended."""
+    daemon = make_daemon(limited, config={"guard": {"interval": "1s"}}).start()
+    daemon.wait_for_state("streaming")
+    with watch(daemon) as prometheus, contextlib.closing(limited.connect()) as forgotten:
+        forgotten.autocommit = False
+        forgotten.execute("INSERT INTO public.t VALUES (-1)")
+        write_wal(limited, 90)  # a third of what may be kept
+
+        def seen() -> bool:
+            time.sleep(0.2)  # slowly, so that the slot outlives it
+            write_wal(limited, 1)
+            wanted = {"GaussdecodeRetainedWalGrowing", "GaussdecodeSlotNearInvalidation"}
+            return wanted <= prometheus.firing()
+
+        wait_until(seen, "the slot comes nearer to its end")
+        limited.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'")
+        limited.execute("SELECT pg_reload_conf()")
+        prometheus.resolves("GaussdecodeSlotNearInvalidation")
+
+        query = re.search(
+            r"`(SELECT pid, xact_start.*?)`", runbook("GaussdecodeRetainedWalGrowing")
+        )
+        assert query is not None
+        oldest = limited.execute(query[1])[0]
+        assert oldest[2] == "INSERT INTO public.t VALUES (-1)"
+        limited.execute(f"SELECT pg_terminate_backend({oldest[0]})")
+        limited.execute("CHECKPOINT")  # tells the slot at once that the transaction is over
+        prometheus.resolves("GaussdecodeRetainedWalGrowing")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+
+
+@provokes("GaussdecodeSlotLost", "GaussdecodeGap")
+def test_slot_that_is_lost(
+    limited: Database,
+    make_daemon: MakeDaemon,
+    supervise: Supervise,
+    watch: MakeWatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The loss is scraped before the daemon stays down; a new slot and landing go on."""
+    daemon = make_daemon(limited, config={"source": {"messages": False}})
+    with supervise(daemon) as supervised, watch(daemon) as prometheus:
+        daemon.wait_for_state("streaming")
+        limited.execute("INSERT INTO public.t VALUES (1)")
+        daemon.catch_up()
+        wait_until(lambda: bool(prometheus.query("gaussdecode_land_durable_lsn")), "a scrape")
+        reader = daemon.children()["reader"]
+        os.kill(reader, signal.SIGSTOP)
+
+        def is_lost() -> bool:
+            write_wal(limited, 32)
+            limited.execute("CHECKPOINT")
+            return limited.execute("SELECT wal_status FROM pg_replication_slots") == [("lost",)]
+
+        wait_until(is_lost, "the slot is lost")
+        os.kill(reader, signal.SIGCONT)
+        prometheus.fires("GaussdecodeSlotLost", "GaussdecodeGap")
+        wait_until(lambda: bool(supervised.ends), "the daemon stays down")
+        assert supervised.ends[-1].status == os.EX_CONFIG
+        capsys.readouterr()
+        assert main(["gaps", str(daemon.root)]) == os.EX_IOERR
+        assert "is lost" in capsys.readouterr().out
+
+        limited.execute(f"SELECT pg_drop_replication_slot('{limited.slot}')")
+        daemon.write_config_value("slot", "second")
+        daemon.write_config(landing={"root": str(daemon.root.with_name("second"))})
+        assert main(["slot", "create", str(daemon.config_path)]) == 0
+        supervised.start()
+        daemon.wait_for_state("streaming")
+        prometheus.resolves("GaussdecodeSlotLost", "GaussdecodeGap")
+        assert supervised.stop() == 0
+
+
+@contextlib.contextmanager
+def small_disk(directory: Path) -> Iterator[Callable[[str], None] | None]:
+    """Mount a small file system, where we may; give what changes its size."""
+    directory.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=0750", "tmpfs", str(directory)]
+    is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def resize(size: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(directory)], check=True)
+
+    try:
+        yield resize if is_mounted else None
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+@provokes("GaussdecodeDiskFull", "GaussdecodeDiskFillingUp")
+def test_disk_that_fills_up(
+    database_15: Database, make_daemon: MakeDaemon, watch: MakeWatch
+) -> None:
+    """The landing's disk shrinks and is full; it grows, and landing goes on by itself."""
+    database = prepared(database_15)
+    daemon = make_daemon(database, config={"guard": {"interval": "1s"}})
+    with small_disk(daemon.root) as resize:
+        if resize is None:  # not as root: a disk that says so until the next start
+            daemon.environment["GAUSSDECODE_FAILPOINTS"] = "write:25+=ENOSPC"
+        ballast = (daemon.root if resize else daemon.root.parent) / ".ballast"
+        with daemon, watch(daemon) as prometheus:
+            daemon.wait_for_state("streaming")
+
+            def seen() -> bool:
+                with ballast.open("ab") as file:
+                    file.write(os.urandom(MIB // 10 if resize else 16 * MIB))
+                return "GaussdecodeDiskFillingUp" in prometheus.firing()
+
+            wait_until(seen, "the disk fills up")
+            with contextlib.suppress(OSError), ballast.open("ab") as file:
+                while resize:
+                    file.write(os.urandom(65536))
+                    file.flush()
+            with writing(database):
+                prometheus.fires("GaussdecodeDiskFull")
+            assert daemon.get("/readyz")[0] != 200
+            if resize:
+                resize("2g")
+            else:
+                ballast.unlink()
+                assert daemon.stop() == 0
+                daemon.environment.clear()
+                daemon.start()
+            prometheus.resolves("GaussdecodeDiskFull", "GaussdecodeDiskFillingUp")
+            daemon.catch_up()
+            assert daemon.stop() == 0
+
+
+@provokes("GaussdecodeSuspectTransactions")
+def test_transaction_that_may_be_incomplete(
+    make_gauss: Callable[..., GaussServer],
+    tmp_path: Path,
+    watch: MakeWatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """GaussDB says that rows of a transaction with DDL are lost: the gaps list names it."""
+    gauss = make_gauss(V6_0_0)
+    database = GaussDatabase(gauss)
+    columns = {"id": "int8", "v": "text"}
+    table = gauss.store.create_table("public", "orders", columns, key=["id"])
+    with lands(database, tmp_path / "gauss", parallel_decode_num=2) as daemon:
+        daemon.wait_for_state("streaming")
+        with watch(daemon) as prometheus:
+            wait_until(lambda: bool(prometheus.query("gaussdecode_land_durable_lsn")), "a scrape")
+            transaction = gauss.store.begin()
+            transaction.insert(table, {"id": "2", "v": "kept"})
+            transaction.ddl()
+            transaction.insert(table, {"id": "3", "v": "lost"})
+            transaction.commit()
+            daemon.catch_up()
+            prometheus.fires("GaussdecodeSuspectTransactions")
+            assert main(["gaps", str(daemon.root)]) == os.EX_IOERR
+            listed = capsys.readouterr().out
+            assert "suspect" in listed
+            assert "not named" in listed, "GaussDB tells transactions, not tables"
+            prometheus.resolves("GaussdecodeSuspectTransactions")
+        assert daemon.stop() == 0
