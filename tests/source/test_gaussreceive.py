@@ -72,11 +72,18 @@ def fields(**values: str) -> bytes:
     return b"".join(k.encode() + v.encode() + b"\0" for k, v in values.items()) + b"\0"
 
 
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection over TCP."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        return listener.accept()[0], client
+
+
 class Session:
     """A receiver with both ends of everything in this process."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self.server, self.client = socket.socketpair()
+    def __init__(self, limit: int = LIMIT, *, is_tcp: bool = False) -> None:
+        self.server, self.client = tcp_pair() if is_tcp else socket.socketpair()
         self.client.setblocking(False)
         self.control = Control.create()
         self.ring = Ring.create(2 << 20, 128)
@@ -195,6 +202,24 @@ def test_any_split_gives_the_same(session: Session, size: int) -> None:
     assert tags(session.messages()) == "bIcnbIc"
     assert session.receiver.server_wal_end == 0x9000
     assert len(session.notices) == 1
+
+
+@pytest.mark.parametrize("is_tcp", [True, False], ids=["tcp", "unix"])
+def test_what_is_less_than_is_waited_for_arrives(*, is_tcp: bool) -> None:
+    """Little at a time, with the sender silent in between, is read before its end comes."""
+    session = Session(is_tcp=is_tcp)
+    receiver = threading.Thread(target=session.run)
+    receiver.start()
+    for number in range(1, 21):
+        end_lsn = 0x3000 + 0x100 * number
+        session.server.sendall(transaction(end_lsn, row(b"x" * 100 * number)))
+        while session.control.get(Word.RECEIVED_LSN) < end_lsn:
+            time.sleep(0.001)
+    session.server.shutdown(socket.SHUT_WR)
+    receiver.join()
+    assert session.client.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+    assert tags(session.messages()) == "bIc" * 20
+    session.close()
 
 
 def test_status_never_passes_the_last_commit(session: Session) -> None:
