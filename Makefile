@@ -69,6 +69,11 @@ test-crash: setup-test ## kill and cut the power at every step of a publication
 test-integration: setup-test ## the daemon against real PostgreSQL servers, with faults
 	$(PYTEST) tests/integration $(ARGS)
 
+.PHONY: test-spark-versions
+test-spark-versions: setup-test ## Spark's tests with the oldest supported Spark and the newest
+	PYTHONPATH=$(BIN)/../pyspark-4.0 $(PYTEST) -W ignore -p no:unraisableexception tests/spark $(ARGS)
+	$(PYTEST) tests/spark $(ARGS)
+
 .PHONY: test-sanitize
 test-sanitize: setup ## parsers, queues and collector under AddressSanitizer and UBSan, in a copy
 	PYTHON=$(CURDIR)/$(BIN)/python tests/sanitize.sh $(ARGS)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.engine import Engine, SparkEngine
-from gaussdecode.spark.formats import PARQUET
+from gaussdecode.spark.formats import DELTA, ICEBERG, PARQUET
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.run import Options, Progress, Run, Summary
 from gaussdecode.spark.store import Target
@@ -68,6 +68,8 @@ def apply_with(
             "of GaussDB): a table that was emptied would keep its rows here. Decode serially on "
             "openGauss 6.0.0 or newer into a new landing, or go on with --accept-hidden-truncates"
         )
+    if options.format in (DELTA, ICEBERG):
+        _check_lake(engine, options.format)
     store = Target.create(target, landing, options.format)
     with store.locked():
         run = _make_run(engine, landing, store, options, progress or (lambda _: None))
@@ -79,11 +81,20 @@ def _make_run(
 ) -> Run:
     if store.format == PARQUET:
         return Run(engine, landing, store, options, progress)
-    if not isinstance(engine, SparkEngine):
-        raise ConfigError(f"{store.root} is kept as {store.format}, which needs Spark: no --local")
     from gaussdecode.spark.lakerun import LakeRun
 
-    return LakeRun(engine, landing, store, options, progress)
+    spark = _check_lake(engine, store.format)
+    return LakeRun(spark, landing, store, options, progress)
+
+
+def _check_lake(engine: Engine, kept_as: str) -> SparkEngine:
+    """Refuse what cannot work before anything is made for it."""
+    if not isinstance(engine, SparkEngine):
+        raise ConfigError(f"tables kept as {kept_as} need Spark: leave out --local")
+    from gaussdecode.spark.lake import check_session
+
+    check_session(engine.session, kept_as)
+    return engine
 
 
 __all__ = ["Options", "Summary", "apply", "apply_with"]

@@ -59,26 +59,34 @@ class LakeTable(Protocol):
         """Apply changes, at most one per row; rows are the same where `on` is."""
 
 
+def check_session(spark: SparkSession, kept_as: str) -> None:
+    """Look whether a session can keep tables so.
+
+    Raises:
+        ConfigError: it lacks the jars or a setting.
+    """
+    loader = _jvm(spark).java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(_CLASSES[kept_as])
+    except Py4JJavaError:
+        needed = coordinate(kept_as, spark.version)
+        raise ConfigError(
+            f"this Spark {spark.version} has no jars for {kept_as}: add "
+            f"--conf spark.jars.packages={needed}, or start Spark with --packages {needed}"
+        ) from None
+    for name, value in settings(kept_as).items():
+        if value not in (spark.conf.get(name, "") or "").split(","):
+            raise ConfigError(f"this Spark session was started without {name}={value}")
+
+
 def open_lake(spark: SparkSession, store: Target) -> "Lake":
     """Open the tables of a target.
 
     Raises:
-        ConfigError: the session lacks the jars or a setting.
+        ConfigError: see `check_session`.
     """
-    kind = store.format
-    loader = _jvm(spark).java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        loader.loadClass(_CLASSES[kind])
-    except Py4JJavaError:
-        needed = coordinate(kind, spark.version)
-        raise ConfigError(
-            f"{store.root} is kept as {kind}, and this Spark {spark.version} has no jars for it: add "
-            f"--conf spark.jars.packages={needed}, or start Spark with --packages {needed}"
-        ) from None
-    for name, value in settings(kind).items():
-        if value not in (spark.conf.get(name, "") or "").split(","):
-            raise ConfigError(f"this Spark session was started without {name}={value}")
-    if kind == DELTA:  # what others committed since is to be seen
+    check_session(spark, store.format)
+    if store.format == DELTA:  # what others committed since is to be seen
         _jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
     return Lake(spark, store)
 
