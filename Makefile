@@ -71,7 +71,7 @@ test-integration: setup-test ## the daemon against real PostgreSQL servers, with
 
 .PHONY: test-spark-versions
 test-spark-versions: setup-test ## Spark's tests with the oldest supported Spark and the newest
-	PYTHONPATH=$(BIN)/../pyspark-4.0 $(PYTEST) -W ignore -p no:unraisableexception tests/spark $(ARGS)
+	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.0 $(PYTEST) -W ignore -p no:unraisableexception tests/spark $(ARGS)
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: test-sanitize
