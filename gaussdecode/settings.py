@@ -423,7 +423,8 @@ class SnapshotConfig:
         metadata=_is(
             Duration(1.0, _DAY),
             "Longest wait for the server's running transactions while publication is held; then "
-            "it goes on, and is tried again with twice the wait.",
+            "it goes on, and is tried again with twice the wait. Also the longest wait for a lock "
+            "on a table.",
         ),
     )
     rate_limit: int | None = dataclasses.field(

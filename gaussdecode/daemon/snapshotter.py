@@ -50,6 +50,7 @@ _RETRY_SECONDS: Final = 2.0
 _TABLES_AT_ONCE: Final = 64  # small tables that share one hold; arbitrary
 _CHANGES: Final = 20  # of a table, until it is given up; arbitrary
 _NO_COLUMN: Final = "42703"
+_LOCKED: Final = "55P03"  # by lock_timeout
 _CHANGED: Final = frozenset({_NO_COLUMN, "42P01"})  # undefined table
 _CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table's fault
 # What may be wrong with one table; anything else is the landing's, and ends the daemon.
@@ -342,7 +343,7 @@ class Snapshotter:
                 raise
             count = tools.attempts[item.title] = tools.attempts.get(item.title, 0) + 1
             is_typo = item.where is not None and getattr(error, "sqlstate", None) == _NO_COLUMN
-            most = _CHANGES if _has_changed(error) else ATTEMPTS if _may_pass(error) else 1
+            most = _CHANGES if _is_in_motion(error) else ATTEMPTS if _may_pass(error) else 1
             most = 1 if is_typo else most
             self._listed_at = float("-inf")
             if _has_changed(error) or count >= most:
@@ -377,6 +378,11 @@ def _may_pass(error: Exception) -> bool:
 def _has_changed(error: Exception) -> bool:
     """Whether a table is not any more what it was."""
     return isinstance(error, TableChangedError) or getattr(error, "sqlstate", None) in _CHANGED
+
+
+def _is_in_motion(error: Exception) -> bool:
+    """Whether a table is being changed or locked just now."""
+    return _has_changed(error) or getattr(error, "sqlstate", None) == _LOCKED
 
 
 def _is_nobodys(error: Exception) -> bool:

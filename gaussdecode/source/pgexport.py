@@ -139,6 +139,7 @@ class TableReader:
         address: of the server.
         publications: names.
         statement_seconds: longest statement.
+        lock_seconds: longest wait for a lock; changes may be held up meanwhile.
         should_stop: asked while a statement runs.
     """
 
@@ -147,6 +148,7 @@ class TableReader:
         address: SourceAddress,
         publications: Sequence[str],
         statement_seconds: float,
+        lock_seconds: float,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._publications = publications
@@ -154,6 +156,7 @@ class TableReader:
         self._should_stop = should_stop
         self._secret = address.secret
         self._command(f"SET statement_timeout = {int(statement_seconds * 1000)}")
+        self._command(f"SET lock_timeout = {int(lock_seconds * 1000)}")
         self._command("SET row_security = off")  # an error, rather than rows left out
 
     def __enter__(self) -> Self:
@@ -301,4 +304,7 @@ class PgExporter:
     def open_reader(self, statement_seconds: float, should_stop: Callable[[], bool]) -> TableReader:
         """See `export.Exporter`."""
         publications = self._config.source.publication
-        return TableReader(self._address, publications, statement_seconds, should_stop)
+        lock_seconds = self._config.snapshot.hold_timeout
+        return TableReader(
+            self._address, publications, statement_seconds, lock_seconds, should_stop
+        )

@@ -90,7 +90,7 @@ def test_long_transaction_on_the_server(database_15: Database, make_daemon: Make
     for name in ("first", "locked", "zlast"):
         _create(database_15, name, 10)
     database_15.create_slot()
-    config = {"snapshot": {"mode": "initial", "statement-timeout": "1s"}}
+    config = {"snapshot": {"mode": "initial", "hold-timeout": "1s"}}
     daemon = make_daemon(database_15, config=config)
     with database_15.connect() as session:
         session.execute("BEGIN")
