@@ -4,9 +4,9 @@ A server takes a seeded load from several sessions, the daemon lands it under a 
 that does what systemd does with our unit file (restarts by exit status, watchdog), and one
 fault after the other happens: processes killed and frozen, connections cut, the server
 crashed, the disk filled, the configuration changed. A real Prometheus scrapes and
-evaluates the installed rules. Their patience (`for:`) is real below five minutes and
-multiplied by `--patience` from there on, so that an alert has the time to fire; ranges and
-bounds are as installed.
+evaluates the installed rules. Those that wait (`for:`) for five minutes and more are quicker:
+what they wait for and how far they look back is multiplied by `--patience`, so that they
+have the time to fire. The others, and all bounds, are as installed.
 
 At the end, at rest: the commit log has no hole and no position twice, every transaction of
 the journal landed once and whole, the landing replayed is what the tables of the server
@@ -32,7 +32,7 @@ from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
 from kit.prometheus import Prometheus
 from kit.proxy import Proxy
-from kit.rules import hurried
+from kit.rules import paced
 from kit.systemd import Supervised, Unit
 from kit.workload import prepare
 from soakfaults import FAULTS, Fault, Stage, own_disk
@@ -49,7 +49,8 @@ _CONFIG: Final[dict[str, Any]] = {
     "guard": {"interval": "5s"},
     "monitoring": {"log-level": "info"},
 }
-_LONG: Final = 300.0  # seconds of patience from which on it is scaled
+_QUICK: Final = 60.0  # seconds of patience that stay as they are
+_LONG: Final = 300.0  # the next longer patience
 _SAY_SECONDS: Final = 20.0
 
 
@@ -140,7 +141,7 @@ def settle(stage: Stage) -> dict[str, Any]:
 
 def soak(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     """Run everything; give the result."""
-    rules = hurried(lambda wanted: wanted if wanted < _LONG else wanted * args.patience)
+    rules = paced(args.patience, _QUICK)
     with staged(args, directory) as stage:
         faults = [
             fault

@@ -206,6 +206,8 @@ def own_disk(directory: Path) -> Iterator[Path | None]:
 
 _RESTARTS: Final = ("GaussdecodeRestarts",)
 _STREAM: Final = ("GaussdecodeReconnects",)
+_HANGS: Final = ("GaussdecodeNoProgress", "GaussdecodeQueueFull")
+_DISK: Final = ("GaussdecodeDiskFull", "GaussdecodeDiskFillingUp")
 
 # Ends processes.
 _ENDS: Final = (
@@ -227,7 +229,7 @@ _ENDS: Final = (
         ),
         _RESTARTS,
     ),
-    Fault("a decoder hangs", _hang("worker 1"), _RESTARTS),
+    Fault("a decoder hangs", _hang("worker 1"), (*_RESTARTS, *_HANGS)),
     Fault("a mistake in the configuration", _misconfigure, (*_RESTARTS, "GaussdecodeDown")),
     Fault(
         "restart with two decoders, larger files",
@@ -244,7 +246,7 @@ _OUTLIVED: Final = (
     Fault("the server restarts", _restart_server("fast"), _STREAM),
     Fault("nobody does anything", _idle),
     Fault("the server crashes and is away", _server_away, (*_STREAM, "GaussdecodeNotStreaming")),
-    Fault("the disk is full", _fill_disk, ("GaussdecodeDiskFull",)),
+    Fault("the disk is full", _fill_disk, (*_DISK, *_HANGS)),
     Fault("the network swallows everything", _silence, (*_STREAM, "GaussdecodeNotStreaming")),
     Fault("the connection is cut 4 times", _cut(4), _STREAM),
     Fault("the server crashes", _restart_server("immediate"), _STREAM),

@@ -41,16 +41,49 @@ def hurried(
         look_back: likewise of each range and offset in an expression.
         bounds: by alert, what is written in place of what in its expression.
     """
+    rules = []
+    for rule in installed():
+        changed = _shortened(rule, patience, look_back)
+        for old, new in (bounds or {}).get(rule["alert"], {}).items():
+            expression = changed["expr"]
+            assert old in expression, f"{rule['alert']}: no {old} in {expression}"
+            changed["expr"] = expression.replace(old, new)
+        rules.append(changed)
+    return _file(rules)
 
+
+def paced(factor: float, longest: float) -> Json:
+    """Make a rule file's content in which long rules are quicker.
+
+    Args:
+        factor: for patience and ranges of rules that are more patient than `longest`.
+        longest: seconds; rules of up to so much stay as they are.
+    """
+
+    def pace(wanted: float) -> float:
+        return factor * wanted
+
+    return _file(
+        [
+            _shortened(rule, pace, pace) if seconds(rule.get("for", "0s")) > longest else rule
+            for rule in installed()
+        ]
+    )
+
+
+def _shortened(
+    rule: Json, patience: Callable[[float], float], look_back: Callable[[float], float]
+) -> Json:
     def shorter(match: re.Match[str]) -> str:
         return f"{match[1]}{round(look_back(seconds(match[2])) * 1000)}ms"
 
-    rules = []
-    for rule in installed():
-        expression = _RANGE.sub(shorter, rule["expr"])
-        for old, new in (bounds or {}).get(rule["alert"], {}).items():
-            assert old in expression, f"{rule['alert']}: no {old} in {expression}"
-            expression = expression.replace(old, new)
-        wait = patience(seconds(rule.get("for", "0s")))
-        rules.append({**rule, "expr": expression, "for": f"{round(wait * 1000)}ms"})
+    wait = patience(seconds(rule.get("for", "0s")))
+    return {
+        **rule,
+        "expr": _RANGE.sub(shorter, rule["expr"]),
+        "for": f"{round(wait * 1000)}ms",
+    }
+
+
+def _file(rules: list[Json]) -> Json:
     return {"groups": [{"name": "gaussdecode", "rules": rules}]}
