@@ -1,38 +1,14 @@
 """Rows that are already in a GaussDB; implements `export`.
 
-A GaussDB decides by number what a snapshot sees: every transaction draws a CSN when it
-commits, a snapshot has one too, and it sees exactly the transactions of a smaller one. The
-stream tells the CSN of every transaction, but in the order of commit records, which is
-nearly the same order and not quite. So a view begins with a CSN, S, and its position is
-found in the stream while nothing is published:
-
-1. A transaction of our own commits, then the view is taken: S is above the CSN of every
-   transaction whose commit record was there before, so of all that was published.
-2. The stream is read up to where the WAL ends behind the view. Of the transactions that
-   changed the tables at hand, the position is the last one below S. If one that is not below
-   S comes before it, there is no position: another view is taken.
-3. When the tables have been read, the stream is read up to where the WAL ends then. A
-   transaction below S may have written its commit record only after step 2; but the reading
-   cannot have met its rows without waiting for it, so its record is there now. If there is
-   one, or any that does not fit, all is read again in another view.
-
-The position is exact for the tables at hand, which is what a snapshot needs. See
-docs/adr/0055.
-
-References:
-    openGauss, snapmgr.cpp: pg_export_snapshot_and_csn(), XidVisibleInSnapshot(); xact.cpp:
-    getLocalNextCSN().
+Tables are read by ordinary SQL through our own client, each as one piece, in a view that
+`gaussview` takes. There are no publications: what the stream covers is the white list, or
+every table that is stored by row and logged.
 """
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from gaussdecode.errors import SourceError, SourceRefusedError
-from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.shape import Shape, ShapeColumn
 from gaussdecode.model.types import is_headless_hex, is_number_as_text
@@ -46,7 +22,6 @@ from gaussdecode.source.export import (
     Leaf,
     Measure,
     PublishedTable,
-    Shown,
     Spelling,
     TableChangedError,
     TableShape,
@@ -57,22 +32,14 @@ from gaussdecode.source.export import (
     without_values,
 )
 from gaussdecode.source.gausscatalog import CatalogType, read_table, read_types
-from gaussdecode.source.gaussdb import GaussConnection, connect
+from gaussdecode.source.gaussdb import GaussConnection
 from gaussdecode.source.gaussrelations import GaussRelations
+from gaussdecode.source.gaussview import BEGIN, EMPTY, View, connect_lasting
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.quoting import identifier
 from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.settings import source_address
 
-_BEGIN: Final = "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-_ISOLATION: Final = "repeatable read"
-_EXPORT: Final = "SELECT * FROM pg_catalog.pg_export_snapshot_and_csn()"
-_WAL_END: Final = "SELECT pg_catalog.pg_current_xlog_insert_location()"
-_UNDEFINED_FUNCTION: Final = "42883"
-_ANSWER_SECONDS: Final = 30.0  # beyond the server's own limit; arbitrary
-_TIMEOUTS: Final = ("session_timeout", "idle_in_transaction_session_timeout")  # of idle sessions
-_HALF: Final = 1 << 31
-_MASK: Final = (1 << 32) - 1
 _FIRST_USER_OID: Final = 16384  # below it stands what the server itself made
 _ROW_STORE: Final = ("", "row")
 
@@ -90,124 +57,6 @@ WHERE p.relfilenode <> 0 AND (p.parentid = %s OR p.parentid IN
 (SELECT q.oid FROM pg_catalog.pg_partition q WHERE q.parentid = %s))"""
 _OPTIONS: Final = "SELECT c.reloptions FROM pg_catalog.pg_class c WHERE c.oid = %s"
 _NO_PARTITIONS: Final = "n"
-
-
-class View:
-    """See `export.View`; made by `GaussExporter.open_view`.
-
-    Attributes:
-        lsn: its position; 0 before `settle`.
-        name: for SET TRANSACTION SNAPSHOT.
-    """
-
-    def __init__(
-        self, keeper: GaussConnection, clerk: GaussConnection, name: str, csn: int
-    ) -> None:
-        self.lsn = Lsn(0)
-        self.name = name
-        self._keeper = keeper
-        self._clerk = clerk
-        self._csn = csn
-
-    @classmethod
-    def open(cls, address: SourceAddress, seconds: float, should_stop: Callable[[], bool]) -> Self:
-        """Take the state of the database as it is now.
-
-        Raises:
-            SourceError: the server failed, or took longer.
-            SourceRefusedError: it gives no snapshot with its CSN.
-        """
-        with contextlib.ExitStack() as stack:
-            clerk = stack.enter_context(_lasting(address, seconds, should_stop))
-            keeper = stack.enter_context(_lasting(address, seconds, should_stop))
-            clerk.query("SELECT pg_catalog.txid_current()")  # step 1
-            keeper.query(_BEGIN)
-            ((isolation,),) = keeper.query("SHOW transaction_isolation")
-            if isolation != _ISOLATION:
-                raise SourceRefusedError(
-                    f"the server reads at {isolation}; a snapshot needs {_ISOLATION}"
-                )
-            ((name, csn),) = _exported(keeper)
-            view = cls(keeper, clerk, name or "", int(csn or "", 16))
-            stack.pop_all()
-        return view
-
-    def nudge(self) -> None:
-        """Commit an empty transaction, of which the stream tells the end."""
-        self._clerk.query("SELECT pg_catalog.txid_current()")
-
-    def settle(self, boundary: int, shown: Shown) -> None:
-        """See `export.View`; step 2."""
-        last = boundary
-        seen = list(self._seen(shown))
-        for lsns, is_inside in seen:
-            last = max(last, int(lsns[is_inside].max(initial=0)))
-        for lsns, is_inside in seen:
-            self._check_order(lsns, is_inside, last)
-        self.lsn = Lsn(last)
-
-    def confirm(self, shown: Shown) -> None:
-        """See `export.View`; step 3."""
-        for lsns, is_inside in self._seen(shown):
-            self._check_order(lsns, is_inside, int(self.lsn))
-
-    def _seen(self, shown: Shown) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
-        """Positions of all changes so far, and which of them the view has."""
-        ((wal_end,),) = self._clerk.query(_WAL_END)
-        for rows in shown(int(Lsn.parse(wal_end or "")), self.nudge):
-            csns = rows.column("gd_csn")
-            if csns.null_count:
-                raise SourceRefusedError("the stream does not tell the CSN of its transactions")
-            # The server prints 32 bits of its CSN; what is compared here is never that far apart.
-            distance = (csns.to_numpy() - self._csn) & _MASK
-            yield rows.column("gd_lsn").to_numpy(), distance >= _HALF
-
-    @staticmethod
-    def _check_order(
-        lsns: npt.NDArray[np.int64], is_inside: npt.NDArray[np.bool_], last: int
-    ) -> None:
-        if bool(((lsns <= last) != is_inside).any()):
-            raise SourceError(
-                "transactions became visible in another order than they were written; "
-                "another view is taken"
-            )
-
-    def close(self) -> None:
-        """Let go of it; the server forgets the snapshot with its transaction."""
-        self._keeper.close()
-        self._clerk.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
-
-def _exported(keeper: GaussConnection) -> list[tuple[str | None, ...]]:
-    try:
-        return keeper.query(_EXPORT)
-    except SourceError as error:
-        if error.sqlstate != _UNDEFINED_FUNCTION:
-            raise
-        raise SourceRefusedError(
-            "this server has no pg_export_snapshot_and_csn(): without a snapshot that tells its "
-            "CSN existing rows cannot be joined to the stream",
-            error.sqlstate,
-        ) from None
-
-
-def _lasting(
-    address: SourceAddress, seconds: float, should_stop: Callable[[], bool]
-) -> GaussConnection:
-    """Open a connection that the server does not end for being idle."""
-    connection = connect(address, is_replication=False)
-    connection.timeout = seconds + _ANSWER_SECONDS
-    connection.should_stop = should_stop
-    for name in _TIMEOUTS:
-        with contextlib.suppress(SourceError):  # a version that does not know it has none
-            connection.query(f"SET {name} = 0")
-    return connection
 
 
 class _Catalog:
@@ -243,7 +92,7 @@ class TableReader:
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._white_list = white_list
-        self.connection = _lasting(address, statement_seconds, should_stop)
+        self.connection = connect_lasting(address, statement_seconds, should_stop)
         self.connection.query(f"SET statement_timeout = {int(statement_seconds * 1000)}")
         self.connection.query("SET extra_float_digits = 3")  # decoders do
 
@@ -259,7 +108,7 @@ class TableReader:
 
     def nudge(self) -> None:
         """See `export.TableReader`."""
-        self.connection.query("SELECT pg_catalog.txid_current()")
+        self.connection.query(EMPTY)
 
     # ---- the catalogue ---------------------------------------------------------------
 
@@ -322,7 +171,7 @@ class TableReader:
 
     def begin(self, view: export.View) -> None:
         """See `export.TableReader`."""
-        self.connection.query(_BEGIN)
+        self.connection.query(BEGIN)
         self.connection.query(f"SET TRANSACTION SNAPSHOT {sql_literal(view.name)}")
 
     def end(self) -> None:
@@ -423,10 +272,11 @@ class GaussExporter:
     def __init__(self, config: Config) -> None:
         self._address = source_address(config)
         self._white_list = WhiteList(config.decoding.white_tables)
+        self._nudge = config.snapshot.nudge if config.hides_empty_commits else ""
 
     def open_view(self, seconds: float, should_stop: Callable[[], bool]) -> View:
         """See `export.Exporter`; a view waits for nobody."""
-        return View.open(self._address, seconds, should_stop)
+        return View.open(self._address, seconds, should_stop, self._nudge)
 
     def open_reader(self, statement_seconds: float, should_stop: Callable[[], bool]) -> TableReader:
         """See `export.Exporter`."""

@@ -95,6 +95,21 @@ def test_existing_rows_join_the_stream(
     assert any(change.is_snapshot for change in landed.changes)
 
 
+def test_serial_stream_is_nudged(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Where a quiet stream shows nothing, a row that is changed on purpose moves it."""
+    gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))
+    orders(gauss, 1, 2)
+    orders(gauss, 1, name="beat")
+    serial = {"parallel-decode-num": 1, "skip-empty-xacts": True}
+    nudge = "UPDATE public.beat SET v = 'nudged'"
+    with daemon_of(gauss, tmp_path / "s", serial, nudge=nudge) as daemon:
+        daemon.wait_while_running(lambda: is_done(daemon), "all tables")
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    landed = check(daemon, gauss)
+    assert {change.schema.table[1] for change in landed.streamed} == {"beat"}
+
+
 def test_killed_at_any_time(make_gauss: MakeGauss, tmp_path: Path) -> None:
     """After kill -9, and connections that break, the tables are whole in the end."""
     gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))

@@ -32,6 +32,7 @@ _EXPORT: Final = re.compile(
     r"SELECT \* FROM pg_catalog\.pg_export_snapshot_and_csn\(\)", re.IGNORECASE
 )
 _XID: Final = re.compile(r"SELECT pg_catalog\.txid_current\(\)", re.IGNORECASE)
+_UPDATE: Final = re.compile(r"UPDATE (\w+)\.(\w+) SET (\w+) = '([^']*)'", re.IGNORECASE)
 _COPY: Final = re.compile(r"COPY \((SELECT .*)\) TO STDOUT", re.IGNORECASE | re.DOTALL)
 _NAME: Final = r'"((?:[^"]|"")*)"'
 _SELECT: Final = re.compile(
@@ -145,6 +146,14 @@ def execute(session: "Session", text: str) -> Result | bytes | None:
     if match:
         table = _table(session, match[1], match[2])
         return Result([("oid", 26)], [(str(table.oid),)], "SELECT 1")
+    match = _UPDATE.fullmatch(text)
+    if match:
+        table = _table(session, match[1], match[2])
+        transaction = session.server.store.begin()
+        for row_id in session.server.store.contents(table):
+            transaction.update(table, row_id, {match[3]: match[4]})
+        transaction.commit()
+        return Result([], [], "UPDATE 1")
     match = _COPY.fullmatch(text)
     if match:
         rows = _select(session, match[1])

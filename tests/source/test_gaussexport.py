@@ -14,7 +14,8 @@ from kit.postgres import Postgres
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.source import gaussexport
 from gaussdecode.source.export import Chunk, PublishedTable, TableChangedError
-from gaussdecode.source.gaussexport import TableReader, View
+from gaussdecode.source.gaussexport import TableReader
+from gaussdecode.source.gaussview import View
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.relations import WhiteList
 
