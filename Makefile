@@ -94,7 +94,7 @@ bench: setup-test ## every bench that needs no peer, in under ten minutes, to bu
 	$(BIN)/python bench/scale.py --short --out $(RESULTS)/scale.json
 
 .PHONY: bench-full
-bench-full: setup-test ## the same with enough data to be quoted, and pacing, in about an hour
+bench-full: setup-test ## the same with enough data to be quoted, and pacing, in about forty minutes
 	@mkdir -p $(RESULTS)
 	$(BIN)/python bench/decode.py --out $(RESULTS)/decode.json
 	for shape in narrow wide changes small; do \
@@ -109,6 +109,11 @@ bench-full: setup-test ## the same with enough data to be quoted, and pacing, in
 	$(BIN)/python bench/latency.py --out $(RESULTS)/latency.json
 	$(BIN)/python bench/scale.py --out $(RESULTS)/scale.json
 	$(BIN)/python bench/scale.py --large --curves bytes --out $(RESULTS)/scale-large.json
+
+.PHONY: soak
+soak: setup-test ## load, faults and alerts for half an hour; ARGS="--minutes 5 --only cut" is shorter
+	@mkdir -p $(RESULTS)
+	$(BIN)/python bench/soak.py --out $(RESULTS)/soak.json $(ARGS)
 
 .PHONY: bench-plot
 bench-plot: setup ## draw the results in build/bench/ to docs/images/
