@@ -63,6 +63,7 @@ class Source:
         self.rng = np.random.default_rng(seed)
         self.lsn = 0
         self.keys = 0
+        self.alive = np.empty(0, dtype=np.int64)
 
     def land(self, ops: np.ndarray[Any, Any], keys: np.ndarray[Any, Any]) -> None:
         """Land one entry."""
@@ -109,16 +110,24 @@ class Source:
 
     def insert(self, count: int) -> None:
         """Land new rows."""
-        self.land(np.full(count, "I"), np.arange(self.keys, self.keys + count))
+        self.land(np.full(count, "I"), self.fresh(count))
+
+    def fresh(self, count: int) -> np.ndarray[Any, Any]:
+        """New keys."""
+        found = np.arange(self.keys, self.keys + count)
         self.keys += count
+        self.alive = np.concatenate([self.alive, found])
+        return found
 
     def change(self, count: int) -> None:
-        """Land random changes: eight updates to one delete and one insert."""
+        """Land random changes of rows that are there: eight updates to one delete and one insert."""
         ops = self.rng.choice(["U", "D", "I"], count, p=[0.8, 0.1, 0.1])
-        keys = self.rng.integers(0, self.keys, count)
-        fresh = ops == "I"
-        keys[fresh] = np.arange(self.keys, self.keys + int(fresh.sum()))
-        self.keys += int(fresh.sum())
+        keys = np.empty(count, dtype=np.int64)
+        gone = self.rng.choice(self.alive, int((ops == "D").sum()), replace=False)
+        self.alive = np.setdiff1d(self.alive, gone, assume_unique=True)
+        keys[ops == "D"] = gone
+        keys[ops == "U"] = self.rng.choice(self.alive, int((ops == "U").sum()))
+        keys[ops == "I"] = self.fresh(int((ops == "I").sum()))
         self.land(ops, keys)
 
 
