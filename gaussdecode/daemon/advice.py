@@ -157,7 +157,7 @@ def _landing(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
 def _stream(reading: _Reading, limit: Limit, around: Surroundings) -> Iterator[Advice]:
     if around.state not in {"streaming", "stopping"}:
         yield Advice(
-            around.state == "retrying",
+            around.state in {"retrying", "refused"},
             f"Not streaming: {around.reason or around.state}.",
             "If it does not pass by itself, see the log; the slot holds back WAL meanwhile.",
             "GaussdecodeNotStreaming",
