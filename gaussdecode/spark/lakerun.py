@@ -158,7 +158,7 @@ class LakeRun(Run):
     ) -> None:
         super()._publish_database(plan, applied, only)
         for table in self.touched:
-            self.store.forget_records(table)
+            self.store.forget_records(table, plan.to)
 
     # --- staging -----------------------------------------------------------------------------
 

@@ -367,10 +367,10 @@ class Target:
         newest = max((k for k in self.records(table) if k <= n), default=n)
         return read_json(self.table_root(table) / "commits" / f"{newest:020d}.json")
 
-    def forget_records(self, table: str) -> None:
-        """Remove all records but the newest two."""
-        for n in self.records(table)[:-2]:
-            (self.table_root(table) / "commits" / f"{n:020d}.json").unlink(missing_ok=True)
+    def forget_records(self, table: str, n: int) -> None:
+        """Remove the records before an entry that was committed, all but the last of them."""
+        for k in [k for k in self.records(table) if k < n][:-1]:
+            (self.table_root(table) / "commits" / f"{k:020d}.json").unlink(missing_ok=True)
 
 
 def utc_now() -> str:

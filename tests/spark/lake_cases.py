@@ -28,7 +28,7 @@ from gaussdecode.spark.query import current, database, history, register
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact, vacuum
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 LAKES = [kind for kind in FORMATS if kind != PARQUET]
 CONF = {
     **settings(DELTA),
@@ -275,12 +275,12 @@ def test_types_and_names(kind: str, spark: SparkSession, tmp_path: Path) -> None
         "d": pa.float64(), "l": pa.list_(pa.field("element", pa.int32())), "b": pa.binary(),
     }  # fmt: skip
     columns = [Column(i, name, of) for i, (name, of) in enumerate(types.items(), 1)]
-    tables = [Table("types", columns, (1,), full=True)]
+    tables = [Table("odd%20name", columns, (1,), full=True)]
     source = History(tmp_path / "landing", 4, with_schema_changes=False, tables=tables)
     for _ in range(2):
         live(source)
         apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
-    found = current(spark, tmp_path / "target", "public.types").toArrow()
+    found = current(spark, tmp_path / "target", "public.odd%20name").toArrow()
     state = last_state(source, tables[0])
     assert state is not None
     rows = found.select(list(state.names)).to_pylist()
