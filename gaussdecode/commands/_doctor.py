@@ -23,7 +23,7 @@ _CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
 _SNAPSHOT_CONNECTIONS: Final = 4  # catalogue, view, and two readers, beside its workers
 _NAMED_TABLES: Final = 3  # of those that cannot be read; arbitrary
 _CLOCK_SECONDS: Final = 5.0  # arbitrary: times of publications and commits are compared by people
-_OLD_SECONDS: Final = 3600.0
+_OLD_SECONDS: Final = 3600.0  # arbitrary
 _FREE_FACTOR: Final = 20  # target files that should find room; arbitrary
 _FAILOVER: Final = 170000
 
@@ -199,16 +199,21 @@ def _failover(patient: Patient) -> Iterator[Finding]:
 
 
 def _transactions(patient: Patient) -> Iterator[Finding]:
-    oldest = patient.seen.oldest_transaction
+    seen = patient.seen
+    yield from transaction_findings(seen.oldest_transaction, seen.prepared_transactions)
+
+
+def transaction_findings(oldest: float | None, prepared: int | None) -> Iterator[Finding]:
+    """Judge the age in seconds of the oldest open transaction, and how many are prepared; None where unknown."""
     if oldest is not None and oldest > _OLD_SECONDS:
         yield Finding(
-            f"a transaction has been open for {oldest / _OLD_SECONDS:.1f} hours",
+            f"a transaction has been open for {oldest / 3600:.1f} hours",
             "the server keeps all WAL since its beginning for the slot, and creating a slot waits",
             "SELECT pid, xact_start, usename, application_name FROM pg_stat_activity ORDER BY xact_start LIMIT 5;",
         )
-    if patient.seen.prepared_transactions:
+    if prepared:
         yield Finding(
-            f"{patient.seen.prepared_transactions} prepared transactions wait for their end",
+            f"{prepared} prepared transactions wait for their end",
             "the server keeps all WAL since their beginning for the slot",
             "SELECT gid, prepared, owner FROM pg_prepared_xacts ORDER BY prepared;",
         )

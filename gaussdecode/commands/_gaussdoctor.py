@@ -8,14 +8,18 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gaussdecode.commands._doctor import Finding, clock_finding, encryption_finding
+from gaussdecode.commands._doctor import (
+    Finding,
+    clock_finding,
+    encryption_finding,
+    transaction_findings,
+)
 from gaussdecode.settings import Config
 from gaussdecode.source.gaussinspection import GaussInspection
 from gaussdecode.source.gaussserver import GaussServerState
 
 _CONNECTIONS: Final = 4  # stream, catalogue, guard, and one of a command
 _MIN_TIMEOUT_MS: Final = 10_000
-_OLD_SECONDS: Final = 3600.0
 _RETAINED_BYTES: Final = 16 << 30  # arbitrary: a thousand files of 16 MB
 _MOST_STREAMS: Final = 20  # of the server, with more than one decoder
 _KNOWN: Final = ("openGauss", "GaussDB")
@@ -157,19 +161,8 @@ def _timeout(patient: GaussPatient) -> Iterator[Finding]:
 
 
 def _transactions(patient: GaussPatient) -> Iterator[Finding]:
-    oldest = patient.seen.oldest_transaction
-    if oldest is not None and oldest > _OLD_SECONDS:
-        yield Finding(
-            f"a transaction has been open for {oldest / _OLD_SECONDS:.1f} hours",
-            "the server keeps all WAL since its beginning for the slot, and creating a slot waits",
-            "SELECT pid, xact_start, usename, application_name FROM pg_stat_activity ORDER BY xact_start LIMIT 5;",
-        )
-    if patient.seen.prepared_transactions:
-        yield Finding(
-            f"{patient.seen.prepared_transactions} prepared transactions wait for their end",
-            "the server keeps all WAL since their beginning for the slot",
-            "SELECT gid, prepared, owner FROM pg_prepared_xacts ORDER BY prepared;",
-        )
+    seen = patient.seen
+    yield from transaction_findings(seen.oldest_transaction, seen.prepared_transactions)
 
 
 def _clock(patient: GaussPatient) -> Iterator[Finding]:
