@@ -133,11 +133,11 @@ def test_daemon_that_ends(
             if row["gd_raw"]
         ]
         assert kept == [[("n", "NaN")]]
-        for _ in range(2):
+        for number in range(1, 3):
             os.kill(daemon.children()["reader"], signal.SIGKILL)
-            ends = len(supervised.ends)
-            wait_until(lambda ends=ends: len(supervised.ends) > ends, "the end")  # type: ignore[misc]
-            wait_until(lambda: bool(daemon.status()), "the next start")
+            wait_until(lambda number=number: len(supervised.ends) == number, "the end")  # type: ignore[misc]
+            seen = f"changes(gaussdecode_daemon_started_seconds[5m]) == {number}"
+            wait_until(lambda seen=seen: bool(prometheus.query(seen)), "the start is scraped")  # type: ignore[misc]
             daemon.wait_for_state("streaming")
         prometheus.fires("GaussdecodeRestarts")
         assert {end.status for end in supervised.ends} == {os.EX_SOFTWARE}
