@@ -72,7 +72,9 @@ class Source:
         for start in range(0, len(ops), FILE_ROWS):
             rows = self.rows(ops[start : start + FILE_ROWS], keys[start : start + FILE_ROWS], start)
             path = f"data/public.t/gd_date=2026-01-31/{self.writer.n:020d}-{start}.parquet"
-            files.append(describe(self.writer.root, path, "public.t", schema_id, rows))
+            files.append(
+                describe(self.writer.root, path, "public.t", schema_id, rows, group_rows=131072)
+            )
         self.writer.entry(EntryKind.DATA, self.lsn, files, START)
 
     def rows(self, ops: np.ndarray[Any, Any], keys: np.ndarray[Any, Any], seq: int) -> pa.Table:

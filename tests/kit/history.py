@@ -179,10 +179,12 @@ class LandingWriter:
         return entry.n
 
 
-def describe(root: Path, path: str, table: str, schema_id: str, rows: pa.Table) -> LandingFile:
-    """Write rows into a file and describe it as an entry does."""
+def describe(
+    root: Path, path: str, table: str, schema_id: str, rows: pa.Table, *, group_rows: int = 7
+) -> LandingFile:
+    """Write rows into a file, by default in many small row groups; describe it as an entry does."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, root / path, row_group_size=7)
+    pq.write_table(rows, root / path, row_group_size=group_rows)
     ops: dict[str, int] = {}
     for op in rows.column("gd_op").to_pylist():
         ops[op] = ops.get(op, 0) + 1
