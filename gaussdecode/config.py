@@ -8,7 +8,7 @@ server can tell is left to ``gaussdecode check``. The sections are in `settings`
 import dataclasses
 import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,15 +81,34 @@ _TOP_KEYS: Final = (
 )
 
 
-def process_memory_bytes() -> int | None:
-    """Memory this process may use: the machine's or its control group's, whichever is less."""
+def process_memory_bytes(
+    groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> int | None:
+    """Memory this process may use: the machine's or its control groups', whichever is less.
+
+    Args:
+        groups: where control groups are mounted.
+        own: says in which of them this process is.
+    """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        text = ""
-    limits += [int(text)] if text.isdigit() else []
+    limits += [int(text) for text in _group_limits(groups, own) if text.isdigit()]
     return min((limit for limit in limits if limit > 0), default=None)
+
+
+def _group_limits(groups: Path, own: Path) -> Iterator[str]:
+    """``memory.max`` of this process's control group and of all above it."""
+    path = _text(own).rpartition("::")[2].strip().strip("/")
+    place = groups / path
+    while place.is_relative_to(groups):
+        yield _text(place / "memory.max").strip()
+        place = place.parent
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except OSError:
+        return ""
 
 
 def load(path: Path | str, *, memory_bytes: int | None = None) -> Config:

@@ -30,6 +30,9 @@ from gaussdecode.values import (
     ValueType,
 )
 
+KEY_PIECE_BYTES: Final = 16 * MIB
+"""Keys of changed rows that a snapshot has in memory at a time; arbitrary."""
+
 _DAY: Final = 86400.0
 _HOUR: Final = 3600.0
 SLOT_NAME: Final = Text(r"[a-z0-9_]{1,63}", "1 to 63 of a-z, 0-9 and _")
@@ -560,4 +563,20 @@ class Config:
             "row groups being encoded": 2
             * self.landing.writer_lanes
             * self.landing.row_group_bytes,
+            **self._snapshot_budget(),
+        }
+
+    def _snapshot_budget(self) -> dict[str, int]:
+        """Byte bounds of reading tables; a capture has none to read.
+
+        Each worker gathers one row group and encodes another; when a table is landed, each lane
+        holds a row group and a piece of the keys that changed, beside the piece that is made.
+        """
+        if self.source.kind is SourceKind.CAPTURE:
+            return {}
+        landing = self.landing
+        readers = max(self.snapshot.workers, landing.writer_lanes)
+        return {
+            "tables being read": 2 * readers * landing.row_group_bytes,
+            "changes of tables being read": (landing.writer_lanes + 2) * KEY_PIECE_BYTES,
         }

@@ -324,6 +324,31 @@ def test_process_memory_is_known_here() -> None:
     assert memory > MIB
 
 
+def test_the_least_of_all_control_groups_counts(tmp_path: Path) -> None:
+    """A process may have what its own group and every group above it allow."""
+    inner = tmp_path / "system.slice" / "gaussdecode@orders.service"
+    inner.mkdir(parents=True)
+    own = tmp_path / "own"
+    own.write_text("0::/system.slice/gaussdecode@orders.service\n")
+    machine = process_memory_bytes(tmp_path, own)
+    (inner / "memory.max").write_text("max\n")
+    assert process_memory_bytes(tmp_path, own) == machine
+    (inner / "memory.max").write_text("3145728\n")
+    assert process_memory_bytes(tmp_path, own) == 3 * MIB
+    (inner.parent / "memory.max").write_text("2097152\n")
+    assert process_memory_bytes(tmp_path, own) == 2 * MIB
+    (tmp_path / "memory.max").write_text("1048576\n")
+    assert process_memory_bytes(tmp_path, own) == MIB
+
+
+def test_snapshots_are_budgeted(tmp_path: Path) -> None:
+    """Each worker more may hold two row groups more; a recording has no table to read."""
+    text = GOOD + "snapshot: {workers: "
+    few, many = (load(write(tmp_path, f"{text}{count}}}\n")) for count in (4, 8))
+    more = sum(many.memory_budget().values()) - sum(few.memory_budget().values())
+    assert more == 4 * 2 * few.landing.row_group_bytes
+
+
 def test_every_setting_has_a_type_and_a_meaning() -> None:
     """A field without them could neither be read nor documented."""
     for cls in SECTIONS.values():

@@ -111,7 +111,7 @@ class Collector:
         schemas: dict[str, str],
         gate: Gate | None = None,
     ) -> None:
-        self._gate = gate or Gate()
+        self._gate = gate or Gate(lambda: spool)
         self._settings = settings
         self._tables = tables
         self._writer = writer

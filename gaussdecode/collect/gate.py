@@ -3,7 +3,8 @@ r"""A gate before publication: the landing stands still for a moment while table
 A snapshot of a table must become an entry before any change behind its position does. So
 whoever takes it asks for a *hold*: the collector publishes all it has released, and from
 then on goes on collecting without publishing. What it hands to the writer for the tables
-that are held is shown to the hold, which so learns of every change since.
+that are held is shown to the hold, which so learns of every change since; what somebody will
+look at of it waits in the spool, however much is streamed meanwhile.
 
     wanted --collector: all is published--> held --the action, in the collector's thread--> done
        \__________________ the session ends, or the hold is given up __________________/ lost
@@ -14,14 +15,16 @@ Threads: `hold`, `reach`, `run` and `release` are the snapshot's side and block;
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 import pyarrow as pa
 
+from gaussdecode.collect.spooled import Pieces, SpooledRows, Store
 from gaussdecode.errors import GaussDecodeError
 
 _POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
+_POSITION: Final = ("gd_lsn", "gd_csn")  # by which a view finds where it stands
 
 
 class HoldLostError(GaussDecodeError):
@@ -51,14 +54,16 @@ class Hold:
     """One hold; made by `Gate.hold`.
 
     Attributes:
-        directories: of the tables whose changes are shown to it.
+        columns: per directory of the tables whose changes are shown to it, what is kept of
+            them, beside their positions.
         boundary: the position at which all was published.
+        seen: the changes since, in the order in which they came.
     """
 
-    def __init__(self, directories: frozenset[str]) -> None:
-        self.directories = directories
+    def __init__(self, columns: Mapping[str, Iterable[str]], spool: Store) -> None:
+        self.columns = {table: {*_POSITION, *names} for table, names in columns.items()}
         self.boundary = 0
-        self.seen: dict[str, list[pa.Table]] = {}
+        self.seen = SpooledRows(spool)
         self.is_held = False
         self.is_lost = False
         self.wanted_lsn: int | None = None
@@ -72,10 +77,14 @@ class Gate:
     """Between collector and snapshots; one hold at a time.
 
     Args:
+        make_spool: where a hold keeps what it is shown.
         should_stop: asked while the snapshot's side waits.
     """
 
-    def __init__(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, make_spool: Callable[[], Store], should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._make_spool = make_spool
         self._should_stop = should_stop
         self._changed = threading.Condition()
         self._hold: Hold | None = None
@@ -88,18 +97,21 @@ class Gate:
         """A collector is at work."""
         return self._is_attended
 
-    def hold(self, directories: Iterable[str]) -> Hold:
+    def hold(self, columns: Mapping[str, Iterable[str]]) -> Hold:
         """Have the collector publish all it has, and publish nothing from then on.
+
+        Args:
+            columns: by directory of the tables to hold, what is to be seen of their changes
+                beside the position.
 
         Raises:
             HoldLostError: no session is there, or it ended.
         """
-        hold = Hold(frozenset(directories))
         with self._changed:
             if not self._is_attended:
                 raise HoldLostError("no session is streaming")
             assert self._hold is None
-            self._hold = hold
+            hold = self._hold = Hold(columns, self._make_spool())
         try:
             self._wait(hold, lambda: hold.is_held)
         except BaseException:
@@ -131,14 +143,14 @@ class Gate:
                 nudge_at = time.monotonic() + 1.0
                 nudge()
 
-    def shown(self, hold: Hold, lsn: int, nudge: Callable[[], object]) -> list[pa.Table]:
+    def shown(self, hold: Hold, lsn: int, nudge: Callable[[], object]) -> Pieces:
         """Every change of the tables that are held, up to a position and perhaps further.
 
         Raises:
             HoldLostError: the hold is lost.
         """
         self.reach(hold, lsn, nudge)
-        return [rows for tables in list(hold.seen.values()) for rows in list(tables)]
+        return hold.seen.pieces()
 
     def run(self, hold: Hold, action: Callable[[Port], object]) -> None:
         """Have the collector's thread do something while nothing is published.
@@ -158,6 +170,7 @@ class Gate:
             hold.is_lost = True
             if self._hold is hold:
                 self._hold = None
+        hold.seen.close()
 
     def _wait(self, hold: Hold, condition: Callable[[], bool]) -> None:
         with self._changed:
@@ -195,7 +208,7 @@ class Gate:
             return
         wanted = hold.wanted_lsn
         if wanted is not None and not hold.is_reached and port.boundary >= wanted:
-            port.flush_tables(hold.directories)
+            port.flush_tables(hold.columns)
             with self._changed:
                 hold.is_reached = hold.wanted_lsn == wanted
                 self._changed.notify_all()
@@ -223,8 +236,9 @@ class Gate:
     def see(self, directory: str, rows: pa.Table) -> None:
         """Show rows that go to the writer."""
         hold = self._hold
-        if hold is not None and hold.is_held and directory in hold.directories:
-            hold.seen.setdefault(directory, []).append(rows)
+        if hold is not None and hold.is_held and directory in hold.columns:
+            kept = hold.columns[directory]
+            hold.seen.add(rows.select([name for name in rows.schema.names if name in kept]))
 
     def abandon(self) -> None:
         """No more is collected in this session, or the last of it is to be published."""

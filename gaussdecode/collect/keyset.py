@@ -4,15 +4,17 @@ Given changes as they land, `changed_keys` tells which rows they touched; given 
 were read before, `is_changed` tells which of them may be out of date. Both see keys as
 Arrow values, which for a row that was copied and a row of the stream are made by the same
 decoder. A key that does not fit its column has no value there: then nothing is known, and
-the caller must read the table in another way.
+the caller must read the table in another way. However many keys there are, `Keys` has a
+piece of them in memory at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gaussdecode.collect.spooled import SpooledRows, Store
 from gaussdecode.model.types import ColumnType, Kind
 
 _KINDS: Final = frozenset(
@@ -70,10 +72,68 @@ def changed_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return keys
 
 
-def distinct(keys: Sequence[pa.Table]) -> pa.Table:
-    """Each key once."""
-    together = pa.concat_tables(keys)
-    return together.group_by(together.column_names).aggregate([])
+class Keys:
+    """Keys, each once; in pieces of which no two share a key.
+
+    Args:
+        spool: for the pieces before the last one.
+        piece_bytes: size of a piece.
+    """
+
+    def __init__(self, spool: Store, piece_bytes: int) -> None:
+        self._spooled = SpooledRows(spool)
+        self._piece_bytes = piece_bytes
+        self._last: pa.Table | None = None
+        self._added: list[pa.Table] = []
+        self._added_bytes = 0
+
+    def add(self, keys: pa.Table) -> None:
+        """Take keys in; all tables have the same columns."""
+        if not keys.num_rows:
+            return
+        self._added.append(keys)
+        self._added_bytes += keys.nbytes
+        if self._added_bytes >= self._piece_bytes:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Make the last piece of what was added and is not in the pieces before it."""
+        together = pa.concat_tables([*([] if self._last is None else [self._last]), *self._added])
+        distinct = together.group_by(together.column_names).aggregate([])
+        last = _missing(distinct, self._spooled.pieces())
+        self._added.clear()
+        self._added_bytes = 0
+        self._last = last
+        if last.nbytes >= self._piece_bytes:
+            self._spooled.add(last)
+            self._last = None
+
+    def pieces(self, most_rows: int) -> Iterator[pa.Table]:
+        """Every key once, so many at a time."""
+        for piece in self._pieces():
+            for first in range(0, piece.num_rows, most_rows):
+                yield piece.slice(first, most_rows)
+
+    def without(self, rows: pa.Table) -> pa.Table:
+        """The rows whose key is not here; several threads may ask behind `pieces`."""
+        return _missing(rows, self._pieces())
+
+    def _pieces(self) -> Iterator[pa.Table]:
+        if self._added:
+            self._settle()
+        yield from self._spooled.pieces()
+        if self._last is not None:
+            yield self._last
+
+    def close(self) -> None:
+        """Give the space back."""
+        self._spooled.close()
+
+
+def _missing(rows: pa.Table, pieces: Iterable[pa.Table]) -> pa.Table:
+    for piece in pieces:
+        rows = rows.filter(pc.invert(is_changed(rows, piece)))
+    return rows
 
 
 def is_changed(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:

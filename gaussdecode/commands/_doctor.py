@@ -311,6 +311,27 @@ def examine_landing(config: Config) -> list[Finding]:
     return found
 
 
+def examine_memory(config: Config, limit: int | None, whose: str) -> list[Finding]:
+    """See whether all buffers together fit into the memory there is.
+
+    Args:
+        config: checked.
+        limit: bytes, or None without one.
+        whose: what sets it.
+    """
+    total = sum(config.memory_budget().values())
+    if limit is None or total <= limit:
+        return []
+    return [
+        Finding(
+            f"the buffers may hold {total >> 20} MiB, {whose} allows {limit >> 20} MiB",
+            "when they are full the kernel kills the daemon, and again after each restart",
+            "raise MemoryMax (systemctl edit), or lower landing.memory-bytes, landing.row-group-bytes, "
+            "snapshot.workers or the ring sizes",
+        )
+    ]
+
+
 def _room(config: Config, place: Path) -> Iterator[Finding]:
     facts = os.statvfs(place)
     free = facts.f_bavail * facts.f_frsize

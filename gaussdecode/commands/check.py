@@ -4,7 +4,7 @@ Reads the file and reports every mistake at once; then looks at the landing, con
 prints the plan: server, slot, tables and how their columns land, memory, and for each
 of GaussDB's options who does it. Of a GaussDB or openGauss it shows the version and the
 command that would start the stream, and warns of what cannot be seen in the mode asked for.
-Then the doctor's findings: what is unwise around it, why it matters, and what mends it.
+Then the doctor's findings, the memory limit of the unit among them: what is unwise around it, why it matters, and what mends it.
 Changes nothing but a file of its own beside the landing, which it removes. Ends with 78 when the daemon could not run.
 
 Examples:
@@ -19,11 +19,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.commands._doctor import Finding, Patient, examine_landing, examine_server
+from gaussdecode.commands._doctor import (
+    Finding,
+    Patient,
+    examine_landing,
+    examine_memory,
+    examine_server,
+)
 from gaussdecode.commands._gaussplan import plan_gaussdb
 from gaussdecode.commands._plan import Plan, option_rows, plan_landing, plan_server
 from gaussdecode.commands._server import address_of, is_gaussdb, open_server
 from gaussdecode.commands._table import print_table
+from gaussdecode.commands._unit import unit_memory_max, unit_of
 from gaussdecode.config import load, process_memory_bytes
 from gaussdecode.dsn import describe
 from gaussdecode.errors import EX_OK, ConfigError, SourceRefusedError
@@ -60,7 +67,9 @@ def execute(args: argparse.Namespace) -> int:
             _print_server(config, plan)
             _print_tables(config, plan, are_columns_wanted=args.columns)
         _print_landing(config, plan)
-        _print_findings([*findings, *examine_landing(config)])
+        unit = unit_of(config.path)
+        memory = examine_memory(config, unit_memory_max(unit), f"MemoryMax of {unit}")
+        _print_findings([*findings, *examine_landing(config), *memory])
     _print_memory(config)
     _print_options(config, plan)
     for warning in plan.warnings:

@@ -77,7 +77,7 @@ class Pipeline:
         self._is_leaving = False
         self.is_restart_wanted = False
         self._housekeeper: Housekeeper | None = None
-        self.gate = Gate(self._must_not_wait)
+        self.gate = Gate(self.spool, self._must_not_wait)
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
         self.table_filter: TableFilter | None = None
@@ -165,6 +165,10 @@ class Pipeline:
                 bytes=sum(file.bytes for file in entry.files),
                 position=str(Lsn(position.lsn)),
             )
+
+    def spool(self) -> Spool:
+        """Room on the landing's disk for what memory may not hold."""
+        return Spool(self._config.landing.root / SPOOL, self._space.run)
 
     def snapshot_landed(self, entry: CommitEntry) -> None:
         """Collector's thread: count the entry of a snapshot."""
@@ -279,7 +283,6 @@ class Pipeline:
         assert log.position is not None
         position = dataclasses.replace(log.position, timeline=timeline)
         decoding, landing = config.decoding, config.landing
-        spool = Spool(landing.root / SPOOL, self._space.run)
         tables = Tables(
             self.schemas,
             table_directory,
@@ -301,7 +304,9 @@ class Pipeline:
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
         )
-        return Collector(settings, tables, self.writer, spool, position, log.schemas, self.gate)
+        return Collector(
+            settings, tables, self.writer, self.spool(), position, log.schemas, self.gate
+        )
 
     def _settle_tables(self, *, is_new: bool) -> TableFilter:
         """Write down how the landing begins, before it does; and see what is left out of it."""

@@ -6,13 +6,13 @@ publications are held, a last view is taken and the stream is read up to it: row
 changed since are left out of the chunks and read again.
 """
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gaussdecode.collect import keyset
@@ -21,9 +21,11 @@ from gaussdecode.daemon.snapshotitem import Wanted
 from gaussdecode.daemon.snapshotoutput import Output
 from gaussdecode.daemon.snapshotread import TableTask, parallel
 from gaussdecode.daemon.snapshottools import Tools, key_names
+from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.settings import KEY_PIECE_BYTES
 from gaussdecode.source.export import Chunk, Leaf, TableChangedError, TableReader, TableShape, cut
 
 ATTEMPTS: Final = 5  # a table that changes its shape so often is read at once
@@ -53,6 +55,7 @@ class ChunkedTable:
                 "request": item.request,
             }
         self._state = state
+        self._needed: list[str] = []  # of changes
 
     def take(self) -> None:
         """Read what is missing, then land all.
@@ -78,6 +81,7 @@ class ChunkedTable:
                 task = tools.task(reader, item)
                 reader.end()
             self._settle_shape(task.shape)
+            self._needed = keyset.needed_columns(key_names(task) or (), task.landed.schema)
             chunks = self._chunks(task.shape)
             left = [chunk for chunk in chunks if not self._has(chunk)]
             done = len(chunks) - len(left)
@@ -115,7 +119,13 @@ class ChunkedTable:
         """Hold, view, learn what changed, read that again, publish all."""
         tools, item = self._tools, self._item
         tools.progress[item.title].state = "landing"
-        with tools.held([item.directory]) as (hold, view), tools.reader() as reader:
+        keys = keyset.Keys(tools.context.spool(), KEY_PIECE_BYTES)
+        needed = {item.directory: self._needed}
+        with (
+            contextlib.closing(keys),
+            tools.held(needed) as (hold, view),
+            tools.reader() as reader,
+        ):
             with tools.reader() as nudger:
                 tools.context.gate.reach(hold, view.lsn, nudger.nudge)
             reader.begin(view)
@@ -125,7 +135,7 @@ class ChunkedTable:
             assert names is not None
             output = tools.output(item, task, view)
             try:
-                keys = self._changed(task, hold, names)
+                self._gather_changed(keys, task, hold, names)
                 self._read_again(reader, output, names, keys)
                 reader.check_files(task.shape, range(len(task.shape.leaves)))
                 reader.end()
@@ -136,8 +146,10 @@ class ChunkedTable:
                 raise
         self._store.drop(item.directory)
 
-    def _changed(self, task: TableTask, hold: Hold, names: list[str]) -> pa.Table | None:
-        """Keys of all rows that changed since the first chunk was read; None for none."""
+    def _gather_changed(
+        self, keys: keyset.Keys, task: TableTask, hold: Hold, names: list[str]
+    ) -> None:
+        """Take in the keys of all rows that changed since the first chunk was read."""
         writer = self._tools.context.writer
         assert writer is not None
         writer.drain()
@@ -146,21 +158,17 @@ class ChunkedTable:
         since_n = int(self._state["since_n"])
         if self._log.floor > since_n:
             raise TableChangedError("retention has taken changes that a snapshot needs")
-        found = []
         try:
             for path in self._changed_files(directory, since_n):
-                with self._log.disk.files.open(path) as raw:
-                    rows = pq.ParquetFile(raw).read(columns)
-                found.append(keyset.changed_keys(rows, names))
-            seen = hold.seen.get(directory, ())
-            found += [keyset.changed_keys(rows.select(columns), names) for rows in seen]
+                for rows in _row_groups(self._log, path, columns):
+                    keys.add(keyset.changed_keys(rows, names))
+            for rows in hold.seen.pieces():
+                keys.add(keyset.changed_keys(rows.select(columns), names))
         except (keyset.UnknownKeyError, KeyError, pa.ArrowInvalid) as error:
             self._tools.attempts[task.shape.table.title] = ATTEMPTS
             raise TableChangedError(
                 f"table {task.shape.table.title}: changes do not show its key; it is read at once"
             ) from error
-        found = [keys for keys in found if keys.num_rows]
-        return keyset.distinct(found) if found else None
 
     def _changed_files(self, directory: str, since_n: int) -> Iterator[str]:
         """Path of every landed file with changes of the table."""
@@ -171,16 +179,13 @@ class ChunkedTable:
                 yield from (file.path for file in entry.files if file.table == directory)
 
     def _read_again(
-        self, reader: TableReader, output: Output, names: list[str], keys: pa.Table | None
+        self, reader: TableReader, output: Output, names: list[str], keys: keyset.Keys
     ) -> None:
         """Read the rows of changed keys in the last view."""
-        if keys is None:
-            return
         task, shape = output.task, output.task.shape
         indexes = [task.landed.names.index(name) for name in names]
         readers = self._tools.readers()
-        for first in range(0, keys.num_rows, _KEYS_AT_ONCE):
-            piece = keys.slice(first, _KEYS_AT_ONCE)
+        for piece in keys.pieces(_KEYS_AT_ONCE):
             lines = reader.copy_keys(shape, indexes, keyset.array_texts(piece), task.where)
             output.land(
                 # Keys that the server takes for equal need not be.
@@ -188,7 +193,7 @@ class ChunkedTable:
                 for rows in readers.decode(task, lines)
             )
 
-    def _land_unchanged(self, output: Output, chunks: list[Chunk], keys: pa.Table | None) -> None:
+    def _land_unchanged(self, output: Output, chunks: list[Chunk], keys: keyset.Keys) -> None:
         """Land the rows of the chunks that are still what they were."""
         store, directory = self._store, self._item.directory
         jobs = [
@@ -205,8 +210,15 @@ def _leaves_then(shape: TableShape, state: Json) -> list[Leaf]:
 
 
 def _unchanged(
-    store: SnapshotStore, directory: str, number: int, keys: pa.Table | None
+    store: SnapshotStore, directory: str, number: int, keys: keyset.Keys
 ) -> Iterator[pa.Table]:
     """Rows of a chunk that are still what they were."""
-    for rows in store.read_chunk(directory, number):
-        yield rows if keys is None else rows.filter(pc.invert(keyset.is_changed(rows, keys)))
+    return map(keys.without, store.read_chunk(directory, number))
+
+
+def _row_groups(log: CommitLog, path: str, columns: list[str]) -> Iterator[pa.Table]:
+    """Read a landed file, one row group at a time."""
+    with log.disk.files.open(path) as raw:
+        file = pq.ParquetFile(raw)
+        for index in range(file.num_row_groups):
+            yield file.read_row_group(index, columns)

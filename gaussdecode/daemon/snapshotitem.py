@@ -5,6 +5,7 @@ import time
 from typing import Final, Protocol
 
 from gaussdecode.collect.gate import Gate
+from gaussdecode.collect.spool import Spool
 from gaussdecode.daemon.snapshotread import Counts
 from gaussdecode.daemon.tablefilter import TableFilter
 from gaussdecode.land.commitlog import CommitLog
@@ -42,6 +43,9 @@ class Context(Protocol):
     @property
     def table_filter(self) -> TableFilter | None:
         """Of the newest session; None before the first."""
+
+    def spool(self) -> Spool:
+        """Room on the landing's disk for what memory may not hold."""
 
     def restart_session(self) -> None:
         """Have the session end in order and another one begin."""

@@ -19,7 +19,7 @@ def take_at_once(tools: Tools, group: Sequence[Wanted]) -> None:
         HoldLostError: the session ended, or transactions on the server ran too long.
         SourceError: a table cannot be read, or the server failed.
     """
-    with tools.held([item.directory for item in group]) as (hold, view):
+    with tools.held({item.directory: () for item in group}) as (hold, view):
         outputs: list[Output] = []
         work: list[tuple[TableTask, Chunk, Counts]] = []
         try:

@@ -5,7 +5,7 @@ Knows the source and the landing; does not know which tables are wanted, nor why
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gaussdecode.collect import keyset
@@ -159,12 +159,16 @@ class Tools:
     # ---- together --------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def held(self, directories: Sequence[str]) -> Iterator[tuple[Hold, View]]:
-        """Hold publications and take a view behind all that is published."""
+    def held(self, columns: Mapping[str, Sequence[str]]) -> Iterator[tuple[Hold, View]]:
+        """Hold publications and take a view behind all that is published.
+
+        Args:
+            columns: by directory, what is to be seen of the changes of these tables.
+        """
         gate, settings = self.context.gate, self.config.snapshot
         # The transactions that run now are waited for here, where nobody waits for us.
         self.view(settings.transaction_timeout).close()
-        hold = gate.hold(directories)
+        hold = gate.hold(columns)
         try:
             longest = _LONGEST_HOLD * settings.hold_timeout
             seconds, self._wait_seconds = self._wait_seconds, min(2 * self._wait_seconds, longest)

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
+from gaussdecode.config import process_memory_bytes
 from gaussdecode.daemon import loss
 from gaussdecode.daemon.guard import Guard, GuardSettings
 from gaussdecode.daemon.http import MonitoringServer
@@ -125,6 +126,7 @@ class Supervisor:
             GaussDecodeError: why it cannot go on.
         """
         self._check_snapshots()
+        self._check_memory()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
@@ -148,6 +150,17 @@ class Supervisor:
                     snapshotter.close()
                 server.close()
                 guard.close()
+
+    def _check_memory(self) -> None:
+        """Say when the buffers may hold more than this process may have."""
+        limit = process_memory_bytes()
+        if limit is not None and self._facts.budget_bytes > limit:
+            _log.warning(
+                Event.CONFIG_WARNING,
+                text=f"the buffers may hold {self._facts.budget_bytes >> 20} MiB, this process and "
+                f"its children may have {limit >> 20} MiB: raise MemoryMax, or lower "
+                "landing.memory-bytes, landing.row-group-bytes, snapshot.workers or the ring sizes",
+            )
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()

@@ -17,6 +17,8 @@ cdef class KnownMessages:
     cdef KnownEntry *entries
     cdef size_t capacity        # a power of two
     cdef readonly size_t count
+    cdef size_t most            # of `count`
+    cdef readonly size_t forgotten_count
     cdef size_t memory_limit
     cdef readonly size_t held_bytes     # in memory
     cdef readonly size_t eviction_count
@@ -24,7 +26,7 @@ cdef class KnownMessages:
     cdef str directory
     cdef bint has_tried         # to open the file, with the first that goes to disk
     cdef int fd
-    cdef uint64_t file_bytes
+    cdef readonly uint64_t file_bytes
 
     cdef KnownEntry *find(self, uint64_t key) noexcept nogil
     # 1 = the last message of this letter and OID had the same bytes.
@@ -35,6 +37,8 @@ cdef class KnownMessages:
         self, KnownEntry *entry, const uint8_t *data, size_t size
     ) noexcept nogil
     cdef int remember(self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size) except -1
+    cdef KnownEntry forget(self) noexcept
+    cdef void remove(self, size_t hole) noexcept nogil
     cdef int evict(self) except -1
     cdef int write(self, KnownEntry *entry) noexcept
     cdef int open_file(self) except -1

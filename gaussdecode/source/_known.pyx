@@ -2,30 +2,34 @@
 
 Servers send a table's Relation again after every VACUUM or ANALYZE; as long as the bytes
 are those of the last one for the OID, nothing has changed. A hash table from letter and
-OID to the bytes, which it owns; open addressing, at most half full. Entries are never
-removed: the registry lives as long as the connection.
+OID to the bytes, which it owns; open addressing, at most half full. It lives as long as the
+connection.
 
 Above the memory limit (option desc-memory-limit) bytes go to a file without a name, those
 of tables that were long quiet first, and are compared there when their table is described
-again. Nothing is lost by it: what the disk would not take or give back counts as news, which
-costs a repeated definition and changes nothing.
+again. Above the number of messages that are kept, those that were long quiet are forgotten.
+Nothing is lost by either: what was forgotten, or what the disk would not take or give back,
+counts as news, which costs a repeated definition and changes nothing.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 from posix.types cimport off_t
 from posix.unistd cimport close, pread, pwrite
 
 import os
 import tempfile
 
-from gaussdecode.errors import SourceRefusedError
-
 cdef enum:
     FIRST_CAPACITY = 256
-    MAX_MESSAGES = 200000       # 100,000 tables and as many types
+    MOST_MESSAGES = 200000      # 100,000 tables and as many types; arbitrary
     CHUNK_BYTES = 4096          # compared at a time with what is on disk
+
+
+cdef inline size_t home(uint64_t key) noexcept nogil:
+    """Where the search for a key begins, before it is cut to the table's size."""
+    return <size_t>(key * <uint64_t>0x9E3779B97F4A7C15 >> 32)
 
 
 cdef class KnownMessages:
@@ -34,9 +38,15 @@ cdef class KnownMessages:
     Args:
         memory_limit: bytes of messages above which they go to disk; 0 for no limit.
         directory: where the file is made, exists by then; None for the system's.
+        most: messages that are kept, in memory or in the file.
     """
 
-    def __cinit__(self, size_t memory_limit=0, str directory=None):
+    def __cinit__(
+        self, size_t memory_limit=0, str directory=None, size_t most=MOST_MESSAGES
+    ):
+        if most == 0:
+            raise ValueError("a registry that keeps nothing")
+        self.most = most
         self.capacity = FIRST_CAPACITY
         self.memory_limit = memory_limit
         self.directory = directory
@@ -56,7 +66,7 @@ cdef class KnownMessages:
 
     cdef KnownEntry *find(self, uint64_t key) noexcept nogil:
         """The entry with this key, or the free one where it belongs."""
-        cdef size_t at = <size_t>(key * <uint64_t>0x9E3779B97F4A7C15 >> 32)
+        cdef size_t at = home(key)
         while True:
             at &= self.capacity - 1
             if self.entries[at].key == key or self.entries[at].key == 0:
@@ -69,9 +79,9 @@ cdef class KnownMessages:
         cdef KnownEntry *entry = self.find(<uint64_t>tag << 32 | oid)
         if entry.key == 0 or entry.size != size:
             return False
+        entry.is_used = True
         if entry.data == NULL:
             return entry.is_written and self.is_same_on_disk(entry, data, size)
-        entry.is_used = True
         return memcmp(entry.data, data, size) == 0
 
     cdef bint is_same_on_disk(
@@ -90,23 +100,25 @@ cdef class KnownMessages:
         return True
 
     cdef int remember(self, uint8_t tag, uint32_t oid, const uint8_t *data, size_t size) except -1:
+        cdef uint64_t key = <uint64_t>tag << 32 | oid
         cdef KnownEntry *entry
+        cdef KnownEntry place       # of a forgotten message, in the file
         cdef uint8_t *copied
-        if self.count >= MAX_MESSAGES:
-            raise SourceRefusedError(
-                f"the stream describes more than {MAX_MESSAGES} tables and types; "
-                "publish fewer tables per slot"
-            )
+        memset(&place, 0, sizeof(KnownEntry))
+        if self.find(key).key == 0 and self.count >= self.most:
+            place = self.forget()
         if self.count * 2 >= self.capacity:
             self.grow()
         copied = <uint8_t *>malloc(size if size else 1)
         if copied == NULL:
             raise MemoryError("no memory for the registry of relations")
         memcpy(copied, data, size)
-        entry = self.find(<uint64_t>tag << 32 | oid)
+        entry = self.find(key)
         if entry.key == 0:
             self.count += 1
-            entry.key = <uint64_t>tag << 32 | oid
+            entry.key = key
+            entry.offset = place.offset
+            entry.room = place.room
         if entry.data != NULL:
             self.held_bytes -= entry.size
         free(entry.data)
@@ -118,6 +130,40 @@ cdef class KnownMessages:
         if self.memory_limit and self.held_bytes > self.memory_limit:
             self.evict()
         return 0
+
+    cdef KnownEntry forget(self) noexcept:
+        """Remove the message that was quiet for longest; gives what it was."""
+        cdef KnownEntry *entry
+        cdef KnownEntry gone
+        while True:
+            entry = &self.entries[self.hand]
+            self.hand = (self.hand + 1) & (self.capacity - 1)
+            if entry.key == 0:
+                continue
+            if entry.is_used:
+                entry.is_used = False
+                continue
+            gone = entry[0]
+            if gone.data != NULL:
+                self.held_bytes -= gone.size
+                free(gone.data)
+            self.remove(<size_t>(entry - self.entries))
+            self.forgotten_count += 1
+            return gone
+
+    cdef void remove(self, size_t hole) noexcept nogil:
+        """Empty a place; what was put behind it because it was taken moves up."""
+        cdef size_t mask = self.capacity - 1
+        cdef size_t at = hole
+        self.count -= 1
+        while True:
+            at = (at + 1) & mask
+            if self.entries[at].key == 0:
+                break
+            if ((at - home(self.entries[at].key)) & mask) >= ((at - hole) & mask):
+                self.entries[hole] = self.entries[at]
+                hole = at
+        memset(&self.entries[hole], 0, sizeof(KnownEntry))
 
     cdef int evict(self) except -1:
         """Send bytes to disk until the limit holds; the hand passes over what was just used."""

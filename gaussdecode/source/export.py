@@ -31,8 +31,8 @@ COPY_BYTES: Final = 1 << 20  # of lines handed over at once; arbitrary
 
 # Waits until the stream has shown every change up to a position, calling the second argument
 # now and then to make a quiet server say how far it is; gives all rows of the tables at hand
-# since publications are held.
-Shown = Callable[[int, Callable[[], object]], Sequence[pa.Table]]
+# since publications are held, which may be gone through more than once.
+Shown = Callable[[int, Callable[[], object]], Iterable[pa.Table]]
 
 
 class TableChangedError(SourceError):

@@ -26,11 +26,12 @@ References:
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
@@ -116,20 +117,20 @@ class View:
     def settle(self, boundary: int, shown: Shown) -> None:
         """See `export.View`; step 2."""
         last = boundary
-        seen = list(self._seen(shown))
-        for lsns, is_inside in seen:
+        seen = self._shown(shown)
+        for lsns, is_inside in self._positions(seen):
             last = max(last, int(lsns[is_inside].max(initial=0)))
-        for lsns, is_inside in seen:
+        for lsns, is_inside in self._positions(seen):
             self._check_order(lsns, is_inside, last)
         self.lsn = Lsn(last)
 
     def confirm(self, shown: Shown) -> None:
         """See `export.View`; step 3."""
-        for lsns, is_inside in self._seen(shown):
+        for lsns, is_inside in self._positions(self._shown(shown)):
             self._check_order(lsns, is_inside, int(self.lsn))
 
-    def _seen(self, shown: Shown) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
-        """Positions of all changes so far, and which of them the view has."""
+    def _shown(self, shown: Shown) -> Iterable[pa.Table]:
+        """All changes up to where the WAL ends now."""
         ((wal_end,),) = self._clerk.query(_WAL_END)
         deadline = time.monotonic() + _STREAM_SECONDS
 
@@ -140,7 +141,13 @@ class View:
                 )
             self.nudge()
 
-        for rows in shown(int(Lsn.parse(wal_end or "")), nudge):
+        return shown(int(Lsn.parse(wal_end or "")), nudge)
+
+    def _positions(
+        self, seen: Iterable[pa.Table]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
+        """Positions of changes, and which of them the view has."""
+        for rows in seen:
             csns = rows.column("gd_csn")
             if csns.null_count:
                 raise SourceRefusedError("the stream does not tell the CSN of its transactions")

@@ -1,15 +1,20 @@
 """A hold shows every change up to one position after the other."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from gaussdecode.collect.gate import Gate, HoldLostError
+from gaussdecode.collect.spool import Spool
 from gaussdecode.errors import GaussDecodeError
+from gaussdecode.land.space import SpaceWait
 
-ROWS = pa.table({"id": [1]})
+ROWS = pa.table({"id": [1], "gd_lsn": [11], "gd_csn": [None], "note": ["x"]})
 
 
 class Collector:
@@ -36,9 +41,9 @@ class Collector:
 
 
 @pytest.fixture
-def collector() -> Collector:
+def collector(tmp_path: Path) -> Collector:
     """A collector at work, whose gate it attends when nudged."""
-    made = Collector(Gate())
+    made = Collector(Gate(lambda: Spool(tmp_path, SpaceWait().run)))
     made.gate.attach()
     return made
 
@@ -49,7 +54,7 @@ def held(collector: Collector) -> tuple[threading.Thread, list[object]]:
 
     def ask() -> None:
         try:
-            hold = collector.gate.hold(["public.t"])
+            hold = collector.gate.hold({"public.t": ["id"]})
             found.append(hold.boundary)
             found.append(len(collector.gate.shown(hold, 20, lambda: None)))
             found.append(len(collector.gate.shown(hold, 15, lambda: None)))
@@ -92,3 +97,71 @@ def test_abandoned_hold_is_lost(collector: Collector) -> None:
     collector.gate.abandon()
     thread.join()
     assert isinstance(found[-1], HoldLostError)
+
+
+def test_only_what_is_looked_at_is_kept(collector: Collector) -> None:
+    """Of the changes, their positions and the columns that were asked for; of no other table."""
+    seen: list[pa.Table] = []
+
+    def ask() -> None:
+        hold = collector.gate.hold({"public.t": ["id", "gd_old"]})
+        seen.extend(collector.gate.shown(hold, 20, lambda: None))
+        seen.append(pa.table({}))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while collector.gate._hold is None or not collector.gate._hold.is_held:
+        collector.gate.attend(collector)
+    collector.gate.see("public.other", ROWS)
+    collector.gate.see("public.t", ROWS)
+    collector.boundary = 20
+    while len(seen) < 2:
+        collector.gate.attend(collector)
+    thread.join()
+    assert seen[0].to_pylist() == [{"id": 1, "gd_lsn": 11, "gd_csn": None}]
+
+
+_STREAM = """
+import resource, sys, threading
+from pathlib import Path
+import numpy as np, pyarrow as pa
+from gaussdecode.collect.gate import Gate
+from gaussdecode.collect.spool import Spool
+from gaussdecode.land.space import SpaceWait
+
+class Port:
+    boundary = 0
+    def settle(self): return True
+    def flush_tables(self, directories): pass
+
+gate = Gate(lambda: Spool(Path(sys.argv[1]), SpaceWait().run))
+gate.attach()
+holds = []
+thread = threading.Thread(target=lambda: holds.append(gate.hold({"public.t": ["id", "text"]})))
+thread.start()
+while not holds:
+    gate.attend(Port())
+thread.join()
+noise = np.random.default_rng(1)
+streamed = 0
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+while streamed < 400 << 20:
+    texts = pa.array([noise.bytes(1000).hex() for _ in range(2000)])
+    ids = pa.array(np.arange(2000))
+    rows = pa.table({"id": ids, "gd_lsn": ids, "gd_csn": ids, "text": texts})
+    gate.see("public.t", rows)
+    streamed += rows.nbytes
+count = sum(rows.num_rows for rows in holds[0].seen.pieces())
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(streamed, count, (after - before) << 10)
+"""
+
+
+def test_held_rows_take_no_memory(tmp_path: Path) -> None:
+    """400 MiB of changes of a table that is held add a few row groups to the process."""
+    output = subprocess.run(
+        [sys.executable, "-c", _STREAM, str(tmp_path)], check=True, capture_output=True, text=True
+    ).stdout
+    streamed, count, grown = map(int, output.split())
+    assert count * 2000 < streamed < count * 2100
+    assert grown < 100 << 20

@@ -1,11 +1,14 @@
 """Keys of changed rows, and the rows that may be out of date for them."""
 
 import decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from gaussdecode.collect import keyset
+from gaussdecode.collect.spool import Spool
+from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.types import ColumnType, Kind
 
 _OLD = pa.struct([("k", pa.int64()), ("s", pa.string())])
@@ -71,3 +74,27 @@ def test_some_types_are_no_keys() -> None:
     assert keyset.is_usable([ColumnType(Kind.INT64), ColumnType(Kind.STRING)])
     assert not keyset.is_usable([ColumnType(Kind.FLOAT64)])
     assert not keyset.is_usable([])
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 200, 1 << 20])
+def test_keys_in_pieces_are_the_keys(tmp_path: Path, piece_bytes: int) -> None:
+    """However small the pieces, each key is there once, and its rows are told from others."""
+    keys = keyset.Keys(Spool(tmp_path, SpaceWait().run), piece_bytes)
+    for first in (0, 5, 3, 40, 0):
+        keys.add(pa.table({"k": list(range(first, first + 10)), "s": ["x"] * 10}))
+    keys.add(pa.table({"k": pa.array([], pa.int64()), "s": pa.array([], pa.string())}))
+    pieces = list(keys.pieces(4))
+    assert max(piece.num_rows for piece in pieces) <= 4
+    found = sorted(key for piece in pieces for key in piece["k"].to_pylist())
+    assert found == [*range(15), *range(40, 50)]
+    rows = pa.table({"k": list(range(60)), "s": ["x"] * 60, "v": list(range(60))})
+    assert keys.without(rows)["v"].to_pylist() == [*range(15, 40), *range(50, 60)]
+    keys.close()
+
+
+def test_no_keys_change_no_rows(tmp_path: Path) -> None:
+    """Without a change every row stands."""
+    keys = keyset.Keys(Spool(tmp_path, SpaceWait().run), 100)
+    rows = pa.table({"k": [1, 2]})
+    assert list(keys.pieces(10)) == []
+    assert keys.without(rows) == rows

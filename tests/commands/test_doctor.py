@@ -8,7 +8,13 @@ import pytest
 from kit.commands import Configure, Run
 from kit.postgres import Database
 
-from gaussdecode.commands._doctor import Patient, examine_landing, examine_server
+from gaussdecode.commands._doctor import (
+    Patient,
+    examine_landing,
+    examine_memory,
+    examine_server,
+)
+from gaussdecode.commands._unit import unit_memory_max, unit_of
 from gaussdecode.config import load
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
@@ -163,3 +169,36 @@ def test_a_plain_role_is_well(database: Database, configure: Configure, run: Run
         assert "more than it needs" not in result.out
     finally:
         database.execute(f"DROP ROLE {role}")
+
+
+def test_budget_above_the_unit_is_found(config: Config) -> None:
+    """A limit below the sum of all buffers is a finding; the sum itself is enough."""
+    total = sum(config.memory_budget().values())
+    assert examine_memory(config, None, "nothing") == []
+    assert examine_memory(config, total, "MemoryMax") == []
+    (finding,) = examine_memory(config, total - 1, "MemoryMax of gaussdecode@orders.service")
+    assert f"{total >> 20} MiB, MemoryMax of gaussdecode@orders.service" in finding.what
+
+
+_SYSTEMCTL = """#!/bin/sh
+case "$*" in
+*gaussdecode@orders.service*) printf 'LoadState=loaded\nMemoryMax=3221225472\n';;
+*gaussdecode@free.service*) printf 'LoadState=loaded\nMemoryMax=infinity\n';;
+*) printf 'LoadState=not-found\nMemoryMax=infinity\n';;
+esac
+"""
+
+
+def test_the_limit_of_the_unit_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unit is the one that reads the file; without unit, limit or systemd there is none."""
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert unit_memory_max("gaussdecode@orders.service") is None
+    program = tmp_path / "systemctl"
+    program.write_text(_SYSTEMCTL)
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert unit_memory_max(unit_of(Path("/etc/gaussdecode/orders.yaml"))) == 3 << 30
+    assert unit_memory_max(unit_of(Path("free.yaml"))) is None
+    assert unit_memory_max("gaussdecode@other.service") is None

@@ -21,6 +21,47 @@ def test_only_the_last_of_letter_and_oid_counts(messages: list[tuple[int, int, b
     assert known.count == len(last)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.binary(max_size=2)), max_size=200),
+    st.integers(1, 12),
+    st.sampled_from([0, 1, 30]),
+)
+def test_what_was_forgotten_is_news(
+    messages: list[tuple[int, bytes]], most: int, limit: int
+) -> None:
+    """A bounded registry never takes news for a repeat, and knows again what comes at once."""
+    known = KnownMessages(limit, None, most)
+    last: dict[int, bytes] = {}
+    for oid, rest in messages:
+        message = b"R" + struct.pack(">I", oid) + rest
+        assert not known.seen(message, oid) or last.get(oid) == message
+        assert known.seen(message, oid)
+        last[oid] = message
+        assert known.count <= most
+
+
+def test_more_messages_than_are_kept() -> None:
+    """More tables than the registry keeps go on, in turn and for ever; those at work stay."""
+    known = KnownMessages(0, None, 100)
+    busy = b"R" + bytes(10)
+    for turn in range(20):
+        for oid in range(1, 300):
+            message = b"R" + struct.pack(">I", oid)
+            known.seen(message, oid)
+            assert known.seen(message, oid)
+            assert known.seen(busy, 0) or (turn, oid) == (0, 1)
+    assert known.count == 100
+    assert known.forgotten_count > 300
+
+
+def test_the_file_does_not_grow_with_what_is_forgotten() -> None:
+    """A message that is new takes the place of one that was forgotten."""
+    known = KnownMessages(1, None, 10)
+    for oid in range(1000):
+        known.seen(b"R" + bytes(100), oid)
+    assert known.file_bytes <= 20 * 101
+
+
 def test_many_are_kept() -> None:
     """The table grows and forgets nothing."""
     known = KnownMessages()
