@@ -66,6 +66,7 @@ def print_gaussdb(
         options = server_options(config, pair.state.profile, is_landing=is_confirming)
         target = None if is_following else pair.state.wal_end
         pair.sql.close()
+        pair.stream.hear_warnings()
         pair.stream.start_stream(start_command(config.slot, 0, options))
         stream = _stream(config, pair, start_lsn)
         output = Output(

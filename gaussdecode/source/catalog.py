@@ -21,6 +21,7 @@ from gaussdecode.errors import GaussDecodeError, SourceError
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
+from gaussdecode.source.pinned import later_statements
 from gaussdecode.source.postgresql import SourceAddress, session_conninfo
 from gaussdecode.source.settings import source_address
 from gaussdecode.source.sqlstate import redact
@@ -190,6 +191,8 @@ class Catalog:
                 tcp_user_timeout=_STATEMENT_MS,
                 prepare_threshold=None,
             )
+            for statement in later_statements(self._session.info.server_version):
+                self._session.execute(statement.encode())
             self._session.execute(f"SET statement_timeout = {_STATEMENT_MS}")
         return self._session
 

@@ -151,6 +151,7 @@ def record_gaussdb(
         writer = CaptureWriter(path, _header(config, server, start_lsn, options))
         try:
             recorder = _Recorder(config, server, RecordingCatalog(catalog, writer), writer)
+            connection.hear_warnings()
             connection.start_stream(start_command(config.slot, start_lsn, options))
             stream = GaussStream(connection, start_lsn, server.sender_timeout_ms)
             recorder.run(stream, limits, should_stop)

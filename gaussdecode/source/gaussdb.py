@@ -33,18 +33,10 @@ from gaussdecode.source._copylines import take_lines
 from gaussdecode.source.gaussdial import Place, Socket, open_socket, places, reason_of, ways
 from gaussdecode.source.gausserrors import broken, error_of_body, server_error
 from gaussdecode.source.gausstarget import Endpoint, Target, parse_target
+from gaussdecode.source.pinned import HEAR_WARNINGS, Use, startup_parameters
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.sqlstate import Phase
 
-# A serial decoder prints values in the session's own style; parallel ones in the role's.
-_STREAM_SETTINGS: Final = {
-    "DateStyle": "ISO",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "statement_timeout": "0",
-}
 _READ_BYTES: Final = 1 << 16
 _COPY_READ_BYTES: Final = 1 << 18
 _POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
@@ -182,6 +174,19 @@ class GaussConnection:
                 data += self._receive(Phase.COMMAND, deadline, _COPY_READ_BYTES)
         if size:
             yield b"".join(pieces)
+
+    def hear_warnings(self) -> None:
+        """Have the server send its warnings in the stream that follows.
+
+        From openGauss 3.0.3 on a sender of its own accord sends errors only, whatever the
+        startup message asks for, and rows lost to DDL are announced by nothing but a warning. A
+        version that takes no SET here heeds the startup message.
+
+        Raises:
+            SourceError: the connection failed.
+        """
+        with contextlib.suppress(SourceRefusedError):
+            self.query(HEAR_WARNINGS)
 
     def start_stream(self, command: str) -> None:
         """Run START_REPLICATION; afterwards the socket is non-blocking and the stream's.
@@ -421,5 +426,5 @@ def _parameters(target: Target, is_replication: bool) -> dict[str, str]:
         "client_encoding": "UTF8",
     }
     if is_replication:
-        parameters |= {"replication": "database", **_STREAM_SETTINGS}
-    return parameters
+        return {**parameters, "replication": "database", **startup_parameters(Use.GAUSSDB_STREAM)}
+    return {**parameters, **startup_parameters(Use.GAUSSDB_SQL)}

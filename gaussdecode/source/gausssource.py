@@ -192,6 +192,7 @@ class GaussSource:
 
         Nobody else touches it until the loop is back.
         """
+        self._stream.hear_warnings()
         self._stream.start_stream(start_command(self._slot, self._start_lsn, self._options))
         self._receiver.attach_socket(self._stream.socket, self._stream.pending)
 

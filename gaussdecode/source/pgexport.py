@@ -157,7 +157,6 @@ class TableReader:
         self._secret = address.secret
         self._command(f"SET statement_timeout = {int(statement_seconds * 1000)}")
         self._command(f"SET lock_timeout = {int(lock_seconds * 1000)}")
-        self._command("SET row_security = off")  # an error, rather than rows left out
 
     def __enter__(self) -> Self:
         return self

@@ -21,20 +21,11 @@ from psycopg.pq.abc import PGconn, PGresult
 from gaussdecode.dsn import is_local
 from gaussdecode.errors import ConfigError, SourceError
 from gaussdecode.source.libpq import LibPq, find_libpq
+from gaussdecode.source.pinned import later_statements, startup_options
 from gaussdecode.source.sqlstate import MISSING_PUBLICATION, Phase, error_of
 
 MIN_VERSION: Final = 140000
 _SAFE_MODE: Final = "verify-full"
-_SESSION: Final = {
-    "DateStyle": "ISO",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "statement_timeout": "0",
-    "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-}
 _DEFAULTS: Final = {
     "application_name": "gaussdecode",
     "connect_timeout": "10",
@@ -96,8 +87,8 @@ def session_conninfo(address: SourceAddress, *, is_replication: bool = True) -> 
                 f"source.dsn: sslmode={mode} lets others read or forge the stream; "
                 f"use sslmode={_SAFE_MODE}, or set source.allow-insecure: true"
             )
-    session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
-    own = {"client_encoding": "UTF8", "options": f"{given.get('options', '')} {session}".strip()}
+    options = f"{given.get('options', '')} {startup_options()}".strip()
+    own = {"client_encoding": "UTF8", "options": options}
     if is_replication:
         own["replication"] = "database"
     if address.password is not None:
@@ -261,6 +252,8 @@ def connect(address: SourceAddress, *, is_replication: bool = True) -> Connectio
             )
         if connection.parameter("server_encoding") == _UNKNOWN_ENCODING:
             connection.query(f"SET client_encoding = '{_UNKNOWN_ENCODING}'")
+        for statement in later_statements(pgconn.server_version):
+            connection.query(statement)
     except BaseException:
         pgconn.finish()
         raise

@@ -11,6 +11,7 @@ from typing import Final, Protocol, Self
 import psycopg
 
 from gaussdecode.errors import GaussDecodeError, SourceError
+from gaussdecode.source.pinned import later_statements
 from gaussdecode.source.postgresql import SourceAddress, session_conninfo
 from gaussdecode.source.sqlstate import redact
 
@@ -135,6 +136,8 @@ class PostgresProbe:
             conninfo, autocommit=True, connect_timeout=_CONNECT_SECONDS,
             application_name="gaussdecode guard",
         )  # fmt: skip
+        for statement in later_statements(connection.info.server_version):
+            connection.execute(statement.encode())
         connection.execute(f"SET statement_timeout = {_STATEMENT_MS}")
         return connection
 

@@ -387,6 +387,7 @@ def test_rows_after_ddl_are_lost(make_gauss: MakeGauss) -> None:
         transaction.insert(table, {"id": "2"})
         done = transaction.commit()
         with Client(server.port, replication=True) as client:
+            client.query("SET client_min_messages = warning")  # else it sends none
             client.start("s", sending_batch="1", **PARALLEL)
             got = client.receive(1)
         assert ids(records(got)) == ["1"]

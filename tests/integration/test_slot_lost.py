@@ -82,8 +82,16 @@ def test_dropped_publication(database: Database, make_daemon: MakeDaemon) -> Non
     assert "no publication" in daemon.log_tail()
 
 
-def test_publication_made_again(database: Database, make_daemon: MakeDaemon) -> None:
-    """Nothing behind the hole lands, though the server sends it in the same breath."""
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_publication_made_again(
+    database: Database, make_daemon: MakeDaemon, *, is_silent: bool
+) -> None:
+    """Nothing behind the hole lands, though the server sends it in the same breath.
+
+    Also where the database's own setting would keep the server's warning from us.
+    """
+    if is_silent:
+        database.execute(f'ALTER DATABASE "{database.name}" SET client_min_messages = error')
     daemon = _streaming(database, make_daemon)
     reader = daemon.children()["reader"]
     os.kill(reader, signal.SIGSTOP)

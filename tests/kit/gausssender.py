@@ -239,7 +239,8 @@ class Sender:
         is_filtered = (options.only_local and of.origin != 0) or of.user in options.exclude_users
         if of.is_elsewhere and not options.is_parallel:
             return
-        if of.ddl_lsn is not None and options.is_parallel and self._server.profile.warns_of_ddl:
+        is_told = self._server.profile.warns_of_ddl and self._session.hears_warnings
+        if of.ddl_lsn is not None and options.is_parallel and is_told:
             yield self._ddl_notice(of)
         rendered = self._decoder.transaction(of, is_empty=is_filtered or of.is_elsewhere)
         last: bytes | None = None  # goes out when its commit may be confirmed, not before

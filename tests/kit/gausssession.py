@@ -244,6 +244,13 @@ class Session:
             self.settings[name.lower()] = value.replace("\\ ", " ")
         for name, value in given.items():
             self.settings[name.lower()] = value
+        if self.is_walsender:
+            self.settings["client_min_messages"] = "error"  # as every logical sender does itself
+
+    @property
+    def hears_warnings(self) -> bool:
+        """Whether a warning is sent to the client."""
+        return self.settings["client_min_messages"] not in {"error", "fatal", "panic"}
 
     def _greet(self) -> None:
         out = message(b"R", struct.pack(">i", gausspassword.OK))

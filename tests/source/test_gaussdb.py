@@ -20,6 +20,7 @@ from kit.scripted import Peer, ScriptedServer, answer, error, notice
 from gaussdecode.errors import SequenceError, SourceError, SourceRefusedError, WireError
 from gaussdecode.protocol.gaussdb import messages
 from gaussdecode.source.gaussdb import GaussConnection, connect
+from gaussdecode.source.pinned import Use, startup_parameters
 from gaussdecode.source.postgresql import SourceAddress
 
 PASSWORD = "Gauss@123"
@@ -63,19 +64,17 @@ def test_startup_of_both_kinds() -> None:
         "application_name": "gaussdecode",
         "client_encoding": "UTF8",
         "replication": "database",
-        "DateStyle": "ISO",
-        "IntervalStyle": "postgres",
-        "TimeZone": "UTC",
-        "extra_float_digits": "3",
-        "bytea_output": "hex",
-        "statement_timeout": "0",
+        **startup_parameters(Use.GAUSSDB_STREAM),
     }
+    assert asked[0]["DateStyle"] == "ISO,YMD"
     assert asked[1] == {
         "user": "gaussdecode",
         "database": "shop",
         "application_name": "mine",
         "client_encoding": "UTF8",
+        **startup_parameters(Use.GAUSSDB_SQL),
     }
+    assert "DateStyle" not in asked[1]
 
 
 def test_old_server_is_asked_again_in_its_own_protocol() -> None:
