@@ -7,6 +7,7 @@ recovery does not wait for a server), else when the first connection has told wh
 """
 
 import dataclasses
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
+from gaussdecode.daemon import publications
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.session import Session, SessionSettings
 from gaussdecode.daemon.snapshot import DaemonFacts
@@ -81,6 +83,8 @@ class Pipeline:
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
         self.table_filter: TableFilter | None = None
+        self._publications: publications.Identities = {}
+        self._publications_at = 0.0  # monotonic
 
     def __enter__(self) -> Self:
         """Open the landing if it exists."""
@@ -280,6 +284,7 @@ class Pipeline:
             start = SourcePosition(_FIRST_EPOCH, timeline, int(facts["start_lsn"]))
             self.writer.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
             self.writer.drain()
+        self._check_publications(log, facts)
         assert log.position is not None
         position = dataclasses.replace(log.position, timeline=timeline)
         decoding, landing = config.decoding, config.landing
@@ -307,6 +312,31 @@ class Pipeline:
         return Collector(
             settings, tables, self.writer, self.spool(), position, log.schemas, self.gate
         )
+
+    def _check_publications(self, log: CommitLog, facts: Mapping[str, Any]) -> None:  # Any: JSON
+        """See that the publications are those that the landing followed before.
+
+        The entry comes first: said twice after a crash is no harm.
+        """
+        self._publications_at = time.monotonic()
+        self._publications = seen = publications.read_identities(facts.get("publications", {}))
+        known = publications.known_to(self.snapshots)
+        found = publications.differences(known, seen)
+        assert self.writer is not None
+        assert log.position is not None
+        if found:
+            extra = publications.suspect(found, log.position.lsn, int(facts["wal_end"]))
+            _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
+            self.writer.note(
+                PublicationRequest(kind=EntryKind.SUSPECT, position=log.position, extra=extra)
+            )
+        if seen and {**known, **seen} != known:
+            publications.remember(self.snapshots, seen)
+
+    def see_publications(self, seen: publications.Identities, at: float) -> None:
+        """Take what the server had at a time; what differs is recorded by the next session."""
+        if at > self._publications_at and publications.differences(self._publications, seen):
+            self.restart_session()
 
     def _settle_tables(self, *, is_new: bool) -> TableFilter:
         """Write down how the landing begins, before it does; and see what is left out of it."""

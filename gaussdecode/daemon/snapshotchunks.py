@@ -98,7 +98,7 @@ class ChunkedTable:
         return self._store.has_chunk(self._item.directory, chunk.number)
 
     def _settle_shape(self, shape: TableShape) -> None:
-        """Cut the table; or see that it is still what was cut."""
+        """Cut the table; or see that it is still what was cut, and all its changes show."""
         state = self._state
         if state["fingerprint"] is None:
             state["fingerprint"] = shape.fingerprint
@@ -106,6 +106,11 @@ class ChunkedTable:
             state["chunk_pages"] = self._tools.chunk_pages
             self._store.save(self._item.directory, state)
             self._store.reach(SnapshotStep.SNAPSHOT_CUT)
+        if shape.unseen is not None:
+            self._tools.attempts[shape.table.title] = ATTEMPTS
+            raise TableChangedError(
+                f"table {shape.table.title}: {shape.unseen}; it is read at once"
+            )
         if shape.fingerprint != state["fingerprint"]:
             raise TableChangedError(
                 f"table {shape.table.title} was altered or rewritten while it was read; "

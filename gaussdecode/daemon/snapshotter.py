@@ -310,6 +310,10 @@ class Snapshotter:
                     fits = task.shape.pages <= tools.chunk_pages
                     is_stubborn = tools.attempts.get(item.title, 0) >= ATTEMPTS
                     is_small = fits or key_names(task) is None or is_stubborn
+                    if not is_small and task.shape.unseen is not None:
+                        reason = task.shape.unseen
+                        _log.info(Event.SNAPSHOT_AT_ONCE, table=item.title, reason=reason)
+                        is_small = True
                     (small if is_small else large).append(item)
         for first in range(0, len(small), _TABLES_AT_ONCE):
             self._take_together(small[first : first + _TABLES_AT_ONCE])

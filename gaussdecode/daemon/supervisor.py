@@ -24,7 +24,7 @@ from typing import Final
 
 from gaussdecode.config import process_memory_bytes
 from gaussdecode.daemon import loss
-from gaussdecode.daemon.guard import Guard, GuardSettings
+from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.http import MonitoringServer
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.page import render_page
@@ -118,6 +118,7 @@ class Supervisor:
         )
         self._pipeline: Pipeline | None = None
         self._snapshots: Snapshots | None = None
+        self._looked_at: Look | None = None
 
     def run(self) -> None:
         """Recover the landing, then stream until stopped.
@@ -317,11 +318,21 @@ class Supervisor:
         assert self._snapshots is not None
         self._snapshots.sample()
         self._pipeline.check()
+        self._look_at_publications(self._pipeline)
         if self._is_reload_asked and not self._is_at_terminal:
             self._is_reload_asked = False
             _log.warning(Event.RELOAD_REFUSED, text="restart to read the configuration again")
         if not self._notifier.feed(time.monotonic(), self._is_alive):
             _log.error(Event.WATCHDOG_WITHHELD)
+
+    def _look_at_publications(self, pipeline: Pipeline) -> None:
+        """Hand over what the guard has seen last, while a session streams."""
+        outlook = None if self._facts.guard is None else self._facts.guard.outlook
+        if outlook is None or outlook.look.slot is None or self._facts.state != "streaming":
+            return
+        if outlook.look is not self._looked_at:
+            self._looked_at = outlook.look
+            pipeline.see_publications(outlook.look.slot.publications, outlook.look.at)
 
     def _is_alive(self) -> bool:
         session = self._facts.session

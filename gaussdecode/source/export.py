@@ -15,7 +15,7 @@ number of every transaction, is asked for the position that fits (`gaussexport`)
 import dataclasses
 import enum
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, Self
 
 import pyarrow as pa
@@ -63,6 +63,8 @@ class PublishedTable:
         identity: pg_class.relreplident.
         filter: SQL condition on its rows, or None.
         columns: names of those that are sent; None for all.
+        filters: condition of each publication that has it, by name; None for all rows.
+        evidence: another text when what is sent of it was changed, also there and back.
     """
 
     schema: str
@@ -72,6 +74,8 @@ class PublishedTable:
     identity: str
     filter: str | None
     columns: frozenset[str] | None
+    filters: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    evidence: str = ""
 
     @property
     def title(self) -> str:
@@ -115,6 +119,9 @@ class TableShape:
         type_texts: SQL spelling of each column's type.
         leaves: by OID.
         spelling: a `Spelling` per column, where values are to be spelled anew; else empty.
+        unseen: why some changes of it may not show in the stream, so that all of it must be
+            read in one view; None where all show.
+        evidence: another text when something of that was changed, also there and back.
     """
 
     table: PublishedTable
@@ -122,12 +129,14 @@ class TableShape:
     type_texts: tuple[str, ...]
     leaves: tuple[Leaf, ...]
     spelling: bytes = b""
+    unseen: str | None = None
+    evidence: str = ""
 
     @property
     def fingerprint(self) -> str:
         """The same as long as chunks that were read fit together."""
         leaves = [[leaf.oid, leaf.file_node] for leaf in self.leaves]
-        parts = [self.relation.to_record(), leaves, self.table.filter]
+        parts = [self.relation.to_record(), leaves, self.table.filter, self.evidence]
         return json.dumps(parts, sort_keys=True, default=str)
 
     @property

@@ -29,7 +29,8 @@ class Source(Protocol):
         ``identity`` (fields of `SourceIdentity`), ``start_lsn`` and ``timeline`` (numbers),
         ``server_version``, ``warnings`` (texts), ``encoding``, ``is_origin_filtered`` (the
         server itself leaves out what has an origin), ``sender_timeout_ms``,
-        ``hides_truncate`` (TRUNCATE and DDL do not show in the stream).
+        ``hides_truncate`` (TRUNCATE and DDL do not show in the stream). Where there are
+        publications, ``publications`` (OID and xmin by name) and ``wal_end`` (of the server).
         """
 
     @property

@@ -35,6 +35,7 @@ from gaussdecode.source.export import (
     without_values,
 )
 from gaussdecode.source.libpq import address_of
+from gaussdecode.source.pgcarried import Changes
 from gaussdecode.source.pgpublished import read_published, read_shape
 from gaussdecode.source.postgresql import Connection, Row, SourceAddress, connect
 from gaussdecode.source.quoting import identifier, literal, slot_identifier
@@ -141,6 +142,7 @@ class TableReader:
         statement_seconds: longest statement.
         lock_seconds: longest wait for a lock; changes may be held up meanwhile.
         should_stop: asked while a statement runs.
+        is_local_only: the stream leaves out what has an origin.
     """
 
     def __init__(
@@ -150,9 +152,12 @@ class TableReader:
         statement_seconds: float,
         lock_seconds: float,
         should_stop: Callable[[], bool] = lambda: False,
+        *,
+        is_local_only: bool = True,
     ) -> None:
         self._publications = publications
         self.connection = connect(address, is_replication=False)
+        self._changes = Changes(self.connection, publications, is_local_only=is_local_only)
         self._should_stop = should_stop
         self._secret = address.secret
         self._command(f"SET statement_timeout = {int(statement_seconds * 1000)}")
@@ -177,11 +182,11 @@ class TableReader:
 
     def published(self) -> list[PublishedTable]:
         """See `export.TableReader`."""
-        return read_published(self.connection, self._publications)
+        return read_published(self.connection, self._publications, self._changes)
 
     def shape(self, table: PublishedTable) -> TableShape:
         """See `export.TableReader`."""
-        return read_shape(self.connection, table)
+        return read_shape(self.connection, table, self._changes)
 
     def check_readable(self, shape: TableShape) -> None:
         """See `export.TableReader`."""
@@ -305,5 +310,10 @@ class PgExporter:
         publications = self._config.source.publication
         lock_seconds = self._config.snapshot.hold_timeout
         return TableReader(
-            self._address, publications, statement_seconds, lock_seconds, should_stop
+            self._address,
+            publications,
+            statement_seconds,
+            lock_seconds,
+            should_stop,
+            is_local_only=self._config.decoding.only_local,
         )

@@ -12,6 +12,7 @@ from typing import Final
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.protocol.pgoutput import RelationColumn, RelationMessage, describe
 from gaussdecode.source.export import Leaf, PublishedTable, TableChangedError, TableShape
+from gaussdecode.source.pgcarried import Changes, Sender
 from gaussdecode.source.postgresql import Connection, Row
 from gaussdecode.source.quoting import literal
 
@@ -19,7 +20,9 @@ _FIRST_NAMED_OID: Final = 10000  # from here on the server sends Type messages
 _ROOT: Final = "p"
 
 _PUBLISHED: Final = """
-    SELECT t.schemaname, t.tablename, c.oid, c.relkind, c.relreplident, {filter}, {columns}
+    SELECT t.schemaname, t.tablename, c.oid, c.relkind, c.relreplident, {filter}, {columns},
+        t.pubname, pg_catalog.array_to_json(ARRAY(
+            SELECT a.relid::oid::int8 FROM pg_catalog.pg_partition_ancestors(c.oid) a))
     FROM pg_catalog.pg_publication_tables t
     JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
     JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
@@ -56,8 +59,14 @@ _LEAVES: Final = """
 """
 
 
-def read_published(connection: Connection, publications: Sequence[str]) -> list[PublishedTable]:
-    """See `export.TableReader.published`."""
+def read_published(
+    connection: Connection, publications: Sequence[str], changes: Changes
+) -> list[PublishedTable]:
+    """See `export.TableReader.published`.
+
+    What stands below a partitioned table that some publication sends as a whole is sent as that
+    table, also where another publication has it under its own name.
+    """
     is_new = connection.server_version >= 150000
     rows = connection.query(
         _PUBLISHED.format(
@@ -67,14 +76,23 @@ def read_published(connection: Connection, publications: Sequence[str]) -> list[
         )
     )
     found: dict[str, PublishedTable] = {}
+    above: dict[str, frozenset[int]] = {}
     for row in rows:
         table = _published(row)
+        above[table.title] = frozenset(json.loads(row[8] or "[]")) - {table.oid}
         found[table.title] = _union(found.get(table.title), table)
-    return list(found.values())
+    roots = {table.oid for table in found.values() if table.is_root}
+    sent = [table for title, table in found.items() if not above[title] & roots]
+    evidence = changes.evidence([table.oid for table in sent])
+    return [dataclasses.replace(of, evidence=evidence.get(of.oid, "")) for of in sent]
 
 
-def read_shape(connection: Connection, table: PublishedTable) -> TableShape:
+def read_shape(connection: Connection, table: PublishedTable, changes: Changes) -> TableShape:
     """See `export.TableReader.shape`."""
+    if changes.evidence([table.oid]).get(table.oid) != table.evidence:
+        raise TableChangedError(
+            f"what is published of table {table.title} was changed, or it is gone"
+        )
     is_new = connection.server_version >= 150000
     generated = "" if is_new else "AND a.attgenerated = ''"
     rows = connection.query(_COLUMNS.format(oid=table.oid, generated=generated))
@@ -94,16 +112,20 @@ def read_shape(connection: Connection, table: PublishedTable) -> TableShape:
     for leaf in leaves:
         if leaf[3] != leaf[4]:
             raise TableChangedError(f"table {table.title} was rewritten or truncated just now")
+    senders = [Sender(name, frozenset(), text) for name, text in table.filters.items()]
+    carried = changes.judge(table.oid, [int(leaf[0] or 0) for leaf in leaves], senders)
     return TableShape(
         table,
         _relation(table, rows),
         tuple(str(row[7]) for row in rows),
         tuple(_leaf(row) for row in leaves),
+        unseen=carried.reason,
+        evidence=carried.evidence,
     )
 
 
 def _published(row: Row) -> PublishedTable:
-    schema, name, oid, kind, identity, condition, columns = row
+    schema, name, oid, kind, identity, condition, columns, publication, _ = row
     return PublishedTable(
         schema or "",
         name or "",
@@ -112,6 +134,7 @@ def _published(row: Row) -> PublishedTable:
         identity or "",
         condition,
         None if columns is None else frozenset(json.loads(columns)),
+        {publication or "": condition},
     )
 
 
@@ -125,7 +148,8 @@ def _union(first: PublishedTable | None, second: PublishedTable) -> PublishedTab
     columns = None
     if first.columns is not None and second.columns is not None:
         columns = first.columns | second.columns
-    return dataclasses.replace(first, filter=both, columns=columns)
+    filters = {**first.filters, **second.filters}
+    return dataclasses.replace(first, filter=both, columns=columns, filters=filters)
 
 
 def _relation(table: PublishedTable, rows: Sequence[Row]) -> Relation:

@@ -6,6 +6,8 @@ the role (details of other processes, for one without pg_read_all_stats) comes a
 """
 
 import dataclasses
+import json
+from collections.abc import Mapping
 from typing import Final, Protocol, Self
 
 import psycopg
@@ -25,7 +27,10 @@ _VIEW: Final = """
         ELSE pg_catalog.pg_current_wal_lsn() END AS wal_end)
     SELECT here.wal_end - '0/0', here.wal_end - s.restart_lsn, s.confirmed_flush_lsn - '0/0',
         s.wal_status, s.safe_wal_size, s.active, a.wait_event_type, a.wait_event,
-        r.state, r.sent_lsn - '0/0', t.spill_bytes, t.spill_txns, t.total_bytes
+        r.state, r.sent_lsn - '0/0', t.spill_bytes, t.spill_txns, t.total_bytes,
+        (SELECT pg_catalog.json_object_agg(p.pubname,
+            pg_catalog.json_build_array(p.oid::int8, p.xmin::text::int8))::text
+            FROM pg_catalog.pg_publication p)
     FROM here
     LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s
     LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid
@@ -57,6 +62,7 @@ class SlotView:
         read_queues: of the server's own parallel decoding, items that wait for each decoder;
             empty where it does not decode in parallel or does not tell.
         decode_queues: likewise, items that wait for its sender.
+        publications: OID and xmin of every publication of the database, by name.
     """
 
     wal_end: int
@@ -74,6 +80,7 @@ class SlotView:
     decoded_bytes: int | None = None
     read_queues: tuple[int, ...] = ()
     decode_queues: tuple[int, ...] = ()
+    publications: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
     @property
     def is_lost(self) -> bool:
@@ -150,7 +157,7 @@ class PostgresProbe:
 
 def _view(row: tuple[object, ...]) -> SlotView:
     wal_end, retained, confirmed, status, safe, active, wait_type, wait, *rest = row
-    state, sent, spilled, spilled_txns, decoded = rest
+    state, sent, spilled, spilled_txns, decoded, publications = rest
     return SlotView(
         wal_end=_whole(wal_end) or 0,
         retained_bytes=_whole(retained),
@@ -165,6 +172,9 @@ def _view(row: tuple[object, ...]) -> SlotView:
         spilled_bytes=_whole(spilled),
         spilled_transactions=_whole(spilled_txns),
         decoded_bytes=_whole(decoded),
+        publications={
+            name: (oid, xmin) for name, (oid, xmin) in json.loads(str(publications or "{}")).items()
+        },
     )
 
 

@@ -78,6 +78,7 @@ class ServerState:
         encoding: of the database.
         missing_publications: configured, but not there.
         switch_points: where each earlier timeline ended.
+        publications: OID and xmin of those that are configured and there, by name.
     """
 
     version: int
@@ -90,6 +91,7 @@ class ServerState:
     encoding: str
     missing_publications: tuple[str, ...] = ()
     switch_points: Mapping[int, Lsn] = dataclasses.field(default_factory=dict)
+    publications: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ def read_server(
     (identity,) = connection.query("IDENTIFY_SYSTEM")
     system_identifier, timeline_text, wal_end, database = (value or "" for value in identity)
     timeline = int(timeline_text)
+    present = _publications(connection, publications)
     slots = [state for state in list_slots(connection) if state.name == slot]
     points: Mapping[int, Lsn] = {}
     if log is not None and 0 < log.timeline < timeline:
@@ -165,8 +168,9 @@ def read_server(
         slot=slots[0] if slots else None,
         sender_timeout_ms=_milliseconds(_setting(connection, "wal_sender_timeout")),
         encoding=_setting(connection, "server_encoding"),
-        missing_publications=_missing_publications(connection, publications),
+        missing_publications=tuple(name for name in publications if name not in present),
         switch_points=points,
+        publications=present,
     )
 
 
@@ -182,10 +186,10 @@ def _milliseconds(text: str) -> int:
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
-def _missing_publications(connection: Connection, names: Sequence[str]) -> tuple[str, ...]:
-    rows = connection.query("SELECT pubname FROM pg_catalog.pg_publication")
-    present = {name for (name,) in rows}
-    return tuple(name for name in names if name not in present)
+def _publications(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    rows = connection.query("SELECT pubname, oid, xmin FROM pg_catalog.pg_publication")
+    found = {name or "": (int(oid or 0), int(xmin or 0)) for name, oid, xmin in rows}
+    return {name: found[name] for name in names if name in found}
 
 
 def _switch_points(connection: Connection, timeline: int) -> dict[int, Lsn]:

@@ -94,7 +94,9 @@ def test_published_tables_show_who_cannot_update(
         'CREATE TABLE "Full" (id int); ALTER TABLE "Full" REPLICA IDENTITY FULL'
     )
     with connect(address) as connection:
-        create_publication(connection, "some, 'odd\" name", ['"Full"', "keyed", "bare"])
+        create_publication(
+            connection, "some, 'odd\" name", ['public."Full"', "public.keyed", "public.bare"]
+        )
         found = published_tables(connection, ["some, 'odd\" name"])
         assert published_tables(connection, []) == []
     assert {table.name: table.can_update for table in found} == {

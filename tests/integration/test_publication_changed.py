@@ -1,0 +1,68 @@
+"""A publication that is there whenever somebody looks, but is not the same any more."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kit import landing
+from kit.daemon import Daemon
+from kit.postgres import Database
+
+from gaussdecode.errors import EX_IOERR
+
+pytestmark = pytest.mark.integration
+MakeDaemon = Callable[..., Daemon]
+
+
+def _again(database: Database) -> None:
+    """Drop and make it again; in one transaction, so that the server never misses it."""
+    name = database.publication
+    database.execute(
+        f'BEGIN; DROP PUBLICATION "{name}"; CREATE PUBLICATION "{name}" FOR ALL TABLES; COMMIT'
+    )
+
+
+def _suspects(daemon: Daemon) -> list[dict[str, Any]]:
+    return [entry["extra"] for entry in daemon.entries() if entry["kind"] == "suspect"]
+
+
+def test_changed_while_streaming_and_while_down(
+    database: Database, make_daemon: MakeDaemon
+) -> None:
+    """Each change is one suspect entry with its stretch; the stream goes on."""
+    database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
+    database.create_slot()
+    daemon = make_daemon(database, config={"guard": {"interval": "1s"}}).start()
+    database.execute("INSERT INTO public.t VALUES (1)")
+    daemon.catch_up()
+    _again(database)
+    daemon.wait_while_running(lambda: len(_suspects(daemon)) == 1, "it is noticed while streaming")
+    database.execute("INSERT INTO public.t VALUES (2)")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    _again(database)
+    database.execute("INSERT INTO public.t VALUES (3)")
+    daemon.start()
+    daemon.wait_while_running(lambda: len(_suspects(daemon)) == 2, "it is noticed at the start")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    database.execute(f"ALTER PUBLICATION \"{database.publication}\" SET (publish = 'insert')")
+    database.execute(
+        f"ALTER PUBLICATION \"{database.publication}\" SET (publish = 'insert, update, delete')"
+    )
+    for _ in range(2):
+        daemon.start()
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    made, again, altered = _suspects(daemon)
+    assert "was dropped and made again" in made["text"]
+    assert "was dropped and made again" in again["text"]
+    assert "was altered" in altered["text"]
+    assert all(of["from_lsn"] <= of["until_lsn"] for of in _suspects(daemon))
+    assert [change.new["id"] for change in landing.read(daemon.root).changes] == [1, 2, 3]
+    command = [sys.executable, "-m", "gaussdecode", "gaps", str(daemon.root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == EX_IOERR
+    assert done.stdout.count("was dropped and made again") == 2
