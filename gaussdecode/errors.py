@@ -125,6 +125,14 @@ class ChildError(GaussDecodeError):
     exit_status = EX_SOFTWARE
 
 
+class StateError(GaussDecodeError):
+    """A step that the table of states does not list: nothing was changed; a fault of ours."""
+
+
+class SupersededError(GaussDecodeError):
+    """The caller's session is over: what it asked for is refused, and nothing was changed."""
+
+
 _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
     cls.__name__: cls
     for cls in (

@@ -43,7 +43,11 @@ _RESTART_IDENTITY: Final = 2
 
 
 class Writer(Protocol):
-    """What the collector needs of ``land.writer.Writer``."""
+    """What the collector needs of ``land.writer.Intake``."""
+
+    @property
+    def generation(self) -> int:
+        """Its number; what comes through an older one is refused."""
 
     @property
     def largest_file_bytes(self) -> int:
@@ -70,6 +74,9 @@ class Writer(Protocol):
     def note(self, request: PublicationRequest) -> None:
         """Make an entry of nothing but what it says, durable when this returns."""
 
+    def end(self) -> None:
+        """Refuse everything from now on."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorSettings:
@@ -94,7 +101,7 @@ class Collector:
     Args:
         settings: bounds.
         tables: where relation versions land.
-        writer: takes row groups and publications.
+        writer: takes row groups and publications, for as long as the session lasts.
         spool: for what an open transaction cannot hold in memory.
         position: the durable position; the stream starts there.
         schemas: per table directory, the schema its rows land under now.
@@ -111,7 +118,7 @@ class Collector:
         schemas: dict[str, str],
         gate: Gate | None = None,
     ) -> None:
-        self._gate = gate or Gate(lambda: spool)
+        self._attendance = (gate or Gate(lambda: spool)).attach()
         self._settings = settings
         self._tables = tables
         self._writer = writer
@@ -214,7 +221,7 @@ class Collector:
                 taken, landed.schema, landed.columns, landed.names, epoch,
                 with_xid=with_xid, with_time=with_time,
             )  # fmt: skip
-        self._gate.see(landed.directory, table)
+        self._attendance.see(landed.directory, table)
         ops = taken["ops"]
         self._writer.write(
             RowGroup(
@@ -259,22 +266,34 @@ class Collector:
             on_round: called whenever the collector has moved; raises to end the collection.
         """
         self._on_round = on_round
-        self._gate.attach()
         try:
             while True:
                 outcome = self.assembler.pump(rings, self._slice())
                 on_round()
                 if outcome == PUMP_END:
-                    self._gate.abandon()
+                    self._attendance.end()
                     self._publish_if(is_due=True)
                     return
-                self._gate.attend(self)
+                self._attendance.attend(self)
                 self._publish_if(is_due=self._is_due())
         finally:
-            self._gate.abandon()
+            self._attendance.end()
             self._forget()
 
+    def revoke(self) -> None:
+        """Have everything refused that this collector may still do, wherever it waits now.
+
+        Called by another thread when the session is over; waits for nobody.
+        """
+        self._writer.end()
+        self._attendance.end()
+
     # ---- called by the gate ----------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """Of the writer's intake."""
+        return self._writer.generation
 
     @property
     def boundary(self) -> int:
@@ -349,7 +368,7 @@ class Collector:
         if not is_due:
             return
         self._note_suspects()
-        if not assembler.can_publish or self._gate.is_closed:
+        if not assembler.can_publish or self._attendance.is_closed:
             return
         has_content = assembler.unpublished_count > 0
         if not has_content and assembler.boundary_lsn <= self._position.lsn:
@@ -357,7 +376,7 @@ class Collector:
             return
         for landed in sorted(self._accumulators, key=lambda landed: landed.order):
             self.flush(self._accumulators[landed])
-        self._position = dataclasses.replace(
+        position = dataclasses.replace(
             self._position,
             lsn=assembler.boundary_lsn,
             csn=assembler.last_csn or self._position.csn,
@@ -365,12 +384,13 @@ class Collector:
         self._writer.publish(
             PublicationRequest(
                 kind=EntryKind.DATA if has_content else EntryKind.IDLE,
-                position=self._position,
+                position=position,
                 commit_time=_time(assembler.last_commit_time_us) if has_content else None,
                 truncates=tuple(self._truncates),
                 schema_changes=tuple(self._changes),
             )
         )
+        self._position = position
         assembler.published()
         self._truncates.clear()
         self._changes.clear()
@@ -382,11 +402,12 @@ class Collector:
         The server says it once: were the changes durable first and the daemon killed then,
         nobody would learn of it. Said twice after a crash is no harm.
         """
-        extra = self._suspects.take()
+        extra = self._suspects.describe()
         if extra is not None:
             self._writer.note(
                 PublicationRequest(kind=EntryKind.SUSPECT, position=self._position, extra=extra)
             )
+            self._suspects.forget()
 
 
 def _nothing() -> None:

@@ -6,13 +6,23 @@ then on goes on collecting without publishing. What it hands to the writer for t
 that are held is shown to the hold, which so learns of every change since; what somebody will
 look at of it waits in the spool, however much is streamed meanwhile.
 
-    wanted --collector: all is published--> held --the action, in the collector's thread--> done
-       \__________________ the session ends, or the hold is given up __________________/ lost
+A hold belongs to one collector: to the `Attendance` that it opened when it was made. With
+that it is lost; nothing that a collector of an ended session still does reaches a hold of
+the next one. A hold's life, by event::
+
+            settled  act     acted  lose
+    wanted  held     -       -      lost
+    held    -        acting  -      lost
+    acting  -        -       done   acting   what has begun is finished, then judged
+    done    -        -       -      done
+    lost    lost     -       -      lost
 
 Threads: `hold`, `reach`, `run` and `release` are the snapshot's side and block; `attend`,
-`see` and `abandon` are the collector's and never block but for a short lock.
+`see` and `end` never block but for a short lock: the first two are the collector's, `end` is
+anybody's.
 """
 
+import enum
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,8 +30,9 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from gaussdecode.automaton import Automaton
 from gaussdecode.collect.spooled import Pieces, SpooledRows, Store
-from gaussdecode.errors import GaussDecodeError
+from gaussdecode.errors import GaussDecodeError, SupersededError
 
 _POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
 _POSITION: Final = ("gd_lsn", "gd_csn")  # by which a view finds where it stands
@@ -31,6 +42,34 @@ class HoldLostError(GaussDecodeError):
     """The session ended, or a stop was asked for, while a hold was kept; try again."""
 
     retryable = True
+
+
+class State(enum.Enum):
+    """Of a hold."""
+
+    WANTED = "wanted"
+    HELD = "held"
+    ACTING = "acting"
+    DONE = "done"
+    LOST = "lost"
+
+
+class Event(enum.Enum):
+    """In a hold's life."""
+
+    SETTLED = "settled"
+    ACT = "act"
+    ACTED = "acted"
+    LOSE = "lose"
+
+
+HOLD: Final[Mapping[State, Mapping[Event, State]]] = {
+    State.WANTED: {Event.SETTLED: State.HELD, Event.LOSE: State.LOST},
+    State.HELD: {Event.ACT: State.ACTING, Event.LOSE: State.LOST},
+    State.ACTING: {Event.ACTED: State.DONE, Event.LOSE: State.ACTING},
+    State.DONE: {Event.LOSE: State.DONE},
+    State.LOST: {Event.SETTLED: State.LOST, Event.LOSE: State.LOST},
+}
 
 
 class Port(Protocol):
@@ -49,6 +88,10 @@ class Port(Protocol):
     def boundary(self) -> int:
         """LSN up to which all transactions are released."""
 
+    @property
+    def generation(self) -> int:
+        """Of the writer's intake."""
+
 
 class Hold:
     """One hold; made by `Gate.hold`.
@@ -58,23 +101,22 @@ class Hold:
             them, beside their positions.
         boundary: the position at which all was published.
         seen: the changes since, in the order in which they came.
+        life: its state; stepped under the gate's lock.
     """
 
     def __init__(self, columns: Mapping[str, Iterable[str]], spool: Store) -> None:
         self.columns = {table: {*_POSITION, *names} for table, names in columns.items()}
-        self.boundary = 0
         self.seen = SpooledRows(spool)
-        self.is_held = False
-        self.is_lost = False
+        self.life = Automaton("hold", HOLD, State.WANTED)
+        self.boundary = 0
         self.wanted_lsn: int | None = None
         self.is_reached = False
         self.action: Callable[[Port], object] | None = None
         self.error: BaseException | None = None
-        self.is_done = False
 
 
 class Gate:
-    """Between collector and snapshots; one hold at a time.
+    """Between collectors and snapshots; one hold at a time.
 
     Args:
         make_spool: where a hold keeps what it is shown.
@@ -87,15 +129,21 @@ class Gate:
         self._make_spool = make_spool
         self._should_stop = should_stop
         self._changed = threading.Condition()
-        self._hold: Hold | None = None
-        self._is_attended = False
+        self._attendance: Attendance | None = None
 
-    # ---- the snapshot's side ---------------------------------------------------------
+    def attach(self) -> "Attendance":
+        """A collector is there: the one of the newest session. The one before is not."""
+        with self._changed:
+            if self._attendance is not None:
+                self._attendance.end()
+            self._attendance = Attendance(self._changed)
+            return self._attendance
 
     @property
     def is_attended(self) -> bool:
         """A collector is at work."""
-        return self._is_attended
+        attendance = self._attendance
+        return attendance is not None and not attendance.is_over
 
     def hold(self, columns: Mapping[str, Iterable[str]]) -> Hold:
         """Have the collector publish all it has, and publish nothing from then on.
@@ -108,12 +156,13 @@ class Gate:
             HoldLostError: no session is there, or it ended.
         """
         with self._changed:
-            if not self._is_attended:
+            attendance = self._attendance
+            if attendance is None or attendance.is_over:
                 raise HoldLostError("no session is streaming")
-            assert self._hold is None
-            hold = self._hold = Hold(columns, self._make_spool())
+            assert attendance.hold is None
+            hold = attendance.hold = Hold(columns, self._make_spool())
         try:
-            self._wait(hold, lambda: hold.is_held)
+            self._wait(hold, State.HELD)
         except BaseException:
             self.release(hold)
             raise
@@ -138,7 +187,9 @@ class Gate:
         while not hold.is_reached:
             with self._changed:
                 self._check(hold)
-                self._changed.wait_for(lambda: hold.is_reached or hold.is_lost, _POLL_SECONDS)
+                self._changed.wait_for(
+                    lambda: hold.is_reached or hold.life.state is State.LOST, _POLL_SECONDS
+                )
             if time.monotonic() >= nudge_at and not hold.is_reached:
                 nudge_at = time.monotonic() + 1.0
                 nudge()
@@ -156,55 +207,69 @@ class Gate:
         """Have the collector's thread do something while nothing is published.
 
         Raises:
-            HoldLostError: the hold is lost; the action was not begun.
+            HoldLostError: the hold is lost; the action was not begun, or was refused as a
+                whole because its session was over.
         """
         with self._changed:
             hold.action = action
-        self._wait(hold, lambda: hold.is_done)
+        self._wait(hold, State.DONE)
+        if isinstance(hold.error, SupersededError):
+            raise HoldLostError("the session ended") from hold.error
         if hold.error is not None:
             raise hold.error
 
     def release(self, hold: Hold) -> None:
         """Let the collector publish again."""
         with self._changed:
-            hold.is_lost = True
-            if self._hold is hold:
-                self._hold = None
+            hold.life.step(Event.LOSE)
+            if self._attendance is not None and self._attendance.hold is hold:
+                self._attendance.hold = None
         hold.seen.close()
 
-    def _wait(self, hold: Hold, condition: Callable[[], bool]) -> None:
+    def _wait(self, hold: Hold, state: State) -> None:
         with self._changed:
-            while not condition():
+            while hold.life.state is not state:
                 self._check(hold)
                 self._changed.wait(_POLL_SECONDS)
 
     def _check(self, hold: Hold) -> None:
-        if hold.is_lost:
+        if hold.life.state is State.LOST:
             raise HoldLostError("the session ended")
-        if self._should_stop() and hold.action is None:
+        if self._should_stop() and hold.life.state is not State.ACTING and hold.action is None:
             raise HoldLostError("a stop was asked for")
 
-    # ---- the collector's side --------------------------------------------------------
 
-    def attach(self) -> None:
-        """A collector has begun."""
-        self._is_attended = True
+class Attendance:
+    """The collector's side of a gate, for one session; made by `Gate.attach`.
+
+    Args:
+        changed: the gate's lock.
+
+    Attributes:
+        hold: what a snapshot asks this collector for, or None.
+        is_over: its session is.
+    """
+
+    def __init__(self, changed: threading.Condition) -> None:
+        self.hold: Hold | None = None
+        self.is_over = False
+        self._changed = changed
 
     @property
     def is_closed(self) -> bool:
         """Nothing may be published now."""
-        hold = self._hold
-        return hold is not None and hold.is_held and not hold.is_done
+        hold = self.hold
+        return hold is not None and hold.life.state in {State.HELD, State.ACTING}
 
     def attend(self, port: Port) -> None:
         """Do what the hold asks for, between two slices of the stream."""
-        hold = self._hold
-        if hold is None or hold.is_done:
+        hold = self.hold
+        if hold is None or hold.life.state in {State.DONE, State.LOST}:
             return
-        if not hold.is_held:
+        if hold.life.state is State.WANTED:
             if port.settle():
                 hold.boundary = port.boundary
-                self._note(hold, "is_held")
+                self._step(hold, Event.SETTLED)
             return
         wanted = hold.wanted_lsn
         if wanted is not None and not hold.is_reached and port.boundary >= wanted:
@@ -217,8 +282,9 @@ class Gate:
 
     def _act(self, hold: Hold, action: Callable[[Port], object], port: Port) -> None:
         with self._changed:
-            if hold.is_lost:
+            if hold.life.state is State.LOST:
                 return
+            hold.life.step(Event.ACT)
             hold.action = None
         try:
             action(port)
@@ -226,25 +292,25 @@ class Gate:
             hold.error = error
             raise
         finally:
-            self._note(hold, "is_done")
+            self._step(hold, Event.ACTED)
 
-    def _note(self, hold: Hold, name: str) -> None:
+    def _step(self, hold: Hold, event: Event) -> None:
         with self._changed:
-            setattr(hold, name, True)
+            hold.life.step(event)
             self._changed.notify_all()
 
     def see(self, directory: str, rows: pa.Table) -> None:
         """Show rows that go to the writer."""
-        hold = self._hold
-        if hold is not None and hold.is_held and directory in hold.columns:
+        hold = self.hold
+        if hold is not None and self.is_closed and directory in hold.columns:
             kept = hold.columns[directory]
             hold.seen.add(rows.select([name for name in rows.schema.names if name in kept]))
 
-    def abandon(self) -> None:
+    def end(self) -> None:
         """No more is collected in this session, or the last of it is to be published."""
         with self._changed:
-            self._is_attended = False
-            if self._hold is not None:
-                self._hold.is_lost = True
-                self._hold = None
+            self.is_over = True
+            if self.hold is not None:
+                self.hold.life.step(Event.LOSE)
+                self.hold = None
             self._changed.notify_all()

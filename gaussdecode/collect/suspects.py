@@ -2,7 +2,7 @@
 
 In parallel mode GaussDB drops rows that follow DDL in their transaction, and tells once, in a
 notice beside the stream: which transactions, and from which position on. It names no
-tables. Bounded: past `LIMIT` transactions they must be taken.
+tables. Bounded: past `LIMIT` transactions they must be described and forgotten.
 """
 
 import dataclasses
@@ -63,8 +63,8 @@ class Suspects:
         """Seconds since the oldest notice; 0 without one."""
         return 0.0 if self._since is None else self._clock() - self._since
 
-    def take(self) -> dict[str, Any] | None:  # Any: JSON
-        """Give what a suspect entry says, and forget it; None when there is nothing.
+    def describe(self) -> dict[str, Any] | None:  # Any: JSON
+        """Give what a suspect entry says; None when there is nothing.
 
         A notice that names nobody (another version may word it otherwise) still gives an
         entry: from the position before it on, nothing is sure.
@@ -88,6 +88,9 @@ class Suspects:
         else:
             extra["from_lsn"] = int(extra["from_lsn"])
             extra["is_open"] = True
+        return extra
+
+    def forget(self) -> None:
+        """What was described is in the commit log."""
         self._named.clear()
         self._has_unread, self._since = False, None
-        return extra

@@ -149,7 +149,7 @@ def _landing(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
         yield Advice(
             False,
             f"{misfits:.0f} values did not fit their column and stand as text in gd_raw.",
-            "Look at gd_raw in the newest files; nothing is lost.",
+            "Look at gd_raw in the newest files.",
             "GaussdecodeMisfitValues",
         )
 
@@ -176,6 +176,6 @@ def _stream(reading: _Reading, limit: Limit, around: Surroundings) -> Iterator[A
         yield Advice(
             False,
             f"The stream broke off {restarts:.0f} times since the start.",
-            "See the log for the reasons; nothing is lost by it.",
+            "See the log for the reasons.",
             "GaussdecodeReconnects",
         )

@@ -117,7 +117,8 @@ def record(pipeline: Pipeline, gap: Gap) -> None:
     assert pipeline.writer is not None
     assert log.position is not None
     pipeline.writer.discard()  # nothing without a place behind the gap
-    pipeline.writer.publish(
+    intake = pipeline.writer.begin()
+    intake.publish(
         PublicationRequest(kind=EntryKind.GAP, position=log.position, extra=gap.to_extra())
     )
     pipeline.writer.drain()

@@ -20,7 +20,7 @@ from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import publications
 from gaussdecode.daemon.housekeeping import Housekeeper
-from gaussdecode.daemon.session import Session, SessionSettings
+from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.snapshot import DaemonFacts
 from gaussdecode.daemon.snapshotread import published_oids
 from gaussdecode.daemon.tablefilter import TableFilter, settle_beginning
@@ -31,10 +31,9 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
-from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.land.writer import Writer
+from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
@@ -118,12 +117,10 @@ class Pipeline:
         self.log = CommitLog.open(Files(landing.root), identity, space=self._space)
         for finding in self.log.findings:
             _log.info(Event.LANDING_RECOVERED, finding=finding)
-        self.schemas = SchemaStore(self.log)
         self.snapshots = SnapshotStore(self.log.disk)
         self.snapshots.prepare()
         self.writer = Writer(
             self.log,
-            schemas=self.schemas,
             lanes=landing.writer_lanes,
             queue_bytes=2 * landing.writer_lanes * landing.row_group_bytes,
             target_file_size=landing.target_file_size,
@@ -143,12 +140,10 @@ class Pipeline:
         return self.log
 
     def _on_durable(self, position: SourcePosition) -> None:
-        """Publisher's thread: from now on the reader may confirm this."""
+        """Publisher's thread: show it. The session whose rows they are tells its reader."""
         assert self.log is not None
         self._facts.durable_lsn = position.lsn
         self._facts.entry = self.log.next_n - 1
-        if self._session is not None:
-            self._session.control.raise_to(Word.DURABLE_LSN, position.lsn)
 
     def _on_landed(self, entry: CommitEntry) -> None:
         """Publisher's thread: count what an entry brought."""
@@ -240,8 +235,8 @@ class Pipeline:
         if self.writer is not None:
             self.writer.discard()  # what the session before could not publish comes again
 
-        def begin(facts: Mapping[str, Any]) -> Collector:  # Any: JSON
-            collector = self._begin(facts)
+        def begin(facts: Mapping[str, Any], confirm: Confirm) -> Collector:  # Any: JSON
+            collector = self._begin(facts, confirm)
             on_streaming()
             return collector
 
@@ -265,7 +260,7 @@ class Pipeline:
             session.control.raise_to(Word.DURABLE_LSN, self.log.position.lsn)
         return session
 
-    def _begin(self, facts: Mapping[str, Any]) -> Collector:  # Any: JSON
+    def _begin(self, facts: Mapping[str, Any], confirm: Confirm) -> Collector:  # Any: JSON
         """Check whose stream it is, write the genesis entry of a new log, make a collector."""
         config = self._config
         identity = SourceIdentity(**facts["identity"])
@@ -278,18 +273,19 @@ class Pipeline:
             _log.warning(Event.SERVER_KNOWN_BUG, text=warning)
         assert self.writer is not None
         timeline = int(facts["timeline"])
+        intake = self.writer.begin(confirm)
         is_new = log.position is None
         table_filter = self._settle_tables(is_new=is_new)
         if is_new:
             start = SourcePosition(_FIRST_EPOCH, timeline, int(facts["start_lsn"]))
-            self.writer.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
-            self.writer.drain()
-        self._check_publications(log, facts)
+            intake.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
+            intake.drain()
+        self._check_publications(log, intake, facts)
         assert log.position is not None
         position = dataclasses.replace(log.position, timeline=timeline)
         decoding, landing = config.decoding, config.landing
         tables = Tables(
-            self.schemas,
+            intake.schemas,
             table_directory,
             safe_columns,
             self._look_up,
@@ -309,11 +305,15 @@ class Pipeline:
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
         )
-        return Collector(
-            settings, tables, self.writer, self.spool(), position, log.schemas, self.gate
-        )
+        spool = self.spool()
+        return Collector(settings, tables, intake, spool, position, log.schemas, self.gate)
 
-    def _check_publications(self, log: CommitLog, facts: Mapping[str, Any]) -> None:  # Any: JSON
+    def _check_publications(
+        self,
+        log: CommitLog,
+        intake: Intake,
+        facts: Mapping[str, Any],  # Any: JSON
+    ) -> None:
         """See that the publications are those that the landing followed before.
 
         The entry comes first: said twice after a crash is no harm.
@@ -322,12 +322,11 @@ class Pipeline:
         self._publications = seen = publications.read_identities(facts.get("publications", {}))
         known = publications.known_to(self.snapshots)
         found = publications.differences(known, seen)
-        assert self.writer is not None
         assert log.position is not None
         if found:
             extra = publications.suspect(found, log.position.lsn, int(facts["wal_end"]))
             _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
-            self.writer.note(
+            intake.note(
                 PublicationRequest(kind=EntryKind.SUSPECT, position=log.position, extra=extra)
             )
         if seen and {**known, **seen} != known:

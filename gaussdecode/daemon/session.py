@@ -7,10 +7,26 @@ watches: reports, exits, the collector, progress. A session ends in one of three
 *Drained*: the reader closed the stream, on request or because the source broke off; all
 that arrived whole is landed, then the reader is told to confirm it and leave. *Failed*: a
 process died, bytes were wrong, the disk failed; what is not durable is dropped. *Stuck*:
-a stage stopped moving; as failed. Nothing of one session reaches the next but the log.
+a stage stopped moving; as failed. Nothing of one session reaches the next but the log: before
+anything else is given up, the collector is revoked, so that what its thread still does when
+it wakes, however late, is refused (`land.desk`, `collect.gate`).
+
+A session's life, by event::
+
+                spawn       connected  collected  stopped  drained  fail    close
+    new         connecting  -          -          -        -        failed  closed
+    connecting  -           streaming  -          leaving  -        failed  closed
+    streaming   -           -          draining   -        -        failed  closed
+    draining    -           -          -          -        leaving  failed  closed
+    leaving     -           leaving    -          -        -        failed  closed
+    failed      -           failed     failed     failed   -        failed  closed
+    closed      -           -          -          -        -        closed  closed
+
+A reader that connects after the session has failed, or was stopped, is not answered.
 """
 
 import dataclasses
+import enum
 import os
 import selectors
 import threading
@@ -18,12 +34,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
 from gaussdecode.errors import ChildError, GaussDecodeError, from_record
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Child, spawn_child
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.logs import Event, get_logger, relay
+from gaussdecode.model.landing import SourcePosition
+from gaussdecode.model.lsn import Lsn
 
 POLL_SECONDS: Final = 0.2
 STUCK_SECONDS: Final = 120.0  # arbitrary; a stage moves many times a second
@@ -33,6 +52,46 @@ _LIBPQ_ENVIRONMENT: Final = ("PG*", "SSL*", "KRB5*", "HOME", "PSYCOPG_IMPL")
 _log = get_logger("daemon")
 
 Facts = Mapping[str, Any]  # Any: JSON of the reader's report
+Confirm = Callable[[SourcePosition], object]
+
+
+class Life(enum.Enum):
+    """Of a session."""
+
+    NEW = "new"
+    CONNECTING = "connecting"
+    STREAMING = "streaming"
+    DRAINING = "draining"
+    LEAVING = "leaving"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class Turn(enum.Enum):
+    """In a session's life."""
+
+    SPAWN = "spawn"
+    CONNECTED = "connected"
+    COLLECTED = "collected"
+    STOPPED = "stopped"
+    DRAINED = "drained"
+    FAIL = "fail"
+    CLOSE = "close"
+
+
+_ANY_TIME: Final = {Turn.FAIL: Life.FAILED, Turn.CLOSE: Life.CLOSED}
+LIFE: Final[Mapping[Life, Mapping[Turn, Life]]] = {
+    Life.NEW: {Turn.SPAWN: Life.CONNECTING, **_ANY_TIME},
+    Life.CONNECTING: {Turn.CONNECTED: Life.STREAMING, Turn.STOPPED: Life.LEAVING, **_ANY_TIME},
+    Life.STREAMING: {Turn.COLLECTED: Life.DRAINING, **_ANY_TIME},
+    Life.DRAINING: {Turn.DRAINED: Life.LEAVING, **_ANY_TIME},
+    Life.LEAVING: {Turn.CONNECTED: Life.LEAVING, **_ANY_TIME},
+    Life.FAILED: {
+        **dict.fromkeys((Turn.CONNECTED, Turn.COLLECTED, Turn.STOPPED), Life.FAILED),
+        **_ANY_TIME,
+    },
+    Life.CLOSED: {Turn.FAIL: Life.CLOSED, Turn.CLOSE: Life.CLOSED},
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +121,8 @@ class Session:
     Args:
         settings: sizes and what the reader needs.
         begin: called with the reader's facts before anything is streamed; checks them
-            against the log and makes the collector. Raises to refuse.
+            against the log and makes the collector, whose durable positions go to what is
+            given second: this session's reader. Raises to refuse.
         drain: waits so many seconds at most for the writer to publish all it was given;
             True when it has.
         should_stop: asked several times per second.
@@ -74,7 +134,7 @@ class Session:
     def __init__(
         self,
         settings: SessionSettings,
-        begin: Callable[[Facts], Collector],
+        begin: Callable[[Facts, Confirm], Collector],
         drain: Callable[[float], bool],
         should_stop: Callable[[], bool],
         on_tick: Callable[[], None],
@@ -89,6 +149,8 @@ class Session:
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._reader_error: GaussDecodeError | None = None
+        self._lock = threading.Lock()  # of life and failure
+        self._life = Automaton("session", LIFE, Life.NEW)
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._is_aborted = False
@@ -119,8 +181,20 @@ class Session:
         if self._reader_error is not None:
             raise self._reader_error
 
+    def _turn(self, turn: Turn) -> Life:
+        with self._lock:
+            return self._life.step(turn)
+
+    def _fail(self, error: BaseException) -> None:
+        """Keep the first error; the main thread raises it."""
+        with self._lock:
+            self._life.step(Turn.FAIL)
+            if self._failure is None:
+                self._failure = error
+
     def _spawn(self) -> None:
         """Make the queues and start the processes, each with its own ends only."""
+        self._turn(Turn.SPAWN)
         settings = self._settings
         count = settings.decoder_count
         parallel = count > 1
@@ -184,9 +258,11 @@ class Session:
             if self._should_stop():
                 self.control.set(Word.STOP_REQUESTED, 1)
             if self._thread is not None and not self._thread.is_alive():
+                self._turn(Turn.COLLECTED)
                 return
             self._check_children()
             if self._thread is None and self._should_stop():
+                self._turn(Turn.STOPPED)
                 return
             self._check_progress()
 
@@ -209,16 +285,22 @@ class Session:
             _log.debug(Event.CHILD_REPORTED, child=child.name, reason=str(error))
             if child.name == "reader":
                 self._reader_error = error
-            elif self._failure is None and self._thread is None:
-                self._failure = error
+            elif self._thread is None:
+                self._fail(error)
 
     def _connected(self, facts: Facts) -> None:
         """The reader stands before the stream: check, make the collector, let it go."""
+        if self._turn(Turn.CONNECTED) is not Life.STREAMING:
+            return
         self.facts = facts
-        self.collector = self._begin(facts)
+        self.collector = self._begin(facts, self._confirm)
         self._thread = threading.Thread(target=self._collect, name="collector", daemon=True)
         self._thread.start()
         self._let_go()
+
+    def _confirm(self, position: SourcePosition) -> None:
+        """Publisher's thread: from now on this session's reader may confirm this."""
+        self.control.raise_to(Word.DURABLE_LSN, position.lsn)
 
     def _let_go(self) -> None:
         self.control.set(Word.GO, 1)
@@ -228,8 +310,7 @@ class Session:
         try:
             self.collector.run(self.decoded_rings, self._collector_round)
         except BaseException as error:  # noqa: BLE001 - handed to the main thread
-            if self._failure is None:
-                self._failure = error
+            self._fail(error)
 
     def _collector_round(self) -> None:
         self.collector_round_ns = time.monotonic_ns()
@@ -258,7 +339,7 @@ class Session:
                 self._thread.join(POLL_SECONDS)  # a decoder's error comes through its queue
                 if self._failure is not None:
                     raise self._failure
-            raise _killed(child, status)
+            raise self._killed(child, status)
 
     def _blame_killed(self) -> None:
         """Name the process that failed first: its neighbours only saw their queues end.
@@ -271,7 +352,7 @@ class Session:
         for child in self._children:
             status = child.wait(POLL_SECONDS)
             if status is not None and status < 0:
-                raise _killed(child, status) from self._failure
+                raise self._killed(child, status) from self._failure
             if status is not None and status > 0 and child.name == "reader":
                 self._blame_reader(child, status)
 
@@ -279,9 +360,17 @@ class Session:
         """A reader that failed without closing its stream is why the decoders saw its end."""
         self._take_reports(0)
         if self._reader_error is None:
-            raise _killed(reader, status) from self._failure
+            raise self._killed(reader, status) from self._failure
         if not self._reader_error.retryable:
             raise self._reader_error from self._failure
+
+    def _killed(self, child: Child, status: int) -> ChildError:
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return ChildError(f"{child.name} (process {child.process.pid}) {how}; {self._next_start()}")
+
+    def _next_start(self) -> str:
+        durable = Lsn(self.control.get(Word.DURABLE_LSN))
+        return f"what has landed ends at {durable}, the next start asks for what is behind it"
 
     # ---- progress --------------------------------------------------------------------
 
@@ -325,7 +414,7 @@ class Session:
     def _check_progress(self) -> None:
         problem = self.stuck_stage()
         if problem is not None:
-            raise ChildError(f"{problem}; nothing is lost, the next start goes on")
+            raise ChildError(f"{problem}; {self._next_start()}")
 
     # ---- end -------------------------------------------------------------------------
 
@@ -340,6 +429,7 @@ class Session:
                 self._tick()
                 self._check_progress()
             self._drain_began_ns = 0
+            self._turn(Turn.DRAINED)
         self.control.set(Word.FINISHED, 1)
         deadline = time.monotonic() + LEAVE_SECONDS
         for child in self._children:
@@ -349,8 +439,14 @@ class Session:
         self._take_reports(0)
 
     def _close(self) -> None:
-        """Leave nothing behind: no process, no descriptor, no thread."""
+        """Leave nothing behind: no process, no descriptor, no thread.
+
+        A thread that waits for the disk stays until it wakes; it can do nothing then.
+        """
+        self._turn(Turn.CLOSE)
         self._is_aborted = True
+        if self.collector is not None:
+            self.collector.revoke()
         for child in self._children:
             child.kill()
             child.close_reports()
@@ -378,11 +474,3 @@ def _numbers(value: object) -> set[int]:
         return {value}
     assert isinstance(value, list | tuple)
     return set().union(*map(_numbers, value)) if value else set()
-
-
-def _killed(child: Child, status: int) -> ChildError:
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    return ChildError(
-        f"{child.name} (process {child.process.pid}) {how}; nothing is lost, the next start "
-        "goes on at the durable position"
-    )

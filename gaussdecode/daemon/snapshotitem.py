@@ -10,7 +10,6 @@ from gaussdecode.daemon.snapshotread import Counts
 from gaussdecode.daemon.tablefilter import TableFilter
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.names import table_directory
-from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.writer import Writer
 from gaussdecode.model.entry import CommitEntry
@@ -27,10 +26,6 @@ class Context(Protocol):
     @property
     def writer(self) -> Writer | None:
         """The stream's writer."""
-
-    @property
-    def schemas(self) -> SchemaStore:
-        """Of the landing."""
 
     @property
     def gate(self) -> Gate:

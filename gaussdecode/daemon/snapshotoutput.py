@@ -16,9 +16,11 @@ from gaussdecode.collect.gate import Port
 from gaussdecode.daemon.snapshotfile import SnapshotFile, Stamp, Stamper
 from gaussdecode.daemon.snapshotitem import Context, Wanted
 from gaussdecode.daemon.snapshotread import TableTask
+from gaussdecode.errors import SupersededError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.publication import Draft, HiddenFile
 from gaussdecode.land.snapshots import Json
+from gaussdecode.land.writer import Intake
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, Position, SchemaChange, Truncate
 from gaussdecode.settings import LandingConfig
@@ -135,15 +137,18 @@ class SnapshotEntry:
     epoch: int
 
     def publish(self, context: Context, port: Port) -> CommitEntry:
-        """Publish it; in the collector's thread, while publications are held."""
-        log = context.log
+        """Publish it; in the collector's thread, while publications are held.
+
+        Raises:
+            SupersededError: the collector's session is over; nothing has happened.
+        """
+        log, writer = context.log, context.writer
         assert log is not None
-        assert context.writer is not None
-        context.writer.drain()
-        for output in self.outputs:
-            output.is_handed_over = True
+        assert writer is not None
+        intake = writer.intake_of(port.generation)
+        intake.drain()
         where = Position(self.outputs[0].stamper.stamp.lsn, 0)
-        changes = self._schema_changes(context, log, where)
+        changes = self._schema_changes(intake, log, where)
         truncates = [
             Truncate(output.task.landed.directory, where, False, False)
             for output in self.outputs
@@ -154,24 +159,33 @@ class SnapshotEntry:
         draft = Draft(
             kind=EntryKind.SNAPSHOT,
             files=tuple(self.files),
-            schemas=context.schemas.take_pending(),
+            schemas=intake.schemas.take_pending(),
             truncates=tuple(truncates),
             schema_changes=tuple(changes),
             extra={"snapshot": said},
         )
-        entry = log.publish(draft, context.snapshot_landed)
+        self._hand_over(is_handed_over=True)
+        try:
+            entry = intake.insert(draft, context.snapshot_landed)
+        except SupersededError:
+            self._hand_over(is_handed_over=False)
+            raise
         for change in changes:
             port.schema_landed(change.table, change.schema_id)
         return entry
 
+    def _hand_over(self, *, is_handed_over: bool) -> None:
+        for output in self.outputs:
+            output.is_handed_over = is_handed_over
+
     def _schema_changes(
-        self, context: Context, log: CommitLog, where: Position
+        self, intake: Intake, log: CommitLog, where: Position
     ) -> list[SchemaChange]:
         known = log.schemas
         changes = []
         for output in self.outputs:
             landed = output.task.landed
-            context.schemas.schema_id_for(landed.directory, output.task.record)
+            intake.schemas.schema_id_for(landed.directory, output.task.record)
             previous = known.get(landed.directory)
             if previous != landed.schema_id:
                 changes.append(SchemaChange(landed.directory, where, landed.schema_id, previous))

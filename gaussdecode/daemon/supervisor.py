@@ -253,7 +253,7 @@ class Supervisor:
         except DiskStillFullError:
             if not self._should_end():
                 raise
-            _log.warning(Event.DAEMON_STOPPING, reason="the disk is full; nothing is lost")
+            _log.warning(Event.DAEMON_STOPPING, reason="the disk is full")
         except GaussDecodeError as error:
             name = type(error).__name__
             self._facts.restarts[name] = self._facts.restarts.get(name, 0) + 1

@@ -203,13 +203,18 @@ class CommitLog:
         return self.entries.iterate(first, last)
 
     def publish(
-        self, draft: Draft, confirm: Callable[[CommitEntry], object] | None = None
+        self,
+        draft: Draft,
+        confirm: Callable[[CommitEntry], object] | None = None,
+        check: Callable[[], object] | None = None,
     ) -> CommitEntry:
         """Publish one entry: steps 1 to 6 of the protocol.
 
         Args:
             draft: what it says; its files are hidden and durable.
             confirm: called once the entry is durable.
+            check: called when it is this caller's turn; raises to refuse, and then nothing
+                has happened.
 
         Returns:
             The entry, with its number and hash.
@@ -220,6 +225,8 @@ class CommitLog:
         """
         with self._lock:
             self._check_usable()
+            if check is not None:
+                check()
             try:
                 entry = self._publish(draft)
                 if confirm is not None:
@@ -233,8 +240,9 @@ class CommitLog:
             return entry
 
     def close(self) -> None:
-        """Give the landing back to others."""
-        self.disk.files.close()
+        """Give the landing back to others, when nobody is publishing any more."""
+        with self._lock:
+            self.disk.files.close()
 
     def _publish(self, draft: Draft) -> CommitEntry:
         planned = publication.plan(draft, self._state, self.source, self._now())

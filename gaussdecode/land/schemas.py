@@ -34,18 +34,17 @@ class _Last:
 
 
 class SchemaStore:
-    """Schemas of one landing. Thread-safe.
+    """Schemas of one landing, as one session sees them. Thread-safe.
 
     What `schema_id_for` gives is provisional until the publication that carries the schema
-    is durable; `forget` goes back to what the log says.
+    is durable; the next session's store begins with what the log says.
     """
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._last: dict[str, _Last] = {}
+        self._last = {table: _Last(id_, None) for table, id_ in log.schemas.items()}
         self._pending: dict[tuple[str, str], PendingSchema] = {}
-        self.forget()
 
     def schema_id_for(self, table: str, record: _Json) -> tuple[str, bool]:
         """Find or make the schema of a table.
@@ -82,12 +81,6 @@ class SchemaStore:
             pending = tuple(self._pending.values())
             self._pending = {}
             return pending
-
-    def forget(self) -> None:
-        """Drop everything that is not in the log; call it when no publication is open."""
-        with self._lock:
-            self._pending = {}
-            self._last = {table: _Last(id_, None) for table, id_ in self._log.schemas.items()}
 
     def _record(self, table: str, last: _Last) -> _Json | None:
         if last.record is None:

@@ -95,12 +95,14 @@ class OpenPublication:
         unfinished: how many are not finished.
         is_crowded: there are more tables than files may be open. What comes for a table
             whose file was closed early needs another one: it is time to publish.
+        is_abandoned: it is never published; nobody need finish its files.
     """
 
     def __init__(self, target_file_size: int, max_open_files: int, lanes: int) -> None:
         self.files: list[TableFile] = []
         self.unfinished = 0
         self.is_crowded = False
+        self.is_abandoned = False
         self._target = target_file_size
         self._max_open = max_open_files
         self._beside_left = lanes

@@ -4,8 +4,14 @@ Given row groups and, at transaction boundaries, the word to publish; promises t
 word covers becomes one entry, entries in the order of the words, and that `on_durable` is
 called only for what is durable. Refuses to know what a transaction is.
 
+Generations
+    Row groups come through an `Intake`, of which one is open at a time: `begin` opens one
+    for a session, `discard` and `close` end it. From then on whatever comes through it is
+    refused, also what was waiting already: a session that is over can neither add to what
+    the next one lands nor move the position. States and rules: `land.desk`.
+
 Threads
-    The *collector* calls the public methods, always the same one. *Lanes* encode; a file is
+    The *collector* calls the intake, always the same one. *Lanes* encode; a file is
     with one lane at a time (`TableFile.is_scheduled`). The *publisher* runs one publication
     at a time. One lock guards all shared state; nobody encodes or touches the disk with it.
 
@@ -14,26 +20,25 @@ Who waits for whom
     publication before is not done. Publisher: for the lanes to finish the files of its
     publication. Lanes wait for nobody but the disk. The arrows make no circle, so there is
     no deadlock; with a full disk everybody waits until there is room or a stop is asked for.
+    `note` and `insert` ask for the lock with the log's lock held; nobody asks the other way.
 
 Errors
     The first one ends the writer: it is given to `on_error` once, and every later call
     raises it. Nothing is confirmed afterwards.
 """
 
-import dataclasses
 import functools
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from gaussdecode.errors import GaussDecodeError, LandingError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.desk import Desk, Sealed
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink
-from gaussdecode.land.publication import Draft, PendingSchema
+from gaussdecode.land.publication import Draft
 from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.tablefile import OpenPublication, TableFile
 from gaussdecode.model.entry import CommitEntry
@@ -43,20 +48,11 @@ from gaussdecode.model.publication import PublicationRequest, RowGroup
 MIB: Final = 1 << 20
 
 
-@dataclasses.dataclass(slots=True)
-class _Sealed:
-    request: PublicationRequest
-    content: OpenPublication
-    schemas: tuple[PendingSchema, ...]
-    requested: float
-
-
 class Writer:
     """Lands row groups.
 
     Args:
         log: open and recovered; the writer is its main but not its only user.
-        schemas: whose pending files go with the next publication.
         lanes: encoding threads.
         queue_bytes: Arrow bytes that may wait for a lane; one row group always may.
         target_file_size: a file with this many bytes takes no more row groups.
@@ -72,7 +68,6 @@ class Writer:
         self,
         log: CommitLog,
         *,
-        schemas: SchemaStore | None = None,
         lanes: int = 2,
         queue_bytes: int = 256 * MIB,
         target_file_size: int = 128 * MIB,
@@ -87,119 +82,75 @@ class Writer:
         self.visible_seconds = 0.0
         self.published_seconds = 0.0
         self.encoded_seconds = 0.0
-        self.blocked_seconds = 0.0
-        self.moved_ns = time.monotonic_ns()
         self._log = log
-        self._schemas = schemas
-        self._lane_count = lanes
-        self._queue_bytes = queue_bytes
-        self._limits = (target_file_size, max_open_files, lanes)
         self._compression = compression
         self._on_durable = on_durable
         self._on_error = on_error
         self._on_landed = on_landed
         self._clock = clock
-        self._changed = threading.Condition()
-        self._ready: deque[TableFile] = deque()
-        self._owner: dict[TableFile, OpenPublication] = {}
-        self._open = OpenPublication(*self._limits)
-        self._sealed: _Sealed | None = None
-        self._waiting_bytes = 0
-        self._busy_lanes = 0
-        self._is_publisher_busy = False
-        self._failure: BaseException | None = None
-        self._is_discarding = False
-        self._is_closing = False
+        make_content = functools.partial(OpenPublication, target_file_size, max_open_files, lanes)
+        self._desk = Desk(make_content, lanes, queue_bytes, clock)
+        self._intake: Intake | None = None
+        loops = [(f"lane-{index}", self._lane) for index in range(lanes)]
         self._threads = [
-            threading.Thread(
-                target=self._run, args=(self._lane,), name=f"lane-{index}", daemon=True
-            )
-            for index in range(lanes)
+            threading.Thread(target=self._run, args=(loop,), name=name, daemon=True)
+            for name, loop in [*loops, ("publisher", self._publisher)]
         ]
-        self._threads.append(
-            threading.Thread(
-                target=self._run, args=(self._publisher,), name="publisher", daemon=True
-            )
-        )
         for thread in self._threads:
             thread.start()
 
     @property
-    def largest_file_bytes(self) -> int:
-        """Size of the largest file that is not yet handed to a publication."""
-        with self._changed:
-            return self._open.largest_file_bytes
+    def blocked_seconds(self) -> float:
+        """For which the collector has waited."""
+        return self._desk.blocked_seconds
 
     @property
-    def is_crowded(self) -> bool:
-        """Files of the open publication were closed early, for other tables' sake."""
-        with self._changed:
-            return self._open.is_crowded
+    def moved_ns(self) -> int:
+        """Monotonic time at which a lane or the publisher last finished something."""
+        return self._desk.moved_ns
 
     @property
     def waiting_bytes(self) -> int:
         """Arrow bytes that wait for a lane or are being encoded."""
-        return self._waiting_bytes
+        return self._desk.waiting_bytes
 
     @property
     def is_publishing(self) -> bool:
-        """A publication is under way; `publish` would block."""
-        return self._sealed is not None
+        """A publication is under way; `Intake.publish` would block."""
+        return self._desk.is_publishing
 
     @property
     def is_waiting_for_space(self) -> bool:
         """The disk is full and somebody waits for room."""
         return self._log.disk.space.is_waiting
 
-    def write(self, group: RowGroup) -> None:
-        """Hand over a row group; blocks while too much waits.
+    # ---- generations -----------------------------------------------------------------
+
+    def begin(self, confirm: Callable[[SourcePosition], object] | None = None) -> "Intake":
+        """Open the way in for a session; the one before must have been discarded.
+
+        Args:
+            confirm: tells the session's source a durable position, from the publisher's
+                thread, after `on_durable`.
 
         Raises:
-            LandingError: the writer has failed.
+            LandingError: the writer has failed or is closed.
+            StateError: the intake before is still open.
         """
-        size = group.table.nbytes
-        with self._changed:
-            self._block_until(
-                lambda: not self._waiting_bytes or self._waiting_bytes + size <= self._queue_bytes
-            )
-            has_idle_lane = self._busy_lanes + len(self._ready) < self._lane_count
-            file, evicted = self._open.assign(group, has_idle_lane=has_idle_lane)
-            file.pending.append(group)
-            self._waiting_bytes += size
-            for changed in (file, evicted):
-                if changed is not None:
-                    self._schedule(changed, self._open)
+        generation = self._desk.begin()
+        self._intake = Intake(self, self._desk, self._log, generation, confirm or _nobody)
+        return self._intake
 
-    def publish(self, request: PublicationRequest) -> None:
-        """Make one entry of everything written since the last call; returns at once.
-
-        Blocks only while the publication before is under way.
+    def intake_of(self, generation: int) -> "Intake":
+        """The intake of a generation, if it is the present one.
 
         Raises:
-            LandingError: the writer has failed.
+            SupersededError: it is over.
+            LandingError: the writer has failed or is closed.
         """
-        with self._changed:
-            self._block_until(lambda: self._sealed is None)
-            schemas = () if self._schemas is None else self._schemas.take_pending()
-            for file in self._open.seal():
-                self._schedule(file, self._open)
-            self._sealed = _Sealed(request, self._open, schemas, self._clock())
-            self._open = OpenPublication(*self._limits)
-            self._changed.notify_all()
-
-    def note(self, request: PublicationRequest) -> None:
-        """Publish an entry without files at once; the positions of the log do not move.
-
-        It may come between the sealing of a publication and its entry: it says nothing of
-        what those files hold.
-
-        Raises:
-            LandingError: the writer or the log has failed.
-            DiskError: the file system failed.
-        """
-        with self._changed:
-            self._wait_until(lambda: True)
-        self._log.publish(Draft(kind=request.kind, extra=request.extra), self._on_landed)
+        self._desk.check(generation)
+        assert self._intake is not None
+        return self._intake
 
     def drain(self, seconds: float | None = None) -> bool:
         """Wait until every requested publication is durable.
@@ -213,179 +164,29 @@ class Writer:
         Raises:
             LandingError: the writer has failed.
         """
-        with self._changed:
-            return self._wait_until(lambda: self._sealed is None, seconds)
+        return self._desk.wait_published(seconds)
 
     def discard(self) -> None:
-        """Throw away everything no publication was asked for, and its files.
+        """End the intake; throw away everything no publication was asked for, and its files.
 
         A publication that was asked for holds whole transactions: it is waited for. After a
         failure nothing is waited for, and files that a decided entry may name are kept.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._sealed is None or self._failure is not None)
-            self._is_discarding = True
-            self._changed.wait_for(lambda: not self._busy_lanes and not self._is_publisher_busy)
-            doomed = self._open.files
-            if self._sealed is not None and not self._log.is_uncertain:
-                doomed = doomed + self._sealed.content.files
-            self._open = OpenPublication(*self._limits)
-            self._ready.clear()
-            self._owner.clear()
-            self._waiting_bytes = 0
-        for file in doomed:
-            if file.sink is not None:
-                file.sink.abandon()
-                self._remove(file.sink.path)
-        if self._schemas is not None:
-            self._schemas.forget()
-        with self._changed:
-            self._is_discarding = False
-            self._changed.notify_all()
+        self._clear()
+        self._desk.cleared(is_last=False)
 
     def close(self) -> None:
         """Discard what is not published and end the threads; the log stays open."""
-        self.discard()
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify_all()
+        self._clear()
+        self._desk.cleared(is_last=True)
         for thread in self._threads:
             thread.join()
 
-    def _block_until(self, condition: Callable[[], bool]) -> None:
-        """Let the collector wait, and count for how long."""
-        started = self._clock()
-        self._wait_until(condition)
-        self.blocked_seconds += self._clock() - started
-
-    def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        is_met = self._changed.wait_for(lambda: self._failure is not None or condition(), seconds)
-        if self._is_closing:
-            raise LandingError("the writer is closed")
-        if self._failure is not None:
-            if isinstance(self._failure, GaussDecodeError):
-                raise self._failure
-            raise LandingError(f"the writer has failed: {self._failure!r}") from self._failure
-        return is_met
-
-    def _schedule(self, file: TableFile, owner: OpenPublication) -> None:
-        if not file.is_scheduled:
-            file.is_scheduled = True
-            self._owner[file] = owner
-            self._ready.append(file)
-        self._changed.notify_all()
-
-    def _run(self, loop: Callable[[], None]) -> None:
-        try:
-            loop()
-        except BaseException as error:  # noqa: BLE001  # a thread must not die in silence
-            with self._changed:
-                is_first = self._failure is None
-                if is_first:
-                    self._failure = error
-                self._changed.notify_all()
-            if is_first:
-                self._on_error(error)
-
-    # Lanes
-
-    def _lane(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: (
-                        self._is_closing
-                        or self._failure is not None
-                        or (self._ready and not self._is_discarding)
-                    )
-                )
-                if self._is_closing or self._failure is not None:
-                    return
-                file = self._ready.popleft()
-                group = file.pending.popleft() if file.pending else None
-                self._busy_lanes += 1
-            started = self._clock()
-            try:
-                if group is not None:
-                    self._encode(file, group)
-                self._settle(file, group)
-            finally:
-                with self._changed:
-                    self._busy_lanes -= 1
-                    self.moved_ns = time.monotonic_ns()
-                    self.encoded_seconds += self._clock() - started
-                    self._changed.notify_all()
-
-    def _encode(self, file: TableFile, group: RowGroup) -> None:
-        if file.sink is None:
-            directory = data_directory(file.table, self._log.today())
-            self._log.disk.ensure_directory(directory)
-            file.sink = ParquetSink(
-                self._log.disk,
-                self._log.disk.unfinished(directory, self._log.next_n, "parquet"),
-                group.schema.with_metadata({**(group.schema.metadata or {}), **group.metadata}),
-                self._compression,
-                group.table,
-            )
-        file.encode(group)
-
-    def _settle(self, file: TableFile, group: RowGroup | None) -> None:
-        """Put the file back, or close it when nothing more comes."""
-        with self._changed:
-            if group is not None:
-                self._waiting_bytes -= group.table.nbytes
-            owner = self._owner[file]
-            owner.close_if_full(file)
-            if file.pending:
-                self._ready.append(file)
-                self._changed.notify_all()
-                return
-            if not file.is_sealed:
-                file.is_scheduled = False
-                self._changed.notify_all()
-                return
-        file.finish()
-        with self._changed:
-            owner.unfinished -= 1
-            del self._owner[file]
-            self._changed.notify_all()
-
-    # Publisher
-
-    def _publisher(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: (
-                        self._is_closing
-                        or self._failure is not None
-                        or (self._sealed is not None and not self._sealed.content.unfinished)
-                    )
-                )
-                if self._sealed is None or self._failure is not None:
-                    return
-                sealed = self._sealed
-                self._is_publisher_busy = True
-            try:
-                started = self._clock()
-                self._log.disk.files.reach(Step.FILES_CLOSED)
-                self._log.publish(_draft(sealed), functools.partial(self._confirm, sealed))
-                with self._changed:
-                    ended = self._clock()
-                    self.publication_seconds = ended - started
-                    self.visible_seconds = ended - sealed.requested
-                    self.published_seconds += self.publication_seconds
-                    self._sealed = None
-            finally:
-                with self._changed:
-                    self._is_publisher_busy = False
-                    self.moved_ns = time.monotonic_ns()
-                    self._changed.notify_all()
-
-    def _confirm(self, sealed: _Sealed, entry: CommitEntry) -> None:
-        if self._on_landed is not None:
-            self._on_landed(entry)
-        self._on_durable(sealed.request.position)
+    def _clear(self) -> None:
+        for file in self._desk.end(is_uncertain=lambda: self._log.is_uncertain):
+            if file.sink is not None:
+                file.sink.abandon()
+                self._remove(file.sink.path)
 
     def _remove(self, path: str) -> None:
         try:
@@ -393,8 +194,191 @@ class Writer:
         except OSError:
             return  # the next start sweeps it
 
+    # ---- threads ---------------------------------------------------------------------
 
-def _draft(sealed: _Sealed) -> Draft:
+    def _run(self, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except BaseException as error:  # noqa: BLE001  # a thread must not die in silence
+            if self._desk.fail(error):
+                self._on_error(error)
+
+    def _lane(self) -> None:
+        while (work := self._desk.next_file()) is not None:
+            started = self._clock()
+            try:
+                self._encode(*work)
+            finally:
+                self.encoded_seconds += self._clock() - started
+                self._desk.rest()
+
+    def _encode(self, file: TableFile, group: RowGroup | None) -> None:
+        if group is not None:
+            if file.sink is None:
+                file.sink = self._open(file, group)
+            file.encode(group)
+        if self._desk.is_complete(file, group):
+            file.finish()
+            self._desk.finished(file)
+
+    def _open(self, file: TableFile, group: RowGroup) -> ParquetSink:
+        directory = data_directory(file.table, self._log.today())
+        self._log.disk.ensure_directory(directory)
+        return ParquetSink(
+            self._log.disk,
+            self._log.disk.unfinished(directory, self._log.next_n, "parquet"),
+            group.schema.with_metadata({**(group.schema.metadata or {}), **group.metadata}),
+            self._compression,
+            group.table,
+        )
+
+    def _publisher(self) -> None:
+        while (sealed := self._desk.next_sealed()) is not None:
+            is_published = False
+            try:
+                started = self._clock()
+                self._log.disk.files.reach(Step.FILES_CLOSED)
+                self._log.publish(_draft(sealed), functools.partial(self._confirm, sealed))
+                ended = self._clock()
+                self.publication_seconds = ended - started
+                self.visible_seconds = ended - sealed.requested
+                self.published_seconds += self.publication_seconds
+                is_published = True
+            finally:
+                self._desk.settled(is_published=is_published)
+
+    def _confirm(self, sealed: Sealed, entry: CommitEntry) -> None:
+        self.landed(entry)
+        self._on_durable(sealed.request.position)
+        sealed.confirm(sealed.request.position)
+
+    def landed(self, entry: CommitEntry) -> None:
+        """Tell of an entry."""
+        if self._on_landed is not None:
+            self._on_landed(entry)
+
+
+class Intake:
+    """The way into a writer for one session; made by `Writer.begin`.
+
+    Every method that adds something raises SupersededError once the intake is over, at
+    whatever place it was waiting, and has changed nothing then.
+
+    Attributes:
+        generation: its number.
+        schemas: whose pending files go with the next publication; of this session alone.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        desk: Desk,
+        log: CommitLog,
+        generation: int,
+        confirm: Callable[[SourcePosition], object],
+    ) -> None:
+        self.generation = generation
+        self.schemas = SchemaStore(log)
+        self._writer = writer
+        self._desk = desk
+        self._log = log
+        self._confirm = confirm
+
+    @property
+    def largest_file_bytes(self) -> int:
+        """Size of the largest file that is not yet handed to a publication."""
+        return self._desk.largest_file_bytes
+
+    @property
+    def is_crowded(self) -> bool:
+        """Files of the open publication were closed early, for other tables' sake."""
+        return self._desk.is_crowded
+
+    @property
+    def publication_seconds(self) -> float:
+        """What the last publication cost."""
+        return self._writer.publication_seconds
+
+    @property
+    def visible_seconds(self) -> float:
+        """From the last request for a publication until it was to be seen."""
+        return self._writer.visible_seconds
+
+    def write(self, group: RowGroup) -> None:
+        """Hand over a row group; blocks while too much waits.
+
+        Raises:
+            SupersededError: the intake is over.
+            LandingError: the writer has failed.
+        """
+        self._desk.put(self.generation, group)
+
+    def publish(self, request: PublicationRequest) -> None:
+        """Make one entry of everything written since the last call; returns at once.
+
+        Blocks only while the publication before is under way.
+
+        Raises:
+            SupersededError: the intake is over.
+            LandingError: the writer has failed.
+        """
+        self._desk.seal(self.generation, request, self.schemas.take_pending(), self._confirm)
+
+    def note(self, request: PublicationRequest) -> None:
+        """Publish an entry without files at once; the positions of the log do not move.
+
+        It may come between the sealing of a publication and its entry: it says nothing of
+        what those files hold.
+
+        Raises:
+            SupersededError: the intake is over.
+            LandingError: the writer or the log has failed.
+            DiskError: the file system failed.
+        """
+        self.insert(Draft(kind=request.kind, extra=request.extra), self._writer.landed)
+
+    def insert(self, draft: Draft, confirm: Callable[[CommitEntry], object]) -> CommitEntry:
+        """Publish an entry that was made elsewhere, now, if the intake is not over.
+
+        Args:
+            draft: moves no position; its files are hidden and durable.
+            confirm: told the entry once it is durable.
+
+        Raises:
+            SupersededError: the intake is over.
+            LandingError: the writer or the log has failed.
+            DiskError: the file system failed.
+        """
+        return self._log.publish(draft, confirm, self.check)
+
+    def drain(self) -> None:
+        """Wait until every requested publication is durable.
+
+        Raises:
+            SupersededError: the intake is over.
+            LandingError: the writer has failed.
+        """
+        self._desk.wait_published(generation=self.generation)
+
+    def check(self) -> None:
+        """See that the intake is not over.
+
+        Raises:
+            SupersededError: it is.
+            LandingError: the writer has failed.
+        """
+        self._desk.check(self.generation)
+
+    def end(self) -> None:
+        """Refuse everything from now on; waits for nobody, and may be called by anybody."""
+        self._desk.revoke(self.generation)
+
+
+def _nobody(_: SourcePosition) -> None:
+    """No source waits for a confirmation."""
+
+
+def _draft(sealed: Sealed) -> Draft:
     request = sealed.request
     return Draft(
         kind=request.kind,

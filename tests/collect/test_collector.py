@@ -41,6 +41,7 @@ class _Writer:
     publication_seconds = 0.0
     visible_seconds = 0.0
     largest_file_bytes = 0
+    generation = 1
     is_crowded = False
 
     def __init__(self) -> None:
@@ -55,6 +56,9 @@ class _Writer:
 
     def note(self, request: PublicationRequest) -> None:
         self.requests.append(request)
+
+    def end(self) -> None:
+        """Nothing is refused here."""
 
 
 class _Schemas:

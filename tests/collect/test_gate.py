@@ -22,6 +22,8 @@ class Collector:
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
+        self.attendance = gate.attach()
+        self.generation = 1
         self.boundary = 10
         self.gathered: list[pa.Table] = []
 
@@ -32,7 +34,7 @@ class Collector:
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand over what is gathered."""
         for rows in self.gathered:
-            self.gate.see("public.t", rows)
+            self.attendance.see("public.t", rows)
         self.gathered.clear()
 
     def schema_landed(self, directory: str, schema_id: str) -> None:
@@ -43,9 +45,7 @@ class Collector:
 @pytest.fixture
 def collector(tmp_path: Path) -> Collector:
     """A collector at work, whose gate it attends when nudged."""
-    made = Collector(Gate(lambda: Spool(tmp_path, SpaceWait().run)))
-    made.gate.attach()
-    return made
+    return Collector(Gate(lambda: Spool(tmp_path, SpaceWait().run)))
 
 
 def held(collector: Collector) -> tuple[threading.Thread, list[object]]:
@@ -71,7 +71,7 @@ def held(collector: Collector) -> tuple[threading.Thread, list[object]]:
 def attend_until(collector: Collector, found: list[object], count: int) -> None:
     """Attend until so much was found."""
     while len(found) < count:
-        collector.gate.attend(collector)
+        collector.attendance.attend(collector)
 
 
 def test_positions_one_after_the_other(collector: Collector) -> None:
@@ -82,7 +82,7 @@ def test_positions_one_after_the_other(collector: Collector) -> None:
     collector.boundary = 20
     attend_until(collector, found, 3)
     collector.gathered.append(ROWS)
-    collector.gate.attend(collector)
+    collector.attendance.attend(collector)
     assert len(collector.gathered) == 1, "nothing is flushed before the position"
     collector.boundary = 31
     attend_until(collector, found, 4)
@@ -94,7 +94,7 @@ def test_abandoned_hold_is_lost(collector: Collector) -> None:
     """Who waits for a position when the session ends is told so."""
     thread, found = held(collector)
     attend_until(collector, found, 1)
-    collector.gate.abandon()
+    collector.attendance.end()
     thread.join()
     assert isinstance(found[-1], HoldLostError)
 
@@ -110,13 +110,13 @@ def test_only_what_is_looked_at_is_kept(collector: Collector) -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    while collector.gate._hold is None or not collector.gate._hold.is_held:
-        collector.gate.attend(collector)
-    collector.gate.see("public.other", ROWS)
-    collector.gate.see("public.t", ROWS)
+    while not collector.attendance.is_closed:
+        collector.attendance.attend(collector)
+    collector.attendance.see("public.other", ROWS)
+    collector.attendance.see("public.t", ROWS)
     collector.boundary = 20
     while len(seen) < 2:
-        collector.gate.attend(collector)
+        collector.attendance.attend(collector)
     thread.join()
     assert seen[0].to_pylist() == [{"id": 1, "gd_lsn": 11, "gd_csn": None}]
 
@@ -135,12 +135,12 @@ class Port:
     def flush_tables(self, directories): pass
 
 gate = Gate(lambda: Spool(Path(sys.argv[1]), SpaceWait().run))
-gate.attach()
+attendance = gate.attach()
 holds = []
 thread = threading.Thread(target=lambda: holds.append(gate.hold({"public.t": ["id", "text"]})))
 thread.start()
 while not holds:
-    gate.attend(Port())
+    attendance.attend(Port())
 thread.join()
 noise = np.random.default_rng(1)
 streamed = 0
@@ -149,7 +149,7 @@ while streamed < 400 << 20:
     texts = pa.array([noise.bytes(1000).hex() for _ in range(2000)])
     ids = pa.array(np.arange(2000))
     rows = pa.table({"id": ids, "gd_lsn": ids, "gd_csn": ids, "text": texts})
-    gate.see("public.t", rows)
+    attendance.see("public.t", rows)
     streamed += rows.nbytes
 count = sum(rows.num_rows for rows in holds[0].seen.pieces())
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -29,6 +29,7 @@ class Writer:
     publication_seconds = 0.0
     visible_seconds = 0.0
     largest_file_bytes = 0
+    generation = 1
     is_crowded = False
 
     def __init__(self) -> None:
@@ -44,6 +45,9 @@ class Writer:
 
     def note(self, request: PublicationRequest) -> None:
         self.requests.append(request)
+
+    def end(self) -> None:
+        """Nothing is refused here."""
 
 
 class Schemas:
@@ -216,7 +220,8 @@ def test_notice_that_names_nobody_is_an_open_suspect() -> None:
     """Another version may word it otherwise: then nothing is sure from there on."""
     suspects = Suspects(lambda: 0.0)
     suspects.add("partial modification may be lost", 500)
-    extra = suspects.take()
+    extra = suspects.describe()
     assert extra is not None
     assert (extra["from_lsn"], extra["is_open"], extra["transactions"]) == (500, True, [])
-    assert suspects.take() is None
+    suspects.forget()
+    assert suspects.describe() is None

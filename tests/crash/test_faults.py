@@ -22,7 +22,6 @@ from kit.simdisk import Image, SimFiles
 
 from gaussdecode.errors import DiskError, GaussDecodeError, LandingError
 from gaussdecode.land.failpoints import Operation
-from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Writer
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -142,14 +141,12 @@ def test_overtaken_writer_is_fenced() -> None:
     files = SimFiles(holds_lock=False)
     slow, errors, confirmed = Landing(files, "slow"), list[BaseException](), list[SourcePosition]()
     log = slow.open()
-    schemas = SchemaStore(log)
-    writer = Writer(
-        log, schemas=schemas, lanes=1, on_durable=confirmed.append, on_error=errors.append
-    )
+    writer = Writer(log, lanes=1, on_durable=confirmed.append, on_error=errors.append)
+    intake = writer.begin()
     Landing(SimFiles(files.image), "fast").run()
-    schema_id, _ = schemas.schema_id_for(TABLES[0], {"columns": []})
-    writer.write(row_group(TABLES[0], schema_id, transaction_lsn(1), range(2)))
-    writer.publish(
+    schema_id, _ = intake.schemas.schema_id_for(TABLES[0], {"columns": []})
+    intake.write(row_group(TABLES[0], schema_id, transaction_lsn(1), range(2)))
+    intake.publish(
         PublicationRequest(
             kind=EntryKind.GENESIS, position=SourcePosition(0, 1, transaction_lsn(1))
         )

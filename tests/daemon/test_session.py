@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from gaussdecode.daemon.session import STUCK_SECONDS, Session, SessionSettings
+from gaussdecode.daemon.session import STUCK_SECONDS, Session, SessionSettings, Turn
 from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, to_record
 from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Child
@@ -51,7 +51,9 @@ def _session() -> Session:
         kept_buffer_bytes=1,
         reader={},
     )
-    return Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)
+    session = Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)
+    session._turn(Turn.SPAWN)
+    return session
 
 
 def _ended(session: Session, name: str, error: GaussDecodeError | None) -> int:
@@ -118,7 +120,7 @@ def test_refusal_written_after_the_first_look() -> None:
 def test_failed_reader_is_the_reason() -> None:
     """What broke in the reader is named, not that the decoders then saw its queue end."""
     session = _session()
-    session._failure = ChildError("a decoder ended without closing its stream")
+    session._fail(ChildError("a decoder ended without closing its stream"))
     writing = _ended(session, "reader", GaussDecodeError("MemoryError: no memory"))
     assert "no memory" in str(_end_of(session, [writing]))
 
@@ -126,7 +128,7 @@ def test_failed_reader_is_the_reason() -> None:
 def test_reader_that_died_without_a_word_is_the_reason() -> None:
     """Its exit status is named where there is no report."""
     session = _session()
-    session._failure = ChildError("a decoder ended without closing its stream")
+    session._fail(ChildError("a decoder ended without closing its stream"))
     writing = _ended(session, "reader", None)
     cast("Any", session._children[0].process).returncode = 1
     error = _end_of(session, [writing])
@@ -178,6 +180,8 @@ def test_watchdog_is_fed_while_the_rest_is_landed() -> None:
     session._thread = threading.Thread(target=int)
     session._thread.start()
     session._thread.join()
+    session._turn(Turn.CONNECTED)
+    session._turn(Turn.COLLECTED)
     ticks: list[int] = []
     session._on_tick = lambda: ticks.append(1)
     session._drain = lambda _: len(ticks) >= 3

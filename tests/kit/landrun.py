@@ -18,10 +18,9 @@ from gaussdecode.land.compaction import compact
 from gaussdecode.land.files import Files
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.retention import retain
-from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify_files
-from gaussdecode.land.writer import Writer
+from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
@@ -118,21 +117,18 @@ class Landing:
         """Recover, then land every transaction that is not durable yet."""
         log = self.open()
         try:
-            schemas = SchemaStore(log)
-            writer = Writer(
-                log, schemas=schemas, lanes=1, on_durable=self._confirm, on_error=self.errors.append
-            )
+            writer = Writer(log, lanes=1, on_durable=self._confirm, on_error=self.errors.append)
             try:
-                self._land(log, schemas, writer)
+                self._land(log, writer, writer.begin())
             finally:
                 writer.close()
         finally:
             log.close()
 
-    def _land(self, log: CommitLog, schemas: SchemaStore, writer: Writer) -> None:
+    def _land(self, log: CommitLog, writer: Writer, intake: Intake) -> None:
         if log.is_empty:
             start = SourcePosition(0, 1, transaction_lsn(0))
-            writer.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
+            intake.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
             writer.drain()
         for number in range(1, self.transactions + 1):
             lsn = transaction_lsn(number)
@@ -140,26 +136,26 @@ class Landing:
             assert position is not None
             if lsn <= position.lsn:
                 continue
-            self._transaction(schemas, writer, number, lsn)
+            self._transaction(intake, writer, number, lsn)
             self._maintain(log)
 
-    def _transaction(self, schemas: SchemaStore, writer: Writer, number: int, lsn: int) -> None:
+    def _transaction(self, intake: Intake, writer: Writer, number: int, lsn: int) -> None:
         """Land one transaction; the third is empty and moves the position only."""
         position = SourcePosition(0, 1, lsn)
         if number == 3:
-            writer.publish(PublicationRequest(kind=EntryKind.IDLE, position=position))
+            intake.publish(PublicationRequest(kind=EntryKind.IDLE, position=position))
             writer.drain()
             return
         changes = []
         for index, table in enumerate(TABLES):
             seqs = range(index * 2, index * 2 + 2)
-            schema_id, is_new = schemas.schema_id_for(table, COLUMNS)
+            schema_id, is_new = intake.schemas.schema_id_for(table, COLUMNS)
             if is_new:
                 changes.append(SchemaChange(table, Position(lsn, seqs[0]), schema_id, None))
-            writer.write(row_group(table, schema_id, lsn, seqs))
+            intake.write(row_group(table, schema_id, lsn, seqs))
         while writer.waiting_bytes and not self.errors:  # so that every run does the same
             time.sleep(0)
-        writer.publish(
+        intake.publish(
             PublicationRequest(
                 kind=EntryKind.DATA,
                 position=position,

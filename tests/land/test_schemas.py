@@ -69,13 +69,15 @@ def test_swapped_names_are_no_rename(log: CommitLog) -> None:
     assert b"renamed_from" not in pending[schema_id].content
 
 
-def test_forget_goes_back_to_the_log(log: CommitLog) -> None:
-    """What was never published is new again."""
-    store = SchemaStore(log)
-    store.schema_id_for(TABLE, columns("id"))
-    store.forget()
-    assert store.take_pending() == ()
-    assert store.schema_id_for(TABLE, columns("id"))[1]
+def test_next_session_begins_with_the_log(log: CommitLog) -> None:
+    """What was never published is new again, and what an old session still finds is its own."""
+    old = SchemaStore(log)
+    old.schema_id_for(TABLE, columns("id"))
+    new = SchemaStore(log)
+    assert new.take_pending() == ()
+    old.schema_id_for(TABLE, columns("id", "late"))
+    assert new.schema_id_for(TABLE, columns("id"))[1]
+    assert [schema.schema_id for schema in new.take_pending()] == [fingerprint(columns("id"))]
 
 
 def test_landed_schema_is_known_after_a_restart() -> None:

@@ -17,7 +17,6 @@ from gaussdecode.land import tablefile
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
-from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify_files
 from gaussdecode.land.writer import Writer
@@ -38,26 +37,29 @@ class Bench:
         self.errors: list[BaseException] = []
         self.entries: list[CommitEntry] = []
         self.log = CommitLog.open(files, IDENTITY, space=SpaceWait(sleep=lambda _: None))
-        self.schemas = SchemaStore(self.log)
         self.writer = Writer(
             self.log,
-            schemas=self.schemas,
             on_durable=lambda position: self.durable.append(position.lsn),
             on_error=self.errors.append,
             on_landed=self.entries.append,
             **options,  # type: ignore[arg-type]  # sizes and counts only
         )
+        self.begin()
         self.publish(1, EntryKind.GENESIS)
         self.writer.drain()
 
+    def begin(self) -> None:
+        """Open a way in."""
+        self.intake = self.writer.begin()
+
     def write(self, lsn: int, seqs: range, table: str = A) -> None:
         """Hand over a row group."""
-        schema_id, _ = self.schemas.schema_id_for(table, COLUMNS)
-        self.writer.write(row_group(table, schema_id, lsn, seqs))
+        schema_id, _ = self.intake.schemas.schema_id_for(table, COLUMNS)
+        self.intake.write(row_group(table, schema_id, lsn, seqs))
 
     def publish(self, lsn: int, kind: EntryKind = EntryKind.DATA) -> None:
         """Ask for a publication."""
-        self.writer.publish(PublicationRequest(kind=kind, position=SourcePosition(0, 1, lsn)))
+        self.intake.publish(PublicationRequest(kind=kind, position=SourcePosition(0, 1, lsn)))
 
     def land(self, lsn: int, seqs: range) -> None:
         """Land a row group and wait for it."""
@@ -94,11 +96,11 @@ def test_small_table_gets_one_file(bench: Bench) -> None:
 
 def test_row_group_is_the_given_table(bench: Bench) -> None:
     """What was handed over as one is one in the file, with metadata and statistics."""
-    schema_id, _ = bench.schemas.schema_id_for(A, COLUMNS)
+    schema_id, _ = bench.intake.schemas.schema_id_for(A, COLUMNS)
     for start in (0, 5):
         group = row_group(A, schema_id, 10, range(start, start + 5))
         group.metadata[b"table"] = b"a"
-        bench.writer.write(group)
+        bench.intake.write(group)
     bench.publish(10)
     bench.writer.drain()
     raw = bench.files.read(bench.entries[-1].files[0].path)
@@ -206,6 +208,7 @@ def test_discard_leaves_no_trace(bench: Bench) -> None:
     bench.writer.discard()
     assert sorted(bench.files.image.paths()) == before  # type: ignore[attr-defined]
     assert bench.writer.waiting_bytes == 0
+    bench.begin()
     bench.write(10, range(2))
     bench.publish(10)
     bench.writer.drain()
@@ -249,10 +252,10 @@ def test_first_error_ends_the_writer(operation: Operation) -> None:
 
 def test_bug_in_a_lane_is_reported(bench: Bench) -> None:
     """Not only our own errors: rows that pyarrow refuses end the writer too."""
-    schema_id, _ = bench.schemas.schema_id_for(A, COLUMNS)
+    schema_id, _ = bench.intake.schemas.schema_id_for(A, COLUMNS)
     group = row_group(A, schema_id, 10, range(2))
     other = SCHEMA.set(4, pa.field("id", pa.string()))
-    bench.writer.write(type(group)(A, schema_id, other, group.table, group.first, group.last, {}))
+    bench.intake.write(type(group)(A, schema_id, other, group.table, group.first, group.last, {}))
     with pytest.raises(GaussDecodeError):
         bench.land(10, range(2))
     assert len(bench.errors) == 1
@@ -288,13 +291,13 @@ def test_waiting_for_space_is_visible() -> None:
 
 def test_largest_file_bytes_are_of_the_open_publication(bench: Bench) -> None:
     """They grow with what is encoded and start again with each publication."""
-    assert bench.writer.largest_file_bytes == 0
+    assert bench.intake.largest_file_bytes == 0
     bench.write(10, range(1000))
     while bench.writer.waiting_bytes:
         pass
-    assert bench.writer.largest_file_bytes > 0
+    assert bench.intake.largest_file_bytes > 0
     bench.publish(10)
-    assert bench.writer.largest_file_bytes == 0
+    assert bench.intake.largest_file_bytes == 0
     bench.writer.drain()
     assert bench.writer.publication_seconds > 0
 

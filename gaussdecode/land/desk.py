@@ -1,0 +1,451 @@
+"""Where intake, lanes and publisher of the writer meet: who may do what, and who waits.
+
+All of it is under one lock; nothing here encodes, touches the disk or starts a thread.
+
+Generations
+    Each session enters with a number of its own. `end` and `revoke` raise the number first:
+    from then on whoever comes with an older one is refused, also one that is waiting inside,
+    which is woken for it. A refused call has changed nothing. What an older generation
+    sealed holds whole transactions and is completed; what it did not seal is thrown away.
+
+The writer's life, by event::
+
+              begin   put,seal  revoke   end      cleared  fail    close
+    idle      open    -         -        ending   -        failed  closed
+    open      -       open      revoked  ending   -        failed  -
+    revoked   -       -         -        ending   -        failed  -
+    ending    -       -         -        ending   idle     failed  -
+    failed    -       -         -        failed   failed   failed  closed
+    closed    -       -         -        closed   closed   closed  closed
+
+The one publication under way::
+
+                seal    take        done  broke   drop
+    none        sealed  -           -     -       none
+    sealed      -       publishing  -     -       none      dropped only after a failure
+    publishing  -       -           none  broken  -
+    broken      -       -           -     -       none
+"""
+
+import dataclasses
+import enum
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from gaussdecode.automaton import Automaton
+from gaussdecode.errors import GaussDecodeError, LandingError, SupersededError
+from gaussdecode.land.publication import PendingSchema
+from gaussdecode.land.tablefile import OpenPublication, TableFile
+from gaussdecode.model.landing import SourcePosition
+from gaussdecode.model.publication import PublicationRequest, RowGroup
+
+
+class Life(enum.Enum):
+    """Of the writer."""
+
+    IDLE = "idle"
+    OPEN = "open"
+    REVOKED = "revoked"
+    ENDING = "ending"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class Event(enum.Enum):
+    """In the writer's life."""
+
+    BEGIN = "begin"
+    PUT = "put"
+    SEAL = "seal"
+    REVOKE = "revoke"
+    END = "end"
+    CLEARED = "cleared"
+    FAIL = "fail"
+    CLOSE = "close"
+
+
+LIFE: Final[Mapping[Life, Mapping[Event, Life]]] = {
+    Life.IDLE: {
+        Event.BEGIN: Life.OPEN,
+        Event.END: Life.ENDING,
+        Event.FAIL: Life.FAILED,
+        Event.CLOSE: Life.CLOSED,
+    },
+    Life.OPEN: {
+        Event.PUT: Life.OPEN,
+        Event.SEAL: Life.OPEN,
+        Event.REVOKE: Life.REVOKED,
+        Event.END: Life.ENDING,
+        Event.FAIL: Life.FAILED,
+    },
+    Life.REVOKED: {Event.END: Life.ENDING, Event.FAIL: Life.FAILED},
+    Life.ENDING: {Event.END: Life.ENDING, Event.CLEARED: Life.IDLE, Event.FAIL: Life.FAILED},
+    Life.FAILED: {
+        Event.END: Life.FAILED,
+        Event.CLEARED: Life.FAILED,
+        Event.FAIL: Life.FAILED,
+        Event.CLOSE: Life.CLOSED,
+    },
+    Life.CLOSED: dict.fromkeys((Event.END, Event.CLEARED, Event.FAIL, Event.CLOSE), Life.CLOSED),
+}
+
+
+class Stage(enum.Enum):
+    """Of the one publication under way."""
+
+    NONE = "none"
+    SEALED = "sealed"
+    PUBLISHING = "publishing"
+    BROKEN = "broken"
+
+
+class Step(enum.Enum):
+    """Of a publication."""
+
+    SEAL = "seal"
+    TAKE = "take"
+    DONE = "done"
+    BROKE = "broke"
+    DROP = "drop"
+
+
+PUBLICATION: Final[Mapping[Stage, Mapping[Step, Stage]]] = {
+    Stage.NONE: {Step.SEAL: Stage.SEALED, Step.DROP: Stage.NONE},
+    Stage.SEALED: {Step.TAKE: Stage.PUBLISHING, Step.DROP: Stage.NONE},
+    Stage.PUBLISHING: {Step.DONE: Stage.NONE, Step.BROKE: Stage.BROKEN},
+    Stage.BROKEN: {Step.DROP: Stage.NONE},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sealed:
+    """A publication that was asked for.
+
+    Attributes:
+        request: what was asked.
+        content: its files.
+        schemas: that its entry needs.
+        confirm: the session's own way to tell its source.
+        requested: when; monotonic seconds.
+    """
+
+    request: PublicationRequest
+    content: OpenPublication
+    schemas: tuple[PendingSchema, ...]
+    confirm: Callable[[SourcePosition], object]
+    requested: float
+
+
+class Desk:
+    """The shared state of a writer.
+
+    Args:
+        make_content: makes an empty publication.
+        lane_count: encoding threads.
+        queue_bytes: Arrow bytes that may wait for a lane; one row group always may.
+        clock: monotonic seconds.
+
+    Attributes:
+        blocked_seconds: for which callers have waited.
+        waiting_bytes: that wait for a lane or are being encoded.
+        moved_ns: monotonic time at which a lane or the publisher last finished something.
+    """
+
+    def __init__(
+        self,
+        make_content: Callable[[], OpenPublication],
+        lane_count: int,
+        queue_bytes: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self.blocked_seconds = 0.0
+        self.waiting_bytes = 0
+        self.moved_ns = time.monotonic_ns()
+        self._make_content = make_content
+        self._lane_count = lane_count
+        self._queue_bytes = queue_bytes
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._life = Automaton("writer", LIFE, Life.IDLE)
+        self._stage = Automaton("publication", PUBLICATION, Stage.NONE)
+        self._generation = 0
+        self._failure: BaseException | None = None
+        self._content = make_content()
+        self._sealed: Sealed | None = None
+        self._ready: deque[TableFile] = deque()
+        self._owner: dict[TableFile, OpenPublication] = {}
+        self._busy_lanes = 0
+
+    # ---- the intake's side -----------------------------------------------------------
+
+    @property
+    def is_publishing(self) -> bool:
+        """A publication is under way; `seal` would block."""
+        return self._sealed is not None
+
+    @property
+    def largest_file_bytes(self) -> int:
+        """Size of the largest file that is not yet handed to a publication."""
+        with self._changed:
+            return self._content.largest_file_bytes
+
+    @property
+    def is_crowded(self) -> bool:
+        """Files of the open publication were closed early, for other tables' sake."""
+        with self._changed:
+            return self._content.is_crowded
+
+    def begin(self) -> int:
+        """Open a new generation; gives its number.
+
+        Raises:
+            LandingError: the writer has failed or is closed.
+            StateError: the generation before has not ended.
+        """
+        with self._changed:
+            self._check_usable()
+            self._life.step(Event.BEGIN)
+            self._generation += 1
+            return self._generation
+
+    def check(self, generation: int) -> None:
+        """See whether a caller is of the present generation.
+
+        Raises:
+            SupersededError: it is not.
+            LandingError: the writer has failed or is closed.
+        """
+        with self._changed:
+            self._check(generation)
+
+    def put(self, generation: int, group: RowGroup) -> None:
+        """Take a row group; blocks while too much waits.
+
+        Raises:
+            SupersededError: the caller's generation is over.
+            LandingError: the writer has failed.
+        """
+        size = group.table.nbytes
+        with self._changed:
+            self._wait(generation, lambda: self._has_room(size))
+            self._life.step(Event.PUT)
+            has_idle_lane = self._busy_lanes + len(self._ready) < self._lane_count
+            file, evicted = self._content.assign(group, has_idle_lane=has_idle_lane)
+            file.pending.append(group)
+            self.waiting_bytes += size
+            for changed in (file, evicted):
+                if changed is not None:
+                    self._schedule(changed)
+
+    def seal(
+        self,
+        generation: int,
+        request: PublicationRequest,
+        schemas: tuple[PendingSchema, ...],
+        confirm: Callable[[SourcePosition], object],
+    ) -> None:
+        """Make everything that was put a publication; blocks while one is under way.
+
+        Raises:
+            SupersededError: the caller's generation is over.
+            LandingError: the writer has failed.
+        """
+        with self._changed:
+            self._wait(generation, lambda: self._stage.state is Stage.NONE)
+            self._life.step(Event.SEAL)
+            self._stage.step(Step.SEAL)
+            for file in self._content.seal():
+                self._schedule(file)
+            self._sealed = Sealed(request, self._content, schemas, confirm, self._clock())
+            self._content = self._make_content()
+            self._changed.notify_all()
+
+    def wait_published(self, seconds: float | None = None, generation: int | None = None) -> bool:
+        """Wait until no publication is under way; gives whether none is.
+
+        Raises:
+            SupersededError: the caller named a generation, and it is over.
+            LandingError: the writer has failed or is closed.
+        """
+        with self._changed:
+            is_met = self._changed.wait_for(
+                lambda: self._stage.state is Stage.NONE or self._refuses(generation), seconds
+            )
+            self._check(generation)
+            return is_met
+
+    def revoke(self, generation: int) -> None:
+        """End a generation, if it is the present one; waits for nobody."""
+        with self._changed:
+            if generation == self._generation and self._life.state is Life.OPEN:
+                self._life.step(Event.REVOKE)
+                self._supersede()
+
+    def _supersede(self) -> None:
+        """Refuse whoever is inside or comes later."""
+        self._generation += 1
+        self._changed.notify_all()
+
+    def _has_room(self, size: int) -> bool:
+        return not self.waiting_bytes or self.waiting_bytes + size <= self._queue_bytes
+
+    def _refuses(self, generation: int | None) -> bool:
+        return (
+            generation not in {None, self._generation}
+            or self._failure is not None
+            or self._life.state is Life.CLOSED
+        )
+
+    def _check(self, generation: int | None) -> None:
+        self._check_usable()
+        if generation not in {None, self._generation}:
+            raise SupersededError(
+                f"generation {generation} of the writer's intake is over; nothing was taken"
+            )
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            if isinstance(self._failure, GaussDecodeError):
+                raise self._failure
+            raise LandingError(f"the writer has failed: {self._failure!r}") from self._failure
+        if self._life.state is Life.CLOSED:
+            raise LandingError("the writer is closed")
+
+    def _wait(self, generation: int, condition: Callable[[], bool]) -> None:
+        """Let a caller wait, and count for how long; refuse it when its time is over."""
+        started = self._clock()
+        self._changed.wait_for(lambda: self._refuses(generation) or condition())
+        self.blocked_seconds += self._clock() - started
+        self._check(generation)
+
+    def _schedule(self, file: TableFile) -> None:
+        if not file.is_scheduled:
+            file.is_scheduled = True
+            self._owner[file] = self._content
+            self._ready.append(file)
+        self._changed.notify_all()
+
+    # ---- the lanes' side -------------------------------------------------------------
+
+    @property
+    def _is_over(self) -> bool:
+        return self._life.state in {Life.FAILED, Life.CLOSED}
+
+    def next_file(self) -> tuple[TableFile, RowGroup | None] | None:
+        """Wait for a file, and a row group for it or None to close it; None: leave."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self._ready)
+            if self._is_over:
+                return None
+            file = self._ready.popleft()
+            self._busy_lanes += 1
+            return file, file.pending.popleft() if file.pending else None
+
+    def is_complete(self, file: TableFile, group: RowGroup | None) -> bool:
+        """Put a file back; true when the lane is to close it, because nothing more comes."""
+        with self._changed:
+            if group is not None:
+                self.waiting_bytes -= group.table.nbytes
+            owner = self._owner[file]
+            if owner.is_abandoned:
+                return False
+            owner.close_if_full(file)
+            if file.pending:
+                self._ready.append(file)
+            elif not file.is_sealed:
+                file.is_scheduled = False
+            self._changed.notify_all()
+            return file.is_sealed and not file.pending
+
+    def finished(self, file: TableFile) -> None:
+        """A file is durable."""
+        with self._changed:
+            self._owner.pop(file).unfinished -= 1
+            self._changed.notify_all()
+
+    def rest(self) -> None:
+        """A lane has nothing in hand any more, whatever became of it."""
+        with self._changed:
+            self._busy_lanes -= 1
+            self.moved_ns = time.monotonic_ns()
+            self._changed.notify_all()
+
+    # ---- the publisher's side --------------------------------------------------------
+
+    def next_sealed(self) -> Sealed | None:
+        """Wait for a publication whose files are finished; None: leave."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self._is_sealed_complete)
+            if self._is_over:
+                return None
+            self._stage.step(Step.TAKE)
+            return self._sealed
+
+    @property
+    def _is_sealed_complete(self) -> bool:
+        return self._sealed is not None and not self._sealed.content.unfinished
+
+    def settled(self, *, is_published: bool) -> None:
+        """The publisher is done with a publication, or has failed at it."""
+        with self._changed:
+            self._stage.step(Step.DONE if is_published else Step.BROKE)
+            if is_published:
+                self._sealed = None
+            self.moved_ns = time.monotonic_ns()
+            self._changed.notify_all()
+
+    # ---- the end ---------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> bool:
+        """Take a thread's error; gives whether it is the first."""
+        with self._changed:
+            self._life.step(Event.FAIL)
+            is_first = self._failure is None
+            if is_first:
+                self._failure = error
+            self._changed.notify_all()
+            return is_first
+
+    def end(self, *, is_uncertain: Callable[[], bool]) -> list[TableFile]:
+        """End the generation; wait for what it asked for; give the files to be removed.
+
+        After a failure nothing is waited for but threads that are at work, and files that a
+        decided entry may name are kept.
+
+        Args:
+            is_uncertain: only recovery can tell whether the last publication happened.
+        """
+        with self._changed:
+            self._life.step(Event.END)
+            self._supersede()
+            self._abandon()
+            self._changed.wait_for(lambda: self._stage.state is Stage.NONE or self._is_over)
+            self._changed.wait_for(
+                lambda: not self._busy_lanes and self._stage.state is not Stage.PUBLISHING
+            )
+            doomed = self._content.files
+            if self._sealed is not None and not is_uncertain():
+                doomed = doomed + self._sealed.content.files
+            self._stage.step(Step.DROP)
+            self._sealed = None
+            self._content = self._make_content()
+            self._ready.clear()
+            self._owner.clear()
+            self.waiting_bytes = 0
+            return doomed
+
+    def _abandon(self) -> None:
+        """Let the lanes see only what is sealed."""
+        self._content.is_abandoned = True
+        self._ready = deque(file for file in self._ready if not self._owner[file].is_abandoned)
+
+    def cleared(self, *, is_last: bool) -> None:
+        """What was thrown away is gone; and if it is the last, so do the threads."""
+        with self._changed:
+            self._life.step(Event.CLEARED)
+            if is_last:
+                self._life.step(Event.CLOSE)
+            self._changed.notify_all()
