@@ -99,7 +99,7 @@ cdef packed struct RawRelation:
     uint32_t version
     uint32_t flags
     uint16_t column_count
-    uint16_t reserved
+    uint16_t encoding           # of its values: number in encoding.ENCODINGS, 0 for UTF-8
     uint32_t definition_size    # bytes of JSON
 
 cdef packed struct PlanColumn:

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from gaussdecode._column cimport Column
 from gaussdecode._cursor cimport Cursor
+from gaussdecode._encoding cimport Codes
 from gaussdecode._layout cimport Buffer, PlanColumn, RawRelation
 
 
@@ -40,6 +41,8 @@ cdef struct Part:
     Buffer misfits              # Misfit, text_offset counted in `texts`
     Buffer texts
     Buffer scratch              # one unescaped array element
+    const Codes *codes          # of the values; NULL where they are UTF-8
+    Buffer translated           # one value, behind HEADROOM
 
 
 cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) except NULL nogil

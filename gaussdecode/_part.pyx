@@ -19,6 +19,7 @@ from gaussdecode._column cimport (
     column_store, column_store_null, column_write, fail_column, reserve, write_block,
 )
 from gaussdecode._cursor cimport fail_wire, read_uint16, read_uint32, take
+from gaussdecode._encoding cimport Codes, append_kept, append_translated, codes_of
 from gaussdecode._layout cimport (
     KIND_STRING, OLD_COLUMN, ColumnHeader, Misfit, PartHeader, Unchanged, buffer_align,
     buffer_append, buffer_fill, buffer_free,
@@ -27,10 +28,15 @@ from gaussdecode._values cimport append_escaped, is_ascii, is_utf8
 
 cdef enum:
     FIRST_ROWS = 16             # capacity of a new part; arbitrary
+    HEADROOM = 8                # readable bytes before a text
 
 
 cdef int fail_memory() except -1 with gil:
     raise MemoryError("no memory for the columns of a relation")
+
+
+cdef const Codes *find_codes(uint32_t encoding) except NULL with gil:
+    return codes_of(encoding)
 
 
 # ---- life of a part
@@ -39,9 +45,12 @@ cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) exce
     """Make an empty part; `part_free` takes it back."""
     cdef uint32_t index
     cdef uint32_t old_count = 0
+    cdef const Codes *codes = NULL
     cdef Part *part
     if relation.column_count >= OLD_COLUMN:
         fail_column(b"too many columns in a relation plan")
+    if relation.encoding:
+        codes = find_codes(relation.encoding)
     for index in range(relation.column_count):
         column_check(&plan[index])
         old_count += plan[index].is_identity != 0
@@ -52,6 +61,7 @@ cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) exce
     part.oid = relation.oid
     part.version = relation.version
     part.flags = relation.flags
+    part.codes = codes
     part.column_count = relation.column_count
     part.old_column_count = old_count
     # One more of each, so that a table without columns allocates something.
@@ -87,6 +97,7 @@ cdef void part_free_rows(Part *part) noexcept nogil:
     buffer_free(&part.misfits)
     buffer_free(&part.texts)
     buffer_free(&part.scratch)
+    buffer_free(&part.translated)
     part.row_capacity = 0
     part.held_bytes = 0
 
@@ -105,7 +116,7 @@ cdef size_t part_capacity(const Part *part) noexcept nogil:
     cdef size_t total = (
         part.ops.capacity + part.old_present.capacity + part.key_changed.capacity
         + part.unchanged.capacity + part.misfits.capacity + part.texts.capacity
-        + part.scratch.capacity
+        + part.scratch.capacity + part.translated.capacity
     )
     for index in range(part.column_count + part.old_column_count):
         total += column_capacity(&part.columns[index])
@@ -172,26 +183,53 @@ cdef int part_begin_row(Part *part, uint8_t op) except -1 nogil:
 cdef int keep_text(
     Part *part, Column *column, uint32_t row, const uint8_t *text, size_t size
 ) except -1 nogil:
-    """Make the value NULL and keep its text."""
-    cdef Misfit misfit
-    column_store_null(column, row)
-    memset(&misfit, 0, sizeof(Misfit))
-    misfit.row = row
-    misfit.column = <uint16_t>column.index
-    misfit.text_offset = part.texts.size
+    """Keep a text that its column cannot hold."""
+    cdef size_t offset = part.texts.size
     if column.kind != KIND_STRING and (is_ascii(text, size) or is_utf8(text, size)):
         buffer_append(&part.texts, text, size)
     else:
         part.invalid_count += 1
         append_escaped(&part.texts, text, size)
-    misfit.text_size = part.texts.size - misfit.text_offset
+    return add_misfit(part, column, row, offset)
+
+
+cdef int add_misfit(Part *part, Column *column, uint32_t row, size_t offset) except -1 nogil:
+    """Make the value NULL; its text is what `texts` holds from `offset` on."""
+    cdef Misfit misfit
+    column_store_null(column, row)
+    memset(&misfit, 0, sizeof(Misfit))
+    misfit.row = row
+    misfit.column = <uint16_t>column.index
+    misfit.text_offset = offset
+    misfit.text_size = part.texts.size - offset
     return buffer_append(&part.misfits, &misfit, sizeof(Misfit))
+
+
+cdef int store_translated(
+    Part *part, Column *column, uint32_t row, const uint8_t *text, size_t size
+) except -1 nogil:
+    """Store a value that is not in UTF-8; one that has no letters in it is kept escaped."""
+    cdef Buffer *translated = &part.translated
+    cdef size_t offset = part.texts.size
+    translated.size = 0
+    buffer_fill(translated, 0, HEADROOM)
+    if not append_translated(translated, part.codes, text, size):
+        part.invalid_count += 1
+        append_kept(&part.texts, part.codes, text, size)
+        return add_misfit(part, column, row, offset)
+    text = translated.data + HEADROOM
+    size = translated.size - HEADROOM
+    if not column_store(column, row, text, size, &part.scratch):
+        keep_text(part, column, row, text, size)
+    return 0
 
 
 cdef inline int store_value(
     Part *part, Column *column, uint32_t row, const uint8_t *text, size_t size
 ) except -1 nogil:
     """Store one value in its row, exactly or as a misfit."""
+    if part.codes != NULL and not is_ascii(text, size):
+        return store_translated(part, column, row, text, size)
     if not column_store(column, row, text, size, &part.scratch):
         keep_text(part, column, row, text, size)
     return 0

@@ -147,7 +147,7 @@ class _Printing:
         if isinstance(received, Keepalive):
             return self._keepalive(received)
         self._written = max(self._written, received.start_lsn)
-        message = pgoutput.parse(received.payload)
+        message = pgoutput.parse(received.payload, encoding=self._connection.encoding)
         if isinstance(message, pgoutput.Begin):
             if self._is_beyond(message.commit_lsn):
                 return True

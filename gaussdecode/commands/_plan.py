@@ -7,6 +7,7 @@ in words, so that all of them are shown at once.
 import dataclasses
 from typing import Final
 
+from gaussdecode.encoding import find_encoding, spelled_name
 from gaussdecode.errors import GaussDecodeError, IdentityError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
@@ -161,6 +162,10 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
     server = read_server(connection, config.slot, publications, plan.log)
     plan.server = server
     plan.warnings += warnings(server.version)
+    if not find_encoding(server.encoding).is_known:
+        plan.warnings.append(
+            f"database encoding {server.encoding}: texts that are not ASCII go to gd_raw, escaped"
+        )
     if server.encoding == "SQL_ASCII":
         plan.warnings.append("database encoding SQL_ASCII: bytes that are no UTF-8 go to gd_raw")
     try:
@@ -185,7 +190,7 @@ def _columns(connection: Connection, config: Config) -> list[PlannedColumn]:
     planned = []
     for row in connection.query(_COLUMNS.format(names=names)):
         schema, table, name, oid, modifier, spelled, base_schema, base = (
-            item or "" for item in row
+            spelled_name(item or "") for item in row
         )
         user_type = (base_schema, base) if int(oid) >= _FIRST_USER_OID else None
         held, type_name = column_type(int(oid), int(modifier), user_type)

@@ -36,7 +36,8 @@ from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.relations import relation_record
 
 _SLICE_SECONDS: Final = 0.5  # how soon a stop ends a wait for the rate limit
-_PROBE: Final = "a text to see that the server hashes as is done here, and in UTF-8: \u6f22"
+_PROBE: Final = "a text to see that the server hashes as is done here"
+_UTF8_PROBE: Final = f"{_PROBE}, and in UTF-8: \u6f22"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ class RowDecoder:
         landed, relation = task.landed, task.shape.relation
         kinds, old_count = landed.kinds()
         self._accumulator = Accumulator(landed, kinds, old_count)
-        record = relation_record(relation)
+        record = relation_record(relation, task.shape.encoding)
         self._column_count = len(relation.columns)
         self._rows = CopyRows(record, relation.oid, self._column_count, self._accumulator)
         self._spelling = task.shape.spelling
@@ -284,7 +285,8 @@ class RowDecoder:
 
 def _check_hash(reader: TableReader) -> None:
     """See that checksums of server and ours can be compared at all."""
-    if reader.hash_of(_PROBE) != hash_text(_PROBE.encode()):
+    probe = _UTF8_PROBE if reader.is_translated else _PROBE
+    if reader.hash_of(probe) != hash_text(probe.encode()):
         raise VerifyError(
             "this server's hashtext() is another one than PostgreSQL's over UTF-8: use "
             "snapshot.verify: counts"

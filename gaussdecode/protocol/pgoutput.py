@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gaussdecode.encoding import UTF8, Encoding
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.relation import PG_CATALOG, Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import column_type
@@ -208,10 +209,13 @@ Message = (
 class _Reader:
     """A cursor over one message; every field goes through `take`."""
 
-    def __init__(self, payload: bytes, column_counts: Mapping[int, int] | None) -> None:
+    def __init__(
+        self, payload: bytes, column_counts: Mapping[int, int] | None, encoding: Encoding
+    ) -> None:
         self.payload = payload
         self.next = 0
         self.column_counts = column_counts
+        self.encoding = encoding
 
     def take(self, size: int) -> bytes:
         have = len(self.payload) - self.next
@@ -230,11 +234,7 @@ class _Reader:
         return self.take(nul + 1 - self.next)[:-1]
 
     def text(self) -> str:
-        raw = self.string()
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            raise self.fail("a name that is not UTF-8", len(raw) + 1) from None
+        return self.encoding.name_of(self.string())
 
     def time_us(self) -> int:
         return self.number(8, signed=True) + EPOCH_SHIFT_US
@@ -270,7 +270,7 @@ class _Reader:
     def value(self, *, is_old: bool) -> TupleValue:
         tag = self.take(1)
         if tag == b"t":
-            return self.take(self.number(4))
+            return self.encoding.to_utf8(self.take(self.number(4)))
         if tag == b"b":
             raise self.fail("binary value, though binary is off")
         if tag not in (b"n", b"u"):
@@ -283,23 +283,28 @@ class _Reader:
         return WireError(reason, self.next - back)
 
 
-def parse(payload: bytes, column_counts: Mapping[int, int] | None = None) -> Message:
+def parse(
+    payload: bytes,
+    column_counts: Mapping[int, int] | None = None,
+    encoding: Encoding = UTF8,
+) -> Message:
     """Read one message.
 
     Args:
         payload: from its type byte; its length is the message's.
         column_counts: number of columns by relation OID, to check rows against; None
             takes rows of any relation.
+        encoding: of names and values.
 
     Returns:
-        What it says.
+        What it says, in UTF-8; what has no letter there is escaped.
 
     Raises:
         TruncatedError: a field reaches past the end.
         WireError: unknown type, flags or kind of value; bytes after the end; a row that
             `column_counts` contradicts.
     """
-    reader = _Reader(payload, column_counts)
+    reader = _Reader(payload, column_counts, encoding)
     tag = reader.take(1)
     parser = _PARSERS.get(tag)
     if parser is None:

@@ -73,6 +73,7 @@ class CaptureHeader:
         options: of the plug-in.
         created_time: seconds since 1970.
         style: of a GaussDB stream; None for pgoutput.
+        stream_encoding: of names and values in the frames of pgoutput.
     """
 
     identity: SourceIdentity
@@ -83,12 +84,15 @@ class CaptureHeader:
     options: dict[str, str]
     created_time: float
     style: Style | None = None
+    stream_encoding: str = "UTF8"
 
     def to_bytes(self) -> bytes:
         """Spell it as the file does, from the magic to the first frame."""
         record = {"format": FORMAT, **dataclasses.asdict(self), "start_lsn": str(self.start_lsn)}
         if self.style is None:
             del record["style"]  # as it was before there were others
+        if self.stream_encoding == "UTF8":
+            del record["stream_encoding"]
         text = json.dumps(record).encode()
         return MAGIC + _LENGTH.pack(len(text)) + text
 
@@ -302,7 +306,8 @@ def record(
             messages=recording.messages,
             only_local=recording.only_local,
         )
-        header = _header_of(recording.slot, server, start_lsn, options)
+        encoding = connection.encoding.name
+        header = _header_of(recording.slot, server, start_lsn, options, encoding)
         slots.start_stream(connection, recording.slot, start_lsn, options)
         writer = CaptureWriter(path, header)
         try:
@@ -317,7 +322,11 @@ def record(
 
 
 def _header_of(
-    slot: str, server: slots.ServerState, start_lsn: Lsn, options: dict[str, str]
+    slot: str,
+    server: slots.ServerState,
+    start_lsn: Lsn,
+    options: dict[str, str],
+    stream_encoding: str,
 ) -> CaptureHeader:
     return CaptureHeader(
         identity=SourceIdentity(
@@ -329,6 +338,7 @@ def _header_of(
         start_lsn=start_lsn,
         options=options,
         created_time=time.time(),
+        stream_encoding=stream_encoding,
     )
 
 

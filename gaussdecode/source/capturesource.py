@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gaussdecode.encoding import find_encoding
 from gaussdecode.errors import IdentityError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
@@ -92,7 +93,8 @@ class CaptureSource:
     ) -> PostgresReceiver:
         settings = self._settings
         receiver = PostgresReceiver(control, dispatcher, clock, known_messages(settings))
-        self._slow_path = SlowPath(receiver, Relations(white_list(settings)))
+        encoding = find_encoding(self._capture.header.stream_encoding)
+        self._slow_path = SlowPath(receiver, Relations(white_list(settings), encoding))
         return receiver
 
     def _translated(

@@ -15,14 +15,12 @@ import time
 from collections.abc import Callable
 from typing import Final, Self
 
-import psycopg
-
+from gaussdecode.encoding import spelled_name
 from gaussdecode.errors import GaussDecodeError, SourceError
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
-from gaussdecode.source.pinned import later_statements
-from gaussdecode.source.postgresql import SourceAddress, session_conninfo
+from gaussdecode.source.postgresql import Connection, Row, SourceAddress, connect
 from gaussdecode.source.settings import source_address
 from gaussdecode.source.sqlstate import redact
 
@@ -34,7 +32,7 @@ _TOASTABLE: Final = frozenset("xem")  # external, extended, main: may be stored 
 _TABLE: Final = """
     SELECT c.relkind::text, c.relreplident::text, n.nspname, c.relname
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = %s
+    WHERE c.oid = {oid}
 """
 _COLUMNS: Final = """
     SELECT a.attname, a.attnum, a.attstorage::text, t.typlen,
@@ -43,7 +41,7 @@ _COLUMNS: Final = """
     FROM pg_catalog.pg_attribute a
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
-    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum
 """
 
@@ -124,7 +122,7 @@ class Catalog:
         is_server = config.source.kind is SourceKind.POSTGRESQL
         self._address = source_address(config) if is_server else None
         self._clock = clock
-        self._session: psycopg.Connection[tuple[object, ...]] | None = None
+        self._session: Connection | None = None
         self._rest_until = float("-inf")
         self.failure: str | None = None
         self.failure_count = 0
@@ -146,7 +144,7 @@ class Catalog:
             return None
         try:
             found = self._look_up(self._address, relation.oid)
-        except (psycopg.Error, OSError, GaussDecodeError) as error:
+        except (OSError, GaussDecodeError) as error:
             self.close()
             self.failure = redact(str(error), self._address.secret)
             self.failure_count += 1
@@ -174,37 +172,33 @@ class Catalog:
 
     def _look_up(self, address: SourceAddress, oid: int) -> CatalogTable | None:
         session = self._connected(address)
-        row = session.execute(_TABLE, [oid]).fetchone()
-        if row is None:
+        rows = session.query(_TABLE.format(oid=oid))
+        if not rows:
             return None
-        kind, identity, schema, name = (str(value) for value in row)
-        columns = tuple(_column(row) for row in session.execute(_COLUMNS, [oid]))
+        kind, identity, schema, name = (spelled_name(value or "") for value in rows[0])
+        columns = tuple(_column(row) for row in session.query(_COLUMNS.format(oid=oid)))
         return CatalogTable(oid, schema, name, kind, identity, columns)
 
-    def _connected(self, address: SourceAddress) -> psycopg.Connection[tuple[object, ...]]:
+    def _connected(self, address: SourceAddress) -> Connection:
         if self._session is None:
-            conninfo = session_conninfo(address, is_replication=False)
-            self._session = psycopg.connect(
-                conninfo,
-                autocommit=True,
-                connect_timeout=_CONNECT_SECONDS,
-                tcp_user_timeout=_STATEMENT_MS,
-                prepare_threshold=None,
+            self._session = connect(
+                address,
+                is_replication=False,
+                connect_timeout=str(_CONNECT_SECONDS),
+                tcp_user_timeout=str(_STATEMENT_MS),
             )
-            for statement in later_statements(self._session.info.server_version):
-                self._session.execute(statement.encode())
-            self._session.execute(f"SET statement_timeout = {_STATEMENT_MS}")
+            self._session.query(f"SET statement_timeout = {_STATEMENT_MS}")
         return self._session
 
 
-def _column(row: tuple[object, ...]) -> CatalogColumn:
+def _column(row: Row) -> CatalogColumn:
     name, number, storage, length, formatted, is_not_null, generated, position = row
     return CatalogColumn(
-        name=str(name),
-        number=int(str(number)),
-        is_toastable=storage in _TOASTABLE and length == -1,
-        type_text=str(formatted),
-        is_not_null=bool(is_not_null),
+        name=spelled_name(name or ""),
+        number=int(number or 0),
+        is_toastable=storage in _TOASTABLE and length == "-1",
+        type_text=spelled_name(formatted or ""),
+        is_not_null=is_not_null == "t",
         is_generated=generated == "s",
-        key_position=None if position is None else int(str(position)),
+        key_position=None if position is None else int(position),
     )

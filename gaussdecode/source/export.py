@@ -20,6 +20,7 @@ from typing import Final, Protocol, Self
 
 import pyarrow as pa
 
+from gaussdecode.encoding import UTF8, Encoding
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
@@ -122,6 +123,7 @@ class TableShape:
         unseen: why some changes of it may not show in the stream, so that all of it must be
             read in one view; None where all show.
         evidence: another text when something of that was changed, also there and back.
+        encoding: in which values are copied out.
     """
 
     table: PublishedTable
@@ -131,6 +133,7 @@ class TableShape:
     spelling: bytes = b""
     unseen: str | None = None
     evidence: str = ""
+    encoding: Encoding = UTF8
 
     @property
     def fingerprint(self) -> str:
@@ -238,7 +241,14 @@ class View(Protocol):
 
 
 class TableReader(Protocol):
-    """Reads tables through a connection of its own, by one thread."""
+    """Reads tables through a connection of its own, by one thread.
+
+    Attributes:
+        is_translated: what it copies out is in another encoding than what the server hashes,
+            unless the database is in UTF-8.
+    """
+
+    is_translated: bool
 
     def __enter__(self) -> Self: ...
 
@@ -291,7 +301,7 @@ class TableReader(Protocol):
         """Copy the rows of a chunk out.
 
         Yields:
-            Whole lines of COPY's text form, in UTF-8.
+            Whole lines of COPY's text form, in `TableShape.encoding`.
 
         Raises:
             SourceError: the server failed.

@@ -84,6 +84,8 @@ class TableReader:
         should_stop: asked while a statement runs.
     """
 
+    is_translated = True
+
     def __init__(
         self,
         address: SourceAddress,

@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Final
 
+from gaussdecode.encoding import spelled_name
 from gaussdecode.source.postgresql import Connection
 from gaussdecode.source.quoting import literal
 
@@ -128,5 +129,7 @@ def inspect(connection: Connection, publications: Sequence[str]) -> Inspection:
         clock_offset=float(use[6] or 0) - (began + ended) / 2,
         oldest_transaction=None if use[7] is None else float(use[7]),
         prepared_transactions=int(use[8] or 0),
-        unreadable=tuple((schema or "", name or "") for schema, name in unreadable),
+        unreadable=tuple(
+            (spelled_name(schema or ""), spelled_name(name or "")) for schema, name in unreadable
+        ),
     )

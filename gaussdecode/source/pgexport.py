@@ -145,6 +145,8 @@ class TableReader:
         is_local_only: the stream leaves out what has an origin.
     """
 
+    is_translated = False
+
     def __init__(
         self,
         address: SourceAddress,
@@ -270,7 +272,7 @@ class TableReader:
 
     def _copy_out(self, select: str) -> Iterator[bytes]:
         pgconn = self.connection.pgconn
-        result = pgconn.exec_(f"COPY ({select}) TO STDOUT".encode())
+        result = pgconn.exec_(self.connection.encoding.encode(f"COPY ({select}) TO STDOUT"))
         self._check_copy(result)
         copy = CopyOut(address_of(pgconn), self.connection.libpq.addresses)
         while lines := copy.read(COPY_BYTES):

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+from gaussdecode.encoding import spelled_name
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.protocol.pgoutput import RelationColumn, RelationMessage, describe
 from gaussdecode.source.export import Leaf, PublishedTable, TableChangedError, TableShape
@@ -97,7 +98,7 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
     generated = "" if is_new else "AND a.attgenerated = ''"
     rows = connection.query(_COLUMNS.format(oid=table.oid, generated=generated))
     wanted = table.columns
-    rows = [row for row in rows if wanted is None or row[0] in wanted]
+    rows = [row for row in rows if wanted is None or _name(row[0]) in wanted]
     oids = str(table.oid)
     if table.is_root:
         tree = f"pg_catalog.pg_partition_tree({table.oid}::pg_catalog.oid::regclass)"
@@ -105,7 +106,7 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
         oids = ", ".join(str(oid) for (oid,) in found) or "0"
     leaves = connection.query(_LEAVES.format(oids=oids))
     named = connection.query(_NAME.format(oid=table.oid))
-    if named != [(table.schema, table.name)]:
+    if [(_name(s), _name(t)) for s, t in named] != [(table.schema, table.name)]:
         raise TableChangedError(f"table {table.title} is gone, or has another name")
     if (not rows and wanted) or (not leaves and not table.is_root):
         raise TableChangedError(f"table {table.title} is gone")
@@ -121,19 +122,24 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
         tuple(_leaf(row) for row in leaves),
         unseen=carried.reason,
         evidence=carried.evidence,
+        encoding=connection.encoding,
     )
+
+
+def _name(text: str | None) -> str:
+    return spelled_name(text or "")
 
 
 def _published(row: Row) -> PublishedTable:
     schema, name, oid, kind, identity, condition, columns, publication, _ = row
     return PublishedTable(
-        schema or "",
-        name or "",
+        _name(schema),
+        _name(name),
         int(oid or 0),
         kind == _ROOT,
         identity or "",
         condition,
-        None if columns is None else frozenset(json.loads(columns)),
+        None if columns is None else frozenset(map(spelled_name, json.loads(columns))),
         {publication or "": condition},
     )
 
@@ -158,14 +164,14 @@ def _relation(table: PublishedTable, rows: Sequence[Row]) -> Relation:
     columns = tuple(
         RelationColumn(
             is_key=row[6] == "t" or identity is ReplicaIdentity.FULL,
-            name=row[0] or "",
+            name=_name(row[0]),
             type_oid=int(row[1] or 0),
             type_modifier=int(row[2] or -1),
         )
         for row in rows
     )
     types = {
-        int(row[1] or 0): (_sent_namespace(row[3]), row[4] or "")
+        int(row[1] or 0): (_sent_namespace(row[3]), _name(row[4]))
         for row in rows
         if int(row[1] or 0) >= _FIRST_NAMED_OID
     }
@@ -175,11 +181,11 @@ def _relation(table: PublishedTable, rows: Sequence[Row]) -> Relation:
 
 def _sent_namespace(name: str | None) -> str:
     """The server spells pg_catalog as nothing."""
-    return "" if name == "pg_catalog" else name or ""
+    return "" if name == "pg_catalog" else _name(name)
 
 
 def _leaf(row: Row) -> Leaf:
     oid, schema, name, _, node, pages, tuples = row
     return Leaf(
-        int(oid or 0), schema or "", name or "", int(node or 0), int(pages or 0), int(tuples or 0)
+        int(oid or 0), _name(schema), _name(name), int(node or 0), int(pages or 0), int(tuples or 0)
     )

@@ -39,7 +39,8 @@ class SlowPath:
         receiver = self._receiver
         if end is End.RELATION:
             relation = self._relations.define(receiver.frame())
-            receiver.define(relation.oid, relation_record(relation))
+            record = relation_record(relation, self._relations.encoding)
+            receiver.define(relation.oid, record)
         elif end is End.TYPE:
             receiver.define(self._relations.note_type(receiver.frame()), None)
         else:
@@ -67,7 +68,7 @@ class PostgresSource:
         )
         self._server = slots.read_server(self._connection, self._slot, publications, state)
         self._start_lsn = check_start(state, self._server, self._slot)
-        self._relations = Relations(white_list(settings))
+        self._relations = Relations(white_list(settings), self._connection.encoding)
         self._known = known_messages(settings)
         self._options = slots.stream_options(
             self._server.version,

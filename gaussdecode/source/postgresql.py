@@ -19,9 +19,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
 from gaussdecode.dsn import is_local
+from gaussdecode.encoding import UTF8, find_encoding
 from gaussdecode.errors import ConfigError, SourceError
 from gaussdecode.source.libpq import LibPq, find_libpq
 from gaussdecode.source.pinned import later_statements, startup_options
+from gaussdecode.source.quoting import literal
 from gaussdecode.source.sqlstate import MISSING_PUBLICATION, Phase, error_of
 
 MIN_VERSION: Final = 140000
@@ -38,9 +40,6 @@ _DEFAULTS: Final = {
     "ssl_min_protocol_version": "TLSv1.2",
 }
 _GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
-# Of such a database nobody knows the encoding: asked for UTF-8, the server would refuse a
-# whole row for one byte. As it is, the decoder checks each value and keeps what is no UTF-8.
-_UNKNOWN_ENCODING: Final = "SQL_ASCII"
 # The server's function, whose name is in every language the same: from 18 on it goes on without
 # a publication that is missing, and what only that one publishes is left out of the stream.
 _SKIPPING: Final = b"LoadPublications"
@@ -69,7 +68,9 @@ class SourceAddress:
         return self.password or _parameters(self.conninfo).get("password")
 
 
-def session_conninfo(address: SourceAddress, *, is_replication: bool = True) -> str:
+def session_conninfo(
+    address: SourceAddress, *, is_replication: bool = True, **settings: str
+) -> str:
     """Complete a connection string with session settings and safe defaults.
 
     Raises:
@@ -88,12 +89,12 @@ def session_conninfo(address: SourceAddress, *, is_replication: bool = True) -> 
                 f"use sslmode={_SAFE_MODE}, or set source.allow-insecure: true"
             )
     options = f"{given.get('options', '')} {startup_options()}".strip()
-    own = {"client_encoding": "UTF8", "options": options}
+    own = {"options": options}
     if is_replication:
         own["replication"] = "database"
     if address.password is not None:
         own["password"] = address.password
-    return make_conninfo("", **{**defaults, **given, **own})
+    return make_conninfo("", **{**defaults, **given, **own, **settings})
 
 
 def _parameters(conninfo: str) -> dict[str, str]:
@@ -112,12 +113,15 @@ class Connection:
     Attributes:
         pgconn: psycopg's connection object.
         libpq: the functions behind it.
+        encoding: of everything the server sends and takes: its own, whatever that is. Asked to
+            translate, it would refuse a whole row for one byte that has no letter.
         on_gap: told, from inside libpq, that from here on the stream leaves changes out.
     """
 
     def __init__(self, pgconn: PGconn, libpq: LibPq, secret: str | None) -> None:
         self.pgconn = pgconn
         self.libpq = libpq
+        self.encoding = UTF8
         self.on_gap: Callable[[], None] = _nothing
         self._secret = secret
         self._gap: str | None = None
@@ -144,11 +148,11 @@ class Connection:
             SourceError: the server or the connection failed.
             SourceRefusedError: the server refuses.
         """
-        result = self.pgconn.exec_(command.encode())
+        result = self.pgconn.exec_(self.encoding.encode(command))
         if result.status not in _GOOD:
             self._fail(Phase.COMMAND, result)
         return [
-            tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
+            tuple(self._text(result.get_value(row, column)) for column in range(result.nfields))
             for row in range(result.ntuples)
         ]
 
@@ -159,7 +163,7 @@ class Connection:
             SourceError: the server or the connection failed.
             SourceRefusedError: the server refuses.
         """
-        result = self.pgconn.exec_(command.encode())
+        result = self.pgconn.exec_(self.encoding.encode(command))
         if result.status != pq.ExecStatus.COPY_BOTH:
             self._fail(Phase.START, result)
         self.libpq.check_connection(self.pgconn)
@@ -171,7 +175,7 @@ class Connection:
         if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) != _SKIPPING:
             return
         primary = notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
-        self._gap = primary.decode(errors="replace")
+        self._gap = self._shown(primary)
         self.on_gap()
         with socket.socket(fileno=os.dup(self.pgconn.socket)) as connection:
             connection.shutdown(socket.SHUT_RDWR)
@@ -219,27 +223,45 @@ class Connection:
     def _error(self, phase: Phase, result: PGresult) -> SourceError:
         code = result.error_field(pq.DiagnosticField.SQLSTATE)
         primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
-        message = primary.decode(errors="replace") if primary else result.get_error_message()
+        message = self._shown(primary) if primary else result.get_error_message()
         return error_of(phase, message, code.decode() if code else None, self._secret)
+
+    def _text(self, value: bytes | None) -> str | None:
+        return None if value is None else self.encoding.decode(value)
+
+    def _shown(self, message: bytes) -> str:
+        """A message of the server's, fit to be printed."""
+        return self.encoding.to_utf8(message).decode(errors="replace")
+
+    def use_encoding(self) -> None:
+        """Have the server send and take everything in the encoding of the database.
+
+        Raises:
+            SourceError: it refuses.
+        """
+        name = self.parameter("server_encoding")
+        self.query(f"SET client_encoding = {literal(name)}")
+        self.encoding = find_encoding(name)
 
 
 def _nothing() -> None:
     """What is called where nobody wants to know."""
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode(errors="replace")
-
-
-def connect(address: SourceAddress, *, is_replication: bool = True) -> Connection:
+def connect(address: SourceAddress, *, is_replication: bool = True, **settings: str) -> Connection:
     """Open a connection.
+
+    Args:
+        address: of the server.
+        is_replication: it takes replication commands.
+        settings: of libpq, which win over the address's.
 
     Raises:
         ConfigError: the connection string, or the libpq at hand, will not do.
         SourceError: the server cannot be reached now.
         SourceRefusedError: it refuses us, is not who it should be, or is too old.
     """
-    conninfo = session_conninfo(address, is_replication=is_replication)
+    conninfo = session_conninfo(address, is_replication=is_replication, **settings)
     libpq = find_libpq()
     pgconn = pq.PGconn.connect_start(conninfo.encode())
     connection = Connection(pgconn, libpq, address.secret)
@@ -250,8 +272,7 @@ def connect(address: SourceAddress, *, is_replication: bool = True) -> Connectio
             raise ConfigError(
                 f"the server is version {pgconn.server_version}; PostgreSQL 14 or newer is needed"
             )
-        if connection.parameter("server_encoding") == _UNKNOWN_ENCODING:
-            connection.query(f"SET client_encoding = '{_UNKNOWN_ENCODING}'")
+        connection.use_encoding()
         for statement in later_statements(pgconn.server_version):
             connection.query(statement)
     except BaseException:

@@ -10,12 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Final, Protocol, Self
 
-import psycopg
-
 from gaussdecode.errors import GaussDecodeError, SourceError
-from gaussdecode.source.pinned import later_statements
-from gaussdecode.source.postgresql import SourceAddress, session_conninfo
-from gaussdecode.source.sqlstate import redact
+from gaussdecode.source.postgresql import Connection, Row, SourceAddress, connect
+from gaussdecode.source.quoting import literal
 
 _CONNECT_SECONDS: Final = 3
 _STATEMENT_MS: Final = 3000
@@ -32,7 +29,7 @@ _VIEW: Final = """
             pg_catalog.json_build_array(p.oid::int8, p.xmin::text::int8))::text
             FROM pg_catalog.pg_publication p)
     FROM here
-    LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s
+    LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = {slot}
     LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid
     LEFT JOIN pg_catalog.pg_stat_replication r ON r.pid = s.active_pid
     LEFT JOIN pg_catalog.pg_stat_replication_slots t ON t.slot_name = s.slot_name
@@ -113,7 +110,7 @@ class PostgresProbe:
     def __init__(self, address: SourceAddress, slot: str) -> None:
         self._address = address
         self._slot = slot
-        self._connection: psycopg.Connection[tuple[object, ...]] | None = None
+        self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -126,26 +123,23 @@ class PostgresProbe:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            row = self._connection.execute(_VIEW, (self._slot,)).fetchone()
-        except psycopg.Error as error:
+            (row,) = self._connection.query(_VIEW.format(slot=literal(self._slot)))
+        except SourceError as error:
             self.close()
-            text = redact(str(error), self._address.secret)
-            raise SourceError(f"looking at the slot: {text}", error.sqlstate) from None
+            raise SourceError(f"looking at the slot: {error.reason}", error.sqlstate) from None
         except GaussDecodeError:
             self.close()
             raise
-        assert row is not None
         return _view(row)
 
-    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        conninfo = session_conninfo(self._address, is_replication=False)
-        connection = psycopg.connect(
-            conninfo, autocommit=True, connect_timeout=_CONNECT_SECONDS,
+    def _connect(self) -> Connection:
+        connection = connect(
+            self._address,
+            is_replication=False,
+            connect_timeout=str(_CONNECT_SECONDS),
             application_name="gaussdecode guard",
-        )  # fmt: skip
-        for statement in later_statements(connection.info.server_version):
-            connection.execute(statement.encode())
-        connection.execute(f"SET statement_timeout = {_STATEMENT_MS}")
+        )
+        connection.query(f"SET statement_timeout = {_STATEMENT_MS}")
         return connection
 
     def close(self) -> None:
@@ -155,19 +149,19 @@ class PostgresProbe:
             self._connection = None
 
 
-def _view(row: tuple[object, ...]) -> SlotView:
+def _view(row: Row) -> SlotView:
     wal_end, retained, confirmed, status, safe, active, wait_type, wait, *rest = row
     state, sent, spilled, spilled_txns, decoded, publications = rest
     return SlotView(
         wal_end=_whole(wal_end) or 0,
         retained_bytes=_whole(retained),
         confirmed_lsn=_whole(confirmed),
-        wal_status=_text(status),
+        wal_status=status,
         safe_bytes=_whole(safe),
-        is_active=None if active is None else bool(active),
-        wait_event_type=_text(wait_type),
-        wait_event=_text(wait),
-        sender_state=_text(state),
+        is_active=None if active is None else active == "t",
+        wait_event_type=wait_type,
+        wait_event=wait,
+        sender_state=state,
         sent_lsn=_whole(sent),
         spilled_bytes=_whole(spilled),
         spilled_transactions=_whole(spilled_txns),
@@ -178,9 +172,5 @@ def _view(row: tuple[object, ...]) -> SlotView:
     )
 
 
-def _whole(value: object) -> int | None:
-    return None if value is None else int(str(value))
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+def _whole(value: str | None) -> int | None:
+    return None if value is None else int(value)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from gaussdecode.encoding import raw_name
 from gaussdecode.errors import ConfigError
 
 _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
@@ -11,14 +12,14 @@ _MAX_NAME_BYTES: Final = 63
 
 
 def identifier(name: str) -> str:
-    """Quote a name: double quotes, doubled inside.
+    """Quote a name, as `encoding` spells it, for the server: double quotes, doubled inside.
 
     Raises:
         ConfigError: it is empty, or holds a NUL.
     """
     if not name or "\0" in name:
         raise ConfigError(f"not a name: {name!r}")
-    return '"' + name.replace('"', '""') + '"'
+    return '"' + raw_name(name).replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:

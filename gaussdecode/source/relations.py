@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from gaussdecode.encoding import UTF8, Encoding
 from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import Relation
 from gaussdecode.protocol.pgoutput import RelationMessage, TypeMessage, describe, parse
@@ -49,16 +50,18 @@ class Relations:
 
     Args:
         white_list: which tables are wanted.
+        encoding: of names and values in this connection.
     """
 
-    def __init__(self, white_list: WhiteList) -> None:
+    def __init__(self, white_list: WhiteList, encoding: Encoding = UTF8) -> None:
+        self.encoding = encoding
         self._white_list = white_list
         self._user_types: dict[int, tuple[str, str]] = {}
         self._last_version = 0
 
     def note_type(self, message: bytes) -> int:
         """Take a Type message; returns its OID."""
-        parsed = parse(message)
+        parsed = parse(message, encoding=self.encoding)
         if not isinstance(parsed, TypeMessage):
             raise SequenceError(f"a {type(parsed).__name__} where a Type must be")
         self._user_types[parsed.oid] = (parsed.namespace, parsed.name)
@@ -66,7 +69,7 @@ class Relations:
 
     def define(self, message: bytes) -> Relation:
         """Take a Relation message that is not a repeat; returns the new version."""
-        parsed = parse(message)
+        parsed = parse(message, encoding=self.encoding)
         if not isinstance(parsed, RelationMessage):
             raise SequenceError(f"a {type(parsed).__name__} where a Relation must be")
         self._last_version += 1
@@ -76,8 +79,13 @@ class Relations:
         return describe(parsed, self._last_version, self._user_types, is_filtered=True)
 
 
-def relation_record(relation: Relation) -> bytes:
-    """Build RawRelation, PlanColumn[] and the definition, padded."""
+def relation_record(relation: Relation, encoding: Encoding = UTF8) -> bytes:
+    """Build RawRelation, PlanColumn[] and the definition, padded.
+
+    Args:
+        relation: as described.
+        encoding: of the values that follow.
+    """
     definition = json.dumps(relation.to_record(), separators=(",", ":")).encode()
     columns = b"".join(
         _PLAN_COLUMN.pack(
@@ -99,7 +107,7 @@ def relation_record(relation: Relation) -> bytes:
         relation.version,
         _FILTERED if relation.is_filtered else 0,
         len(relation.columns),
-        0,
+        encoding.number,
         len(definition),
     )
     return head + columns + definition + bytes(padding)

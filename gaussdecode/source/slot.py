@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from gaussdecode.encoding import spelled_name
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.postgresql import Connection, Row
@@ -164,7 +165,7 @@ def read_server(
         system_identifier=system_identifier,
         timeline=timeline,
         wal_end=Lsn.parse(wal_end),
-        database=database,
+        database=spelled_name(database),
         slot=slots[0] if slots else None,
         sender_timeout_ms=_milliseconds(_setting(connection, "wal_sender_timeout")),
         encoding=_setting(connection, "server_encoding"),
@@ -241,7 +242,7 @@ def _slot_state(row: Row) -> SlotState:
         name=row[0] or "",
         plugin=row[1],
         slot_type=row[2] or "",
-        database=row[3],
+        database=None if row[3] is None else spelled_name(row[3]),
         is_temporary=row[4] == "t",
         is_active=row[5] == "t",
         active_pid=int(row[6]) if row[6] else None,
@@ -264,7 +265,9 @@ def published_tables(connection: Connection, publications: Sequence[str]) -> lis
     names = ", ".join(literal(name) for name in publications) or "NULL"
     rows = connection.query(_TABLES % names)
     return [
-        PublishedTable(schema or "", name or "", identity or "", has_key == "t")
+        PublishedTable(
+            spelled_name(schema or ""), spelled_name(name or ""), identity or "", has_key == "t"
+        )
         for schema, name, identity, has_key in rows
     ]
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import wire
 
+from gaussdecode.encoding import find_encoding
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.relation import ReplicaIdentity
 from gaussdecode.model.types import ColumnType, Kind
@@ -87,7 +88,6 @@ def test_every_prefix_is_truncated(payload: bytes) -> None:
         (wire.begin() + b"\0", "after the end"),
         (wire.relation_message([], identity=b"x"), "replica identity"),
         (wire.relation_message([(2, "id", 23, -1)]), "unknown flags of a column"),
-        (wire.relation_message([], name="caf\0").replace(b"caf", b"ca\xff"), "not UTF-8"),
         (wire.insert(["1"]), "not described"),
         (wire.insert(["1"], 16400), "number of columns"),
         (wire.delete([wire.UNCHANGED, None], oid=16400), "old tuple"),
@@ -140,3 +140,15 @@ def test_full_identity_is_every_column() -> None:
     assert relation.columns[0].is_identity
     assert relation.is_filtered
     assert relation.columns[0].type == ColumnType(Kind.STRING)
+
+
+def test_names_and_values_are_translated() -> None:
+    """From the database's encoding; what has no letter in it is spelled out."""
+    named = wire.relation_message([], name="cafe").replace(b"cafe", b"caf\x81")
+    table = pgoutput.parse(named, encoding=find_encoding("WIN1252"))
+    assert isinstance(table, pgoutput.RelationMessage)
+    assert table.name == "caf\\x81"
+    row = b"I\0\0\0\1N\0\1t\0\0\0\1\xe9"
+    assert pgoutput.parse(row, encoding=find_encoding("WIN1252")) == pgoutput.Insert(
+        1, ("\u00e9".encode(),)
+    )

@@ -95,10 +95,10 @@ def _connections(database: Database, path: Path) -> Iterator[tuple[str, Callable
             yield "reader in a view", lambda name: str(reader._command(f"SHOW {name}")[0][0])  # type: ignore[attr-defined]
     with Catalog(config) as catalog, PostgresProbe(address, database.slot) as probe:
         session = catalog._connected(address)
-        yield "catalogue", lambda name: str(session.execute(f"SHOW {name}".encode()).fetchone()[0])  # type: ignore[index]
+        yield "catalogue", lambda name: str(session.query(f"SHOW {name}")[0][0])
         guard = probe._connect()
         with guard:
-            yield "guard", lambda name: str(guard.execute(f"SHOW {name}".encode()).fetchone()[0])  # type: ignore[index]
+            yield "guard", lambda name: str(guard.query(f"SHOW {name}")[0][0])
 
 
 @pytest.mark.integration

@@ -26,7 +26,7 @@ def test_defaults_protect_and_do_not_overrule() -> None:
     assert given["keepalives_idle"] == "7"
     assert given["application_name"] == "mine"
     assert given["replication"] == "database"
-    assert given["client_encoding"] == "UTF8"
+    assert "client_encoding" not in given  # the database decides, see `use_encoding`
 
 
 def test_own_options_come_after_the_given_ones() -> None:
@@ -92,6 +92,24 @@ def test_session_spells_values_as_the_decoder_reads_them(
         "ISO", "postgres", "UTC", "3", "hex",
     ]  # fmt: skip
     assert encoding == "UTF8"
+
+
+@pytest.mark.integration
+def test_texts_come_in_the_encoding_of_the_database(postgres_15: Postgres) -> None:
+    """Also messages; what is no letter is shown escaped, and nothing breaks."""
+    database = Database(postgres_15, "kit_latin1", encoding="LATIN1")
+    with connect(SourceAddress(database.dsn + " sslmode=disable", None, True)) as connection:
+        assert connection.query("SHOW client_encoding") == [("LATIN1",)]
+        assert connection.query("SELECT 'na\u00efve', chr(233)") == [("na\u00efve", "\u00e9")]
+        with pytest.raises(SourceError, match="caf\u00e9"):
+            connection.query('SELECT * FROM "caf\u00e9"')
+    database.drop()
+    database = Database(postgres_15, "kit_ascii", encoding="SQL_ASCII")
+    with connect(SourceAddress(database.dsn + " sslmode=disable", None, True)) as connection:
+        assert connection.query("SELECT E'\\x81'") == [("\udc81",)]
+        with pytest.raises(SourceError):
+            connection.query('SELECT * FROM "\udc81"')
+    database.drop()
 
 
 @pytest.mark.integration
