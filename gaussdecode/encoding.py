@@ -76,6 +76,11 @@ _SECOND_PLANE: Final = frozenset(
     {0xA1, *range(0xA3, 0xA6), 0xA8, *range(0xAC, 0xB0), *range(0xEE, 0xFF)}
 )
 _PLANES: Final = (0xA1, 0xA2)  # of CNS 11643, that the server knows
+# Codes of which the server knows no letter, though the codec does.
+_WITHOUT: Final[Mapping[str, tuple[bytes, ...]]] = {
+    "EUC_JP": (b"\x8f\xa2\xb7",),
+    "EUC_TW": (b"\xa7\xa8", b"\xa7\xaf", b"\xa7\xb4"),
+}
 _ESCAPABLE: Final = re.compile(r"\\(?=x[0-9a-f]{2})|[\udc80-\udcff]")
 _ESCAPED: Final = re.compile(r"\\x([89a-f][0-9a-f]|5c)")
 
@@ -126,12 +131,12 @@ class Encoding:
             found = dict(_decoded(name, _double() if is_multiple else _single()))
         if self.name == "EUC_JIS_2004":
             found = {c: v for c, v in found.items() if len(c) < 3 or c[1] in _SECOND_PLANE}
-        if self.name == "EUC_JP":
-            del found[b"\x8f\xa2\xb7"]  # a tilde, of which the server knows nothing
+        for code in _WITHOUT.get(self.name, ()):
+            found.pop(code, None)
         for first, letters in self._runs:
             size = (first.bit_length() + 7) // 8
-            for code, letter in enumerate(letters, first):
-                found[code.to_bytes(size, "big")] = letter
+            for number, letter in enumerate(letters, first):
+                found[number.to_bytes(size, "big")] = letter
         return found
 
     def decode(self, raw: bytes) -> str:
