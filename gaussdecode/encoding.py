@@ -79,7 +79,11 @@ _PLANES: Final = (0xA1, 0xA2)  # of CNS 11643, that the server knows
 # Codes of which the server knows no letter, though the codec does.
 _WITHOUT: Final[Mapping[str, tuple[bytes, ...]]] = {
     "EUC_JP": (b"\x8f\xa2\xb7",),
-    "EUC_TW": (b"\xa7\xa8", b"\xa7\xaf", b"\xa7\xb4"),
+    "EUC_TW": tuple(
+        head + code
+        for head in (b"", b"\x8e\xa1")
+        for code in (b"\xa7\xa8", b"\xa7\xaf", b"\xa7\xb4")
+    ),
 }
 _ESCAPABLE: Final = re.compile(r"\\(?=x[0-9a-f]{2})|[\udc80-\udcff]")
 _ESCAPED: Final = re.compile(r"\\x([89a-f][0-9a-f]|5c)")
