@@ -81,6 +81,21 @@ cdef enum EventFlag:
 cdef enum RelationFlag:
     RELATION_FILTERED = 1       # known, but its rows are to be skipped
 
+# What is counted of a stream. The names are those of model.account.
+cdef enum TallyKind:
+    TALLY_TRANSACTION = 0       # a commit
+    TALLY_INSERT = 1
+    TALLY_UPDATE = 2
+    TALLY_DELETE = 3
+    TALLY_TRUNCATE = 4          # one per table that is named
+    TALLY_MESSAGE = 5
+    TALLY_KINDS = 6
+
+cdef packed struct Tally:
+    uint64_t count[TALLY_KINDS]
+
+# `framed` counts what the reader found in the stream, `filtered` and `before_start` what of
+# it is not in the messages any more; all three since the batch before.
 cdef packed struct RawHeader:
     uint32_t magic
     uint32_t kind
@@ -92,6 +107,9 @@ cdef packed struct RawHeader:
     uint64_t keepalive_lsn      # not 0: nothing is open at the end of this batch, and the
     uint32_t keepalive_reply    # server has read the WAL up to here; emitted as last event
     uint32_t reserved
+    Tally framed
+    Tally filtered              # rows of tables that nobody wants
+    Tally before_start          # rows before the position to start from
 
 cdef packed struct RawRelation:
     uint32_t size               # of this record with columns and JSON, padded
@@ -122,6 +140,9 @@ cdef packed struct EntryHeader:
     uint64_t part_offset
     uint64_t wire_bytes         # of the message section it came from
     uint64_t row_count
+    Tally framed                # as the reader said
+    Tally filtered              # by the reader and by the decoder
+    Tally before_start
 
 cdef packed struct Event:
     uint8_t kind

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from gaussdecode._cursor cimport Cursor
-from gaussdecode._layout cimport Buffer, Event, RawHeader
+from gaussdecode._layout cimport Buffer, Event, RawHeader, Tally
 from gaussdecode._part cimport Part
 
 
@@ -22,6 +22,8 @@ cdef class BatchDecoder:
     cdef Buffer payloads            # offsets of event payloads count from here until the end
     cdef Buffer result              # of decode_bytes
     cdef size_t retained            # bytes all parts hold on to
+    cdef Tally decoded              # of this batch
+    cdef Tally filtered             # of these, what becomes no event
     cdef readonly uint64_t row_count        # decoded since the start
     cdef readonly uint64_t wire_bytes
     cdef readonly uint64_t misfit_count     # values kept as text beside their row
@@ -32,6 +34,7 @@ cdef class BatchDecoder:
     cdef int decode(self, const uint8_t *data, size_t size, Buffer *out) except -1 nogil
 
     cdef int reset(self) except -1 nogil
+    cdef int check_sums(self, const RawHeader *header) except -1 nogil
     cdef int read_relations(self, Cursor *cursor, uint32_t count) except -1 nogil
     cdef int read_messages(self, Cursor *cursor, uint32_t count) except -1 nogil
     cdef int read_message(self, Cursor *cursor) except -1 nogil

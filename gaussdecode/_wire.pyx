@@ -48,13 +48,17 @@ from gaussdecode._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
     EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
     EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
-    EntryHeader, Misfit, PartHeader, PlanColumn, RawRelation, buffer_align, buffer_append,
+    TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit, PartHeader, PlanColumn,
+    RawRelation, Tally, buffer_align, buffer_append,
     buffer_fill, buffer_free, buffer_grow,
 )
 from gaussdecode._part cimport (
     part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,
     part_read_old, part_reset, part_skip_tuple, part_write,
 )
+from gaussdecode._tally cimport tally_add, tally_clear, tally_dict, tally_equals, tally_ops
+
+from gaussdecode.errors import AccountError
 
 cdef enum:
     FIRST_SLOTS = 64
@@ -93,6 +97,15 @@ cdef int read_int63(Cursor *cursor, uint64_t *out) except -1 nogil:
     if out[0] > GD_MAX_INT64:
         fail_wire(cursor, b"a number that does not fit 63 bits", 8)
     return 0
+
+
+cdef int fail_sums(
+    uint64_t dispatch_seq, const Tally *framed, const Tally *seen
+) except -1 with gil:
+    raise AccountError(
+        f"the reader counted {tally_dict(framed)} in batch {dispatch_seq}, the decoder found "
+        f"{tally_dict(seen)} in it: nothing of it lands"
+    )
 
 
 cdef int keep_small(Buffer *buffer) except -1 nogil:
@@ -165,6 +178,7 @@ cdef class BatchDecoder:
             cursor.next = cursor.end
             cursor.end = data + size
             self.read_messages(&cursor, header.message_count)
+            self.check_sums(&header)
             if header.keepalive_lsn:
                 event = self.add_event(EVENT_KEEPALIVE)
                 event.flags = header.keepalive_reply != 0
@@ -190,8 +204,19 @@ cdef class BatchDecoder:
             self.retained = 0
         self.used_count = 0
         self.segment = NULL
+        tally_clear(&self.decoded)
+        tally_clear(&self.filtered)
         keep_small(&self.events)
         keep_small(&self.payloads)
+        return 0
+
+    cdef int check_sums(self, const RawHeader *header) except -1 nogil:
+        """See that what was decoded and what the reader left out is what it framed."""
+        cdef Tally seen = self.decoded
+        tally_add(&seen, &header.filtered)
+        tally_add(&seen, &header.before_start)
+        if not tally_equals(&seen, &header.framed):
+            fail_sums(header.dispatch_seq, &header.framed, &seen)
         return 0
 
     cdef int read_relations(self, Cursor *cursor, uint32_t count) except -1 nogil:
@@ -274,6 +299,7 @@ cdef class BatchDecoder:
     cdef int read_commit(self, Cursor *cursor) except -1 nogil:
         cdef Event *event = self.add_event(EVENT_COMMIT)
         cdef uint64_t commit_lsn, end_lsn, time
+        self.decoded.count[<int>TALLY_TRANSACTION] += 1
         if read_uint8(cursor) != 0:
             fail_wire(cursor, b"unknown flags of a commit", 1)
         read_uint64(cursor, &commit_lsn)
@@ -303,8 +329,11 @@ cdef class BatchDecoder:
         read_uint32(cursor, &oid)
         part = self.part_of(cursor, oid)
         is_kept = not part.flags & RELATION_FILTERED
+        tally_ops(&self.decoded, &op, 1)
         if is_kept:
             part_begin_row(part, op)
+        else:
+            tally_ops(&self.filtered, &op, 1)
         tag = take(cursor, 1)[0]
         if op != c"I" and (tag == c"K" or tag == c"O"):
             old_tag = tag
@@ -343,7 +372,10 @@ cdef class BatchDecoder:
         for _index in range(count):
             read_uint32(cursor, &oid)
             part = self.part_of(cursor, oid)
-            if not part.flags & RELATION_FILTERED:
+            self.decoded.count[<int>TALLY_TRUNCATE] += 1
+            if part.flags & RELATION_FILTERED:
+                self.filtered.count[<int>TALLY_TRUNCATE] += 1
+            else:
                 event = self.add_event(EVENT_TRUNCATE)
                 event.index = part.version
                 event.flags = bits
@@ -357,6 +389,7 @@ cdef class BatchDecoder:
         cdef uint32_t content_size
         cdef size_t size
         cdef uint8_t flags = take(cursor, 1)[0]
+        self.decoded.count[<int>TALLY_MESSAGE] += 1
         if flags > 1:
             fail_wire(cursor, b"unknown flags of a logical message", 1)
         read_uint64(cursor, &lsn)
@@ -417,6 +450,7 @@ cdef class BatchDecoder:
         read_int63(cursor, &xid)
         read_uint64(cursor, &time)
         read_int63(cursor, &csn)
+        self.decoded.count[<int>TALLY_TRANSACTION] += 1
         if csn:
             self.add_csn(csn, NULL, 0)
         event = self.add_event(EVENT_COMMIT)
@@ -562,6 +596,10 @@ cdef class BatchDecoder:
         if header.kind == ENTRY_DATA:
             entry.wire_bytes = header.size - header.message_offset
             self.wire_bytes += entry.wire_bytes
+        entry.framed = header.framed
+        entry.filtered = header.filtered
+        tally_add(&entry.filtered, &self.filtered)
+        entry.before_start = header.before_start
         buffer_fill(out, 0, sizeof(EntryHeader))
         buffer_align(out)
         entry.event_offset = out.size

@@ -105,6 +105,15 @@ class SequenceError(GaussDecodeError):
     exit_status = EX_PROTOCOL
 
 
+class AccountError(GaussDecodeError):
+    """What came in is not what would land: rows were lost or doubled inside of this program.
+
+    Nothing of the stretch is confirmed, and the server sends it again.
+    """
+
+    exit_status = EX_SOFTWARE
+
+
 class LandingError(GaussDecodeError):
     """The landing is damaged, fenced, or is not what the log says it is."""
 
@@ -144,6 +153,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         TruncatedError,
         LostRowError,
         SequenceError,
+        AccountError,
         LandingError,
         DiskError,
         DiskStillFullError,

@@ -255,6 +255,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Any growth: see `gaussdecode gaps ROOT`, and compare what they changed with the source.",
     ),
     _counter(
+        "collect_left_out_rows",
+        "rows",
+        "Rows, truncates and logical messages that the reader counted and that do not land, by reason",
+        "origin on a source that is written under a replication origin: set only-local: false. "
+        "not-wanted: see which tables `gaussdecode status` says are left out.",
+        "reason",
+    ),
+    _counter(
         "collect_empty_transactions",
         "transactions",
         "Transactions without rows, of which nothing lands but the position",

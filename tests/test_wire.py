@@ -14,7 +14,7 @@ from kit import plain, texts, wire
 from kit.decoded import Entry, EventKind, read_entry
 
 from gaussdecode._wire import BatchDecoder
-from gaussdecode.errors import TruncatedError, WireError
+from gaussdecode.errors import AccountError, TruncatedError, WireError
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.types import ColumnType, Kind
 
@@ -309,8 +309,37 @@ def test_damaged_raw_header_is_an_error_or_harmless() -> None:
         for value in (0, 1, 0x7F, 0x80, 0xFF):
             raw = bytearray(whole)
             raw[position] = value
-            with contextlib.suppress(WireError):
+            with contextlib.suppress(WireError, AccountError):
                 BatchDecoder().decode_bytes(raw)
+
+
+@pytest.mark.parametrize("kind", range(len(wire.KINDS)), ids=wire.KINDS)
+@pytest.mark.parametrize("more", [1, -1])
+def test_batch_holds_what_the_reader_counted(kind: int, more: int) -> None:
+    """One message fewer or more than the reader framed stops the decoder, whatever its kind."""
+    messages = [
+        wire.begin(), wire.insert(["1", "a"]), wire.update(["1", "b"]), wire.delete(["1", None]),
+        wire.truncate(wire.OID, 30000), wire.insert(["1", "x"], 30000), wire.logical(),
+        wire.commit(),
+    ]  # fmt: skip
+    counted = list(wire.tally(messages))
+    entry = decode(messages)
+    assert entry.framed == tuple(counted) == (1, 2, 1, 1, 2, 1)
+    assert entry.filtered == (0, 1, 0, 0, 1, 0)
+    counted[kind] += more
+    with pytest.raises(AccountError, match="reader counted"):
+        BatchDecoder().decode_bytes(wire.raw_batch(messages, RELATIONS, framed=tuple(counted)))
+
+
+def test_what_the_reader_left_out_counts() -> None:
+    """What is not in the messages is in the sums, and is passed on by reason."""
+    framed, filtered, before = (1, 9, 0, 0, 0, 0), (0, 5, 0, 0, 0, 0), (0, 3, 0, 0, 0, 0)
+    raw = wire.raw_batch(
+        [wire.begin(), wire.insert(["1", "a"]), wire.commit()], [RELATION],
+        framed=framed, filtered=filtered, before_start=before,
+    )  # fmt: skip
+    entry = read_entry(BatchDecoder().decode_bytes(raw), {RELATION.version: RELATION})
+    assert (entry.framed, entry.filtered, entry.before_start) == (framed, filtered, before)
 
 
 def test_cut_raw_batch_is_an_error() -> None:
@@ -471,7 +500,7 @@ def test_mutated_batches_neither_crash_nor_leak() -> None:
         damaged = bytearray(raw)
         for _ in range(1 + count % 3):
             damaged[int(rng.random() * len(raw))] = int(rng.random() * 256)
-        with contextlib.suppress(WireError):
+        with contextlib.suppress(WireError, AccountError):
             decoder.decode_bytes(damaged)
         if count == 50_000:
             warm = resident_bytes()

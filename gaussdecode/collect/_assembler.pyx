@@ -24,6 +24,10 @@ sent again. A non-transactional message is durable only if its own LSN is below 
 position, since it says where its record begins, not where it ends; for the same reason
 nothing may be published while `message_lsn` is not below `boundary_lsn`.
 
+Sums. What the reader framed, as each batch says, must be what landed, what was left out for
+some reason, and what stands in the open transaction; after every batch this is compared. Rows
+are counted as they come, before anything is kept or dropped, and again as they are released.
+
 Crash. All state here dies with the process; nothing of it was confirmed.
 
 Deadlock. The rings are read strictly in dispatch order, so the ring that is waited for
@@ -39,14 +43,19 @@ from gaussdecode._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
     EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
     EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, EntryHeader, Event,
-    PartHeader, buffer_append, buffer_free,
+    PartHeader, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally,
+    buffer_append, buffer_free,
+)
+from gaussdecode._tally cimport (
+    tally_add, tally_clear, tally_dict, tally_equals, tally_move, tally_ops, tally_rows,
 )
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
 from gaussdecode.ipc.ring cimport Ring
 
 import json
 
-from gaussdecode.errors import ChildError, SequenceError, from_record
+from gaussdecode.errors import AccountError, ChildError, SequenceError, from_record
+from gaussdecode.model import account
 
 cdef extern from "<time.h>" nogil:
     cdef struct timespec:
@@ -63,6 +72,20 @@ cdef enum:
     PUMP_TIME_C = 1
     PUMP_ATTENTION_C = 2
     PUMP_END_C = 3
+
+cdef enum Reason:           # why something does not land; in the order of REASONS
+    BECAUSE_RESENT = 0
+    BECAUSE_ORIGIN = 1
+    BECAUSE_BEFORE_START = 2
+    BECAUSE_FILTERED = 3
+    BECAUSE_NOT_WANTED = 4
+    BECAUSE_EMPTY = 5
+    REASON_COUNT = 6
+
+REASONS = (
+    account.RESENT, account.ORIGIN, account.BEFORE_START, account.FILTERED, account.NOT_WANTED,
+    account.EMPTY,
+)
 
 # What `Assembler.pump` came back for.
 PUMP_TIME = PUMP_TIME_C
@@ -85,6 +108,16 @@ cdef inline int64_t now_ns() noexcept nogil:
 
 cdef int fail(str reason, uint64_t lsn) except -1:
     raise SequenceError(f"{reason} near {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}")
+
+
+cdef inline void count_segment(
+    Tally *tally, const uint8_t *entry, const Event *event
+) noexcept nogil:
+    """Count the rows of a segment by operation."""
+    cdef const PartHeader *parts = <const PartHeader *>(
+        entry + (<const EntryHeader *>entry).part_offset
+    )
+    tally_ops(tally, entry + parts[event.index].op_offset + event.first_row, event.row_count)
 
 
 cdef class Assembler:
@@ -160,6 +193,11 @@ cdef class Assembler:
     cdef readonly uint64_t waited_ns
     cdef readonly uint64_t busy_ns
     cdef uint32_t end_count
+    cdef Tally framed               # all since `published`, and what was open then
+    cdef Tally landed
+    cdef Tally[REASON_COUNT] left_out
+    cdef Tally opened               # of `framed`, what stands in the open transaction
+    cdef uint64_t[REASON_COUNT] left_out_total  # rows of publications before
 
     def __cinit__(
         self, owner, Accumulator transactions, Accumulator messages, spool, *,
@@ -320,7 +358,9 @@ cdef class Assembler:
                 found = self.find(parts[event.index].version)
                 if found == NULL:
                     self.check_left_out(parts[event.index].version, stamp.lsn)
+                    count_segment(&self.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
                     continue
+                count_segment(&self.landed, entry, event)
                 (<Accumulator>found).append(
                     entry, &parts[event.index], event.first_row, event.row_count,
                     stamp, seq[0],
@@ -328,7 +368,11 @@ cdef class Assembler:
                 seq[0] += event.row_count
             elif event.kind == EVENT_TRUNCATE:
                 found = self.find(event.index)
-                if found != NULL:
+                if found == NULL:
+                    self.check_left_out(event.index, stamp.lsn)
+                    self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_TRUNCATE] += 1
+                else:
+                    self.landed.count[<int>TALLY_TRUNCATE] += 1
                     (<Accumulator>found).append_marker(c'T', stamp, seq[0])
                     with gil:
                         self.owner.truncated(
@@ -371,6 +415,7 @@ cdef class Assembler:
         self.messages.stamp_rows(1, stamp, seq)
         self.messages.row_count += 1
         self.message_count += 1
+        self.landed.count[<int>TALLY_MESSAGE] += 1
         return 0
 
     cdef int land_transaction(self, Stamp *stamp, int64_t rows) except -1 nogil:
@@ -387,6 +432,7 @@ cdef class Assembler:
         column_append_value(&self.transactions.columns[2], row, &rows, sizeof(rows), False)
         self.transactions.stamp_rows(1, stamp, 0)
         self.transactions.row_count += 1
+        self.landed.count[<int>TALLY_TRANSACTION] += 1
         return 0
 
     cdef int release(
@@ -403,8 +449,10 @@ cdef class Assembler:
             with gil:
                 fail("a COMMIT whose position is not its BEGIN's", event.x)
         self.is_open = False
+        self.opened.count[<int>TALLY_TRANSACTION] += 1
         if event.y <= self.resume_lsn:
             self.resent_count += 1
+            tally_move(&self.left_out[<int>BECAUSE_RESENT], &self.opened)
             return self.drop_retained()
         if event.y <= self.last_end_lsn:
             with gil:
@@ -412,8 +460,10 @@ cdef class Assembler:
         self.fill_stamp(event, &stamp)
         if (self.has_origin and self.only_local) or self.is_before_start():
             self.foreign_count += 1
+            tally_move(&self.left_out[<int>self.foreign_reason()], &self.opened)
             self.drop_retained()
         else:
+            tally_clear(&self.opened)
             self.release_retained(&stamp, &seq)
             self.release_events(entry, first, commit, &stamp, &seq)
             self.drop_retained()
@@ -422,6 +472,7 @@ cdef class Assembler:
                 self.count_unpublished()
             else:
                 self.empty_count += 1
+                self.left_out[<int>BECAUSE_EMPTY].count[<int>TALLY_TRANSACTION] += 1
             self.row_count += seq
             self.transaction_count += 1
         self.last_end_lsn = event.y
@@ -441,6 +492,9 @@ cdef class Assembler:
                 stamp.xid = commit.x
             if stamp.time_us == 0:
                 stamp.time_us = self.open_time_us
+
+    cdef inline Reason foreign_reason(self) noexcept nogil:
+        return BECAUSE_BEFORE_START if self.is_before_start() else BECAUSE_ORIGIN
 
     cdef inline bint is_before_start(self) noexcept nogil:
         return 0 < self.open_csn < self.start_csn
@@ -509,10 +563,13 @@ cdef class Assembler:
                 self.notice(entry, &events[i])
             elif events[i].kind == EVENT_HEARTBEAT:
                 self.heartbeat_count += 1
-            elif events[i].kind == EVENT_MESSAGE:
-                if not events[i].flags & 1:
-                    self.fail_order(&events[i])
-            elif events[i].kind != EVENT_SEGMENT and events[i].kind != EVENT_TRUNCATE:
+            elif events[i].kind == EVENT_SEGMENT:
+                count_segment(&self.opened, entry, &events[i])
+            elif events[i].kind == EVENT_TRUNCATE:
+                self.opened.count[<int>TALLY_TRUNCATE] += 1
+            elif events[i].kind == EVENT_MESSAGE and events[i].flags & 1:
+                self.opened.count[<int>TALLY_MESSAGE] += 1
+            else:
                 self.fail_order(&events[i])
         return -1
 
@@ -579,6 +636,7 @@ cdef class Assembler:
                 self.count_unpublished()
             else:
                 self.resent_count += 1
+                self.left_out[<int>BECAUSE_RESENT].count[<int>TALLY_MESSAGE] += 1
         else:
             self.fail_order(event)
         return 0
@@ -608,7 +666,30 @@ cdef class Assembler:
             else:
                 self.stand_alone(entry, &events[i])
                 i += 1
+        self.check_sums(header)
         return self.settle(entry)
+
+    cdef int check_sums(self, const EntryHeader *header) except -1 nogil:
+        """See that all of a batch has landed, was left out, or waits for its commit."""
+        cdef Tally found = self.landed
+        cdef int i
+        tally_add(&self.framed, &header.framed)
+        tally_add(&self.left_out[<int>BECAUSE_FILTERED], &header.filtered)
+        tally_add(&self.left_out[<int>BECAUSE_BEFORE_START], &header.before_start)
+        tally_add(&found, &self.opened)
+        for i in range(REASON_COUNT):
+            tally_add(&found, &self.left_out[i])
+        if not tally_equals(&found, &self.framed):
+            self.fail_sums(&found)
+        return 0
+
+    cdef int fail_sums(self, const Tally *found) except -1 with gil:
+        raise AccountError(
+            f"up to {self.boundary_lsn >> 32:X}/{self.boundary_lsn & 0xFFFFFFFF:X} the reader "
+            f"counted {tally_dict(&self.framed)} since the last publication, of which "
+            f"{tally_dict(found)} landed, were left out or wait for their commit: "
+            "nothing of it is published"
+        )
 
     def absorb_bytes(self, const uint8_t[::1] entry not None):
         """Absorb one decoded batch from Python; for tests and other slow callers."""
@@ -624,10 +705,45 @@ cdef class Assembler:
         """False while a message stands behind the last boundary."""
         return self.message_lsn == 0 or self.message_lsn < self.boundary_lsn
 
-    def published(self):
-        """All released so far is part of a publication."""
+    def sums(self):
+        """What came since the last publication, the open transaction left out.
+
+        Returns:
+            Three dicts: what the reader framed, what landed, and by reason what did not.
+        """
+        cdef Tally framed = self.framed
+        cdef int i
+        for i in range(TALLY_KINDS):
+            framed.count[i] -= self.opened.count[i]
+        left_out = {}
+        for i in range(REASON_COUNT):
+            if tally_dict(&self.left_out[i]):
+                left_out[REASONS[i]] = tally_dict(&self.left_out[i])
+        return tally_dict(&framed), tally_dict(&self.landed), left_out
+
+    @property
+    def left_out_rows(self):
+        """Rows, truncates and messages that did not land since the start, by reason."""
+        cdef int i
+        rows = {}
+        for i in range(REASON_COUNT):
+            rows[REASONS[i]] = self.left_out_total[i] + tally_rows(&self.left_out[i])
+        return rows
+
+    def answered(self):
+        """Nothing has to be published of what came so far; its sums go into the next entry."""
         self.unpublished_count = 0
         self.keepalive_is_urgent = False
+
+    def published(self):
+        """All released so far is part of a publication."""
+        cdef int i
+        self.answered()
+        self.framed = self.opened
+        tally_clear(&self.landed)
+        for i in range(REASON_COUNT):
+            self.left_out_total[i] += tally_rows(&self.left_out[i])
+            tally_clear(&self.left_out[i])
 
     # ---- rings -----------------------------------------------------------------------
 

@@ -14,21 +14,25 @@ is hashed of a row is, per column, ``v`` and the value, or ``n`` for NULL, and a
 `hash_text`, so that the server can do the same.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
 from gaussdecode._layout cimport (
-    ENTRY_DATA, RAW_MAGIC, Buffer, EntryHeader, PartHeader, RawHeader, buffer_align,
+    ENTRY_DATA, RAW_MAGIC, TALLY_INSERT, Buffer, EntryHeader, PartHeader, RawHeader, buffer_align,
     buffer_append, buffer_free, buffer_grow,
 )
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.collect._columns cimport Accumulator, Stamp
 
-from gaussdecode.errors import WireError
+from gaussdecode.errors import AccountError, WireError
 
 cdef enum:
     HEAD_SIZE = 12              # size of the message, I, oid, N, number of columns
     READ_SNAPSHOT = 82          # 'R'
+
+
+cdef int fail_count(uint32_t lines, uint64_t rows) except -1 with gil:
+    raise AccountError(f"{lines} lines of a table became {rows} rows: nothing of them lands")
 
 
 cdef int fail_line(const char *reason, Py_ssize_t offset) except -1 with gil:
@@ -345,9 +349,12 @@ cdef class CopyRows:
         memcpy(&header, self.batch.data, sizeof(RawHeader))
         header.message_count = count
         header.size = self.batch.size
+        header.framed.count[<int>TALLY_INSERT] = count
         memcpy(self.batch.data, &header, sizeof(RawHeader))
         self.decoder.decode(self.batch.data, self.batch.size, &self.decoded)
         memcpy(&entry, self.decoded.data, sizeof(EntryHeader))
+        if entry.row_count != count:
+            fail_count(count, entry.row_count)
         memset(&stamp, 0, sizeof(Stamp))
         for index in range(entry.part_count):
             memcpy(

@@ -21,6 +21,7 @@ from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import Suspects
 from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.ipc.ring import Ring
+from gaussdecode.model.account import Account
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
@@ -372,7 +373,7 @@ class Collector:
             return
         has_content = assembler.unpublished_count > 0
         if not has_content and assembler.boundary_lsn <= self._position.lsn:
-            assembler.published()
+            assembler.answered()
             return
         for landed in sorted(self._accumulators, key=lambda landed: landed.order):
             self.flush(self._accumulators[landed])
@@ -388,6 +389,7 @@ class Collector:
                 commit_time=_time(assembler.last_commit_time_us) if has_content else None,
                 truncates=tuple(self._truncates),
                 schema_changes=tuple(self._changes),
+                account=self._account(position),
             )
         )
         self._position = position
@@ -395,6 +397,17 @@ class Collector:
         self._truncates.clear()
         self._changes.clear()
         self._published_at = time.monotonic()
+
+    def _account(self, until: SourcePosition) -> Account:
+        """The sums of the stretch from the present position to the next one."""
+        framed, landed, left_out = self.assembler.sums()
+        return Account(
+            since=(self._position.epoch, self._position.lsn),
+            until=(until.epoch, until.lsn),
+            framed=framed,
+            landed=landed,
+            left_out=left_out,
+        )
 
     def _note_suspects(self) -> None:
         """Publish what may be incomplete, before anything of it can be confirmed.

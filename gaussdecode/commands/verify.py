@@ -52,6 +52,10 @@ def _record(report: Report) -> dict[str, object]:
         "rows": report.rows,
         "bytes": report.bytes,
         "ops": dict(sorted(report.ops.items())),
+        "framed": dict(sorted(report.framed.items())),
+        "left_out": {
+            reason: sum(counts.values()) for reason, counts in sorted(report.left_out.items())
+        },
         "positions": {name: str(Lsn(at.lsn)) for name, at in sorted(report.positions.items())},
         "is_clean": report.is_clean,
         "findings": report.findings,

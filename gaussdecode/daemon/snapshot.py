@@ -339,6 +339,11 @@ def _session_values(session: Session) -> Values:
     if session.collector is not None:
         plain |= _collector_values(session.collector)
     values: Values = {f"gaussdecode_{name}": {(): float(value)} for name, value in plain.items()}
+    if session.collector is not None:
+        values["gaussdecode_collect_left_out_rows_total"] = {
+            (reason,): float(rows)
+            for reason, rows in session.collector.assembler.left_out_rows.items()
+        }
     raw, decoded = _queue_lengths(session)
     for index, (waiting, done) in enumerate(zip(raw, decoded, strict=True)):
         label = (str(index),)

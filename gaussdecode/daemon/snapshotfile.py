@@ -7,19 +7,18 @@ the rows of a table. Until `finish` a file is unfinished and swept by the next s
 import dataclasses
 import datetime as dt
 import threading
-from collections.abc import Sequence
+from collections import Counter
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from gaussdecode.collect.arrow import GD_FIELDS
 from gaussdecode.collect.collector import metadata_of
 from gaussdecode.collect.tables import Landed
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.names import data_directory
-from gaussdecode.land.parquet import ParquetSink
+from gaussdecode.land.parquet import ParquetSink, operations
 from gaussdecode.land.publication import HiddenFile
 from gaussdecode.model.landing import Position
 
@@ -86,6 +85,7 @@ class SnapshotFile:
         self._sink: ParquetSink | None = None
         self._first = self._last = 0
         self._rows = 0
+        self._ops: Counter[str] = Counter()
 
     @property
     def size(self) -> int:
@@ -128,7 +128,7 @@ class SnapshotFile:
         self._sink.write(rows)
         self._last = first + rows.num_rows - 1
         self._rows += rows.num_rows
-        self._ops = dict(_counts(rows)) if self._rows == rows.num_rows else {"R": self._rows}
+        self._ops.update(operations(rows))
 
     def finish(self) -> HiddenFile | None:
         """Close the file and make it durable; None when nothing was written."""
@@ -139,12 +139,12 @@ class SnapshotFile:
         return HiddenFile(
             path=self._sink.path,
             table=self._landed.directory,
-            rows=self._rows,
+            rows=self._sink.rows,
             bytes=size,
             first=Position(lsn, self._first),
             last=Position(lsn, self._last),
             schema_id=self._landed.schema_id,
-            ops=self._ops,
+            ops=dict(sorted(self._ops.items())),
             has_unchanged=False,
             has_key_change=False,
             checksum=checksum,
@@ -155,8 +155,3 @@ class SnapshotFile:
         if self._sink is not None:
             self._sink.abandon()
             self._log.disk.remove(self._sink.path)
-
-
-def _counts(rows: pa.Table) -> Sequence[tuple[str, int]]:
-    counted = pc.value_counts(rows.column("gd_op")).to_pylist()
-    return [(item["values"], item["counts"]) for item in counted]

@@ -21,6 +21,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.publication import Draft, HiddenFile
 from gaussdecode.land.snapshots import Json
 from gaussdecode.land.writer import Intake
+from gaussdecode.model.account import Account, add
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, Position, SchemaChange, Truncate
 from gaussdecode.settings import LandingConfig
@@ -51,6 +52,7 @@ class Output:
         self.is_handed_over = False
         self._log = log
         self._landing = landing
+        self._rows = 0
         self._lock = threading.Lock()
         self._idle: list[SnapshotFile] = []
         self._all: list[SnapshotFile] = []
@@ -60,6 +62,8 @@ class Output:
         """Write the rows of a chunk to a file that this thread alone has."""
         file = self._borrow()
         for part in rows:
+            with self._lock:
+                self._rows += part.num_rows
             file.write(part)
             if file.size >= self._landing.target_file_size:
                 self._close(file)
@@ -100,6 +104,11 @@ class Output:
         for file in list(self._all):
             self._close(file)
         return self._finished
+
+    @property
+    def handed_over(self) -> dict[str, int]:
+        """What was given to be written, by kind: rows, or the mark of a table without any."""
+        return {"R": self._rows} if self._rows else {"T": 1}
 
     def abandon(self) -> None:
         """Remove what was written, unless it may be part of an entry already."""
@@ -163,6 +172,7 @@ class SnapshotEntry:
             truncates=tuple(truncates),
             schema_changes=tuple(changes),
             extra={"snapshot": said},
+            account=self._account(log),
         )
         self._hand_over(is_handed_over=True)
         try:
@@ -177,6 +187,13 @@ class SnapshotEntry:
     def _hand_over(self, *, is_handed_over: bool) -> None:
         for output in self.outputs:
             output.is_handed_over = is_handed_over
+
+    def _account(self, log: CommitLog) -> Account:
+        """Its rows stand at a position that the stream has reached, and moves nothing."""
+        assert log.position is not None
+        here = (log.position.epoch, log.position.lsn)
+        handed_over = add(output.handed_over for output in self.outputs)
+        return Account(since=here, until=here, framed=handed_over, landed=handed_over)
 
     def _schema_changes(
         self, intake: Intake, log: CommitLog, where: Position

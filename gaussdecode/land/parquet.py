@@ -4,8 +4,9 @@ Given Arrow tables of one schema; promises one row group per table, and types th
 reads. Dictionaries only where a sample says they pay: elsewhere they cost time and space.
 """
 
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ _SAMPLE_ROWS: Final = 4096
 _PAYS_BELOW: Final = 0.1
 """Distinct values per row in the sample below which a dictionary is used."""
 
+_OPERATIONS: Final = "DIRTU"
 _ALWAYS: Final = frozenset({"gd_op", "gd_epoch"})
 
 
@@ -26,7 +28,7 @@ class ParquetSink:
 
     Attributes:
         path: of the hidden file.
-        rows: written so far.
+        rows: written so far; once it is finished, what the file's own footer says.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class ParquetSink:
         self.path = path
         self.rows = 0
         self._sink = Sink(disk, path)
+        self._footer: list[Any] = []  # Any: pyarrow has no types
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
@@ -52,6 +55,7 @@ class ParquetSink:
             use_dictionary=dictionary_columns(sample),
             write_statistics=True,
             version="2.6",
+            metadata_collector=self._footer,
         )
 
     @property
@@ -67,12 +71,34 @@ class ParquetSink:
     def finish(self) -> tuple[int, str]:
         """Write the footer, make the file durable; give its size and checksum."""
         self._writer.close()
+        self.rows = self._footer[-1].num_rows
         checksum = self._sink.finish()
         return self._sink.size, checksum
 
     def abandon(self) -> None:
         """Give the file up; it stays on disk, unfinished."""
         self._sink.abandon()
+
+
+def operations(table: pa.Table) -> dict[str, int]:
+    """Count rows by operation, from the rows themselves; nothing for a table without any."""
+    if "gd_op" not in table.schema.names:
+        return {}
+    total = dict.fromkeys(_OPERATIONS, 0)
+    for chunk in table.column("gd_op").chunks:
+        letters = _letters(chunk)
+        for letter in _OPERATIONS:
+            total[letter] += int(np.count_nonzero(letters == ord(letter)))
+    return {letter: count for letter, count in total.items() if count}
+
+
+def _letters(chunk: pa.StringArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The bytes of a column of letters; a row that is none counts as nothing."""
+    _, offsets, data = chunk.buffers()
+    if not len(chunk) or data is None:
+        return np.empty(0, dtype=np.uint8)
+    ends = np.frombuffer(offsets, dtype=np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+    return np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]]
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:

@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from gaussdecode.errors import LandingError
+from gaussdecode.errors import AccountError, LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.names import (
@@ -32,7 +32,8 @@ from gaussdecode.land.names import (
     parent,
 )
 from gaussdecode.land.state import LogState, ranks
-from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.account import Account, counted_files, say
+from gaussdecode.model.entry import SUMS, CommitEntry
 from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
@@ -100,6 +101,7 @@ class Draft:
         floor: new floor, for retention.
         anchor: its hash.
         extra: JSON for the entry.
+        account: the sums of its stretch of the stream, or None where it covers none.
     """
 
     kind: EntryKind
@@ -113,6 +115,7 @@ class Draft:
     floor: int | None = None
     anchor: str | None = None
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # Any: JSON
+    account: Account | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,6 +141,10 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
         state: of the log.
         source: name of the one source.
         now: aware; gives the partition and the modification times.
+
+    Raises:
+        AccountError: its sums are not those of its files, or not of the stretch that begins at
+            the position of the log.
     """
     published = now.astimezone(dt.UTC)
     files, landed, moves = _place(draft, state.next_n, published.date())
@@ -163,10 +170,35 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
         ),
         floor=draft.floor,
         anchor=draft.anchor,
-        extra=draft.extra,
+        extra=_extra(draft),
     ).sealed()
     state.check_next(entry)
+    _check_account(draft, entry, state.positions.get(source), positions[source])
     return Plan(entry, tuple(moves), draft.schemas)
+
+
+def _extra(draft: Draft) -> dict[str, Any]:  # Any: JSON
+    return (
+        draft.extra if draft.account is None else {**draft.extra, SUMS: draft.account.to_record()}
+    )
+
+
+def _check_account(
+    draft: Draft, entry: CommitEntry, before: SourcePosition | None, after: SourcePosition
+) -> None:
+    """Refuse what does not add up; nothing is decided yet."""
+    account = draft.account
+    if account is None:
+        return
+    wrong = account.wrong_place(before, after) or account.wrong(counted_files(entry.files))
+    for file in entry.files:
+        if file.ops and sum(file.ops.values()) != file.rows:
+            wrong = wrong or f"{file.path} holds {file.rows} rows, of which {say(file.ops)} count"
+    if wrong is not None:
+        raise AccountError(
+            f"entry {entry.n} is not published, its sums do not add up: {wrong}. The server "
+            "sends this stretch again; if it fails again, keep the landing and the log, and report it"
+        )
 
 
 def _place(

@@ -13,8 +13,10 @@ import dataclasses
 from collections import Counter, deque
 from typing import Final
 
-from gaussdecode.land.parquet import ParquetSink
+from gaussdecode.errors import AccountError
+from gaussdecode.land.parquet import ParquetSink, operations
 from gaussdecode.land.publication import HiddenFile
+from gaussdecode.model.account import say
 from gaussdecode.model.landing import Position
 from gaussdecode.model.publication import RowGroup
 
@@ -55,14 +57,24 @@ class TableFile:
         return 0 if self.sink is None else self.sink.size
 
     def encode(self, group: RowGroup) -> None:
-        """Write a row group; the lane that has the file calls it."""
+        """Write a row group; the lane that has the file calls it.
+
+        Raises:
+            AccountError: its rows are not those that the collector counted.
+        """
         if self.sink is None:
             raise ValueError("the file is not open")
+        found = operations(group.table)
+        if found != group.ops:
+            raise AccountError(
+                f"{self.table}: {say(group.ops)} were collected, a row group from "
+                f"{group.first} to {group.last} holds {say(found)}: it is not landed"
+            )
         self.sink.write(group.table)
         if self._first is None:
             self._first = group.first
         self._last = group.last
-        self._ops.update(group.ops)
+        self._ops.update(found)
         self._has_unchanged |= group.has_unchanged
         self._has_key_change |= group.has_key_change
 

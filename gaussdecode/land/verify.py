@@ -8,6 +8,8 @@ the landing:
 * the files: present, size, checksum, rows, counts by operation, and schema;
 * the rows: inside the positions of their entry; per transaction ``gd_seq`` from 0 without
   gap or repetition over all tables; so no ``(gd_epoch, gd_lsn, gd_seq)`` twice;
+* the sums: what the reader framed in a stretch is what its files hold and what was left out,
+  and each stretch begins where the one before ended;
 * compaction: as many rows by operation, with the same positions, as the files replaced;
 * nothing lies around that no entry names.
 
@@ -40,12 +42,15 @@ from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.sequence import SequenceCheck
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.state import LogState
+from gaussdecode.model.account import add, counted
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Position, SourcePosition
 
 _MAX_FINDINGS: Final = 1000
 _BATCH_ROWS: Final = 1 << 16
 _SEQUENCED: Final = frozenset({EntryKind.DATA})
+_OF_THE_STREAM: Final = frozenset({EntryKind.DATA, EntryKind.IDLE})
+_MOVES_UNCOUNTED: Final = frozenset({EntryKind.GENESIS, EntryKind.GAP})
 
 
 @dataclasses.dataclass(slots=True)
@@ -60,6 +65,8 @@ class Report:
         rows: rows in them, those of merged files left out.
         bytes: size of the files.
         ops: rows by operation, over all entries.
+        framed: what the reader found in the stream, by kind, over all entries with sums.
+        left_out: what of it did not land, by reason and kind.
         tables: number of tables.
         positions: behind the last entry.
         floor: of the log.
@@ -74,6 +81,8 @@ class Report:
     rows: int = 0
     bytes: int = 0
     ops: Counter[str] = dataclasses.field(default_factory=Counter)
+    framed: Counter[str] = dataclasses.field(default_factory=Counter)
+    left_out: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
     tables: int = 0
     positions: dict[str, SourcePosition] = dataclasses.field(default_factory=dict)
     floor: int = -1
@@ -128,6 +137,7 @@ class _Verification:
         self.schemas: set[tuple[str, str]] = set()
         self.tables: set[str] = set()
         self.anchor = self.state.anchor
+        self.has_sums = False
 
     def run(self) -> Report:
         report = self.report
@@ -194,12 +204,14 @@ class _Verification:
         report.entries += 1
         self.state.check_next(entry)
         order = SequenceCheck()
+        held = []
         for file in entry.files:
             self.tables.add(file.table)
             self.check_schema(entry.n, file)
             if self.is_gone(entry, file):
                 continue
-            self.check_file(entry, file, order)
+            held.append(self.check_file(entry, file, order))
+        self.check_sums(entry, add(held))
         if entry.kind in _SEQUENCED:
             self.check_order(entry, order)
         for replacement in entry.replaced:
@@ -229,23 +241,52 @@ class _Verification:
         except LandingError as error:
             self.report.add(str(error))
 
-    def check_file(self, entry: CommitEntry, file: LandingFile, order: SequenceCheck) -> None:
+    def check_sums(self, entry: CommitEntry, held: dict[str, int]) -> None:
+        """See that an entry accounts for its stretch of the stream, and for what it holds.
+
+        Args:
+            entry: to be checked.
+            held: what its files hold, as they were read.
+        """
+        report, account = self.report, entry.account
+        (source,) = entry.positions
+        before, after = self.state.positions.get(source), entry.positions[source]
+        if account is None:
+            is_moved = before is None or (before.epoch, before.lsn) != (after.epoch, after.lsn)
+            is_counted = entry.kind in _OF_THE_STREAM or (
+                is_moved and entry.kind not in _MOVES_UNCOUNTED
+            )
+            if self.has_sums and is_counted:
+                report.add(f"entry {entry.n} has no sums, but entries before it have them")
+            return
+        self.has_sums = True
+        for wrong in (account.wrong_place(before, after), account.wrong(held)):
+            if wrong is not None:
+                report.add(f"entry {entry.n}: the sums do not add up: {wrong}")
+        report.framed.update(account.framed)
+        for reason, counts in account.left_out.items():
+            report.left_out.setdefault(reason, Counter()).update(counts)
+
+    def check_file(
+        self, entry: CommitEntry, file: LandingFile, order: SequenceCheck
+    ) -> dict[str, int]:
+        """Read a file, and compare it with what its entry says; gives what it holds."""
         report = self.report
         size = self.disk.size(file.path)
         if size != file.bytes:
             found = "missing" if size is None else f"{size} bytes long, not {file.bytes}"
             report.add(f"{file.path} of entry {entry.n} is {found}")
-            return
+            return {}
         if self.disk.checksum(file.path) != file.checksum:
             report.add(f"{file.path} of entry {entry.n} is altered: its checksum differs")
-            return
+            return {}
         report.files += 1
         report.bytes += file.bytes
         try:
             rows, ops = self.read_rows(file, order)
         except (OSError, pa.ArrowException) as error:
             report.add(f"{file.path} of entry {entry.n} cannot be read: {error}")
-            return
+            return {}
         if rows != file.rows:
             report.add(f"{file.path} holds {rows} rows, entry {entry.n} says {file.rows}")
         if ops and dict(ops) != file.ops:
@@ -253,6 +294,7 @@ class _Verification:
         if entry.kind is not EntryKind.COMPACT:
             report.rows += rows
             report.ops.update(ops)
+        return counted(file.table, rows, ops)
 
     def read_rows(self, file: LandingFile, order: SequenceCheck) -> tuple[int, Counter[str]]:
         """Read operations and positions of a file, batch by batch."""

@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from gaussdecode.errors import AccountError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.desk import Desk, Sealed
 from gaussdecode.land.failpoints import Step
@@ -42,10 +43,11 @@ from gaussdecode.land.publication import Draft
 from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.tablefile import OpenPublication, TableFile
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import SourcePosition
+from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.publication import PublicationRequest, RowGroup
 
 MIB: Final = 1 << 20
+_OF_THE_STREAM: Final = frozenset({EntryKind.DATA, EntryKind.IDLE})
 
 
 class Writer:
@@ -380,6 +382,8 @@ def _nobody(_: SourcePosition) -> None:
 
 def _draft(sealed: Sealed) -> Draft:
     request = sealed.request
+    if request.account is None and request.kind in _OF_THE_STREAM:
+        raise AccountError(f"a publication up to {request.position} has no sums: it is refused")
     return Draft(
         kind=request.kind,
         position=request.position,
@@ -389,4 +393,5 @@ def _draft(sealed: Sealed) -> Draft:
         truncates=request.truncates,
         schema_changes=request.schema_changes,
         extra=request.extra,
+        account=request.account,
     )

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, Self
 
+from gaussdecode.model.account import Account
 from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
@@ -30,6 +31,7 @@ from gaussdecode.model.landing import (
 )
 
 VERSION: Final = 1
+SUMS: Final = "sums"
 FIRST_PREVIOUS: Final = "0" * 64
 """What entry 0 carries as the hash of the entry before it."""
 
@@ -63,7 +65,8 @@ class CommitEntry:
         replaced: ``compact`` only: which older files each file stands for.
         floor: ``retention`` only: entries up to this number may be gone.
         anchor: ``retention`` only: hash of entry ``floor``.
-        extra: JSON that only the writer of the kind understands.
+        extra: JSON that only the writer of the kind understands; under ``sums`` the account,
+            where programs that know of no sums pass over it.
         hash: of this entry; empty until it is sealed.
     """
 
@@ -83,6 +86,12 @@ class CommitEntry:
     anchor: str | None = None
     extra: dict[str, _Json] = dataclasses.field(default_factory=dict)
     hash: str = ""
+
+    @property
+    def account(self) -> Account | None:
+        """The sums of its stretch of the stream; None where there are none."""
+        record = self.extra.get(SUMS)
+        return None if record is None else Account.from_record(record)
 
     def to_bytes(self) -> bytes:
         """Give the exact bytes of the entry, its hash included."""
@@ -111,6 +120,7 @@ class CommitEntry:
             raise ValueError(f"version {version!r}, this program reads {VERSION}")
         try:
             entry = cls(**_from_record(record), hash=found)
+            _ = entry.account
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"a field is missing or wrong: {error}") from error
         if entry.to_bytes() != raw:

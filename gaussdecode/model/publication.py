@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from gaussdecode.model.account import Account
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
@@ -55,6 +56,7 @@ class PublicationRequest:
         truncates: tables emptied.
         schema_changes: tables whose rows change over.
         extra: JSON for the entry.
+        account: the sums of the stretch; what moves the position along the stream needs them.
     """
 
     kind: EntryKind
@@ -63,3 +65,4 @@ class PublicationRequest:
     truncates: tuple[Truncate, ...] = ()
     schema_changes: tuple[SchemaChange, ...] = ()
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # Any: JSON
+    account: Account | None = None

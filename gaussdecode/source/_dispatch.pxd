@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from gaussdecode._layout cimport Buffer
+from gaussdecode._layout cimport Buffer, Tally
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.ipc.ring cimport Ring
 
@@ -24,6 +24,9 @@ cdef class Dispatcher:
     cdef size_t message_offset
     cdef uint32_t message_count
     cdef uint32_t relation_count
+    cdef Tally framed           # by the receiver, since the last cut
+    cdef Tally filtered         # of these, what it did not append: rows nobody wants,
+    cdef Tally before_start     # rows before the position to start from
     cdef bint is_open           # a batch is being filled
     cdef readonly bint is_waiting  # a finished entry waits for room
     cdef const uint8_t *entry   # that entry

@@ -5,6 +5,8 @@ Given: messages in wire order, and a record for each new relation version. Promi
 not been told; versions never change inside it, because the caller cuts before it adds one;
 nothing here waits. A batch holds whole messages up to `batch_bytes`, or one longer message
 alone. One finished entry may wait for room; the caller does not fill on until it is stored.
+The receiver counts what it frames in `framed`; a batch takes along what was counted since the
+one before, so that those behind can see whether it holds that.
 
 The layout is in ``_layout.pxd``. Entry bytes belong to this object until `flush` has
 copied them into the ring. With one decoder there is no decoder process: each
@@ -32,6 +34,7 @@ from gaussdecode._layout cimport (
     buffer_free,
     buffer_grow,
 )
+from gaussdecode._tally cimport tally_message, tally_move
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.ipc.atomics cimport load_acquire
 from gaussdecode.ipc.ring cimport Ring
@@ -163,6 +166,9 @@ cdef class Dispatcher:
         header.size = self.batch.size
         header.keepalive_lsn = keepalive_lsn
         header.keepalive_reply = is_reply_wanted
+        tally_move(&header.framed, &self.framed)
+        tally_move(&header.filtered, &self.filtered)
+        tally_move(&header.before_start, &self.before_start)
         self.is_open = False
         self.offer()
         if self.is_serial:
@@ -278,6 +284,7 @@ cdef class Dispatcher:
             self.cut(0, False)
             if self.flush() != 1:
                 raise BlockingIOError("the ring is full")
+        tally_message(&self.framed, data[0], data, <size_t>len(message))
         self.append(data, <size_t>len(message))
         if self.is_full():
             self.cut(0, False)

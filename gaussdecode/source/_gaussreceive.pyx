@@ -34,6 +34,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove, memset, strerror
 
+from gaussdecode._tally cimport tally_message, tally_move
 from gaussdecode.ipc.atomics cimport store_release
 from gaussdecode.ipc.control cimport (
     WORD_HEARTBEAT_LSN,
@@ -219,6 +220,8 @@ cdef class GaussReceiver(Receiver):
             return self.note_heartbeat()
         if not self.has_room(self.translator.out.size):
             return HOLD
+        tally_move(&self.dispatcher.framed, &self.translator.framed)
+        tally_move(&self.dispatcher.filtered, &self.translator.filtered)
         if tag == c"c":
             self.close_transaction(tag, self.translator.end_lsn)
         elif tag == c"b":
@@ -227,6 +230,10 @@ cdef class GaussReceiver(Receiver):
         else:
             self.check_inside(tag)
             if self.is_before_start():
+                tally_message(
+                    &self.dispatcher.before_start, tag, self.translator.out.data,
+                    self.translator.out.size,
+                )
                 return GO_ON
         self.add(self.translator.out.data, self.translator.out.size)
         self.message_count += 1

@@ -19,6 +19,7 @@ keepalive behind the gap would move the position beyond it.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from gaussdecode._tally cimport tally_message
 from gaussdecode.source._frames cimport (
     FROM_LIBPQ,
     read_uint32,
@@ -151,6 +152,7 @@ cdef class PostgresReceiver(Receiver):
             self.open_transaction(tag)
         elif tag != c"M":
             self.check_inside(tag)
+        tally_message(&self.dispatcher.framed, tag, data, size)
         self.add(data, size)
         return GO_ON
 

@@ -24,7 +24,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
 from gaussdecode._cursor cimport Cursor
-from gaussdecode._layout cimport Buffer
+from gaussdecode._layout cimport Buffer, Tally
 from gaussdecode.source._transcode cimport Transcoder
 from gaussdecode.source._translate_known cimport Known, KnownColumn, KnownTable
 from gaussdecode.source._translate_row cimport Field, Row, Tuple
@@ -46,6 +46,8 @@ cdef class Translator:
     cdef readonly bint in_transaction
     cdef readonly bint is_open  # a payload is unfinished
     cdef readonly uint64_t record_count
+    cdef Tally framed           # records read since the receiver took the sums,
+    cdef Tally filtered         # and the rows of them that became no message
     cdef readonly uint64_t filtered_count       # rows of tables that nobody wants
     cdef readonly uint64_t heartbeat_count
     cdef readonly uint64_t unknown_part_count   # of BEGIN and COMMIT, stepped over
@@ -87,6 +89,7 @@ cdef class Translator:
     cdef int emit_ddl(self) except -1 nogil
     cdef Known *find(self) noexcept nogil
     cdef int ask(self) except -1 nogil
+    cdef int take_row(self) except -1 nogil
     cdef int end_row(self) except -1 nogil
     cdef int emit_row(self, const Known *known) except -1 nogil
     cdef int emit_old(self, const Known *known) except -1 nogil

@@ -39,7 +39,10 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode._cursor cimport fail_truncated, fail_wire, read_uint32, read_uint64, take
-from gaussdecode._layout cimport buffer_append, buffer_free, buffer_grow
+from gaussdecode._layout cimport (
+    TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, buffer_append, buffer_free, buffer_grow,
+)
+from gaussdecode._tally cimport tally_ops
 from gaussdecode._values cimport HEADROOM, is_ascii
 from gaussdecode.source._translate_binary cimport scan_binary
 from gaussdecode.source._translate_emit cimport (
@@ -198,7 +201,7 @@ cdef class Translator:
         if letter == c"I" or letter == c"U" or letter == c"D":
             row_clear(&self.row, letter)
             scan_binary(record, &self.row)
-            return self.end_row()
+            return self.take_row()
         boundary_clear(&boundary, self.lsn)
         if letter == c"B":
             read_binary_begin(record, &boundary)
@@ -249,18 +252,18 @@ cdef class Translator:
         ):
             self.is_json = True
             scan_json(record, &self.row)
-            return self.end_row()
+            return self.take_row()
         if (is_serial or self.style == c"t") and accept(record, b"table ", 6):
             scan_text(
                 record, &self.row, NULL if self.last == NULL else self.last.bytes,
                 0 if self.last == NULL else self.last.head_size,
             )
-            return self.begin_truncate() if self.row.op == c"T" else self.end_row()
+            return self.begin_truncate() if self.row.op == c"T" else self.take_row()
         if self.style == c"q" and record.next < record.end and (
             record.next[0] == c"i" or record.next[0] == c"d"
         ):
             scan_sql(record, &self.row)
-            return self.end_row()
+            return self.take_row()
         boundary_clear(&boundary, self.lsn)
         if accept(record, b"BEGIN", 5):
             read_text_begin(record, &boundary, self.style)
@@ -307,6 +310,7 @@ cdef class Translator:
         if not self.in_transaction:
             self.fail_order(b"a COMMIT outside of a transaction")
         self.in_transaction = False
+        self.framed.count[<int>TALLY_TRANSACTION] += 1
         self.note_parts(boundary)
         self.end_lsn = self.lsn
         self.tag = c"c"
@@ -345,6 +349,7 @@ cdef class Translator:
         if not self.in_transaction:
             self.fail_order(b"a DDL statement outside of a transaction")
         self.tag = c"M"
+        self.framed.count[<int>TALLY_MESSAGE] += 1
         buffer_append(out, b"M\x01", 2)
         append_uint64(out, self.lsn)
         buffer_append(out, DDL_PREFIX, DDL_PREFIX_SIZE)
@@ -376,6 +381,11 @@ cdef class Translator:
         self.is_held = True
         return NEED_RELATION
 
+    cdef int take_row(self) except -1 nogil:
+        """Count the row that has been read, once, whatever becomes of it."""
+        tally_ops(&self.framed, &self.row.op, 1)
+        return self.end_row()
+
     cdef int end_row(self) except -1 nogil:
         """Translate the row that has been read, or ask for its relation."""
         cdef Known *known
@@ -387,6 +397,7 @@ cdef class Translator:
         self.is_held = self.is_answered = False
         if known.is_filtered:
             self.filtered_count += 1
+            tally_ops(&self.filtered, &self.row.op, 1)
             return GO_ON
         return self.emit_row(known)
 
@@ -528,6 +539,7 @@ cdef class Translator:
         if flags.next != flags.end:
             fail_wire(&flags, b"unknown flags of a truncate", 0)
         self.tag = c"T"
+        self.framed.count[<int>TALLY_TRUNCATE] += count
         return TRANSLATED
 
     # ---- the slow path

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kit.entries import (
     BEGIN,
     COMMIT,
+    CSN,
     KEEPALIVE,
     MESSAGE,
     ORIGIN,
@@ -21,14 +22,18 @@ from kit.entries import (
     entry,
     relation,
     relation_mark,
+    tally,
 )
+from kit.wire import NONE
 
-from gaussdecode.collect._assembler import Assembler
+from gaussdecode.collect._assembler import REASONS, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Landed, Tables
-from gaussdecode.errors import SequenceError
+from gaussdecode.errors import AccountError, SequenceError
+from gaussdecode.model import account
+from gaussdecode.model.account import Counts, add
 from gaussdecode.model.relation import Relation
 
 TABLES = {1: relation(1, "a"), 2: relation(2, "b"), 3: relation(3, "c", filtered=True)}
@@ -176,6 +181,25 @@ def cut(items: list[Item], draw: Callable[[int], int]) -> list[list[Item]]:
     return batches
 
 
+Sums = tuple[dict[str, int], dict[str, int], dict[str, Counts]]
+
+
+def check_sums(sums: list[Sums], items: list[Item], sink: Sink) -> None:
+    """Each stretch adds up; together they are the stream, and what landed is what is there."""
+    for framed, landed, left_out in sums:
+        assert framed == add([landed, *left_out.values()])
+    kinds = zip(("transactions", "I", "U", "D", "T", "messages"), tally(items), strict=True)
+    assert add(framed for framed, _, _ in sums) == add([dict(kinds)])
+    ops = [{line[1]: 1} for line in sink.lines]
+    system = {"transactions": len(sink.transactions), "messages": len(sink.messages)}
+    assert add(landed for _, landed, _ in sums) == add([*ops, system])
+    rows = dict.fromkeys(sink.assembler.left_out_rows, 0)
+    for _, _, left_out in sums:
+        for reason, counts in left_out.items():
+            rows[reason] += sum(counts.values()) - counts.get("transactions", 0)
+    assert sink.assembler.left_out_rows == rows
+
+
 @settings(deadline=None)
 @given(data=st.data(), txns=st.lists(transactions, max_size=6), only_local=st.booleans())
 def test_rows_come_out_whole_and_in_order(
@@ -190,9 +214,15 @@ def test_rows_come_out_whole_and_in_order(
         budget=data.draw(st.sampled_from([1, 1 << 20])),
     )  # fmt: skip
     batches = cut(stream(txns), lambda n: data.draw(st.integers(0, n)))
+    sums = []
     for seq, batch in enumerate(batches):
         sink.assembler.absorb_bytes(entry(seq, batch))
+        if data.draw(st.booleans()):
+            sums.append(sink.assembler.sums())
+            sink.assembler.published()
+    sums.append(sink.assembler.sums())
     sink.finish()
+    check_sums(sums, [item for batch in batches for item in batch], sink)
 
     wanted = expected(txns, resume, only_local)
     assert sink.lines == [line for line in wanted if line[0] != "message"]
@@ -237,6 +267,62 @@ def test_wrong_order_is_refused(sink: Sink, items: list[Item]) -> None:
     with pytest.raises(SequenceError):
         sink.assembler.absorb_bytes(entry(1, items))
     assert sink.lines == []
+
+
+BEGUN: list[Item] = [Mark(BEGIN, x=90), Row(1, 1, "x"), Mark(TRUNCATE, index=1)]
+WHOLE: list[Item] = [*BEGUN, Mark(MESSAGE, 1, payload=b"p\0c"), Mark(COMMIT, x=90, y=100)]
+
+
+@pytest.mark.parametrize("items", [BEGUN, WHOLE], ids=["open", "committed"])
+@pytest.mark.parametrize("kind", range(6))
+def test_what_does_not_arrive_stops_the_collector(sink: Sink, kind: int, items: list[Item]) -> None:
+    """One message that was framed and is not there, of any kind, is no publication's business."""
+    framed = list(tally(items))
+    framed[kind] += 1
+    with pytest.raises(AccountError, match="nothing of it is published"):
+        sink.assembler.absorb_bytes(entry(1, items, framed=tuple(framed)))
+
+
+def test_what_arrives_twice_stops_the_collector(sink: Sink) -> None:
+    """A row that nobody framed is refused, also when it comes with a later batch."""
+    sink.assembler.absorb_bytes(entry(1, BEGUN))
+    with pytest.raises(AccountError, match="reader counted"):
+        sink.assembler.absorb_bytes(entry(2, [Row(1, 1, "x")], framed=NONE))
+
+
+def test_reasons_are_told(tmp_path: Any) -> None:  # Any: Path
+    """What does not land is counted under why."""
+    sink = Sink(tmp_path, resume_lsn=100, skip_empty=True, start_csn=50)
+    known: list[Item] = [relation_mark(of) for of in TABLES.values()]
+    origin = Mark(ORIGIN, payload=b"far")
+
+    def txn(end: int, *items: Item) -> list[Item]:
+        return [Mark(BEGIN, x=end - 10), *items, Mark(COMMIT, x=end - 10, y=end)]
+
+    batches: list[list[Item]] = [
+        [*known, *txn(100, Row(1, 1, "x"), Row(1, 2, "x"))],
+        txn(200, origin, Row(2, 1, "x")),
+        txn(300, Mark(CSN, x=49), Row(2, 1, "x")),
+        txn(400, Row(3, 1, "x"), Mark(TRUNCATE, index=3), Row(1, 9, "x")),
+        txn(500),
+    ]
+    for seq, batch in enumerate(batches):
+        sink.assembler.absorb_bytes(entry(seq, batch))
+    far = (0, 4, 0, 0, 0, 0)
+    sink.assembler.absorb_bytes(entry(5, [], framed=(0, 7, 0, 0, 0, 0), filtered=far,
+                                      before_start=(0, 3, 0, 0, 0, 0)))  # fmt: skip
+    framed, landed, left_out = sink.assembler.sums()
+    assert framed == {"transactions": 5, "I": 6 + 7, "T": 1}
+    assert landed == {"transactions": 1, "I": 1}
+    assert left_out == {
+        "resent": {"transactions": 1, "I": 2},
+        "origin": {"transactions": 1, "I": 1},
+        "before-start": {"transactions": 1, "I": 1 + 3},
+        "filtered": {"I": 4},
+        "not-wanted": {"I": 1, "T": 1},
+        "empty": {"transactions": 1},
+    }
+    assert tuple(account.REASONS) == REASONS
 
 
 def test_message_waits_for_a_boundary_behind_it(sink: Sink) -> None:

@@ -17,6 +17,7 @@ from gaussdecode.collect.tables import Tables
 from gaussdecode.errors import DiskError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.account import Account
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
@@ -144,6 +145,21 @@ def test_a_crowded_writer_is_published(make_collector: Callable[..., Collector])
     (request,) = writer.requests
     assert request.position is not None
     assert request.position.lsn == 11
+
+
+def test_a_request_accounts_for_its_stretch(make_collector: Callable[..., Collector]) -> None:
+    """The sums go from the position before to the next, and leave out what is still open."""
+    writer = _Writer()
+    collector = make_collector(writer)
+    known = relation_mark(relation(1, "t", oid=7))
+    begun: list[Item] = [Mark(BEGIN, x=20, z=20), Row(1, 1, "x")]
+    collector.assembler.absorb_bytes(entry(0, [known, *_inserts(1, 10, 2), *begun]))
+    collector._publish_if(is_due=True)
+    collector.assembler.absorb_bytes(entry(1, [Row(1, 2, "x"), Mark(COMMIT, x=20, y=21)]))
+    collector._publish_if(is_due=True)
+    accounts = [request.account for request in writer.requests]
+    sums = {"transactions": 1, "I": 2}
+    assert accounts == [Account((1, 1), (1, 11), sums, sums), Account((1, 11), (1, 21), sums, sums)]
 
 
 def _large_transaction() -> list[bytes]:

@@ -17,7 +17,7 @@ from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.protocol.values import Interval
 
 ENTRY_MAGIC = 0x42444447
-HEADER = struct.Struct("=IIQQIIQQQQ")
+HEADER = struct.Struct("=IIQQIIQQQQ18Q")
 EVENT = struct.Struct("=BBHIIIQQQQQ")
 PART = struct.Struct("=IIIIQQQQQQII")
 COLUMN = struct.Struct("=BBHIQQQQIIQQQQ")
@@ -82,7 +82,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One decoded batch."""
+    """One decoded batch; tallies as `kit.wire.tally` counts."""
 
     kind: int
     dispatch_seq: int
@@ -90,6 +90,9 @@ class Entry:
     row_count: int
     events: list[Event]
     parts: list[Part]
+    framed: tuple[int, ...] = ()
+    filtered: tuple[int, ...] = ()
+    before_start: tuple[int, ...] = ()
 
     def rows(self) -> list[tuple[int, int, str]]:
         """(version, row in its part, operation) in wire order, by way of the segments."""
@@ -130,7 +133,7 @@ class _Reader:
 
     def entry(self) -> Entry:
         (magic, kind, seq, size, event_count, part_count, event_offset, part_offset, wire_bytes,
-         row_count) = HEADER.unpack(self.block(0, HEADER.size))  # fmt: skip
+         row_count, *sums) = HEADER.unpack(self.block(0, HEADER.size))  # fmt: skip
         assert (magic, size) == (ENTRY_MAGIC, len(self.data))
         assert size % 8 == 0
         events = [
@@ -142,7 +145,8 @@ class _Reader:
             for part in PART.iter_unpack(self.aligned(part_offset, part_count * PART.size))
         ]
         assert row_count == sum(part.row_count for part in parts)
-        return Entry(kind, seq, wire_bytes, row_count, events, parts)
+        tallies = [tuple(sums[at : at + 6]) for at in (0, 6, 12)]
+        return Entry(kind, seq, wire_bytes, row_count, events, parts, *tallies)
 
     def event(self, fields: tuple[int, ...]) -> Event:
         kind, flags, reserved, index, first_row, row_count, x, y, z, offset, size = fields

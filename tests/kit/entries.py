@@ -11,9 +11,10 @@ from typing import Any
 
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import ColumnType, Kind
+from kit.wire import NONE, Tally
 
 ENTRY_MAGIC = 0x42444447
-HEADER = struct.Struct("=IIQQIIQQQQ")
+HEADER = struct.Struct("=IIQQIIQQQQ18Q")
 EVENT = struct.Struct("=BBHIIIQQQQQ")
 PART = struct.Struct("=IIIIQQQQQQII")
 COLUMN = struct.Struct("=BBHIQQQQIIQQQQ")
@@ -76,13 +77,31 @@ class _Bytes:
         return offset
 
 
-def entry(seq: int, items: list[Item], kind: int = DATA) -> bytes:
+def tally(items: list[Item]) -> Tally:
+    """What a reader would have counted of these."""
+    marks = [item.kind for item in items if isinstance(item, Mark)]
+    rows = len(items) - len(marks)
+    return marks.count(COMMIT), rows, 0, 0, marks.count(TRUNCATE), marks.count(MESSAGE)
+
+
+def entry(
+    seq: int,
+    items: list[Item],
+    kind: int = DATA,
+    *,
+    framed: Tally | None = None,
+    filtered: Tally = NONE,
+    before_start: Tally = NONE,
+) -> bytes:
     """Build one decoded batch.
 
     Args:
         seq: dispatch sequence.
         items: in wire order; consecutive rows of a relation become one segment.
         kind: DATA, END or ERROR.
+        framed: what the reader says it counted; what the items are by default.
+        filtered: what of it reader or decoder left out, because nobody wants the table,
+        before_start: or because it stands before the position to start from.
     """
     out = _Bytes()
     out.put(bytes(HEADER.size))
@@ -110,7 +129,7 @@ def entry(seq: int, items: list[Item], kind: int = DATA) -> bytes:
     count = sum(map(len, rows.values()))
     out.data[: HEADER.size] = HEADER.pack(
         ENTRY_MAGIC, kind, seq, len(out.data), len(events), len(rows), event_offset, part_offset,
-        0, count,
+        0, count, *(tally(items) if framed is None else framed), *filtered, *before_start,
     )  # fmt: skip
     return bytes(out.data)
 

@@ -21,6 +21,7 @@ from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify_files
 from gaussdecode.land.writer import Intake, Writer
+from gaussdecode.model.account import Account, Counts
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
@@ -49,6 +50,12 @@ BLOCK = 3
 def transaction_lsn(number: int) -> int:
     """Commit position of the number-th transaction, from 1."""
     return 0x1000 + 0x100 * number
+
+
+def account(number: int, framed: Counts, landed: Counts, left_out: dict[str, Counts]) -> Account:
+    """The sums of the number-th transaction, which nothing else stands before."""
+    since, until = transaction_lsn(number - 1), transaction_lsn(number)
+    return Account((0, since), (0, until), framed, landed, left_out)
 
 
 def row_group(
@@ -143,7 +150,9 @@ class Landing:
         """Land one transaction; the third is empty and moves the position only."""
         position = SourcePosition(0, 1, lsn)
         if number == 3:
-            intake.publish(PublicationRequest(kind=EntryKind.IDLE, position=position))
+            empty = {"transactions": 1}
+            idle = account(number, empty, {}, {"empty": empty})
+            intake.publish(PublicationRequest(kind=EntryKind.IDLE, position=position, account=idle))
             writer.drain()
             return
         changes = []
@@ -161,6 +170,7 @@ class Landing:
                 position=position,
                 commit_time=START,
                 schema_changes=tuple(changes),
+                account=account(number, {"I": 2 * len(TABLES)}, {"I": 2 * len(TABLES)}, {}),
             )
         )
         writer.drain()

@@ -3,6 +3,8 @@
 `check` is called when the daemon has caught up and nobody writes. What it asserts:
 
 * the log is contiguous and its positions never go back;
+* the sums of each entry are what its files hold, add up with what was left out to what the
+  reader framed, and follow each other without a gap;
 * no (epoch, lsn, seq) twice, seq without holes in each transaction over all tables and
   messages, one xid per transaction and one row in ``gd_transactions``;
 * every transaction of the workload's journal landed once with as many changes as the
@@ -151,6 +153,7 @@ def check(root: Path, database: Database, *, only_journal: bool = True) -> Landi
     """
     landed = landing.read(root)
     check_log(landed.entries)
+    check_sums(landed)
     check_order(landed)
     check_snapshots(landed)
     if any(change.schema.table == JOURNAL for change in landed.changes):
@@ -167,6 +170,32 @@ def check_log(entries: Sequence[landing.Json]) -> None:
     assert positions == sorted(positions)
     for before, entry in itertools.pairwise(entries):
         assert entry["previous"] == before["hash"]
+
+
+def check_sums(landed: Landing) -> None:
+    """Assert that every entry of the stream accounts for all that came, and no other does."""
+    rows: Counter[str] = Counter()
+    for before, entry in itertools.pairwise(landed.entries):
+        sums = entry["extra"].get("sums")
+        if entry["kind"] not in {"data", "idle", "snapshot"}:
+            assert sums is None, f"entry {entry['n']} is a {entry['kind']} and has sums"
+            continue
+        since, until = ([at["epoch"], at["lsn"]] for at in map(_only_position, (before, entry)))
+        assert sums["since"] == since, f"a gap before entry {entry['n']}"
+        assert sums["until"] == until
+        parts = [Counter(sums["landed"]), *map(Counter, sums["left_out"].values())]
+        assert sum(parts, Counter()) == Counter(sums["framed"])
+        rows.update(sums["landed"])
+    found = Counter(change.op for change in landed.changes)
+    found["transactions"] = len(landed.transactions)
+    found["messages"] = len(landed.messages)
+    assert rows == +found, "the sums of all entries are not what landed"
+
+
+def _only_position(entry: landing.Json) -> landing.Json:
+    (where,) = entry["positions"].values()
+    held: landing.Json = where
+    return held
 
 
 def check_order(landed: Landing) -> None:

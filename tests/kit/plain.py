@@ -12,6 +12,7 @@ from gaussdecode.model.relation import Relation
 from gaussdecode.protocol import pgoutput
 from gaussdecode.protocol.pgoutput import Absent
 from gaussdecode.protocol.values import Misfit, decode_value
+from kit import wire
 from kit.decoded import OLD_COLUMN, Entry, Event, EventKind, Part
 
 
@@ -112,6 +113,7 @@ def decode(messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 
     counts = {oid: len(relation.columns) for oid, relation in by_oid.items()}
     parts: dict[int, _Rows] = {}
     events: list[Event] = []
+    filtered: list[bytes] = []
     for payload in messages:
         if payload[:1] in (b"R", b"Y"):
             raise WireError("relation or type message inside a batch", 0)
@@ -119,6 +121,7 @@ def decode(messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 
         if isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
             relation = by_oid[message.relation_oid]
             if relation.is_filtered:
+                filtered.append(payload)
                 continue
             rows = parts.setdefault(relation.version, _Rows(relation))
             index, first = list(parts).index(relation.version), len(rows.ops)
@@ -131,10 +134,16 @@ def decode(messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 
             else:
                 events.append(Event(EventKind.SEGMENT, 0, index, first, 1, 0, 0, 0, b""))
         else:
+            if isinstance(message, pgoutput.Truncate):
+                unwanted = [oid for oid in message.relation_oids if by_oid[oid].is_filtered]
+                filtered.append(wire.truncate(*unwanted))
             events += _events(message, by_oid)
     done = [rows.finish() for rows in parts.values()]
     wire_bytes = sum(len(payload) + 4 for payload in messages)
-    return Entry(0, seq, wire_bytes, sum(part.row_count for part in done), events, done)
+    return Entry(
+        0, seq, wire_bytes, sum(part.row_count for part in done), events, done,
+        wire.tally(messages), wire.tally(filtered), wire.NONE,
+    )  # fmt: skip
 
 
 def _event(  # fields as in the layout

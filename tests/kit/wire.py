@@ -9,7 +9,10 @@ from gaussdecode.model.types import ColumnType, Kind
 
 EPOCH_SHIFT_US = 946_684_800_000_000
 RAW_MAGIC = 0x42524447
-RAW_HEADER = struct.Struct("=IIQIIQQQII")
+RAW_HEADER = struct.Struct("=IIQIIQQQII18Q")
+KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
+Tally = tuple[int, ...]
+NONE: Tally = (0,) * len(KINDS)
 RAW_RELATION = struct.Struct("=IIIIHHI")
 PLAN_COLUMN = struct.Struct("=BBBBBBH")
 DATA, END = 0, 1
@@ -202,12 +205,27 @@ def raw_relation(of: Relation) -> bytes:
     return padded(head + plan + definition)
 
 
+def tally(messages: Iterable[bytes]) -> Tally:
+    """Count messages as the reader does: a truncate counts the tables it names."""
+    counts = dict.fromkeys(KINDS, 0)
+    for message in messages:
+        letter = "C" if message[:1] == b"c" else message[:1].decode("latin-1")
+        if letter in counts:
+            is_whole = letter != "T" or len(message) >= 5
+            many = int.from_bytes(message[1:5]) if letter == "T" and is_whole else 1
+            counts[letter] += many if is_whole else 0
+    return tuple(counts.values())
+
+
 def raw_batch(
     messages: Sequence[bytes],
     relations: Sequence[Relation] = (),
     seq: int = 0,
     kind: int = DATA,
     keepalive: tuple[int, bool] = (0, False),
+    framed: Tally | None = None,
+    filtered: Tally = NONE,
+    before_start: Tally = NONE,
 ) -> bytes:
     """A raw batch of whole messages.
 
@@ -217,6 +235,9 @@ def raw_batch(
         seq: dispatch sequence.
         kind: DATA or END.
         keepalive: WAL end and whether a reply is wanted; 0 for none.
+        framed: what the reader says it counted; what the messages are by default.
+        filtered: what of it the reader left out, because nobody wants the table,
+        before_start: or because it stands before the position to start from.
     """
     described = b"".join(map(raw_relation, relations))
     section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
@@ -232,5 +253,8 @@ def raw_batch(
         keepalive[0],
         keepalive[1],
         0,
+        *(tally(messages) if framed is None else framed),
+        *filtered,
+        *before_start,
     )
     return padded(header) + described + section

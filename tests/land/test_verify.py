@@ -15,7 +15,8 @@ from kit.simdisk import SimFiles
 from gaussdecode.errors import LandingError
 from gaussdecode.land.files import Files
 from gaussdecode.land.verify import Report, verify, verify_files
-from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.account import Account
+from gaussdecode.model.entry import SUMS, CommitEntry
 
 LAST = f"commits/{2:020d}.json"
 
@@ -80,6 +81,25 @@ def test_clean_landing_is_clean() -> None:
     assert report.ops == {"I": 8}
     assert report.floor == -1
     assert report.positions["orders"].lsn == 0x1200
+    assert report.framed == {"I": 8}
+    assert report.left_out == {}
+
+
+def test_landing_of_before_has_no_sums() -> None:
+    """Entries that never had sums are fine, and sums may begin in the middle of the log."""
+    files = SimFiles()
+    Landing(files, transactions=3, block=100).run()
+    previous = CommitEntry.from_bytes(files.read(f"commits/{0:020d}.json")).hash
+    for n in (1, 2, 3):
+        path = f"commits/{n:020d}.json"
+        entry = CommitEntry.from_bytes(files.read(path))
+        said = {} if n < 3 else entry.extra
+        changed = dataclasses.replace(entry, previous=previous, extra=said).sealed()
+        overwrite(files, path, changed.to_bytes())
+        previous = changed.hash
+    report = verify_files(files)
+    assert report.is_clean, report.findings
+    assert report.left_out == {"empty": {"transactions": 1}}
 
 
 def flip(files: SimFiles) -> None:
@@ -163,6 +183,40 @@ def hole(files: SimFiles) -> None:
     files.unlink(f"commits/{1:020d}.json")
 
 
+def resum(files: SimFiles, change: Callable[[Account], Account | None]) -> None:
+    """Give the last entry other sums, and the hash that goes with them."""
+    entry = last(files)
+    assert entry.account is not None
+    account = change(entry.account)
+    said = {} if account is None else {SUMS: account.to_record()}
+    overwrite(files, LAST, dataclasses.replace(entry, extra=said).to_bytes())
+
+
+def more_framed(files: SimFiles) -> None:
+    """The reader saw a row that is nowhere."""
+    resum(files, lambda account: dataclasses.replace(account, framed={"I": 5}))
+
+
+def more_landed(files: SimFiles) -> None:
+    """A row was handed over that no file holds."""
+    resum(files, lambda of: dataclasses.replace(of, framed={"I": 5}, landed={"I": 5}))
+
+
+def left_out(files: SimFiles) -> None:
+    """A row that nobody framed was left out."""
+    resum(files, lambda of: dataclasses.replace(of, left_out={"filtered": {"I": 1}}))
+
+
+def later(files: SimFiles) -> None:
+    """A stretch that begins behind the position before."""
+    resum(files, lambda of: dataclasses.replace(of, since=(0, of.since[1] + 1)))
+
+
+def no_sums(files: SimFiles) -> None:
+    """An entry that lost its sums."""
+    resum(files, lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("damage", "finding"),
     [
@@ -180,6 +234,12 @@ def hole(files: SimFiles) -> None:
         (foreign, "not ours"),
         (unfinished, "is unfinished"),
         (hole, "the chain ends after entry 0"),
+        (more_framed, "the reader framed I 5, of which I 4 landed"),
+        (more_landed, "I 5 were handed over, the files hold I 4"),
+        (left_out, "left out: filtered: I 1"),
+        (later, "its stretch of the stream is 0/1100"),
+        (no_sums, "entry 2 has no sums, but entries before it have them"),
+        (lose, "I 4 were handed over, the files hold I 3"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

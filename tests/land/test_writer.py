@@ -1,5 +1,6 @@
 """The writer: one entry per word, files as few as possible, and no thread that dies in silence."""
 
+import dataclasses
 import errno
 import io
 import threading
@@ -12,17 +13,20 @@ import pytest
 from kit.landrun import COLUMNS, IDENTITY, SCHEMA, row_group
 from kit.simdisk import SimFiles
 
-from gaussdecode.errors import DiskError, GaussDecodeError
+from gaussdecode.errors import AccountError, DiskError, GaussDecodeError
 from gaussdecode.land import tablefile
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
+from gaussdecode.land.parquet import ParquetSink, operations
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.tablefile import OpenPublication, TableFile
 from gaussdecode.land.verify import verify_files
 from gaussdecode.land.writer import Writer
+from gaussdecode.model.account import Account
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
-from gaussdecode.model.publication import PublicationRequest
+from gaussdecode.model.publication import PublicationRequest, RowGroup
 
 A = "public.a"
 
@@ -44,6 +48,7 @@ class Bench:
             on_landed=self.entries.append,
             **options,  # type: ignore[arg-type]  # sizes and counts only
         )
+        self.rows = self.at = 0
         self.begin()
         self.publish(1, EntryKind.GENESIS)
         self.writer.drain()
@@ -55,11 +60,21 @@ class Bench:
     def write(self, lsn: int, seqs: range, table: str = A) -> None:
         """Hand over a row group."""
         schema_id, _ = self.intake.schemas.schema_id_for(table, COLUMNS)
+        self.rows += len(seqs)
         self.intake.write(row_group(table, schema_id, lsn, seqs))
 
     def publish(self, lsn: int, kind: EntryKind = EntryKind.DATA) -> None:
-        """Ask for a publication."""
-        self.intake.publish(PublicationRequest(kind=kind, position=SourcePosition(0, 1, lsn)))
+        """Ask for a publication of what was handed over since the last one."""
+        rows = {"I": self.rows} if self.rows else {}
+        account = Account((0, self.at), (0, lsn), rows, rows)
+        self.rows, self.at = 0, lsn
+        self.intake.publish(
+            PublicationRequest(
+                kind=kind,
+                position=SourcePosition(0, 1, lsn),
+                account=None if kind is EntryKind.GENESIS else account,
+            )
+        )
 
     def land(self, lsn: int, seqs: range) -> None:
         """Land a row group and wait for it."""
@@ -100,6 +115,7 @@ def test_row_group_is_the_given_table(bench: Bench) -> None:
     for start in (0, 5):
         group = row_group(A, schema_id, 10, range(start, start + 5))
         group.metadata[b"table"] = b"a"
+        bench.rows += group.table.num_rows
         bench.intake.write(group)
     bench.publish(10)
     bench.writer.drain()
@@ -206,6 +222,7 @@ def test_discard_leaves_no_trace(bench: Bench) -> None:
     before = sorted(bench.files.image.paths())  # type: ignore[attr-defined]
     bench.write(10, range(3))
     bench.writer.discard()
+    bench.rows = 0
     assert sorted(bench.files.image.paths()) == before  # type: ignore[attr-defined]
     assert bench.writer.waiting_bytes == 0
     bench.begin()
@@ -255,7 +272,9 @@ def test_bug_in_a_lane_is_reported(bench: Bench) -> None:
     schema_id, _ = bench.intake.schemas.schema_id_for(A, COLUMNS)
     group = row_group(A, schema_id, 10, range(2))
     other = SCHEMA.set(4, pa.field("id", pa.string()))
-    bench.intake.write(type(group)(A, schema_id, other, group.table, group.first, group.last, {}))
+    bench.intake.write(
+        type(group)(A, schema_id, other, group.table, group.first, group.last, group.ops)
+    )
     with pytest.raises(GaussDecodeError):
         bench.land(10, range(2))
     assert len(bench.errors) == 1
@@ -322,3 +341,96 @@ def test_many_tables_on_a_real_disk(tmp_path: Path) -> None:
     assert report.rows == rows
     assert report.tables == 5
     files.close()
+
+
+def refused(bench: Bench, request: PublicationRequest, reason: str) -> None:
+    """See that a publication is refused before its commit point, and leaves nothing."""
+    published = bench.log.next_n
+    bench.intake.publish(request)
+    with pytest.raises(AccountError, match=reason):
+        bench.writer.drain()
+    assert bench.log.next_n == published
+    assert bench.durable == [1]
+    bench.writer.discard()
+    bench.log.close()
+    again = CommitLog.open(bench.files, IDENTITY)
+    assert again.next_n == published
+    again.close()
+    assert verify_files(bench.files).is_clean
+
+
+def request_of(account: Account | None, lsn: int = 10) -> PublicationRequest:
+    """A publication of the stream."""
+    return PublicationRequest(
+        kind=EntryKind.DATA, position=SourcePosition(0, 1, lsn), account=account
+    )
+
+
+@pytest.mark.parametrize(
+    ("account", "reason"),
+    [
+        (None, "has no sums"),
+        (Account((0, 1), (0, 10), {"I": 4}, {"I": 4}), "I 4 were handed over, the files hold I 3"),
+        (Account((0, 1), (0, 10), {"I": 2}, {"I": 2}), "I 2 were handed over, the files hold I 3"),
+        (Account((0, 1), (0, 10), {"U": 3}, {"U": 3}), "U 3 were handed over, the files hold I 3"),
+        (Account((0, 1), (0, 10), {"I": 4}, {"I": 3}), "framed I 4, of which I 3 landed"),
+        (Account((0, 1), (0, 10), {"I": 3}, {"I": 3}, {"empty": {"transactions": 1}}), "empty:"),
+        (Account((0, 1), (0, 10), {"I": 3, "messages": 1}, {"I": 3, "messages": 1}), "messages"),
+        (Account((0, 2), (0, 10), {"I": 3}, {"I": 3}), "its stretch of the stream is 0/1"),
+        (Account((0, 1), (0, 9), {"I": 3}, {"I": 3}), "its stretch of the stream is 0/1"),
+        (Account((1, 1), (0, 10), {"I": 3}, {"I": 3}), "epoch 1"),
+    ],
+)  # fmt: skip
+def test_sums_that_do_not_add_up_are_refused(account: Account | None, reason: str) -> None:
+    """What the files hold, what was handed over, what was framed, and where: all must agree."""
+    bench = Bench(SimFiles())
+    bench.write(10, range(3))
+    refused(bench, request_of(account), reason)
+
+
+def test_row_lost_on_the_way_to_the_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file's own footer is counted, not what it was given."""
+    bench = Bench(SimFiles())
+    write = ParquetSink.write
+    monkeypatch.setattr(ParquetSink, "write", lambda sink, table: write(sink, table.slice(1)))
+    bench.write(10, range(3))
+    refused(bench, request_of(Account((0, 1), (0, 10), {"I": 3}, {"I": 3})), "holds 2 rows")
+
+
+def test_row_group_lost_before_its_lane_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row group that never reaches a file is missed at the publication."""
+    bench = Bench(SimFiles())
+    bench.write(10, range(3))
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenPublication, "assign", _assign_to_nothing)
+        bench.write(10, range(3, 5), "public.b")
+    account = Account((0, 1), (0, 10), {"I": 5}, {"I": 5})
+    refused(bench, request_of(account), "I 5 were handed over, the files hold I 3")
+
+
+def _assign_to_nothing(
+    _: OpenPublication, group: RowGroup, **_options: bool
+) -> tuple[TableFile, None]:
+    lost = TableFile(group.table_dir, group.schema_id)
+    lost.is_scheduled = True
+    return lost, None
+
+
+def test_rows_that_were_not_collected_are_refused(bench: Bench) -> None:
+    """A row group whose rows are not those that were counted on the way never gets a file."""
+    schema_id, _ = bench.intake.schemas.schema_id_for(A, COLUMNS)
+    group = dataclasses.replace(row_group(A, schema_id, 10, range(3)), ops={"I": 4})
+    bench.intake.write(group)
+    with pytest.raises(AccountError, match=r"public\.a: I 4 were collected, .* holds I 3"):
+        bench.land(10, range(2))
+
+
+def test_operations_are_counted_from_the_rows() -> None:
+    """Any slice of any chunks, by letter; a table without operations has none."""
+    letters = ["I", "U", "D", "T", "R", "I", "I"]
+    column = pa.chunked_array([pa.array(letters[:3]), pa.array([], pa.string()), letters[3:]])
+    table = pa.table({"gd_op": column})
+    assert operations(table) == {"D": 1, "I": 3, "R": 1, "T": 1, "U": 1}
+    assert operations(table.slice(4)) == {"R": 1, "I": 2}
+    assert operations(table.slice(7)) == {}
+    assert operations(pa.table({"id": [1]})) == {}

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 from kit.postgres import Database, Postgres
+from kit.wire import RAW_HEADER, tally
 
 from gaussdecode.errors import GaussDecodeError, from_record
 from gaussdecode.ipc.control import Control, Word
@@ -20,7 +21,6 @@ from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.relation import Relation
 from gaussdecode.source.postgresql import SourceAddress
 
-_RAW_HEADER: Final = struct.Struct("=IIQIIQQQII")
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
 _PLAN_BYTES: Final = 8
 _END: Final = 1
@@ -37,15 +37,17 @@ class RawBatch:
     messages: list[bytes]
     keepalive_lsn: int
     keepalive_reply: bool
+    filtered: tuple[int, ...]
+    before_start: tuple[int, ...]
 
 
 def parse_batch(entry: bytes) -> RawBatch:
-    """Take a raw batch apart; its sizes must add up."""
-    (_, kind, seq, relation_count, message_count, offset, size, keepalive, reply, _) = (
-        _RAW_HEADER.unpack_from(entry)
+    """Take a raw batch apart; its sizes and its sums must add up."""
+    (_, kind, seq, relation_count, message_count, offset, size, keepalive, reply, _, *sums) = (
+        RAW_HEADER.unpack_from(entry)
     )
     assert size == len(entry)
-    relations, at = [], _RAW_HEADER.size
+    relations, at = [], RAW_HEADER.size
     for _ in range(relation_count):
         record_size, _, _, flags, columns, _, length = _RAW_RELATION.unpack_from(entry, at)
         text = at + _RAW_RELATION.size + _PLAN_BYTES * columns
@@ -60,7 +62,10 @@ def parse_batch(entry: bytes) -> RawBatch:
         messages.append(entry[at + 4 : at + 4 + length])
         at += 4 + length
     assert at == size
-    return RawBatch(kind, seq, relations, messages, keepalive, bool(reply))
+    framed, filtered, before_start = (tuple(sums[start : start + 6]) for start in (0, 6, 12))
+    found = (tally(messages), filtered, before_start)
+    assert framed == tuple(map(sum, zip(*found, strict=True)))
+    return RawBatch(kind, seq, relations, messages, keepalive, bool(reply), filtered, before_start)
 
 
 @dataclass
