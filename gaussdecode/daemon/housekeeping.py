@@ -90,7 +90,6 @@ class Housekeeper:
             )
 
     def _expire(self, seconds: float) -> None:
-        limit = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
-        entry = retain(self._log, limit)
+        entry = retain(self._log, datetime.timedelta(seconds=seconds))
         if entry is not None:
             _log.info(Event.LANDING_EXPIRED, entry=entry.n, floor=entry.floor)

@@ -23,7 +23,7 @@ from gaussdecode.daemon.snapshotread import TableTask, parallel
 from gaussdecode.daemon.snapshottools import Tools, key_names
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import SnapshotStep
-from gaussdecode.land.snapshots import Json, SnapshotStore
+from gaussdecode.land.snapshots import DamagedChunkError, Json, SnapshotStore
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.settings import KEY_PIECE_BYTES
 from gaussdecode.source.export import Chunk, Leaf, TableChangedError, TableReader, TableShape, cut
@@ -83,7 +83,7 @@ class ChunkedTable:
             self._settle_shape(task.shape)
             self._needed = keyset.needed_columns(key_names(task) or (), task.landed.schema)
             chunks = self._chunks(task.shape)
-            left = [chunk for chunk in chunks if not self._has(chunk)]
+            left = self._left(chunks)
             done = len(chunks) - len(left)
             counts = tools.begin_progress(item, task, len(chunks), done)
             work = [(task, chunk, counts) for chunk in left]
@@ -92,10 +92,12 @@ class ChunkedTable:
                 store.write_chunk(item.directory, chunk.number, task.landed.schema, rows)
 
             tools.readers().read_all(view, work, take, deadline)
-            return not all(self._has(chunk) for chunk in chunks)
+            return bool(self._left(chunks))
 
-    def _has(self, chunk: Chunk) -> bool:
-        return self._store.has_chunk(self._item.directory, chunk.number)
+    def _left(self, chunks: list[Chunk]) -> list[Chunk]:
+        """The chunks that are not read yet."""
+        found = self._store.chunks(self._item.directory)
+        return [chunk for chunk in chunks if chunk.number not in found]
 
     def _settle_shape(self, shape: TableShape) -> None:
         """Cut the table; or see that it is still what was cut, and all its changes show."""
@@ -200,12 +202,15 @@ class ChunkedTable:
 
     def _land_unchanged(self, output: Output, chunks: list[Chunk], keys: keyset.Keys) -> None:
         """Land the rows of the chunks that are still what they were."""
-        store, directory = self._store, self._item.directory
+        store, paths = self._store, self._store.chunks(self._item.directory)
         jobs = [
-            lambda chunk=chunk: output.land(_unchanged(store, directory, chunk.number, keys))
+            lambda path=paths[chunk.number]: output.land(_unchanged(store, path, keys))
             for chunk in chunks
         ]
-        parallel(self._tools.config.landing.writer_lanes, jobs)
+        try:
+            parallel(self._tools.config.landing.writer_lanes, jobs)
+        except DamagedChunkError as error:
+            raise TableChangedError(f"{error}; the table is read again from the start") from error
 
 
 def _leaves_then(shape: TableShape, state: Json) -> list[Leaf]:
@@ -214,11 +219,9 @@ def _leaves_then(shape: TableShape, state: Json) -> list[Leaf]:
     return [dataclasses.replace(leaf, pages=pages) for leaf, pages in pairs]
 
 
-def _unchanged(
-    store: SnapshotStore, directory: str, number: int, keys: keyset.Keys
-) -> Iterator[pa.Table]:
+def _unchanged(store: SnapshotStore, path: str, keys: keyset.Keys) -> Iterator[pa.Table]:
     """Rows of a chunk that are still what they were."""
-    return map(keys.without, store.read_chunk(directory, number))
+    return map(keys.without, store.read_chunk(path))
 
 
 def _row_groups(log: CommitLog, path: str, columns: list[str]) -> Iterator[pa.Table]:

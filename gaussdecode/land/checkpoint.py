@@ -14,9 +14,9 @@ from gaussdecode.errors import LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries, parse_entry
 from gaussdecode.land.failpoints import Step
-from gaussdecode.land.names import CHECKPOINTS, entry_path
+from gaussdecode.land.names import CHECKPOINTS, SCHEMAS, entry_path
 from gaussdecode.land.state import LogState
-from gaussdecode.model.entry import checkpoint_name
+from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
 
 BLOCK: Final = 1000
 """Entries in a checkpoint, and how many of the newest stay as files of their own."""
@@ -49,6 +49,49 @@ class Checkpoints:
         for n in self._entries.numbers():
             if n <= last - self.block:
                 self._disk.remove(entry_path(n))
+
+    def newest(self) -> LogState | None:
+        """The state behind the newest checkpoint; None where there is none.
+
+        Raises:
+            LandingError: its header is not the state behind its entries.
+        """
+        held = self._entries.checkpoints()
+        if not held:
+            return None
+        first, last, path = held[-1]
+        header = self._entries.header(path)
+        state = LogState.from_header(header)
+        entry = self._entries.one(last)
+        wrong = [] if (header.first, header.last) == (first, last) else ["numbers"]
+        wrong += state.unlike(entry)
+        if not header.is_sealed:
+            wrong += self._unlike_entries(header, held)
+        if wrong:
+            raise LandingError(
+                f"{path}: its header is not the state behind entry {last}: other "
+                f"{', '.join(wrong)}; restore it from a copy of this landing"
+            )
+        return state
+
+    def _unlike_entries(
+        self, header: CheckpointHeader, held: list[tuple[int, int, str]]
+    ) -> list[str]:
+        """What a header without seal says that its entries do not."""
+        said = LogState.from_header(header)
+        before = [self._entries.header(path) for _, last, path in held if last == header.first - 1]
+        entries = self._entries.iterate(header.first, header.last)
+        if before or header.first == 0:
+            state = LogState.from_header(before[0]) if before else LogState()
+            for entry in entries:
+                state.fold(entry)
+            return said.differences(state)
+        changed = {c.table: c.schema_id for entry in entries for c in entry.schema_changes}
+        missing = any(
+            self._disk.size(f"{SCHEMAS}/{table}/{schema_id}.json") is None
+            for table, schema_id in said.schemas.items()
+        )
+        return ["schemas"] if missing or {**said.schemas, **changed} != said.schemas else []
 
     def _write(self, path: str, first: int, state: LogState) -> None:
         digest = hashlib.sha256()

@@ -5,8 +5,8 @@ Order
     and says: up to its positions everything is complete, for all tables.
 
 One writer
-    `CommitLog.open` holds a flock on the descriptor of the root until `close`. The lock
-    goes with the process, however it ends. Against a lock that did not hold (a copied
+    `CommitLog.open` holds a lock on a file that only the owner of the landing can open, until
+    `close`. The lock goes with the process, however it ends. Against a lock that did not hold (a copied
     root, a file system that lies) an entry is linked, never renamed, into place: two
     writers cannot both make entry *n*. The second finds the name taken and is *fenced*.
 
@@ -49,8 +49,9 @@ from gaussdecode.land.files import Files
 from gaussdecode.land.names import entry_path
 from gaussdecode.land.publication import Draft
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.model.entry import CommitEntry, hash_of
+from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import SourceIdentity, SourcePosition
+from gaussdecode.model.seal import hash_of
 
 ORDER_LSN: Final = "lsn"
 
@@ -123,8 +124,8 @@ class CommitLog:
             DiskError: the file system failed.
         """
         files.check_root()
-        files.lock()
         disk = Disk(files, space or SpaceWait(), writer or secrets.token_hex(8))
+        passed_over = disk.space.run("lock the landing", files.lock)
         name = source or identity.slot
         layout = layouts.read_layout(disk)
         if layout is None:
@@ -133,7 +134,11 @@ class CommitLog:
             layouts.create_layout(disk, layout)
         layouts.check_layout(layout, name, identity, order)
         checkpoints = Checkpoints(disk, Entries(disk), block)
-        return cls(disk, layout, recovery.recover(disk, checkpoints), checkpoints, now)
+        layout = layouts.with_seal(disk, layout)
+        recovered = recovery.recover(disk, checkpoints)
+        if passed_over is not None:
+            recovered.findings.append(passed_over)
+        return cls(disk, layout, recovered, checkpoints, now)
 
     @property
     def is_empty(self) -> bool:
@@ -159,6 +164,11 @@ class CommitLog:
     def compacted(self) -> int:
         """First entry number that no ``compact`` entry has looked at."""
         return self._state.compacted
+
+    @property
+    def elapsed_ms(self) -> int:
+        """How much time the log has seen, leaps of the clock left out."""
+        return self._state.elapsed_ms
 
     @property
     def block(self) -> int:
@@ -195,8 +205,12 @@ class CommitLog:
             self.layout = layouts.with_capability(self.disk, self.layout, capability)
 
     def today(self) -> dt.date:
-        """Day (UTC) of the partition for files that are begun now."""
-        return self._now().astimezone(dt.UTC).date()
+        """Day (UTC) of the partition for files that are begun now.
+
+        Never one before the last entry's, however the clock is set: what is unfinished there
+        must be found by the next start.
+        """
+        return publication.partition_day(self._now(), self._state)
 
     def iterate(self, first: int, last: int) -> Iterator[CommitEntry]:
         """Read entries `first` to `last`, old ones from their checkpoints."""

@@ -44,7 +44,7 @@ class Entries:
 
     def numbers(self) -> list[int]:
         """Numbers in ``commits/``, rising; the old ones are only in checkpoints."""
-        names = (item.name for item in self._disk.items(COMMITS))
+        names = (item.name for item in self._disk.items(COMMITS) if item.is_file)
         return [n for n in map(entry_number, names) if n is not None]
 
     def checkpoints(self) -> list[tuple[int, int, str]]:
@@ -52,22 +52,61 @@ class Entries:
         result = []
         for item in self._disk.items(CHECKPOINTS):
             found = checkpoint_range(item.name)
-            if found is not None:
+            if found is not None and item.is_file:
                 result.append((*found, f"{CHECKPOINTS}/{item.name}"))
         return result
 
     def header(self, path: str) -> CheckpointHeader:
         """Read the header of a checkpoint, and no more."""
         with self._disk.files.open(path) as file:
-            line = file.readline()
+            return self._parsed(path, file.readline())
+
+    def _parsed(self, path: str, line: bytes) -> CheckpointHeader:
         try:
             return CheckpointHeader.from_line(line.rstrip(b"\n"))
         except ValueError as error:
             raise LandingError(f"{path}: {error}; restore it from a copy") from error
 
+    def block(self, path: str) -> tuple[CheckpointHeader, Iterator[bytes]]:
+        """Header and exact bytes of the entries of a checkpoint, in one reading.
+
+        Raises:
+            FileNotFoundError: it is gone.
+        """
+        file = self._disk.files.open(path)
+        try:
+            header = self._parsed(path, file.readline())
+        except BaseException:
+            file.close()
+            raise
+
+        def lines() -> Iterator[bytes]:
+            with file:
+                for line in file:
+                    yield line.rstrip(b"\n")
+
+        return header, lines()
+
     def raw(self, n: int) -> bytes | None:
         """Exact bytes of an entry in ``commits/``; None if it is not there."""
         return self._disk.read(entry_path(n))
+
+    def one(self, n: int) -> CommitEntry:
+        """An entry, from its own file where that is still there.
+
+        Raises:
+            LandingError: missing or damaged.
+        """
+        raw = self.raw(n)
+        if raw is not None:
+            return parse_entry(raw, entry_path(n))
+        (entry,) = self.iterate(n, n)
+        return entry
+
+    def last_of(self, first: int, last: int, path: str) -> CommitEntry:
+        """The last entry of a checkpoint, as it is kept there."""
+        *_, entry = self._lines(path, last - first, last - first + 1)
+        return entry
 
     def iterate(self, first: int, last: int) -> Iterator[CommitEntry]:
         """Entries `first` to `last`, one at a time.

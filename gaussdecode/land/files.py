@@ -13,7 +13,9 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import stat
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -22,12 +24,16 @@ from typing import BinaryIO, Final, NamedTuple
 
 from gaussdecode.errors import ConfigError, DiskError, LandingError
 from gaussdecode.land.failpoints import Failpoints, Operation, SnapshotStep, Step
+from gaussdecode.land.names import LOCK
 
 _DIRECTORY_MODE: Final = 0o750
 _FILE_MODE: Final = 0o640
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_LOCK_MODE: Final = 0o600
+_FLOCK: Final = re.compile(r"\d+: FLOCK\s+ADVISORY\s+\w+ (-?\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ")
 _CACHED_DIRECTORIES: Final = 128
 _RENAME_NOREPLACE: Final = 1
 _NO_SUCH_RENAME: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
@@ -39,10 +45,11 @@ LOCAL_FILE_SYSTEMS: Final = frozenset(
 
 
 class Item(NamedTuple):
-    """One name in a directory."""
+    """One name in a directory; what is neither is a link, a pipe, a socket or a device."""
 
     name: str
     is_directory: bool
+    is_file: bool
 
 
 def make_root(root: Path) -> None:
@@ -94,6 +101,7 @@ class Files:
         self._failpoints = failpoints or Failpoints.from_environment()
         self._lock = threading.Lock()
         self._directories: OrderedDict[str, int] = OrderedDict()
+        self._lock_fd = -1
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -120,22 +128,63 @@ class Files:
                 f"one: {', '.join(sorted(LOCAL_FILE_SYSTEMS))}"
             )
 
-    def lock(self) -> None:
+    def lock(self) -> str | None:
         """Take the landing for this process, until `close`.
 
+        The lock is on a file that only the owner of the landing can open. That of earlier
+        versions is on the root, where any process that may read it can take it: it keeps us
+        away only where its holder is the owner, or root.
+
+        Returns:
+            A sentence for the operator when somebody else holds the root, else None.
+
         Raises:
-            LandingError: another process has it.
+            LandingError: another process has the landing.
+            OSError: the file cannot be made.
         """
+        self.reach(Operation.CREATE)
+        self._lock_fd = os.open(LOCK, _LOCK_FLAGS, _LOCK_MODE, dir_fd=self._root_fd)
+        os.fchmod(self._lock_fd, _LOCK_MODE)
+        try:
+            fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
+        except (BlockingIOError, PermissionError) as error:
+            raise self._in_use("") from error
         try:
             fcntl.flock(self._root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise LandingError(
-                f"landing root {self.root} is in use by another process; stop that one first"
-            ) from error
+            holders = flock_holders(os.fstat(self._root_fd).st_ino)
+            for pid, uid in holders:
+                if uid in {0, os.geteuid()}:
+                    raise self._in_use(f" ({pid}, of an earlier version)") from error
+            names = ", ".join(f"process {pid} of user {uid}" for pid, uid in holders)
+            return (
+                f"landing root {self.root} is locked by {names or 'a process that does not show'}, "
+                "which may not have it; passed over. Let only the readers of the landing read its "
+                "root"
+            )
+        return None
 
-    def unlock(self) -> None:
-        """Give the lock back without closing."""
-        fcntl.flock(self._root_fd, fcntl.LOCK_UN)
+    def is_locked(self) -> bool:
+        """Whether a daemon has the landing, as far as this user can see; takes nothing."""
+        if flock_holders(os.fstat(self._root_fd).st_ino):
+            return True
+        try:
+            descriptor = os.open(LOCK, _READ_FLAGS | os.O_NONBLOCK, dir_fd=self._root_fd)
+        except FileNotFoundError:
+            return False
+        except PermissionError:
+            return True  # only the owner can see
+        try:
+            asked = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))
+        finally:
+            os.close(descriptor)
+        (kind,) = struct.unpack_from("h", asked)
+        return bool(kind != fcntl.F_UNLCK)
+
+    def _in_use(self, by: str) -> LandingError:
+        return LandingError(
+            f"landing root {self.root} is in use by another process{by}; stop that one first"
+        )
 
     def close(self) -> None:
         """Give the landing back."""
@@ -145,6 +194,9 @@ class Files:
             if self._root_fd >= 0:
                 os.close(self._root_fd)
             self._root_fd = -1
+            if self._lock_fd >= 0:
+                os.close(self._lock_fd)
+            self._lock_fd = -1
 
     def reach(self, point: Operation | Step | SnapshotStep) -> None:
         """Pass a failpoint."""
@@ -234,9 +286,17 @@ class Files:
         """Names in a directory, sorted; none if there is no such directory."""
         try:
             with self._directory(path) as descriptor, os.scandir(descriptor) as found:
-                return sorted(Item(e.name, e.is_dir(follow_symlinks=False)) for e in found)
-        except FileNotFoundError:
+                return sorted(map(_item, found))
+        except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def scan(self, path: str) -> Iterator[Item]:
+        """The same, one at a time and in no order: a directory may hold a million names."""
+        try:
+            with self._directory(path) as descriptor, os.scandir(descriptor) as found:
+                yield from map(_item, found)
+        except (FileNotFoundError, NotADirectoryError):
+            return
 
     def size(self, path: str) -> int | None:
         """Size of a regular file; None if there is none."""
@@ -260,7 +320,7 @@ class Files:
         """Open a file for reading."""
         self.reach(Operation.READ)
         with self._directory_of(path) as (directory, name):
-            return open(os.open(name, _READ_FLAGS, dir_fd=directory), "rb")
+            return open(os.open(name, _READ_FLAGS | os.O_NONBLOCK, dir_fd=directory), "rb")
 
     def read(self, path: str) -> bytes:
         """Read a whole small file."""
@@ -295,6 +355,35 @@ class Files:
             if len(self._directories) > _CACHED_DIRECTORIES:
                 os.close(self._directories.popitem(last=False)[1])
             return descriptor
+
+
+def flock_holders(inode: int) -> list[tuple[int, int]]:
+    """Process and user of everybody who holds a flock on a file, as far as the kernel tells."""
+    found = []
+    for line in Path("/proc/locks").read_text().splitlines():
+        match = _FLOCK.match(line)
+        if match is None or int(match[2]) != inode:
+            continue
+        try:
+            status = Path(f"/proc/{match[1]}/status").read_text()
+        except OSError:  # it has ended, or does not show
+            continue
+        # Not the owner of /proc/<pid>, which a process can have root be.
+        found += [
+            (int(match[1]), int(uid))
+            for uid in re.findall(r"^Uid:\s+\d+\s+(\d+)", status, re.MULTILINE)
+        ]
+    return found
+
+
+def _whole_file(kind: int) -> bytes:
+    """A ``struct flock`` for all of a file."""
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
+
+
+def _item(found: os.DirEntry[str]) -> Item:
+    is_directory = found.is_dir(follow_symlinks=False)
+    return Item(found.name, is_directory, found.is_file(follow_symlinks=False))
 
 
 def _open_directory(root: int, path: str) -> int:

@@ -9,7 +9,16 @@ from collections.abc import Iterable
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.failpoints import Step
-from gaussdecode.land.names import CHECKPOINTS, COMMITS, COMPACT, DATA, entry_path, parent
+from gaussdecode.land.names import (
+    CHECKPOINTS,
+    COMMITS,
+    COMPACT,
+    DATA,
+    data_number,
+    entry_path,
+    parent,
+    unfinished_number,
+)
 from gaussdecode.model.entry import CommitEntry
 
 
@@ -49,10 +58,14 @@ def _remove_files(disk: Disk, entries: Iterable[CommitEntry]) -> None:
 
 
 def _remove_compacted(disk: Disk, block: str) -> None:
+    """Remove the merged files of a block; what others put beside them stays."""
     for table in disk.items(block):
         directory = f"{block}/{table.name}"
-        for item in disk.items(directory):
-            disk.remove(f"{directory}/{item.name}")
-        disk.sync_directories(directory)
-        disk.remove_directory(directory)
+        for item in disk.items(directory) if table.is_directory else ():
+            is_ours = data_number(item.name) is not None or unfinished_number(item.name) is not None
+            if item.is_file and is_ours:
+                disk.remove(f"{directory}/{item.name}")
+        if table.is_directory:
+            disk.sync_directories(directory)
+            disk.remove_directory(directory)
     disk.remove_directory(block)

@@ -1,7 +1,8 @@
 """``layout.json``: which source a landing belongs to, and in what order it is.
 
 Written when the landing is created; later only a capability may be added. Everything else
-in it must agree at every start.
+in it must agree at every start. It is sealed; one that an earlier version left without its
+hash gets it at the next start.
 """
 
 import dataclasses
@@ -12,14 +13,16 @@ from typing import Any, Final, Self
 from gaussdecode.errors import ConfigError, IdentityError, LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.names import DIRECTORIES, LAYOUT
-from gaussdecode.model.entry import canonical_json, format_time, parse_time
+from gaussdecode.model.entry import format_time, parse_time
 from gaussdecode.model.landing import SourceIdentity
+from gaussdecode.model.seal import canonical_json, looks_sealed, read_sealed, sealed
 
 VERSION: Final = 1
 CAPABILITIES: Final = ("checkpoints", "compact", "retention")
 """What the entries of this landing may need a reader and a writer to understand."""
 HIDES_TRUNCATE: Final = "hides-truncate"
 """Capability of readers: to know that tables may have been emptied or altered unseen."""
+_FIELDS: Final = frozenset(("version", "landing_id", "created", "order", "sources", "capabilities"))
 _KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE})
 
 
@@ -34,6 +37,7 @@ class Layout:
         order: ``lsn`` or ``csn``.
         sources: by name; exactly one in version 1.
         capabilities: what a program must understand to work on this landing.
+        is_sealed: read from a file with its hash, or not from a file.
     """
 
     landing_id: str
@@ -41,19 +45,19 @@ class Layout:
     order: str
     sources: dict[str, SourceIdentity]
     capabilities: tuple[str, ...] = CAPABILITIES
+    is_sealed: bool = dataclasses.field(default=True, compare=False)
 
     def to_bytes(self) -> bytes:
         """Give the content of the file."""
-        return canonical_json(
-            {
-                "version": VERSION,
-                "landing_id": self.landing_id,
-                "created": format_time(self.created),
-                "order": self.order,
-                "sources": {k: dataclasses.asdict(v) for k, v in self.sources.items()},
-                "capabilities": list(self.capabilities),
-            }
-        )
+        record = {
+            "version": VERSION,
+            "landing_id": self.landing_id,
+            "created": format_time(self.created),
+            "order": self.order,
+            "sources": {k: dataclasses.asdict(v) for k, v in self.sources.items()},
+            "capabilities": list(self.capabilities),
+        }
+        return sealed(canonical_json(record))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
@@ -64,17 +68,20 @@ class Layout:
             ConfigError: of a program of another version; the text says which is needed.
         """
         try:
-            record: dict[str, Any] = json.loads(raw)  # Any: JSON, checked below
-            _check_version(record)
+            _check_version(json.loads(raw))  # before the hash, which another may make otherwise
+            record = read_sealed(raw)
+            if record.keys() != _FIELDS:
+                raise ValueError("altered: it has other fields than were written")
             return cls(
                 landing_id=str(record["landing_id"]),
                 created=parse_time(record["created"]),
                 order=str(record["order"]),
                 sources={k: SourceIdentity(**v) for k, v in record["sources"].items()},
                 capabilities=tuple(record["capabilities"]),
+                is_sealed=looks_sealed(raw),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise LandingError(f"{LAYOUT}: {error}") from error
+            raise LandingError(f"{LAYOUT}: {error}; restore it from a copy") from error
 
 
 def _check_version(record: dict[str, Any]) -> None:  # Any: JSON
@@ -114,12 +121,24 @@ def with_capability(disk: Disk, layout: Layout, capability: str) -> Layout:
     """Add a capability to the layout of a landing, if it is not there yet."""
     if capability in layout.capabilities:
         return layout
-    wider = dataclasses.replace(layout, capabilities=(*layout.capabilities, capability))
+    return _rewrite(
+        disk, dataclasses.replace(layout, capabilities=(*layout.capabilities, capability))
+    )
+
+
+def with_seal(disk: Disk, layout: Layout) -> Layout:
+    """Seal the layout that an earlier version wrote without its hash."""
+    if layout.is_sealed:
+        return layout
+    return _rewrite(disk, dataclasses.replace(layout, is_sealed=True))
+
+
+def _rewrite(disk: Disk, layout: Layout) -> Layout:
     hidden = disk.unfinished("", 0, "json")
-    disk.write_file(hidden, wider.to_bytes())
+    disk.write_file(hidden, layout.to_bytes())
     disk.replace(hidden, LAYOUT)
     disk.sync_directories("")
-    return wider
+    return layout
 
 
 def check_layout(layout: Layout, source: str, identity: SourceIdentity, order: str) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 LAYOUT: Final = "layout.json"
+LOCK: Final = ".lock"
 COMMITS: Final = "commits"
 CHECKPOINTS: Final = "commits/checkpoints"
 SCHEMAS: Final = "schemas"
@@ -35,12 +36,14 @@ _PART_BYTES: Final = 100
 """Arbitrary; two parts and a dot stay well below the 255 bytes of a file name."""
 
 _PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-_ENTRY: Final = re.compile(r"(\d{20})\.json")
-_HIDDEN_ENTRY: Final = re.compile(r"\.(\d{20})\.json")
-_UNFINISHED: Final = re.compile(r"\.gd-([0-9a-z]+)-(\d{20})-(\d+)\.(parquet|entry|json|jsonl)")
-_DATA_FILE: Final = re.compile(r"(\d{20})-([0-9a-f]{16})-([0-9a-f]{16})(?:-(\d+))?\.parquet")
-_DATE: Final = re.compile(r"gd_date=(\d{4}-\d{2}-\d{2})")
-_CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
+_ENTRY: Final = re.compile(r"([0-9]{20})\.json")
+_HIDDEN_ENTRY: Final = re.compile(r"\.([0-9]{20})\.json")
+_UNFINISHED: Final = re.compile(
+    r"\.gd-([0-9a-z]+)-([0-9]{20})-([0-9]+)\.(parquet|entry|json|jsonl)"
+)
+_DATA_FILE: Final = re.compile(r"([0-9]{20})-([0-9a-f]{16})-([0-9a-f]{16})(?:-([0-9]+))?\.parquet")
+_DATE: Final = re.compile(r"gd_date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+_CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.jsonl")
 
 
 def table_directory(namespace: str, name: str) -> str:
@@ -157,7 +160,10 @@ def data_directory(table: str, date: dt.date) -> str:
 def partition_date(name: str) -> dt.date | None:
     """Day of a partition directory, or None for any other name."""
     match = _DATE.fullmatch(name)
-    return None if match is None else dt.date.fromisoformat(match[1])
+    try:
+        return None if match is None else dt.date.fromisoformat(match[1])
+    except ValueError:  # no such day
+        return None
 
 
 def compact_directory(block: int, table: str) -> str:

@@ -147,7 +147,7 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
             the position of the log.
     """
     published = now.astimezone(dt.UTC)
-    files, landed, moves = _place(draft, state.next_n, published.date())
+    files, landed, moves = _place(draft, state.next_n, partition_day(now, state))
     positions = dict(state.positions)
     if draft.position is not None:
         positions[source] = draft.position
@@ -175,6 +175,12 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
     state.check_next(entry)
     _check_account(draft, entry, state.positions.get(source), positions[source])
     return Plan(entry, tuple(moves), draft.schemas)
+
+
+def partition_day(now: dt.datetime, state: LogState) -> dt.date:
+    """Day (UTC) of the partition of files that are published now."""
+    today = now.astimezone(dt.UTC).date()
+    return today if state.published is None else max(today, state.published.date())
 
 
 def _extra(draft: Draft) -> dict[str, Any]:  # Any: JSON

@@ -13,6 +13,7 @@ hidden file that an entry names                 renamed
 other unfinished name of our pattern            removed
 Parquet file with a number not in the log       hard stop: the log was restored from a copy
 entries or files at or below the floor          removed (retention)
+anything else that has no place in `tree`       named in a finding, left alone
 ==============================================  ============================================
 
 The hidden entry is written again because the fsync that failed before may have lost its
@@ -21,6 +22,8 @@ bytes while the page cache still shows them: only a new inode proves they are on
 
 import dataclasses
 import datetime as dt
+import functools
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -28,15 +31,14 @@ from gaussdecode.errors import LandingError
 from gaussdecode.land import publication
 from gaussdecode.land.checkpoint import Checkpoints
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.entry import Entries, parse_entry
+from gaussdecode.land.entry import Entries
+from gaussdecode.land.files import Item
 from gaussdecode.land.floor import apply_floor
 from gaussdecode.land.names import (
     CHECKPOINTS,
     COMMITS,
     COMPACT,
-    DATA,
     DIRECTORIES,
-    SCHEMAS,
     data_number,
     hidden_entry_number,
     hidden_entry_path,
@@ -45,12 +47,18 @@ from gaussdecode.land.names import (
     unfinished_number,
 )
 from gaussdecode.land.state import LogState
+from gaussdecode.land.tree import TREE, Kind, Place, is_vital, spell
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import LandingFile
 
-_DAYS_BACK: Final = 2
-"""Partitions older than this before the last entry hold nothing unfinished: files are begun
-at most one publication ahead. What a stalled disk leaves there, `verify` reports."""
+_ENTRIES_BACK: Final = 8
+_SLACK: Final = dt.timedelta(days=2)
+"""Partitions this much older than the last entries hold nothing unfinished: files are begun
+at most a publication ahead, and never in the partition of a day before the last entry's
+(`publication.partition_day`), whatever the clock says. Versions before went by the clock."""
+
+_NAMED_FOREIGN: Final = 20
+"""Foreign things that are named at a start; arbitrary. `verify` names more."""
 
 _CHECKED_FILES: Final = 100
 """Files of the last entry whose size is compared at start; arbitrary."""
@@ -98,12 +106,16 @@ class _Recovery:
         self.state = LogState()
         self.result = Recovered(self.state)
         self.last: CommitEntry | None = None
+        self.days: deque[dt.date] = deque(maxlen=_ENTRIES_BACK)
+        self.foreign = 0
 
     def run(self) -> Recovered:
         self.trust()
         self.replay()
         rest = self.complete()
         hidden, orphans = self.survey()
+        if self.foreign > _NAMED_FOREIGN:
+            self.result.findings.append(f"{self.foreign} things below the root are not ours")
         if orphans:
             raise LandingError(
                 f"{orphans[0]} and {len(orphans) - 1} more files belong to no entry of the log: "
@@ -128,30 +140,21 @@ class _Recovery:
 
     def replay(self) -> None:
         """Fold the entries behind the newest checkpoint."""
-        held = self.entries.checkpoints()
-        if held:
-            self.state = LogState.from_header(self.entries.header(held[-1][2]))
-            self.result.state = self.state
+        newest = self.checkpoints.newest()
+        if newest is not None:
+            self.state = self.result.state = newest
+        behind = self.state.next_n - 1
         numbers = self.entries.numbers()
-        if held and numbers and numbers[0] <= held[-1][1] - self.checkpoints.block:
-            self.checkpoints.prune(held[-1][1])
-        behind = held[-1][1] if held else -1
-        self.check_newest(behind, numbers)
+        if numbers and numbers[0] <= behind - self.checkpoints.block:
+            self.checkpoints.prune(behind)
         for n in (n for n in numbers if n > behind):
             (entry,) = self.entries.iterate(n, n)
             self.fold(entry)
 
-    def check_newest(self, behind: int, numbers: list[int]) -> None:
-        """See that the entry the newest checkpoint ends with is the one in ``commits/``."""
-        if behind < 0 or behind not in numbers:
-            return
-        raw = self.entries.raw(behind)
-        if raw is not None and parse_entry(raw, str(behind)).hash != self.state.last_hash:
-            raise LandingError(f"entry {behind} differs from the one in its checkpoint")
-
     def fold(self, entry: CommitEntry) -> None:
         self.state.fold(entry)
         self.last = entry
+        self.days.append(entry.published.date())
         self.checkpoints.advance(self.state)
 
     def complete(self) -> list[tuple[int, bytes]]:
@@ -172,7 +175,7 @@ class _Recovery:
     def hidden_numbers(self) -> Iterator[int]:
         for item in self.disk.items(COMMITS):
             n = hidden_entry_number(item.name)
-            if n is not None:
+            if n is not None and item.is_file:
                 yield n
 
     def completable(self, n: int, raw: bytes) -> CommitEntry | None:
@@ -212,37 +215,55 @@ class _Recovery:
         """List unfinished files with their lowest entry number, and files of no entry."""
         hidden: dict[str, int] = {}
         orphans = []
-        for directory in self.directories():
-            for item in self.disk.items(directory):
-                path = f"{directory}/{item.name}".lstrip("/")
-                unfinished, number = unfinished_number(item.name), data_number(item.name)
-                if unfinished is not None:
-                    hidden[path] = unfinished
-                elif number is not None and number >= self.state.next_n:
-                    orphans.append(path)
+        for path, item, kind in self.walk(TREE, ""):
+            number = data_number(item.name)
+            if kind is Kind.FOREIGN:
+                self.note_foreign(path, item)
+            elif kind is Kind.UNFINISHED:
+                number = unfinished_number(item.name)  # none: a spool's, which no entry names
+                hidden[path] = self.state.next_n if number is None else number
+            elif item.is_file and number is not None and number >= self.state.next_n:
+                orphans.append(path)
         return hidden, orphans
 
-    def directories(self) -> Iterator[str]:
-        """Every directory that something unfinished can be in."""
-        yield from ("", COMMITS, CHECKPOINTS)
-        yield from self.below(SCHEMAS)
-        published = self.state.published
-        oldest = dt.date.min
-        if published is not None:
-            oldest = published.date() - dt.timedelta(days=_DAYS_BACK)
-        for table in self.below(DATA):
-            for item in self.disk.items(table):
-                date = partition_date(item.name)
-                if date is not None and date >= oldest:
-                    yield f"{table}/{item.name}"
-        for block in self.below(COMPACT):
-            if int(block.rpartition("/")[2]) + 2 * self.checkpoints.block > self.state.compacted:
-                yield from self.below(block)
-
-    def below(self, path: str) -> Iterator[str]:
+    def walk(self, place: Place, path: str) -> Iterator[tuple[str, Item, Kind]]:
+        """Everything in the directories that something unfinished can be in."""
         for item in self.disk.items(path):
-            if item.is_directory:
-                yield f"{path}/{item.name}"
+            below = f"{path}/{item.name}".lstrip("/")
+            yield below, item, place.kind(item)
+            step = place.step(item)
+            if step is not None and self.is_recent(path, item.name):
+                yield from self.walk(step, below)
+
+    def is_recent(self, path: str, name: str) -> bool:
+        """Whether a directory may hold something unfinished; old ones are many."""
+        if path == COMPACT:
+            return int(name) + 2 * self.checkpoints.block > self.state.compacted
+        date = partition_date(name)
+        return date is None or date >= self.oldest
+
+    @functools.cached_property
+    def oldest(self) -> dt.date:
+        """Day of the first partition that may hold something unfinished."""
+        days = list(self.days)
+        behind = self.state.next_n - len(days)  # what was not read again is in a checkpoint
+        first = max(behind - _ENTRIES_BACK + len(days), self.state.floor + 1)
+        days += [self.entries.one(n).published.date() for n in range(first, behind)]
+        return max(min(days, default=dt.date.min), dt.date.min + _SLACK) - _SLACK
+
+    def note_foreign(self, path: str, item: Item) -> None:
+        """Name what is not ours; it is left alone, unless nobody could work beside it."""
+        what = "a directory" if item.is_directory else "a file" if item.is_file else "no file"
+        if not item.is_file and is_vital(item.name):
+            raise LandingError(
+                f"{spell(path)} is {what}, where an entry of the log belongs; move it away"
+            )
+        self.foreign += 1
+        if self.foreign <= _NAMED_FOREIGN:
+            self.result.findings.append(
+                f"{spell(path)} ({what}) is not of this landing; left alone. Nothing else may "
+                "write below the root: move it away"
+            )
 
     def drop(self, rest: list[tuple[int, bytes]]) -> None:
         """Remove hidden entries that cannot be completed and that nobody can have seen."""

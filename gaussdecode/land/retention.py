@@ -3,32 +3,38 @@
 The floor is published first, as an entry that carries the hash the chain goes on from; then
 the files go, then the entries. A crash in between leaves more than there should be, never
 less, and the next start goes on. Whole blocks only: a checkpoint goes with its entries.
+
+No clock is asked for the age of an entry. What counts is the time that the log has seen since
+(`land.state`): neither a clock at 1970 nor one ten years ahead makes anything old.
 """
 
 import datetime as dt
+import itertools
 
+from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.floor import apply_floor
 from gaussdecode.land.publication import Draft
+from gaussdecode.land.state import step_ms
 from gaussdecode.model.entry import CheckpointHeader, CommitEntry
 from gaussdecode.model.landing import EntryKind
 
 
-def retain(log: CommitLog, older_than: dt.datetime) -> CommitEntry | None:
-    """Give up the blocks whose newest entry was published before a time.
+def retain(log: CommitLog, keep: dt.timedelta) -> CommitEntry | None:
+    """Give up the blocks whose newest entry is older than asked for.
 
     The newest block of entries always stays. Call it from a thread of its own: deleting
     takes its time, but only the publication of the floor holds up the writer.
 
     Args:
         log: open.
-        older_than: aware.
+        keep: entries stay for at least so long, by the time that the log has seen.
 
     Returns:
         The retention entry, or None when there was nothing to give up.
     """
-    header = newest_to_forget(log, older_than)
+    header = newest_to_forget(log, keep)
     if header is None:
         return None
     entry = log.publish(Draft(kind=EntryKind.RETENTION, floor=header.last, anchor=header.hash))
@@ -37,14 +43,34 @@ def retain(log: CommitLog, older_than: dt.datetime) -> CommitEntry | None:
     return entry
 
 
-def newest_to_forget(log: CommitLog, older_than: dt.datetime) -> CheckpointHeader | None:
-    """Find the newest block that may go; None if there is none."""
-    found = None
-    for _, last, path in log.entries.checkpoints():
-        if last <= log.floor:
-            continue
+def newest_to_forget(log: CommitLog, keep: dt.timedelta) -> CheckpointHeader | None:
+    """Find the newest block that may go; None if there is none.
+
+    Raises:
+        LandingError: it ends with another entry than its header says.
+    """
+    kept_ms = keep // dt.timedelta(milliseconds=1)
+    age_ms, now_ms = 0, log.elapsed_ms
+    next_n = log.next_n
+    for first, last, path in reversed(log.entries.checkpoints()):
         header = log.entries.header(path)
-        if last > log.next_n - 1 - log.block or header.published >= older_than:
-            break
-        found = header
-    return found
+        if header.elapsed_ms is not None:
+            age_ms = now_ms - header.elapsed_ms
+        else:  # of version 1, which did not write it down
+            age_ms += _span_ms(log, last, next_n - 1)
+        next_n = last + 1
+        if last <= log.floor:
+            return None
+        if last <= log.next_n - 1 - log.block and age_ms > kept_ms:
+            if log.entries.last_of(first, last, path).hash != header.hash:
+                raise LandingError(f"{path}: its header names another entry; restore it")
+            return header
+    return None
+
+
+def _span_ms(log: CommitLog, first: int, last: int) -> int:
+    """How much time the log has seen from one entry to another."""
+    entries = log.entries.iterate(first, last)
+    return sum(
+        step_ms(before.published, after.published) for before, after in itertools.pairwise(entries)
+    )

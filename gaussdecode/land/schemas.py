@@ -8,7 +8,6 @@ of the file and not of the fingerprint, because after a restart nobody knows it 
 
 import dataclasses
 import hashlib
-import json
 import threading
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.names import SCHEMAS
 from gaussdecode.land.publication import PendingSchema
-from gaussdecode.model.entry import canonical_json
+from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 
 COLUMNS: Final = "columns"
 NUMBER: Final = "attribute_number"
@@ -64,7 +63,7 @@ class SchemaStore:
             if last is not None and last.schema_id == schema_id:
                 return schema_id, False
             previous = None if last is None else self._record(table, last)
-            content = canonical_json(with_renames(record, previous))
+            content = sealed(canonical_json(with_renames(record, previous)))
             self._pending[table, schema_id] = PendingSchema(table, schema_id, content)
             self._last[table] = _Last(schema_id, record)
             return schema_id, True
@@ -123,7 +122,7 @@ def read_schema(disk: Disk, table: str, schema_id: str) -> _Json | None:
     if raw is None:
         return None
     try:
-        record: _Json = json.loads(raw)
+        record: _Json = read_sealed(raw)
         found = fingerprint(record)
     except (ValueError, AttributeError) as error:
         raise LandingError(f"{path}: not a schema file ({error}); restore it") from error

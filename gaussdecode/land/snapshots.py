@@ -5,14 +5,16 @@ Below ``snapshots/``, which no reader of the landing looks into::
     ledger.json                     per table what became of it; daemon/snapshotchoice.py
     requests/<n>.json               what an operator asked for; removed when it is taken up
     <table>/state.json              which table, since which entry, how it was cut
-    <table>/chunk-<n>.arrow         rows of a finished chunk
+    <table>/chunk-<n>-<sha>.arrow   rows of a finished chunk, and the SHA-256 of the file
 
 A file under its name is whole and durable: it is written under another one, synced and
 renamed. So after any end of the process the chunks that are there need not be read again.
+JSON is sealed (`model.seal`), chunks carry their hash in their name: nothing of it is used
+that is not what was written. What is not ours is left alone.
 Given bytes and JSON; knows no server.
 """
 
-import json
+import re
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,14 +27,27 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import unfinished_number
 from gaussdecode.land.sink import Sink
-from gaussdecode.model.entry import canonical_json
+from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 
 ROOT: Final = "snapshots"
-_LEDGER: Final = f"{ROOT}/ledger.json"
-_REQUESTS: Final = f"{ROOT}/requests"
-_STATE: Final = "state.json"
+LEDGER: Final = "ledger.json"
+REQUESTS: Final = "requests"
+STATE: Final = "state.json"
+_LEDGER: Final = f"{ROOT}/{LEDGER}"
+_REQUESTS: Final = f"{ROOT}/{REQUESTS}"
+REQUEST: Final = re.compile(r"[0-9a-f]{16}\.json")
+CHUNK: Final = re.compile(r"chunk-([0-9]{8})-([0-9a-f]{64})\.arrow")
+
+_ADVICE: Final = (
+    "remove it: what it asked for is asked again",
+    "restore it from a copy of this landing",
+)
 
 Json = dict[str, Any]  # Any: JSON
+
+
+class DamagedChunkError(LandingError):
+    """A piece of a table is not what was written; reading the table again mends it."""
 
 
 class SnapshotStore:
@@ -56,7 +71,7 @@ class SnapshotStore:
         ]
         for directory in directories:
             for item in self._disk.items(directory):
-                if unfinished_number(item.name) is not None:
+                if item.is_file and unfinished_number(item.name) is not None:
                     self._disk.remove(f"{directory}/{item.name}")
 
     def reach(self, step: SnapshotStep) -> None:
@@ -92,7 +107,7 @@ class SnapshotStore:
         """Path and content of every request."""
         found = []
         for item in self._disk.items(_REQUESTS):
-            if item.name.endswith(".json") and not item.name.startswith("."):
+            if item.is_file and REQUEST.fullmatch(item.name):
                 path = f"{_REQUESTS}/{item.name}"
                 found.append((path, self._read(path) or {}))
         return found
@@ -105,31 +120,33 @@ class SnapshotStore:
 
     def load(self, table: str) -> Json | None:
         """What `save` wrote; None when the table is not being read."""
-        return self._read(f"{ROOT}/{table}/{_STATE}")
+        return self._read(f"{ROOT}/{table}/{STATE}")
 
     def save(self, table: str, state: Json) -> None:
         """Write down how a table is read."""
         self._disk.ensure_directory(f"{ROOT}/{table}")
-        self._write(f"{ROOT}/{table}/{_STATE}", state)
+        self._write(f"{ROOT}/{table}/{STATE}", state)
 
     def tables(self) -> list[str]:
         """Directories of the tables that are being read."""
         items = [item.name for item in self._disk.items(ROOT) if item.is_directory]
-        return [name for name in items if self._disk.size(f"{ROOT}/{name}/{_STATE}") is not None]
+        return [name for name in items if self._disk.size(f"{ROOT}/{name}/{STATE}") is not None]
 
     def drop(self, table: str) -> None:
         """Forget a table and its chunks; the state last, so that this can be done again."""
         directory = f"{ROOT}/{table}"
         if not self._disk.files.has_directory(directory):
             return
-        names = [item.name for item in self._disk.items(directory)]
-        for name in sorted(names, key=lambda name: name == _STATE):
+        names = [item.name for item in self._disk.items(directory) if item.is_file]
+        for name in sorted(filter(_is_ours, names), key=lambda name: name == STATE):
             self._disk.remove(f"{directory}/{name}")
         self._disk.remove_directory(directory)
 
-    def has_chunk(self, table: str, number: int) -> bool:
-        """Whether a chunk is finished."""
-        return self._disk.size(_chunk(table, number)) is not None
+    def chunks(self, table: str) -> dict[int, str]:
+        """Path of every chunk that is finished, by its number."""
+        directory = f"{ROOT}/{table}"
+        names = (CHUNK.fullmatch(item.name) for item in self._disk.items(directory) if item.is_file)
+        return {int(match[1]): f"{directory}/{match[0]}" for match in names if match is not None}
 
     def write_chunk(
         self, table: str, number: int, schema: pa.Schema, rows: Iterable[pa.Table]
@@ -143,19 +160,26 @@ class SnapshotStore:
             with pa.ipc.new_file(sink, schema, options=options) as writer:
                 for part in rows:
                     writer.write_table(part)
-            sink.finish()
+            checksum = sink.finish()
         except BaseException:
             sink.abandon()
             self._disk.remove(hidden)
             raise
-        self._disk.rename(hidden, _chunk(table, number))
+        digest = checksum.removeprefix("sha256:")
+        self._disk.replace(hidden, f"{directory}/chunk-{number:08d}-{digest}.arrow")
         self._disk.sync_directories(directory)
         self.reach(SnapshotStep.SNAPSHOT_CHUNK_READ)
         return sink.size
 
-    def read_chunk(self, table: str, number: int) -> Iterator[pa.Table]:
-        """Read the rows of a chunk, some at a time."""
-        with self._disk.files.open(_chunk(table, number)) as file:
+    def read_chunk(self, path: str) -> Iterator[pa.Table]:
+        """Read the rows of a chunk, some at a time.
+
+        Raises:
+            DamagedChunkError: it is not what was written.
+        """
+        if not is_whole(self._disk, path):
+            raise DamagedChunkError(f"{path} is not what was written")
+        with self._disk.files.open(path) as file:
             reader = pa.ipc.open_file(file)
             for index in range(reader.num_record_batches):
                 yield pa.Table.from_batches([reader.get_batch(index)])
@@ -167,18 +191,31 @@ class SnapshotStore:
         if raw is None:
             return None
         try:
-            record: Json = json.loads(raw)
+            return read_sealed(raw)
         except ValueError as error:
-            raise LandingError(f"{path}: not what was written ({error}); remove it") from error
-        return record
+            raise LandingError(f"{path}: {error}; {_ADVICE[path == _LEDGER]}") from error
 
     def _write(self, path: str, record: Json) -> None:
         directory = path.rpartition("/")[0]
         hidden = self._disk.unfinished(directory, 0, "json")
-        self._disk.write_file(hidden, canonical_json(record))
+        self._disk.write_file(hidden, sealed(canonical_json(record)))
         self._disk.replace(hidden, path)
         self._disk.sync_directories(directory)
 
 
-def _chunk(table: str, number: int) -> str:
-    return f"{ROOT}/{table}/chunk-{number:08d}.arrow"
+def is_whole(disk: Disk, path: str) -> bool:
+    """Whether a file below ``snapshots/`` is what was written: a chunk, or sealed JSON."""
+    match = CHUNK.fullmatch(path.rpartition("/")[2])
+    if match is not None:
+        return disk.checksum(path) == f"sha256:{match[2]}"
+    try:
+        read_sealed(disk.read(path) or b"{}")
+    except ValueError:
+        return False
+    return True
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a name in the directory of a table is one that some version gave."""
+    is_chunk = name.startswith("chunk-") and name.endswith(".arrow")
+    return name == STATE or is_chunk or unfinished_number(name) is not None

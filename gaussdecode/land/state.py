@@ -2,15 +2,25 @@
 
 Given entries in order; promises that the state behind entry *n* depends on nothing else,
 so that a checkpoint may hold it. Knows no files.
+
+Time. Entries carry the clock of the daemon, which may have been wrong: set back, or years
+ahead for a while. What is deleted for its age goes by the time the log has *seen*: the sum of
+the steps between one entry and the next, where a step back counts nothing and a step ahead an
+hour at most. A leap of the clock, in any direction and by any amount, so makes nothing older
+than an hour; a landing at rest, or a daemon that is down, only keeps things longer.
 """
 
 import dataclasses
 import datetime as dt
-from typing import Self
+from typing import Final, Self
 
 from gaussdecode.errors import LandingError
 from gaussdecode.model.entry import FIRST_PREVIOUS, CheckpointHeader, CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
+
+LONGEST_STEP_MS: Final = 3_600_000
+"""Arbitrary. With fewer entries than one in an hour a block, the least that is given up, lasts
+for six weeks."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -27,6 +37,7 @@ class LogState:
         compacted: first entry number that no ``compact`` entry has looked at.
         mtime_ms: newest modification time given to a file.
         published: when the last entry was written; None in an empty log.
+        elapsed_ms: how much time the log has seen.
     """
 
     next_n: int = 0
@@ -38,6 +49,7 @@ class LogState:
     compacted: int = 0
     mtime_ms: int = 0
     published: dt.datetime | None = None
+    elapsed_ms: int = 0
 
     @classmethod
     def from_header(cls, header: CheckpointHeader) -> Self:
@@ -52,6 +64,7 @@ class LogState:
             compacted=header.compacted,
             mtime_ms=header.mtime_ms,
             published=header.published,
+            elapsed_ms=header.elapsed_ms or 0,
         )
 
     def to_header(self, first: int, previous: str, checksum: str) -> CheckpointHeader:
@@ -71,7 +84,28 @@ class LogState:
             mtime_ms=self.mtime_ms,
             published=self.published,
             checksum=checksum,
+            elapsed_ms=self.elapsed_ms,
         )
+
+    def unlike(self, entry: CommitEntry) -> list[str]:
+        """Name what this state, said to be the one behind an entry, has otherwise than it."""
+        pairs = {
+            "hash": (self.last_hash, entry.hash),
+            "numbers": (self.next_n, entry.n + 1),
+            "positions": (self.positions, entry.positions),
+            "published": (self.published, entry.published),
+            "mtime_ms": (self.mtime_ms, last_mtime_ms(entry)),
+        }
+        return [name for name, (mine, its) in pairs.items() if mine != its]
+
+    def differences(self, other: Self) -> list[str]:
+        """Name what two states have otherwise; the time seen is not looked at."""
+        return [
+            field.name
+            for field in dataclasses.fields(self)
+            if field.name != "elapsed_ms"
+            and getattr(self, field.name) != getattr(other, field.name)
+        ]
 
     def check_next(self, entry: CommitEntry) -> None:
         """Refuse an entry that does not follow the last one.
@@ -103,6 +137,7 @@ class LogState:
         self.next_n = entry.n + 1
         self.last_hash = entry.hash
         self.positions = dict(entry.positions)
+        self.elapsed_ms += step_ms(self.published, entry.published)
         self.published = entry.published
         self.mtime_ms = max(self.mtime_ms, last_mtime_ms(entry))
         for change in entry.schema_changes:
@@ -111,6 +146,13 @@ class LogState:
             self.floor, self.anchor = entry.floor, entry.anchor
         if entry.kind is EntryKind.COMPACT:
             self.compacted = int(entry.extra["through"]) + 1
+
+
+def step_ms(before: dt.datetime | None, after: dt.datetime) -> int:
+    """How much time an entry adds to what the log has seen."""
+    if before is None:
+        return 0
+    return max(0, min((after - before) // dt.timedelta(milliseconds=1), LONGEST_STEP_MS))
 
 
 def ranks(entry: CommitEntry) -> list[int]:

@@ -2,7 +2,8 @@
 
 Given a root; reads everything, changes nothing, and may run beside the daemon. Promises to
 look at every published entry and every row's position, in memory that does not grow with
-the landing:
+the landing. What retention takes meanwhile is no finding: whatever is missing is compared
+with the floor that the log has at that moment, which is published before anything goes.
 
 * the chain: every entry follows the one before, every checkpoint agrees with itself;
 * the files: present, size, checksum, rows, counts by operation, and schema;
@@ -11,11 +12,12 @@ the landing:
 * the sums: what the reader framed in a stretch is what its files hold and what was left out,
   and each stretch begins where the one before ended;
 * compaction: as many rows by operation, with the same positions, as the files replaced;
+* schemas, the layout and what snapshots keep: what was written;
 * nothing lies around that no entry names.
-
 """
 
 import dataclasses
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,23 +28,19 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import GaussDecodeError, LandingError
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.entry import Entries
+from gaussdecode.land.entry import Entries, parse_entry
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
-from gaussdecode.land.names import (
-    COMPACT,
-    DATA,
-    SCHEMAS,
-    TRANSACTIONS,
-    data_number,
-    entry_path,
-    unfinished_number,
-)
+from gaussdecode.land.lying import Sums, strays, walk
+from gaussdecode.land.names import COMPACT, SCHEMAS, TRANSACTIONS, data_number, entry_path
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.sequence import SequenceCheck
+from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
+from gaussdecode.land.snapshots import is_whole
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.state import LogState
-from gaussdecode.model.account import add, counted
+from gaussdecode.land.tree import Kind, spell
+from gaussdecode.model.account import add, counted, counted_files
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Position, SourcePosition
 
@@ -128,6 +126,40 @@ def verify_files(files: Files) -> Report:
     return _Verification(disk).run()
 
 
+class _FloorWatch:
+    """The floor of the log at any moment: a daemon beside us may raise it."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._seen = -1
+        self.floor = LogState().floor
+        self.anchor = LogState().anchor
+
+    def look(self) -> int:
+        """Last entry number that is given up now."""
+        try:
+            self._look()
+        except (GaussDecodeError, FileNotFoundError):
+            pass  # the chain says what is wrong; what vanishes meanwhile is seen the next time
+        return self.floor
+
+    def _look(self) -> None:
+        held = self._entries.checkpoints()
+        if held and held[-1][1] > self._seen:
+            header = self._entries.header(held[-1][2])
+            self._take(header.floor, header.anchor)
+            self._seen = held[-1][1]
+        for n in self._entries.numbers():
+            if n > self._seen:
+                entry = self._entries.one(n)
+                self._take(entry.floor, entry.anchor)
+                self._seen = n
+
+    def _take(self, floor: int | None, anchor: str | None) -> None:
+        if floor is not None and anchor is not None and floor > self.floor:
+            self.floor, self.anchor = floor, anchor
+
+
 class _Verification:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -137,96 +169,135 @@ class _Verification:
         self.schemas: set[tuple[str, str]] = set()
         self.tables: set[str] = set()
         self.anchor = self.state.anchor
+        self.watch = _FloorWatch(self.entries)
+        self.lying, self.named = Sums(), Sums()
+        self.young: list[str] = []
         self.has_sums = False
+        self.held: list[dict[str, int]] = []  # by the files of the entry, as read
 
     def run(self) -> Report:
         report = self.report
-        # Leftovers are looked for first: what is unfinished now may be published later.
-        lying = list(self.unnamed())
+        was_idle = not self.disk.files.is_locked()
+        # What lies there is looked at first: what is unfinished now may be published later,
+        # and what a later entry names may not be there yet.
+        self.last_before = self.newest()
+        unfinished = self.survey()
         try:
             for entry in self.chain():
                 self.check_entry(entry)
         except GaussDecodeError as error:
             report.add(f"the chain ends after entry {self.state.next_n - 1}: {error}")
         self.check_floor()
-        self.check_leftovers(lying)
+        is_idle = was_idle and not self.disk.files.is_locked()
+        self.check_lying(unfinished if is_idle else [], is_idle=is_idle)
         report.tables = len(self.tables)
         report.positions = dict(self.state.positions)
-        report.floor = self.state.floor
+        report.floor = max(self.state.floor, self.watch.floor)
         return report
 
+    def newest(self) -> int:
+        """Number of the newest entry; -1 in an empty log."""
+        held = self.entries.checkpoints()
+        return max([*self.entries.numbers(), *(last for _, last, _ in held)], default=-1)
+
+    # ---- the chain -------------------------------------------------------------------
+
     def chain(self) -> Iterator[CommitEntry]:
-        """All entries there are, each checked against the one before."""
-        checkpoints = self.entries.checkpoints()
-        numbers = set(self.entries.numbers())
-        for first, last, path in checkpoints:
-            header = self.entries.header(path)
-            if self.state.next_n == 0 and first > 0:
-                self.state = dataclasses.replace(
-                    LogState.from_header(header),
-                    next_n=first,
-                    last_hash=header.previous,
-                    positions={},
-                )
-            for entry in self.follow(self.entries.iterate(first, last)):
-                self.check_copy(entry, numbers)
+        """All entries there are, each checked against the one before; each file read once."""
+        newest = self.newest()
+        while self.state.next_n <= newest:
+            n = self.state.next_n
+            held = next((c for c in self.entries.checkpoints() if c[0] <= n <= c[1]), None)
+            try:
+                if held is not None:
+                    yield from self.block(*held)
+                    continue
+                raw = self.entries.raw(n)
+            except FileNotFoundError:
+                raw = None
+            if raw is not None:
+                entry = parse_entry(raw, entry_path(n))
                 yield entry
-            behind = LogState.from_header(header)
-            if behind.last_hash != self.state.last_hash or behind.schemas != self.state.schemas:
-                self.report.add(f"{path}: its header is not the state behind entry {last}")
-        newest = max(numbers, default=-1)
-        yield from self.follow(self.entries.iterate(self.state.next_n, newest))
+                self.state.fold(entry)
+            elif not self.jump(n):
+                raise LandingError(f"{entry_path(n)}: missing; restore it from a copy")
 
-    def check_copy(self, entry: CommitEntry, numbers: set[int]) -> None:
-        """Compare an entry of a checkpoint with its own file, while that is there."""
-        if entry.n in numbers and self.entries.raw(entry.n) != entry.to_bytes():
-            self.report.add(f"{entry_path(entry.n)} differs from its copy in the checkpoint")
+    def jump(self, n: int) -> bool:
+        """Go on behind what retention has taken; False when it has not taken entry `n`."""
+        later = [c for c in self.entries.checkpoints() if c[0] > n]
+        if not later or (n and n > self.watch.look()):
+            return False
+        first, _, path = later[0]
+        try:
+            header = self.entries.header(path)
+        except FileNotFoundError:  # taken just now too
+            return True
+        state = LogState.from_header(header)
+        self.state = dataclasses.replace(
+            state, next_n=first, last_hash=header.previous, positions={}
+        )
+        self.report.first_n = None
+        return True
 
-    def follow(self, entries: Iterator[CommitEntry]) -> Iterator[CommitEntry]:
-        for entry in entries:
+    def block(self, first: int, last: int, path: str) -> Iterator[CommitEntry]:
+        """The entries of a checkpoint, and whether its header is what they amount to."""
+        header, lines = self.entries.block(path)
+        is_begun_here = self.report.first_n is None and first > 0
+        numbers = set(self.entries.numbers())
+        previous, digest = header.previous, hashlib.sha256()
+        for line in lines:
+            digest.update(line + b"\n")
+            entry = parse_entry(line, path)
+            previous = entry.previous if entry.n == first else previous
+            if entry.n < self.state.next_n:
+                continue  # read from its own file, before there was this checkpoint
+            if entry.n in numbers and self.entries.raw(entry.n) not in (line, None):
+                where = entry_path(entry.n)
+                self.report.add(f"{where} differs from its copy in the checkpoint")
             yield entry
             self.state.fold(entry)
+        if self.state.next_n != last + 1:
+            raise LandingError(f"{path}: it ends with entry {self.state.next_n - 1}")
+        behind = self.state.to_header(first, previous, digest.hexdigest())
+        if is_begun_here or not header.is_sealed:  # how much time was seen before is not there
+            behind = dataclasses.replace(behind, elapsed_ms=header.elapsed_ms)
+        if behind != header:
+            self.report.add(f"{path}: its header is not the state behind entry {last}")
+        self.state.elapsed_ms = header.elapsed_ms or 0
 
     def check_floor(self) -> None:
         """See that nothing is missing between the floor and the first entry."""
-        first, floor = self.report.first_n, self.state.floor
+        first, floor, anchor = self.report.first_n, self.state.floor, self.state.anchor
+        if self.watch.look() > floor:
+            floor, anchor = self.watch.floor, self.watch.anchor
         if first is not None and first > floor + 1:
             self.report.add(f"entries {floor + 1} to {first - 1} are missing above the floor")
-        if first == floor + 1 and self.anchor != self.state.anchor:
+        if first == floor + 1 and self.anchor != anchor:
             self.report.add(f"entry {first} does not go on from the anchor of the floor")
 
     def check_entry(self, entry: CommitEntry) -> None:
         report = self.report
-        report.first_n = entry.n if report.first_n is None else report.first_n
+        if report.first_n is None:
+            report.first_n, self.anchor = entry.n, entry.previous
         report.last_n = entry.n
-        if not report.entries:
-            self.anchor = entry.previous
         report.entries += 1
         self.state.check_next(entry)
         order = SequenceCheck()
-        held = []
+        self.held.clear()
         for file in entry.files:
             self.tables.add(file.table)
             self.check_schema(entry.n, file)
-            if self.is_gone(entry, file):
-                continue
-            held.append(self.check_file(entry, file, order))
-        self.check_sums(entry, add(held))
+            self.check_file(entry, file, order)
+        self.check_sums(entry)
         if entry.kind in _SEQUENCED:
             self.check_order(entry, order)
         for replacement in entry.replaced:
             self.check_replacement(entry, replacement.path, replacement.replaced)
 
-    def is_gone(self, entry: CommitEntry, file: LandingFile) -> bool:
-        """Whether retention may have taken a merged file although its entry stays."""
-        block = file.path.split("/")[1]
-        merged = file.path.startswith(f"{COMPACT}/")
-        return merged and int(block) <= self.newest_floor() and self.disk.size(file.path) is None
-
-    def newest_floor(self) -> int:
-        checkpoints = self.entries.checkpoints()
-        lowest = checkpoints[0][0] if checkpoints else min(self.entries.numbers(), default=0)
-        return lowest - 1
+    def is_given_up(self, n: int, path: str = "") -> bool:
+        """Whether retention has taken an entry's files, or a merged file although its entry stays."""
+        block = path.split("/")[1] if path.startswith(f"{COMPACT}/") else ""
+        return min(n, int(block) if block.isdecimal() else n) <= self.watch.look()
 
     def check_schema(self, n: int, file: LandingFile) -> None:
         key = (file.table, file.schema_id)
@@ -241,12 +312,11 @@ class _Verification:
         except LandingError as error:
             self.report.add(str(error))
 
-    def check_sums(self, entry: CommitEntry, held: dict[str, int]) -> None:
+    def check_sums(self, entry: CommitEntry) -> None:
         """See that an entry accounts for its stretch of the stream, and for what it holds.
 
-        Args:
-            entry: to be checked.
-            held: what its files hold, as they were read.
+        Files that could not be read have been reported, or retention took them meanwhile: then
+        the sums are compared with what the entry says of its files.
         """
         report, account = self.report, entry.account
         (source,) = entry.positions
@@ -260,6 +330,8 @@ class _Verification:
                 report.add(f"entry {entry.n} has no sums, but entries before it have them")
             return
         self.has_sums = True
+        is_read = len(self.held) == len(entry.files)
+        held = add(self.held) if is_read else counted_files(entry.files)
         for wrong in (account.wrong_place(before, after), account.wrong(held)):
             if wrong is not None:
                 report.add(f"entry {entry.n}: the sums do not add up: {wrong}")
@@ -267,34 +339,42 @@ class _Verification:
         for reason, counts in account.left_out.items():
             report.left_out.setdefault(reason, Counter()).update(counts)
 
-    def check_file(
-        self, entry: CommitEntry, file: LandingFile, order: SequenceCheck
-    ) -> dict[str, int]:
-        """Read a file, and compare it with what its entry says; gives what it holds."""
+    def check_file(self, entry: CommitEntry, file: LandingFile, order: SequenceCheck) -> None:
+        try:
+            defect = self.defect(entry, file, order)
+        except FileNotFoundError:
+            defect = f"{file.path} of entry {entry.n} is missing"
+        if defect is not None and not self.is_given_up(entry.n, file.path):
+            self.report.add(defect)
+
+    def defect(self, entry: CommitEntry, file: LandingFile, order: SequenceCheck) -> str | None:
+        """Say what is wrong with a file; count it when it is there."""
         report = self.report
         size = self.disk.size(file.path)
+        if size is not None and entry.n <= self.last_before:
+            self.named.add(entry.n, file.path)
         if size != file.bytes:
             found = "missing" if size is None else f"{size} bytes long, not {file.bytes}"
-            report.add(f"{file.path} of entry {entry.n} is {found}")
-            return {}
+            return f"{file.path} of entry {entry.n} is {found}"
         if self.disk.checksum(file.path) != file.checksum:
-            report.add(f"{file.path} of entry {entry.n} is altered: its checksum differs")
-            return {}
+            return f"{file.path} of entry {entry.n} is altered: its checksum differs"
         report.files += 1
         report.bytes += file.bytes
         try:
             rows, ops = self.read_rows(file, order)
+        except FileNotFoundError:
+            raise
         except (OSError, pa.ArrowException) as error:
-            report.add(f"{file.path} of entry {entry.n} cannot be read: {error}")
-            return {}
-        if rows != file.rows:
-            report.add(f"{file.path} holds {rows} rows, entry {entry.n} says {file.rows}")
-        if ops and dict(ops) != file.ops:
-            report.add(f"{file.path} holds {dict(ops)}, entry {entry.n} says {file.ops}")
+            return f"{file.path} of entry {entry.n} cannot be read: {error}"
         if entry.kind is not EntryKind.COMPACT:
             report.rows += rows
             report.ops.update(ops)
-        return counted(file.table, rows, ops)
+        self.held.append(counted(file.table, rows, ops))
+        if rows != file.rows:
+            return f"{file.path} holds {rows} rows, entry {entry.n} says {file.rows}"
+        if ops and dict(ops) != file.ops:
+            return f"{file.path} holds {dict(ops)}, entry {entry.n} says {file.ops}"
+        return None
 
     def read_rows(self, file: LandingFile, order: SequenceCheck) -> tuple[int, Counter[str]]:
         """Read operations and positions of a file, batch by batch."""
@@ -319,7 +399,8 @@ class _Verification:
         after = self.state.positions.get(source)
         until = entry.positions[source]
         for finding in order.findings(after, until):
-            self.report.add(f"entry {entry.n}: {finding}")
+            if not self.is_given_up(entry.n):
+                self.report.add(f"entry {entry.n}: {finding}")
 
     def check_replacement(self, entry: CommitEntry, path: str, replaced: tuple[str, ...]) -> None:
         """Compare the positions in a merged file with those in the files it replaces."""
@@ -330,58 +411,79 @@ class _Verification:
         try:
             for each, order in ((path, merged), *((old, parts) for old in replaced)):
                 self.read_rows(_file_at(each, table), order)
+        except FileNotFoundError:
+            return  # likewise
         except (OSError, pa.ArrowException) as error:
             self.report.add(f"{path} of entry {entry.n} cannot be compared: {error}")
             return
         if merged.seen != parts.seen:
             self.report.add(f"{path} of entry {entry.n} holds other rows than it replaces")
 
-    def unnamed(self) -> Iterator[str]:
-        """Everything under ``data/`` and ``compact/`` that should not stay, or should be named."""
-        for top in (DATA, COMPACT):
-            for middle in self.disk.items(top):
-                for leaf in self.disk.items(f"{top}/{middle.name}"):
-                    directory = f"{top}/{middle.name}/{leaf.name}"
-                    for item in self.disk.items(directory):
-                        yield f"{directory}/{item.name}"
+    # ---- what lies there -------------------------------------------------------------
 
-    def check_leftovers(self, paths: list[str]) -> None:
-        """Report what no entry can name: numbers outside the log, names not of our pattern."""
-        published: dict[int, list[str]] = {}
-        for path in paths:
-            name = path.rpartition("/")[2]
-            number = data_number(name)
-            if unfinished_number(name) is not None:
-                if self.is_idle():
-                    self.report.add(f"{path} is unfinished; the next start removes it")
-            elif number is None:
-                self.report.add(f"{path} is not ours; nothing else may write below the root")
-            else:
-                published.setdefault(number, []).append(path)
-        for number in sorted(published):
-            self.check_named(number, published[number])
+    def survey(self) -> list[str]:
+        """Look at everything below the root; gives some of what is unfinished."""
+        unfinished: list[str] = []
+        for path, item, kind in walk(self.disk):
+            number = data_number(item.name)
+            if kind is Kind.FOREIGN:
+                self.report.add(f"{spell(path)} is not ours; nothing else may write below the root")
+            elif kind is Kind.UNFINISHED:
+                if len(unfinished) <= _MAX_FINDINGS:
+                    unfinished.append(path)
+            elif number is not None and item.is_file:
+                if number <= self.last_before:
+                    self.lying.add(number, path)
+                elif len(self.young) <= _MAX_FINDINGS:
+                    self.young.append(path)
+            elif item.is_file:
+                self.check_small(path)
+        return unfinished
 
-    def check_named(self, n: int, paths: list[str]) -> None:
-        if n >= self.state.next_n or n < (self.report.first_n or 0):
-            if n >= self.state.next_n and not self.is_idle():
-                return
-            for path in paths:
-                self.report.add(f"{path} belongs to entry {n}, which is not in the log")
-            return
-        (entry,) = self.entries.iterate(n, n)
-        named = {file.path for file in entry.files}
-        for path in paths:
-            if path not in named:
-                self.report.add(f"{path} is not named by entry {n}")
-
-    def is_idle(self) -> bool:
-        """Whether no daemon has the landing; its unfinished files are no finding."""
+    def check_small(self, path: str) -> None:
+        """See that a schema, or a file of a snapshot, is what was written."""
+        top, _, rest = path.partition("/")
         try:
-            self.disk.files.lock()
-        except LandingError:
-            return False
-        self.disk.files.unlock()
-        return True
+            if top == SCHEMAS:
+                table, _, name = rest.partition("/")
+                read_schema(self.disk, table, name.removesuffix(".json"))
+            elif top == SNAPSHOTS and not is_whole(self.disk, path):
+                self.report.add(f"{path} is altered: it is not what was written")
+        except FileNotFoundError:
+            return  # the daemon has done with it
+        except LandingError as error:
+            self.report.add(str(error))
+
+    def check_lying(self, unfinished: list[str], *, is_idle: bool) -> None:
+        """Report what no entry names."""
+        for path in sorted(unfinished):
+            self.report.add(f"{path} is unfinished; the next start removes it")
+        for path in self.young:
+            n = data_number(path.rpartition("/")[2]) or 0
+            if is_idle and n >= self.state.next_n:
+                self.report.add(f"{path} belongs to entry {n}, which is not in the log")
+        for block in self.lying.unlike(self.named):
+            self.check_block(block, is_idle=is_idle)
+            if self.report.is_cut:
+                return
+
+    def check_block(self, block: range, *, is_idle: bool) -> None:
+        """Compare what lies there of a block of entries with what they name."""
+        first = max(self.report.first_n or 0, self.watch.look() + 1)
+        begin, end = max(block.start, first), min(block.stop, self.state.next_n)
+        named: set[str] = set()
+        known = begin
+        try:
+            for entry in self.entries.iterate(begin, end - 1):
+                named.update(file.path for file in entry.files)
+                known = entry.n + 1
+        except (FileNotFoundError, GaussDecodeError):
+            pass  # given up meanwhile, or damaged, which the chain says
+        for n, path in strays(self.disk, block, named):
+            if begin <= n < known:
+                self.report.add(f"{path} is not named by entry {n}")
+            elif n < first and (is_idle or not self.is_given_up(n)):
+                self.report.add(f"{path} belongs to entry {n}, which is not in the log")
 
 
 def _file_at(path: str, table: str) -> LandingFile:

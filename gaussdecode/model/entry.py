@@ -1,13 +1,9 @@
 """Entries of the commit log: what they say, and their exact bytes.
 
 An entry is one line of canonical JSON (sorted keys, no spaces, ASCII) that ends with its
-own hash::
-
-    {"commit_time":...,"version":1,"hash":"<64 hex digits>"}
-
-The hash is SHA-256 over everything before ``,"hash"``, closed with ``}``; it is what the
-next entry carries as ``previous``. A checkpoint holds the entries of one block, after a
-header line with the state of the log behind its last entry.
+own hash (`model.seal`), which the next entry carries as ``previous``. A checkpoint holds the
+entries of one block, after a header line, sealed in the same way, with the state of the log
+behind its last entry.
 Given bytes or values; promises that bytes and entry name each other; knows no files.
 """
 
@@ -29,14 +25,15 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
+from gaussdecode.model.seal import canonical_json, hash_of, looks_sealed, sealed
 
 VERSION: Final = 1
+HEADER_VERSION: Final = 2
+"""Of headers of checkpoints; those of version 1 are read."""
 SUMS: Final = "sums"
 FIRST_PREVIOUS: Final = "0" * 64
 """What entry 0 carries as the hash of the entry before it."""
 
-_TAIL: Final = b',"hash":"'
-_TAIL_SIZE: Final = len(_TAIL) + 64 + 2
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _CHECKSUM: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _PATH: Final = re.compile(r"(data|compact)(/[A-Za-z0-9_%~=-][A-Za-z0-9_.%~=-]*){2,}\.parquet")
@@ -95,8 +92,7 @@ class CommitEntry:
 
     def to_bytes(self) -> bytes:
         """Give the exact bytes of the entry, its hash included."""
-        body = canonical_json(_to_record(self))
-        return body[:-1] + _TAIL + hashlib.sha256(body).hexdigest().encode() + b'"}'
+        return sealed(canonical_json(_to_record(self)))
 
     def sealed(self) -> Self:
         """Give the same entry with its hash filled in."""
@@ -126,26 +122,6 @@ class CommitEntry:
         if entry.to_bytes() != raw:
             raise ValueError("unknown fields, or not in canonical form")
         return entry
-
-
-def canonical_json(record: _Json) -> bytes:
-    """Give the one spelling of a JSON value that hashes are taken over."""
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def hash_of(raw: bytes) -> str:
-    """Check the hash at the end of an entry and give it.
-
-    Raises:
-        ValueError: the bytes are torn or altered.
-    """
-    body, tail = raw[:-_TAIL_SIZE], raw[-_TAIL_SIZE:]
-    written = tail[len(_TAIL) : -2].decode("ascii", "replace")
-    if not tail.startswith(_TAIL) or not tail.endswith(b'"}') or not _HASH.fullmatch(written):
-        raise ValueError("torn: it does not end with its hash")
-    if hashlib.sha256(body + b"}").hexdigest() != written:
-        raise ValueError("altered: its hash does not match its content")
-    return written
 
 
 def format_time(time: dt.datetime) -> str:
@@ -197,6 +173,8 @@ class CheckpointHeader:
         mtime_ms: newest modification time given to a file.
         published: when entry ``last`` was written.
         checksum: SHA-256 over the lines of the entries, newlines included.
+        elapsed_ms: how much time the log has seen (`land.state`); None in a header of
+            version 1, which has no seal either.
     """
 
     first: int
@@ -211,31 +189,47 @@ class CheckpointHeader:
     mtime_ms: int
     published: dt.datetime
     checksum: str
+    elapsed_ms: int | None = None
+
+    @property
+    def is_sealed(self) -> bool:
+        """Its hash covers it; one of version 1 is only as good as what it is compared with."""
+        return self.elapsed_ms is not None
 
     def to_line(self) -> bytes:
         """Give the first line of the checkpoint, without newline."""
         record = {field: getattr(self, field) for field in self.__slots__}
         record["positions"] = {k: position_record(v) for k, v in self.positions.items()}
         record["published"] = format_time(self.published)
-        return canonical_json({**record, "version": VERSION})
+        if not self.is_sealed:  # as version 1 wrote it
+            del record["elapsed_ms"]
+            return canonical_json({**record, "version": 1})
+        record["last_hash"] = record.pop("hash")
+        return sealed(canonical_json({**record, "version": HEADER_VERSION}))
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
-        """Read what `to_line` wrote.
+        """Read what `to_line` wrote, or what version 1 did.
 
         Raises:
-            ValueError: it is not a header this program reads.
+            ValueError: it is altered, or not a header this program reads.
         """
         try:
             record = json.loads(line)
             version = record.pop("version")
+            if looks_sealed(line):
+                hash_of(line)
+                record["hash"] = record.pop("last_hash")
+                _whole(record["elapsed_ms"])
             record["positions"] = {k: parse_position(v) for k, v in record["positions"].items()}
             record["published"] = parse_time(record["published"])
             header = cls(**record)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the header of a checkpoint: {error}") from error
-        if version != VERSION:
-            raise ValueError(f"version {version!r}, this program reads {VERSION}")
+        if version != (HEADER_VERSION if header.is_sealed else 1):
+            raise ValueError(f"version {version!r}, this program reads {HEADER_VERSION}")
+        if header.to_line() != line:
+            raise ValueError("altered: not in canonical form")
         return header
 
 

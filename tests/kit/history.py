@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from gaussdecode.collect.arrow import GD_FIELDS
 from gaussdecode.land.schemas import fingerprint, with_renames
-from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry, canonical_json
+from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry
 from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
@@ -28,6 +28,7 @@ from gaussdecode.model.landing import (
     Replacement,
     SourcePosition,
 )
+from gaussdecode.model.seal import canonical_json
 
 SOURCE: Final = "orders"
 START: Final = dt.datetime(2026, 1, 31, 23, 59, 50, tzinfo=dt.UTC)

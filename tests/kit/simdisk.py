@@ -209,15 +209,16 @@ class SimFiles(Files):
     def check_root(self) -> None:
         """Accept it."""
 
-    def lock(self) -> None:
+    def lock(self) -> str | None:
         """Take it once."""
         if self._is_locked and self._holds_lock:
             raise LandingError("in use by another process")
         self._is_locked = True
+        return None
 
-    def unlock(self) -> None:
-        """Give it back."""
-        self._is_locked = False
+    def is_locked(self) -> bool:
+        """Whether it is taken."""
+        return self._is_locked
 
     def close(self) -> None:
         """Give it back."""
@@ -301,7 +302,13 @@ class SimFiles(Files):
         except FileNotFoundError:
             return []
         nodes = self.image.nodes
-        return sorted(Item(name, isinstance(nodes[n], Directory)) for name, n in names.items())
+        return sorted(
+            Item(name, isinstance(nodes[n], Directory), isinstance(nodes[n], File))
+            for name, n in names.items()
+        )
+
+    def scan(self, path: str) -> Iterator[Item]:
+        yield from self.items(path)
 
     def size(self, path: str) -> int | None:
         try:

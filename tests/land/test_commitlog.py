@@ -1,6 +1,7 @@
 """Opening the log, and damage that only an operator can judge."""
 
 import dataclasses
+import datetime as dt
 import functools
 import json
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from kit.landrun import IDENTITY, check_invariants, ticking
+from kit.landrun import IDENTITY, START, check_invariants, ticking
 from kit.landrun import Landing as AnyLanding
 from kit.simdisk import Image, SimFiles
 
@@ -17,6 +18,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import HIDES_TRUNCATE
+from gaussdecode.land.names import data_directory
 from gaussdecode.land.publication import Draft
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -305,3 +307,30 @@ def test_capability_is_added_once_and_stays() -> None:
     layout = json.loads(files.read("layout.json"))
     assert layout["capabilities"].count(HIDES_TRUNCATE) == 1
     assert HIDES_TRUNCATE in Landing(files).open().layout.capabilities
+
+
+@pytest.mark.parametrize("days", [-3, -400, 3, 400])
+def test_unfinished_files_are_swept_whatever_the_clock_says(days: int) -> None:
+    """A clock that leaps by days while a file is written hides nothing from the next start."""
+    files = landed()
+    leap = dt.timedelta(days=days)
+    log = CommitLog.open(files, IDENTITY, now=lambda: START + leap, writer="dead", block=100)
+    directory = data_directory("public.a", log.today())
+    log.disk.ensure_directory(directory)
+    path = log.disk.unfinished(directory, log.next_n, "parquet")
+    files.close_handle(files.create(path))
+    log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
+    log.close()
+    Landing(files, "second").open().close()
+    assert path not in set(files.image.paths())
+
+
+def test_files_of_a_publication_are_never_a_day_before_the_last() -> None:
+    """Not even the publication that follows a leap back is in a partition nobody looks into."""
+    files = landed()
+    back = START - dt.timedelta(days=3)
+    log = CommitLog.open(files, IDENTITY, now=lambda: back, writer="w", block=100)
+    assert log.today() == log.entries.one(log.next_n - 1).published.date()
+    log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
+    assert log.today() == back.date()
+    log.close()

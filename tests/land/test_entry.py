@@ -13,7 +13,6 @@ from gaussdecode.model.entry import (
     FIRST_PREVIOUS,
     CheckpointHeader,
     CommitEntry,
-    canonical_json,
     checkpoint_name,
     format_time,
     parse_checkpoint,
@@ -28,6 +27,7 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
+from gaussdecode.model.seal import canonical_json
 
 TIME = dt.datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=dt.UTC)
 FILE = LandingFile(
@@ -150,6 +150,7 @@ def test_checkpoint_is_read_back() -> None:
         mtime_ms=5,
         published=TIME,
         checksum=hashlib.sha256(lines).hexdigest(),
+        elapsed_ms=7,
     )
     raw = header.to_line() + b"\n" + lines
     found, entries = parse_checkpoint(raw)

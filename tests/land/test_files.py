@@ -1,7 +1,11 @@
 """File operations on a real file system, and that the simulated one agrees."""
 
+import fcntl
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +39,7 @@ def test_file_is_written_and_read(files: Files) -> None:
     files.sync_directory("a/b")
     assert files.read("a/b/c") == b"hello"
     assert files.size("a/b/c") == 5
-    assert files.items("a") == [Item("b", is_directory=True)]
+    assert files.items("a") == [Item("b", is_directory=True, is_file=False)]
     assert files.has_directory("a/b")
 
 
@@ -74,7 +78,7 @@ def test_names_move(files: Files) -> None:
     files.rename("c", "d")
     files.replace("d", "b")
     files.unlink("a")
-    assert files.items("") == [Item("b", is_directory=False)]
+    assert files.items("") == [Item("b", is_directory=False, is_file=True)]
     assert files.read("b") == b"a"
 
 
@@ -90,14 +94,82 @@ def test_directory_is_removed_only_when_empty(files: Files) -> None:
 
 
 def test_second_lock_is_refused(tmp_path: Path) -> None:
-    """The lock is on the root and ends with its holder."""
+    """The lock ends with its holder; `verify` sees it and takes nothing."""
     first, second = Files(tmp_path), Files(tmp_path)
+    assert not second.is_locked()
     first.lock()
+    assert second.is_locked()
     with pytest.raises(LandingError, match="another process"):
         second.lock()
     first.close()
+    assert not second.is_locked()
     second.lock()
     second.close()
+
+
+def flock_as(uid: int, root: Path) -> subprocess.Popen[bytes]:
+    """A process of another user that holds the flock of the root, as any reader can."""
+    code = (
+        "import fcntl, os, sys; os.setuid(int(sys.argv[2])); "
+        "fd = os.open(sys.argv[1], os.O_RDONLY); "
+        "fcntl.flock(fd, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(root), str(uid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"held\n"
+    return child
+
+
+@pytest.fixture
+def shared_root() -> Iterator[Path]:
+    """A root that everybody may read."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        root.chmod(0o755)
+        yield root
+
+
+def test_reader_of_the_root_cannot_keep_the_daemon_down(
+    shared_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flock of another user is named and passed over, and nobody else can lock the file."""
+    mine = os.geteuid()
+    other = 65534 if mine == 0 else mine  # who is not root plays both, under another number
+    with flock_as(other, shared_root) as child:
+        monkeypatch.setattr(os, "geteuid", lambda: 0 if mine == 0 else mine + 1)
+        files = Files(shared_root)
+        sentence = files.lock()
+        assert sentence is not None
+        assert f"process {child.pid} of user {other}" in sentence
+        assert (shared_root / ".lock").stat().st_mode & 0o777 == 0o600
+        files.close()
+        child.kill()
+
+
+def test_daemon_of_an_earlier_version_is_respected(shared_root: Path) -> None:
+    """It holds the root and not the file; the owner's flock counts."""
+    with flock_as(os.geteuid(), shared_root) as child:
+        files = Files(shared_root)
+        assert files.is_locked()
+        with pytest.raises(LandingError, match=f"in use by another process .{child.pid}, of an"):
+            files.lock()
+        files.close()
+        child.kill()
+
+
+def test_daemon_of_an_earlier_version_is_kept_away(tmp_path: Path) -> None:
+    """It would take the flock of the root, which we hold too."""
+    files = Files(tmp_path)
+    files.lock()
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+    files.close()
 
 
 def test_rename_without_renameat2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,16 @@
 import datetime as dt
 
 import pytest
-from kit.landrun import BLOCK, START, Landing, check_invariants
+from kit.landrun import BLOCK, IDENTITY, START, Landing, check_invariants, unseal
 from kit.simdisk import SimFiles
 
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.publication import Draft
 from gaussdecode.land.retention import newest_to_forget, retain
 from gaussdecode.land.verify import verify_files
+from gaussdecode.model.landing import EntryKind, SourcePosition
 
-FUTURE = START + dt.timedelta(days=1000)
+AT_ONCE = dt.timedelta(0)
 
 
 def test_old_blocks_go() -> None:
@@ -17,7 +20,7 @@ def test_old_blocks_go() -> None:
     files = SimFiles()
     Landing(files).run()
     log = Landing(files, "second").open()
-    entry = retain(log, FUTURE)
+    entry = retain(log, AT_ONCE)
     assert entry is not None
     assert entry.floor is not None
     assert (entry.floor + 1) % BLOCK == 0
@@ -36,17 +39,83 @@ def test_newest_block_stays() -> None:
     Landing(files, transactions=2).run()
     log = Landing(files, "second").open()
     assert log.next_n <= 2 * BLOCK
-    assert newest_to_forget(log, FUTURE) is None
-    assert retain(log, FUTURE) is None
+    assert newest_to_forget(log, AT_ONCE) is None
+    assert retain(log, AT_ONCE) is None
 
 
-@pytest.mark.parametrize("days", [-1, 0])
-def test_young_blocks_stay(days: int) -> None:
+def test_young_blocks_stay() -> None:
     """A block whose newest entry is not older than asked for stays."""
     files = SimFiles()
     Landing(files).run()
     log = Landing(files, "second").open()
-    assert retain(log, START + dt.timedelta(days=days)) is None
+    assert retain(log, dt.timedelta(days=1)) is None
+
+
+def idle_log(files: SimFiles, times: list[dt.datetime], block: int = BLOCK) -> CommitLog:
+    """A log with an entry at each of these times of the daemon's clock."""
+    clock = iter([times[0], *times])  # the first for the layout
+    log = CommitLog.open(files, IDENTITY, now=lambda: next(clock), writer="w", block=block)
+    first = log.next_n
+    for n in range(first, first + len(times)):
+        kind = EntryKind.IDLE if n else EntryKind.GENESIS
+        log.publish(Draft(kind=kind, position=SourcePosition(0, 1, n + 1)))
+    return log
+
+
+def clock(*leaps: tuple[int, dt.timedelta], count: int = 30) -> list[dt.datetime]:
+    """A clock that is read every minute; from the n-th reading on it is wrong by so much."""
+    wrong = dict(leaps)
+    times, error = [], dt.timedelta(0)
+    for n in range(count):
+        error = wrong.get(n, error)
+        times.append(START + n * dt.timedelta(minutes=1) + error)
+    return times
+
+
+YEARS = dt.timedelta(days=3650)
+TO_1970 = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - START
+
+
+@pytest.mark.parametrize(
+    "leaps",
+    [
+        [(8, TO_1970), (9, dt.timedelta(0))],
+        [(8, TO_1970), (20, dt.timedelta(0))],
+        [(0, TO_1970), (12, dt.timedelta(0))],
+        [(8, YEARS), (9, dt.timedelta(0))],
+        [(8, YEARS), (20, dt.timedelta(0))],
+        [(29, YEARS)],
+        [(29, TO_1970)],
+    ],
+    ids=["1970-once", "1970", "1970-first", "ahead-once", "ahead", "ahead-last", "1970-last"],
+)
+def test_leap_of_the_clock_makes_nothing_old(leaps: list[tuple[int, dt.timedelta]]) -> None:
+    """An entry at 1970, or ten years ahead: nothing of the last half hour is a day old."""
+    log = idle_log(SimFiles(), clock(*leaps))
+    assert retain(log, dt.timedelta(days=1)) is None
+    log.close()
+
+
+def test_age_is_what_the_log_has_seen() -> None:
+    """With a right clock, entries go when they are as old as asked for, and not before."""
+    log = idle_log(SimFiles(), clock(count=31))  # blocks end with entry 2, 5, 8, ...
+    for minutes, last in ((28, None), (27, 2), (20, 8)):
+        header = newest_to_forget(log, dt.timedelta(minutes=minutes, seconds=30))
+        assert (None if header is None else header.last) == last
+    log.close()
+
+
+def test_landing_of_an_earlier_version_ages_alike() -> None:
+    """Checkpoints that did not write down what the log has seen are read for it."""
+    files = SimFiles()
+    idle_log(files, clock(count=30)).close()
+    unseal(files)
+    log = CommitLog.open(files, IDENTITY, now=lambda: START, writer="x", block=BLOCK)
+    assert newest_to_forget(log, dt.timedelta(minutes=28)) is None
+    header = newest_to_forget(log, dt.timedelta(minutes=20, seconds=30))
+    assert header is not None
+    assert header.last == 8
+    log.close()
 
 
 def test_floor_survives_a_restart() -> None:
@@ -54,7 +123,7 @@ def test_floor_survives_a_restart() -> None:
     files = SimFiles()
     Landing(files).run()
     log = Landing(files, "second").open()
-    retain(log, FUTURE)
+    retain(log, AT_ONCE)
     floor = log.floor
     log.close()
     third = Landing(files, "third", transactions=7, with_retention=False)

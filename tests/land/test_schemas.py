@@ -9,6 +9,7 @@ from kit.simdisk import SimFiles
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.schemas import SchemaStore, fingerprint, read_schema
+from gaussdecode.model.seal import hash_of
 
 TABLE = "public.a"
 
@@ -57,6 +58,7 @@ def test_rename_is_found_by_attribute_number(log: CommitLog) -> None:
     written = json.loads(pending[schema_id].content)
     assert written["columns"][1]["renamed_from"] == "name"
     assert "renamed_from" not in written["columns"][0]
+    assert written.pop("hash") == hash_of(pending[schema_id].content)
     assert schema_id == fingerprint(columns("id", "title")) == fingerprint(written)
 
 

@@ -1,10 +1,13 @@
 """Verify finds what it is there to find: each kind of damage, one at a time."""
 
 import dataclasses
+import datetime as dt
+import functools
 import hashlib
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +17,8 @@ from kit.simdisk import SimFiles
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.files import Files
+from gaussdecode.land.lying import Sums
+from gaussdecode.land.retention import retain
 from gaussdecode.land.verify import Report, verify, verify_files
 from gaussdecode.model.account import Account
 from gaussdecode.model.entry import SUMS, CommitEntry
@@ -278,3 +283,103 @@ def test_real_directory_is_verified(tmp_path: Path) -> None:
     """The command's function, on a real directory."""
     Landing(Files(tmp_path)).run()
     assert verify(tmp_path).is_clean
+
+
+class Meanwhile(SimFiles):
+    """A disk on which something else happens when a path is opened for the first time."""
+
+    def __init__(self, files: SimFiles, happens: Callable[[], object], at: str) -> None:
+        super().__init__(files.image)
+        self.happens = happens
+        self.at = at
+
+    def open(self, path: str) -> BinaryIO:
+        if path.startswith(self.at) and self.at:
+            self.at = ""
+            self.happens()
+        return super().open(path)
+
+
+def forget(files: SimFiles) -> None:
+    """Retention, in the daemon beside us."""
+    daemon = SimFiles(files.image)
+    log = Landing(daemon, "daemon").open()
+    assert retain(log, dt.timedelta(0)) is not None
+    log.close()
+
+
+def retained_places() -> list[str]:
+    """Everything that `verify` opens, by its directory and number."""
+    files = SimFiles()
+    Landing(files, transactions=9).run()
+    opened: list[str] = []
+    watched = Meanwhile(files, list, "")
+    whole = SimFiles.open
+
+    def note(path: str) -> BinaryIO:
+        opened.append(path)
+        return whole(watched, path)
+
+    watched.open = note  # type: ignore[method-assign]
+    verify_files(watched)
+    return list(dict.fromkeys(opened))
+
+
+def test_retention_beside_it_is_no_finding() -> None:
+    """Whatever `verify` is about to open when retention takes it: the verdict is right."""
+    places = retained_places()
+    assert len(places) > 20
+    for place in places:
+        files = SimFiles()
+        Landing(files, transactions=9).run()
+        verified = Meanwhile(files, functools.partial(forget, files), place)
+        verified.lock()  # the daemon has it
+        report = verify_files(verified)
+        assert report.is_clean, (place, report.findings)
+        assert report.first_n is not None
+        assert report.first_n <= report.floor + 1
+        assert not verified.at, place
+
+
+def test_damage_beside_retention_is_found() -> None:
+    """What is above the floor is no less looked at."""
+    files = SimFiles()
+    Landing(files, transactions=9).run()
+    log = Landing(files, "look").open()
+    newest = next(e for e in reversed([*log.iterate(0, log.next_n - 1)]) if e.kind == "data")
+    log.close()
+    files.unlink(newest.files[0].path)
+    verified = Meanwhile(files, functools.partial(forget, files), "commits/checkpoints")
+    report = verify_files(verified)
+    assert report.findings[0] == f"{newest.files[0].path} of entry {newest.n} is missing"
+    assert all(f"entry {newest.n}" in finding for finding in report.findings)
+
+
+def test_each_checkpoint_is_read_once() -> None:
+    """However many entries it holds, and however many files they name."""
+    files = SimFiles()
+    Landing(files, transactions=9).run()
+    opened: list[str] = []
+    whole = files.open
+
+    def note(path: str) -> BinaryIO:
+        opened.append(path)
+        return whole(path)
+
+    files.open = note  # type: ignore[method-assign]
+    assert verify_files(files).is_clean
+    held = [path for path in opened if path.startswith("commits/checkpoints/")]
+    assert max(held.count(path) for path in held) <= 2  # once more for the floor
+
+
+def test_memory_does_not_grow_with_the_files() -> None:
+    """Nothing of a name is kept: two sums per thousand entries are."""
+    lying, named = Sums(), Sums()
+    for n in range(3000):
+        path = f"data/public.a/gd_date=2026-01-31/{n:020d}.parquet"
+        lying.add(n, path)
+        if n != 1777:
+            named.add(n, path)
+    assert len(lying.blocks) == 3
+    assert all(total < 1 << 128 for _, total in lying.blocks.values())
+    assert lying.unlike(named) == [range(1000, 2000)]

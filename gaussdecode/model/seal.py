@@ -1,0 +1,80 @@
+"""Seals: a JSON object that ends with its own hash.
+
+The hash is SHA-256 over everything before ``,"hash"``, closed with ``}``::
+
+    {"a":1,"version":1,"hash":"<64 hex digits>"}
+
+Given bytes; promises that no byte of a sealed object can change unnoticed. Whatever decides
+positions, kinds, names or identities at a start is sealed: entries, headers of checkpoints,
+the layout, schemas, and what is below ``snapshots/``.
+"""
+
+import hashlib
+import json
+import re
+from typing import Any, Final
+
+HASH: Final = "hash"
+_TAIL: Final = b',"hash":"'
+_TAIL_SIZE: Final = len(_TAIL) + 64 + 2
+_HEX: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def canonical_json(record: Any) -> bytes:  # Any: JSON
+    """Give the one spelling of a JSON value that hashes are taken over."""
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def sealed(body: bytes) -> bytes:
+    """Add its hash to the bytes of a JSON object.
+
+    Raises:
+        ValueError: it is empty, and so needs no seal.
+    """
+    if body == b"{}":
+        raise ValueError("an empty object has nothing to seal")
+    return body[:-1] + _TAIL + hashlib.sha256(body).hexdigest().encode() + b'"}'
+
+
+def hash_of(raw: bytes) -> str:
+    """Check the hash at the end of a sealed object and give it.
+
+    Raises:
+        ValueError: the bytes are torn or altered.
+    """
+    body, tail = raw[:-_TAIL_SIZE], raw[-_TAIL_SIZE:]
+    written = tail[len(_TAIL) : -2].decode("ascii", "replace")
+    if not tail.startswith(_TAIL) or not tail.endswith(b'"}') or not _HEX.fullmatch(written):
+        raise ValueError("torn: it does not end with its hash")
+    if hashlib.sha256(body + b"}").hexdigest() != written:
+        raise ValueError("altered: its hash does not match its content")
+    return written
+
+
+def looks_sealed(raw: bytes) -> bool:
+    """Whether these bytes were sealed once, also where the seal itself is damaged.
+
+    Files of earlier versions have no seal. No single damaged byte makes a sealed file look
+    like one of those: it hits either the name of the hash or its digits.
+    """
+    tail = raw[-_TAIL_SIZE:]
+    digits = tail[len(_TAIL) : -2].decode("ascii", "replace")
+    return tail.startswith(_TAIL) or _HEX.fullmatch(digits) is not None
+
+
+def read_sealed(raw: bytes) -> dict[str, Any]:  # Any: JSON
+    """Read an object with its seal checked; one of an earlier version may have none.
+
+    Returns:
+        The object, without its hash.
+
+    Raises:
+        ValueError: torn, altered, or not a JSON object.
+    """
+    if looks_sealed(raw):
+        hash_of(raw)
+    record = json.loads(raw)
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  # wrong content, as above
+    record.pop(HASH, None)
+    return record
