@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.dsn import completed, read_password
+from gaussdecode.model.title import split_title
 from gaussdecode.options import SourceKind
 from gaussdecode.values import (
     GIB,
@@ -460,9 +461,13 @@ class SnapshotConfig:
         return self.mode != "none" or any(mode != "none" for _, mode in self.tables)
 
     def mode_of(self, title: str) -> str | None:
-        """The mode of a single table; None where `mode` says it."""
-        schema, _, name = title.partition(".")
-        for pattern in (title, f"{schema}.*", f"*.{name}", "*.*"):
+        """The mode of a single table; None where `mode` says it.
+
+        A pattern without quotes means every table that reads so: ``a.b.c`` both ``a."b.c"`` and
+        ``"a.b".c``. The title, with its quotes, means one.
+        """
+        schema, name = split_title(title)
+        for pattern in (title, f"{schema}.{name}", f"{schema}.*", f"*.{name}", "*.*"):
             for known, mode in self.tables:
                 if known == pattern:
                     return mode

@@ -70,6 +70,7 @@ def execute(args: argparse.Namespace) -> int:
         began = time.monotonic()
 
     with until_signal() as stop, Pipeline(config, facts, stop.is_set) as pipeline:
+        pipeline.recover()
         snapshots = Snapshots(facts, pipeline)
         session = pipeline.session(pipeline.check, note_start)
         session.run()

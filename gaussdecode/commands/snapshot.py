@@ -10,6 +10,7 @@ Ends with 0 when all rows have landed, and with 69 when a table could not be lan
 Examples:
   gaussdecode snapshot orders.yaml --table public.orders
   gaussdecode snapshot orders.yaml --table public.orders --where "created > '2026-01-01'"
+  gaussdecode snapshot orders.yaml --table 'public."with.dot"'
   gaussdecode snapshot orders.yaml --all
 """
 
@@ -29,6 +30,7 @@ from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.title import split_title, table_title
 
 _POLL_SECONDS: Final = 0.3
 _PLAIN_SECONDS: Final = 5.0  # between two lines where there is no terminal; arbitrary
@@ -68,6 +70,18 @@ def execute(args: argparse.Namespace) -> int:
         files.close()
 
 
+def _titles(written: list[str]) -> list[str]:
+    """How the daemon spells the tables that were asked for.
+
+    Raises:
+        ConfigError: one of them is no table, or could be several.
+    """
+    try:
+        return [table_title(*split_title(each)) for each in written]
+    except ValueError as error:
+        raise ConfigError(f"--table: {error}") from error
+
+
 class _Waiter:
     """Asks for tables, and follows them until each has landed or failed.
 
@@ -88,7 +102,7 @@ class _Waiter:
 
     def ask(self, titles: list[str], where: str | None) -> None:
         """Ask for tables, or for all of them when none is named."""
-        for title in titles:
+        for title in _titles(titles):
             self._asked[title] = self._store.ask({"table": title, "where": where})
         if not titles:
             self._all = self._store.ask({"all": True})

@@ -86,13 +86,20 @@ class Pipeline:
         self._publications_at = 0.0  # monotonic
 
     def __enter__(self) -> Self:
-        """Open the landing if it exists."""
+        """Begin; `recover` opens the landing."""
+        return self
+
+    def recover(self) -> None:
+        """Open the landing if it exists.
+
+        Raises:
+            GaussDecodeError: it is damaged, in use, or of another source.
+        """
         root = self._config.landing.root
         identity = _kept_identity(root)
         if identity is not None:
             kind = self._config.source.kind.value
             self._open(dataclasses.replace(identity, slot=self._config.slot, kind=kind))
-        return self
 
     def __exit__(
         self,
@@ -188,8 +195,9 @@ class Pipeline:
         return self._space.is_waiting
 
     def stats(self) -> dict[str, float]:
-        """Counters of the landing, by metric without its prefix."""
+        """Values of the landing, by metric without its prefix; also while it is recovered."""
         counts: dict[str, float] = dict(self._counts)
+        counts["land_disk_full"] = float(self.is_waiting_for_space)
         if self.writer is not None:
             counts["land_encoded_seconds_total"] = self.writer.encoded_seconds
             counts["land_published_seconds_total"] = self.writer.published_seconds

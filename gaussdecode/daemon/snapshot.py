@@ -334,7 +334,6 @@ def _session_values(session: Session) -> Values:
         "source_busy_seconds_total": words["busy_ns"] * _NS,
         "source_stalled_seconds_total": words["stalled_ns"] * _NS,
         "source_waited_seconds_total": words["waited_ns"] * _NS,
-        "land_disk_full": words["disk_wait"],
     }
     if session.collector is not None:
         plain |= _collector_values(session.collector)

@@ -23,6 +23,7 @@ from gaussdecode.land.schemas import fingerprint
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.title import table_title
 from gaussdecode.settings import Config
 from gaussdecode.source.export import CANCELLED, TableReader, View
 from gaussdecode.source.exporters import exporter_of
@@ -213,7 +214,7 @@ class Tools:
         ledger = self.store.ledger()
         found: dict[str, Json] = {}
         for record in said["tables"].values():
-            title = f"{record['schema']}.{record['name']}"
+            title = table_title(record["schema"], record["name"])
             known = ledger.get(title, {})
             if known.get("n", -1) >= entry.n:
                 continue

@@ -48,6 +48,8 @@ from gaussdecode.source.settings import source_address
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one publication
+_EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
+_NO_ROOM: Final = "the landing's disk is full: recovery waits for room"
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
 _ANSWER_SECONDS: Final = 1.0  # for the answer to a scrape to leave
 _log = get_logger("daemon")
@@ -136,21 +138,65 @@ class Supervisor:
         with Pipeline(self._config, self._facts, self._should_end) as pipeline:
             self._pipeline = pipeline
             self._snapshots = snapshots = Snapshots(self._facts, pipeline)
-            guard = self._start_guard()
             server = self._serve(snapshots)
-            snapshotter = self._start_snapshotter(pipeline)
-            self._notifier.ready("landing recovered")
             try:
-                self._run_sessions(pipeline, snapshots)
-            except SourceRefusedError as error:
-                self._let_be_seen(server, error)
-                raise
+                if self._recover(pipeline):
+                    self._follow(pipeline, snapshots, server)
             finally:
                 self._set_state("stopping")
-                if snapshotter is not None:
-                    snapshotter.close()
                 server.close()
-                guard.close()
+
+    def _recover(self, pipeline: Pipeline) -> bool:
+        """Recover the landing in a thread, while this one says how it is.
+
+        Recovery may have to wait for room on the disk: that is seen over HTTP, by systemd and
+        in the log, and a stop ends it.
+
+        Returns:
+            False when a stop ended the wait for room.
+        """
+        failures: list[BaseException] = []
+
+        def recover() -> None:
+            try:
+                pipeline.recover()
+            except BaseException as error:  # noqa: BLE001  # raised where it is waited for
+                failures.append(error)
+
+        thread = threading.Thread(target=recover, name="recovery", daemon=True)
+        thread.start()
+        extend_at = time.monotonic() + _EXTEND_SECONDS
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            self._facts.reason = _NO_ROOM if pipeline.is_waiting_for_space else None
+            self._on_tick()
+            if time.monotonic() > extend_at:
+                extend_at += _EXTEND_SECONDS
+                self._notifier.extend(_START_SECONDS)
+                self._notifier.status(self._facts.reason or "recovering the landing")
+        self._facts.reason = None
+        if failures and isinstance(failures[0], DiskStillFullError) and self._stop.is_set():
+            _log.warning(Event.DAEMON_STOPPING, reason=_NO_ROOM)
+            return False
+        if failures:
+            raise failures[0]
+        return True
+
+    def _follow(self, pipeline: Pipeline, snapshots: Snapshots, server: MonitoringServer) -> None:
+        """Stream into a landing that is recovered, until stopped."""
+        guard = self._start_guard()
+        snapshotter = self._start_snapshotter(pipeline)
+        self._notifier.ready("landing recovered")
+        try:
+            self._run_sessions(pipeline, snapshots)
+        except SourceRefusedError as error:
+            self._let_be_seen(server, error)
+            raise
+        finally:
+            self._set_state("stopping")
+            if snapshotter is not None:
+                snapshotter.close()
+            guard.close()
 
     def _check_memory(self) -> None:
         """Say when the buffers may hold more than this process may have."""

@@ -23,6 +23,7 @@ from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.relation import Relation
+from gaussdecode.model.title import table_title
 from gaussdecode.settings import Config
 
 _log = get_logger("snapshot")
@@ -87,7 +88,7 @@ class TableFilter:
 
     def is_wanted(self, relation: Relation) -> bool:
         """Whether a table of the stream lands; what does not is written down first."""
-        title = f"{relation.namespace}.{relation.name}"
+        title = table_title(relation.namespace, relation.name)
         oid = relation.oid if relation.is_oid_known else None
         if not self.leaves_out(title, oid):
             if not self._chooser.knows(title, oid):

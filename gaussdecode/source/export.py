@@ -24,6 +24,7 @@ from gaussdecode.encoding import UTF8, Encoding
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
+from gaussdecode.model.title import table_title
 from gaussdecode.source.quoting import identifier
 
 CANCELLED: Final = "57014"  # also by statement_timeout
@@ -80,8 +81,8 @@ class PublishedTable:
 
     @property
     def title(self) -> str:
-        """``schema.name``."""
-        return f"{self.schema}.{self.name}"
+        """How it is spelled; different tables have different titles."""
+        return table_title(self.schema, self.name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any, Final
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry, parse_checkpoint
 from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.title import table_title
 
 _LAYOUT_VERSION: Final = 1
 _HIDES_TRUNCATE: Final = "hides-truncate"
@@ -227,7 +228,7 @@ class Landing:
                 continue
             for file in sorted(path.glob("[0-9a-f]*.json")):
                 record = self.schema_record(path.name, file.stem)
-                found[f"{record['schema']}.{record['name']}"] = path.name
+                found[table_title(record["schema"], record["name"])] = path.name
                 break
         return found
 

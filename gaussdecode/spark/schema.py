@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
+from gaussdecode.model.title import table_title
 
 RAW: Final = "gd_raw"
 UNCHANGED: Final = "gd_unchanged"
@@ -91,7 +92,7 @@ class TableSchema:
             for column in record["columns"]
         )
         key = tuple(landed[name] for name in record["key"] or ())
-        title = f"{record['schema']}.{record['name']}"
+        title = table_title(record["schema"], record["name"])
         return cls(schema_id, title, record["name"], int(record["oid"]), key, columns)
 
     @property

@@ -98,6 +98,34 @@ def test_full_disk_waits(database_15: Database, make_daemon: MakeDaemon) -> None
         oracle.check(daemon.root, database_15)
 
 
+def test_full_disk_at_the_start_is_said(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """Recovery that waits for room is seen over HTTP and ends in order; nothing is lost by it."""
+    workload = prepare(database_15, 36)
+    daemon = make_daemon(database_15)
+    with daemon:
+        workload.run(20)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    workload.run(20)
+    daemon.environment[_POINTS] = "create:1+=ENOSPC"
+    with daemon:
+        daemon.wait_while_running(
+            lambda: "waits for room" in ((daemon.status() or {}).get("detail") or ""), "a full disk"
+        )
+        assert daemon.get("/livez")[0] == 200
+        status, why = daemon.get("/readyz")
+        assert status == 503
+        assert b"recovery waits for room" in why
+        values = daemon.get("/metrics")[1].decode().splitlines()
+        (full,) = (line for line in values if line.startswith("gaussdecode_land_disk_full"))
+        assert float(full.split()[-1]) == 1
+        record = daemon.status()
+        assert record is not None
+        assert record["state"] == "starting"
+        assert daemon.stop() == 0
+    _land_the_rest(daemon)
+
+
 @pytest.mark.parametrize("point", ["write:25", "sync:9", "rename:3", "sync_directory:12"])
 def test_broken_disk_ends_it(database_15: Database, make_daemon: MakeDaemon, point: str) -> None:
     """A disk error ends the daemon with status 74, and the next start repairs what it left."""

@@ -1,0 +1,49 @@
+"""Titles: how a table is spelled for people, and told from every other.
+
+``schema.name``, as nearly always. Where one of the two has a dot or a double quote, or is
+empty, both parts that need it stand in double quotes, as in SQL: ``a."b.c"`` and ``"a.b".c``
+are two tables. So a title is an identity: different tables have different titles, and whoever
+keeps something by title keeps it by the pair. Nothing is folded to lower case.
+"""
+
+import re
+from typing import Final
+
+_PLAIN: Final = re.compile(r'[^."]+')
+_TITLE: Final = re.compile(r'("(?:[^"]|"")*"|[^."]+)\.("(?:[^"]|"")*"|[^."]+)')
+
+
+def table_title(schema: str, name: str) -> str:
+    """Spell a table.
+
+    Args:
+        schema: name, as the server has it.
+        name: of the table, likewise.
+    """
+    return f"{_spelled(schema)}.{_spelled(name)}"
+
+
+def split_title(title: str) -> tuple[str, str]:
+    """Read a title; quotes that it does not need are allowed.
+
+    Raises:
+        ValueError: it is none, or could mean several tables; the text says which.
+    """
+    match = _TITLE.fullmatch(title)
+    if match is not None:
+        return _read(match[1]), _read(match[2])
+    parts = title.split(".")
+    if '"' in title or len(parts) < 3:
+        raise ValueError(f'{title!r} is no table: write schema.name, or "schema"."name"')
+    choices = [table_title(".".join(parts[:n]), ".".join(parts[n:])) for n in range(1, len(parts))]
+    raise ValueError(f"{title!r} can be read in several ways: write {' or '.join(choices)}")
+
+
+def _spelled(part: str) -> str:
+    if _PLAIN.fullmatch(part):
+        return part
+    return '"' + part.replace('"', '""') + '"'
+
+
+def _read(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part
