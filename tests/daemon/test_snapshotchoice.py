@@ -123,7 +123,7 @@ def test_beginnings() -> None:
         ("a.c", "initial"),
         ("x.b", "none"),
         ("x.y", "initial"),
-        ("a.b.c", "initial"),
+        ('a."b.c"', "initial"),
     ],
 )
 def test_most_specific_pattern(title: str, mode: str) -> None:
