@@ -1,0 +1,288 @@
+"""The faults of `torture.py`: what the daemon outlives, and what loses changes."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import psycopg
+from kit.daemon import Daemon, Keeper, wait_until
+from kit.hostile import Hostile
+from kit.postgres import Database, Postgres
+from kit.proxy import Fault as Break
+from kit.proxy import Proxy
+from kit.workload import Workload
+
+_DAY: Final = 86400.0
+
+
+@dataclasses.dataclass(slots=True)
+class Stage:
+    """All that faults are done to.
+
+    Attributes:
+        ends_before: how many ends of the daemon there were before the last loss.
+    """
+
+    server: Postgres
+    database: Database
+    proxy: Proxy
+    daemon: Daemon
+    keeper: Keeper
+    hostile: Hostile
+    workload: Workload
+    rng: Random
+    ends_before: int = 0
+
+    def keep(self) -> None:
+        """Start the daemon when it has ended."""
+        self.keeper.keep()
+
+    def recover(self) -> None:
+        """Until changes are streamed again, through any number of starts."""
+
+        def is_streaming() -> bool:
+            self.keep()
+            try:
+                return (self.daemon.status() or {}).get("state") == "streaming"
+            except (OSError, ValueError):
+                return False  # it has just ended
+
+        try:
+            wait_until(is_streaming, "streaming again")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.daemon.log_tail(20)}") from None
+
+    def resolve(self) -> None:
+        """Commit what sessions left prepared when the server went away: it holds locks."""
+        for (gid,) in self.database.execute("SELECT gid FROM pg_prepared_xacts"):
+            with contextlib.suppress(psycopg.errors.UndefinedObject):
+                self.database.execute(f"COMMIT PREPARED '{gid}'")
+
+    def nap(self, least: float, most: float) -> None:
+        """Let it go on for a random time."""
+        time.sleep(self.rng.uniform(least, most))
+
+
+# ---- outlived ----------------------------------------------------------------------------
+
+
+def kill_main(stage: Stage) -> None:
+    """Kill -9 of the whole daemon."""
+    if stage.daemon.is_running:
+        stage.daemon.kill9()
+
+
+def kill_child(stage: Stage) -> None:
+    """Kill -9 of the reader or a decoder."""
+    children = stage.daemon.children()
+    if children:
+        os.kill(stage.rng.choice(sorted(children.values())), signal.SIGKILL)
+        stage.daemon.wait()
+
+
+def stop(stage: Stage) -> None:
+    """SIGTERM under load."""
+    status = stage.daemon.stop()
+    assert status == 0, f"stopped with {status}"
+
+
+def freeze(stage: Stage) -> None:
+    """A process stands still for longer than the server waits, or for less."""
+    victims = [stage.daemon.pid, *stage.daemon.children().values()]
+    pid = stage.rng.choice(victims)
+    os.kill(pid, signal.SIGSTOP)
+    stage.nap(0.5, 10.0)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def cut(stage: Stage) -> None:
+    """The connection breaks in the middle of a message."""
+    before = stage.proxy.faults
+    stage.proxy.plan(Break.CUT, stage.rng.choice((1, 26, 1000, 70_000)))
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: stage.proxy.faults > before, "the cut", 5)
+
+
+def cut_all(stage: Stage) -> None:
+    """Every connection breaks, those of snapshots too."""
+    stage.proxy.cut_all()
+
+
+def silence(stage: Stage) -> None:
+    """The network swallows everything of a connection."""
+    stage.proxy.plan(Break.BLACKHOLE, 2000)
+    stage.nap(2, 10)
+
+
+def restart_server(stage: Stage) -> None:
+    """The server restarts, or crashes and recovers."""
+    stage.server.stop(stage.rng.choice(("fast", "immediate", "kill")))
+    stage.nap(0, 2)
+    stage.server.start()
+    stage.resolve()
+
+
+def slow_sync(stage: Stage) -> None:
+    """Every fsync takes long, and something happens meanwhile."""
+    stage.hostile.slow_sync(stage.rng.choice((0.05, 0.5, 4.0)))
+    stage.nap(0.5, 4)
+    stage.rng.choice((kill_main, kill_child, stop, cut_all, lambda _: None))(stage)
+
+
+def very_slow_sync(stage: Stage) -> None:
+    """One fsync takes longer than a session waits for its collector, and a child dies."""
+    stage.hostile.slow_sync(14)
+    stage.nap(1, 3)
+    children = stage.daemon.children()
+    if children:
+        os.kill(stage.rng.choice(sorted(children.values())), signal.SIGKILL)
+    stage.nap(0.5, 2)
+    stage.hostile.behave()
+    stage.daemon.wait()
+
+
+def fail_sync(stage: Stage) -> None:
+    """One fsync fails: the daemon ends, and recovery decides."""
+    before = stage.hostile.fail_count
+    stage.hostile.fail_sync(stage.rng.randint(1, 30))
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: stage.hostile.fail_count > before, "a failing fsync", 10)
+    stage.nap(0, 1)
+
+
+def fill_disk(stage: Stage) -> None:
+    """Nothing can be written for a while; perhaps the daemon is killed meanwhile."""
+    stage.hostile.fill_disk(is_full=True)
+    stage.nap(1, 6)
+    if stage.rng.random() < 0.4:
+        kill_main(stage)
+        stage.keep()
+        stage.nap(1, 4)
+
+
+def leap(stage: Stage) -> None:
+    """The wall clock is wrong for a while, also over a restart."""
+    stage.hostile.leap(stage.rng.choice((-40 * 365, -365, -2, -0.01, 0.5, 60, 3650)) * _DAY)
+    stage.nap(1, 4)
+    if stage.rng.random() < 0.5:
+        stage.rng.choice((kill_main, stop))(stage)
+        stage.keep()
+        stage.nap(1, 4)
+
+
+def revoke(stage: Stage) -> None:
+    """The role may not read tables for a while."""
+    stage.database.execute("REVOKE pg_read_all_data FROM lander")
+    stage.nap(0.5, 3)
+    stage.database.execute("GRANT pg_read_all_data TO lander")
+
+
+def lock_out(stage: Stage) -> None:
+    """The role may not replicate or log in for a while."""
+    what = stage.rng.choice(("LOGIN", "REPLICATION"))
+    stage.database.execute(f"ALTER ROLE lander NO{what}")
+    stage.proxy.cut_all()
+    stage.nap(1, 3)
+    stage.keep()
+    stage.database.execute(f"ALTER ROLE lander {what}")
+
+
+FAULTS: Final[tuple[Callable[[Stage], None], ...]] = (
+    kill_main, kill_child, stop, freeze, cut, cut_all, silence, restart_server, slow_sync,
+    very_slow_sync, fail_sync, fill_disk, leap, revoke, lock_out,
+)  # fmt: skip
+
+
+# ---- losses ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loss:
+    """Something by which changes are gone.
+
+    Attributes:
+        name: for the report.
+        happen: does it; the daemon may run or not when it returns.
+        is_new_landing: only a new landing mends it.
+    """
+
+    name: str
+    happen: Callable[[Stage], None]
+    is_new_landing: bool = False
+
+
+def _down(stage: Stage) -> None:
+    stage.recover()
+    stage.daemon.stop()
+    stage.ends_before = len(stage.keeper.ends) + 1
+
+
+def _free_slot(stage: Stage) -> None:
+    wait_until(
+        lambda: not stage.database.execute("SELECT 1 FROM pg_replication_slots WHERE active"),
+        "the slot is free",
+    )
+
+
+def _advance(stage: Stage) -> None:
+    _down(stage)
+    stage.nap(0.5, 1.5)
+    _free_slot(stage)
+    stage.database.execute(
+        f"SELECT pg_replication_slot_advance('{stage.database.slot}', pg_current_wal_lsn())"
+    )
+
+
+def _drop(stage: Stage) -> None:
+    _down(stage)
+    stage.nap(0.2, 1)
+    _free_slot(stage)
+    stage.database.execute(f"SELECT pg_drop_replication_slot('{stage.database.slot}')")
+    stage.nap(0.2, 1)
+
+
+def _make_again(stage: Stage) -> None:
+    _drop(stage)
+    stage.database.create_slot()
+
+
+def _restore(stage: Stage) -> None:
+    """A copy of the data directory, more changes that land, the copy in their place."""
+    stage.recover()
+    stage.server.stop("fast")
+    copy = stage.server.home / "copy"
+    data: Path = stage.server.data
+    owner = data.stat()
+    shutil.copytree(data, copy, symlinks=True)
+    stage.server.start()
+    stage.resolve()
+    stage.recover()
+    stage.nap(2, 4)
+    stage.keeper.catch_up()
+    _down(stage)
+    landed = stage.daemon.durable_lsn()
+    stage.server.stop("immediate")
+    shutil.rmtree(data)
+    copy.rename(data)
+    for path in (data, *data.rglob("*")):
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    data.chmod(0o700)
+    stage.server.start()
+    stage.resolve()
+    wait_until(lambda: stage.database.wal_end() > landed + 100_000, "the WAL grows beyond the log")
+
+
+LOSSES: Final = (
+    Loss("the slot is advanced", _advance),
+    Loss("the slot is dropped", _drop),
+    Loss("the slot is made again", _make_again),
+    Loss("the server is restored to the past", _restore, is_new_landing=True),
+)
