@@ -237,6 +237,7 @@ class _Verification:
             state, next_n=first, last_hash=header.previous, positions={}
         )
         self.report.first_n = None
+        self.has_sums = False  # what was before the first entry is not known
         return True
 
     def block(self, first: int, last: int, path: str) -> Iterator[CommitEntry]:
