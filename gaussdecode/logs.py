@@ -71,6 +71,8 @@ class Event(enum.StrEnum):
     SNAPSHOT_WAITS = "snapshot_waits"
     SNAPSHOT_REFUSED = "snapshot_refused"
     PUBLICATION_CHANGED = "publication_changed"
+    TABLES_NOT_LISTED = "tables_not_listed"
+    TABLES_NOT_PUBLISHED = "tables_not_published"
     TABLE_IGNORED = "table_ignored"
     SLOT_CREATED = "slot_created"
     SLOT_DROPPED = "slot_dropped"

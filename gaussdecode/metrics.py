@@ -443,6 +443,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Tables of which nothing lands, because they were added and on-new-table is ignore",
         "Land one with gaussdecode snapshot, which also lets its changes land from then on.",
     ),
+    _gauge(
+        "source_unlisted_tables",
+        "tables",
+        "Published tables that are not on white-table-list, so that none of their changes land",
+        "Put them on the list, or take them out of the publication; `gaussdecode check` names them.",
+    ),
+    _gauge(
+        "source_unpublished_items",
+        "items",
+        "Items of white-table-list that no published table matches",
+        "Correct the list, or add the tables to the publication; `gaussdecode check` names them.",
+    ),
 )
 
 BY_NAME: Final[Mapping[str, Metric]] = {metric.name: metric for metric in METRICS}

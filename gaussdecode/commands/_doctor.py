@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from gaussdecode.dsn import is_local
 from gaussdecode.settings import Config
+from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.inspection import Inspection
 from gaussdecode.source.slot import PublishedTable, ServerState
 
@@ -56,6 +57,7 @@ class Patient:
     server: ServerState
     tables: Sequence[PublishedTable]
     seen: Inspection
+    coverage: Coverage = dataclasses.field(default_factory=Coverage)
 
     @property
     def role(self) -> str:
@@ -260,6 +262,27 @@ def _tables(patient: Patient) -> Iterator[Finding]:
             )
 
 
+def _coverage(patient: Patient) -> Iterator[Finding]:
+    """Both publications and white list must have a table for it to land."""
+    found = patient.coverage
+    publication = quoted(next(iter(patient.config.source.publication), ""))
+    if found.unlisted:
+        tables = listing(found.unlisted, found.unlisted_count)
+        yield Finding(
+            f"published, but not on white-table-list: {tables}",
+            "the server sends their changes, and none of them land",
+            "put them on decoding.white-table-list, or ALTER PUBLICATION "
+            f"{publication} DROP TABLE ...;",
+        )
+    if found.unpublished:
+        items = listing(found.unpublished, found.unpublished_count)
+        yield Finding(
+            f"on white-table-list, but in no configured publication: {items}",
+            "the server never sends a change of them, so nothing of them lands",
+            f"correct decoding.white-table-list, or ALTER PUBLICATION {publication} ADD TABLE ...;",
+        )
+
+
 RULES: Final[tuple[Rule, ...]] = (
     _wal_level,
     _privileges,
@@ -271,6 +294,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _clock,
     _encryption,
     _tables,
+    _coverage,
 )
 
 

@@ -19,6 +19,7 @@ from gaussdecode.model.types import ColumnType, Kind, column_type
 from gaussdecode.options import OPTIONS, Doer, Option, Section, ServerProfile
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings import Config
+from gaussdecode.source.coverage import Coverage, compare
 from gaussdecode.source.postgresql import Connection
 from gaussdecode.source.quoting import literal
 from gaussdecode.source.slot import (
@@ -102,6 +103,7 @@ class Plan:
         problems: what keeps the daemon from running.
         profile: of a GaussDB or openGauss that was asked, else None.
         command: what it would be told to start the stream; empty when it must not.
+        coverage: what only one of publications and white list has.
     """
 
     server: ServerState | None = None
@@ -113,6 +115,7 @@ class Plan:
     problems: list[str] = dataclasses.field(default_factory=list)
     profile: VersionProfile | None = None
     command: str = ""
+    coverage: Coverage = dataclasses.field(default_factory=Coverage)
 
 
 def plan_landing(config: Config, plan: Plan) -> None:
@@ -173,9 +176,11 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
     except IdentityError as error:
         plan.problems.append(f"slot: {error}")
     listed = config.decoding.white_tables
+    published = published_tables(connection, publications)
+    plan.coverage = compare(listed, ((table.schema, table.name) for table in published))
     plan.tables = [
         table
-        for table in published_tables(connection, publications)
+        for table in published
         if not listed or any(s in {"*", table.schema} and t in {"*", table.name} for s, t in listed)
     ]
     names = {f"{table.schema}.{table.name}" for table in plan.tables}

@@ -91,7 +91,7 @@ def _ask_server(config: Config, plan: Plan) -> list[Finding]:
     except SourceRefusedError as error:
         plan.problems.append(f"server: {error}")
         return []
-    return examine_server(Patient(config, server, plan.tables, seen))
+    return examine_server(Patient(config, server, plan.tables, seen, plan.coverage))
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

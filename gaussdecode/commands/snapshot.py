@@ -31,6 +31,7 @@ from gaussdecode.land.layout import read_layout
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.title import split_title, table_title
+from gaussdecode.source.relations import WhiteList
 
 _POLL_SECONDS: Final = 0.3
 _PLAIN_SECONDS: Final = 5.0  # between two lines where there is no terminal; arbitrary
@@ -55,6 +56,9 @@ def execute(args: argparse.Namespace) -> int:
         raise ConfigError(f"snapshot: {reason}; see docs/operations.md")
     if args.where and args.all:
         raise ConfigError("--where is for single tables; name them with --table")
+    titles = _titles(args.table or [])
+    for title in titles:
+        _check_listed(config, title)
     root = config.landing.root
     if not root.is_dir():
         raise ConfigError(f"{root} does not exist; start the daemon first")
@@ -64,7 +68,7 @@ def execute(args: argparse.Namespace) -> int:
         if read_layout(disk) is None:
             raise ConfigError(f"{root} is no landing yet; start the daemon first")
         waiter = _Waiter(config, SnapshotStore(disk))
-        waiter.ask(args.table or [], args.where)
+        waiter.ask(titles, args.where)
         return EX_OK if args.no_wait else waiter.wait()
     finally:
         files.close()
@@ -80,6 +84,19 @@ def _titles(written: list[str]) -> list[str]:
         return [table_title(*split_title(each)) for each in written]
     except ValueError as error:
         raise ConfigError(f"--table: {error}") from error
+
+
+def _check_listed(config: Config, title: str) -> None:
+    """Refuse a table whose changes do not land.
+
+    Raises:
+        ConfigError: it is not on the white list.
+    """
+    if not WhiteList(config.decoding.white_tables).allows(*split_title(title)):
+        raise ConfigError(
+            f"table {title} is not on decoding.white-table-list, so its changes do not land, and rows "
+            "without them would stay as they are; put it on the list, restart the daemon, and ask again"
+        )
 
 
 class _Waiter:

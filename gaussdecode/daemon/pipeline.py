@@ -42,6 +42,7 @@ from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.model.relation import Relation
 from gaussdecode.settings import Config
 from gaussdecode.source.catalog import CatalogTable
+from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.settings import reader_settings
 
@@ -53,6 +54,8 @@ _HIDDEN: Final = (
 _HIDDEN_ADVICE: Final = (
     "source.invisible-truncate is stop: decode serially on openGauss 6.0.0 or newer, or set warn"
 )
+_NOT_LISTED: Final = "published, but not on decoding.white-table-list: none of their changes land"
+_NOT_PUBLISHED: Final = "on decoding.white-table-list, but no configured publication has them"
 _log = get_logger("daemon")
 
 
@@ -279,6 +282,7 @@ class Pipeline:
         _log.info(Event.SOURCE_CONNECTED, **facts["identity"], version=facts["server_version"])
         for warning in facts.get("warnings", ()):
             _log.warning(Event.SERVER_KNOWN_BUG, text=warning)
+        self._note_coverage(Coverage.from_record(facts.get("coverage", {})))
         assert self.writer is not None
         timeline = int(facts["timeline"])
         intake = self.writer.begin(confirm)
@@ -315,6 +319,18 @@ class Pipeline:
         )
         spool = self.spool()
         return Collector(settings, tables, intake, spool, position, log.schemas, self.gate)
+
+    def _note_coverage(self, coverage: Coverage) -> None:
+        """Say, once, what only one of publications and white list has."""
+        if coverage == self._facts.coverage:
+            return
+        self._facts.coverage = coverage
+        if coverage.unlisted:
+            tables = listing(coverage.unlisted, coverage.unlisted_count)
+            _log.warning(Event.TABLES_NOT_LISTED, tables=tables, reason=_NOT_LISTED)
+        if coverage.unpublished:
+            tables = listing(coverage.unpublished, coverage.unpublished_count)
+            _log.warning(Event.TABLES_NOT_PUBLISHED, tables=tables, reason=_NOT_PUBLISHED)
 
     def _check_publications(
         self,

@@ -26,6 +26,7 @@ from gaussdecode.daemon.session import Session
 from gaussdecode.metrics import BY_NAME, Kind, Labels
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.coverage import Coverage
 
 _NS: Final = 1e-9
 Values = dict[str, dict[Labels, float]]
@@ -65,6 +66,7 @@ class DaemonFacts:
         queue_size: ``parallel-queue-size``.
         warn_before: ``guard.warn-before``, seconds.
         snapshot: progress of the tables whose rows are being landed, or None.
+        coverage: what only one of publications and white list has.
     """
 
     slot: str
@@ -89,6 +91,7 @@ class DaemonFacts:
     queue_size: int = 128
     warn_before: float | None = None
     snapshot: Callable[[], dict[str, dict[str, Any]]] | None = None  # Any: JSON
+    coverage: Coverage = dataclasses.field(default_factory=Coverage)
 
     def is_optional_paused(self) -> bool:
         """Whether the guard has asked for work that can wait to wait."""
@@ -268,12 +271,13 @@ class Snapshots:
             "warnings": [f"{item.what} {item.action}" for item in self.advice(limit)],
             "server": server_record(facts.guard),
             "snapshot": {} if facts.snapshot is None else facts.snapshot(),
+            "coverage": facts.coverage.to_record(),
             "version": gaussdecode.__version__,
         }
 
 
 def _snapshot_values(facts: DaemonFacts) -> Values:
-    """How far snapshots of tables are."""
+    """How far snapshots of tables are, and what publications and white list leave out."""
     tables = [] if facts.snapshot is None else list(facts.snapshot().values())
     states = [table["state"] for table in tables]
     left = [table["seconds_left"] for table in tables if table["seconds_left"] is not None]
@@ -289,9 +293,12 @@ def _snapshot_values(facts: DaemonFacts) -> Values:
         "chunks_done": sum(table["chunks_done"] for table in running),
         "left_seconds": sum(left),
     }
-    return {
-        f"gaussdecode_land_snapshot_{name}": {(): float(count)} for name, count in counts.items()
+    covered = {
+        "gaussdecode_source_unlisted_tables": facts.coverage.unlisted_count,
+        "gaussdecode_source_unpublished_items": facts.coverage.unpublished_count,
     }
+    named = {f"gaussdecode_land_snapshot_{name}": count for name, count in counts.items()}
+    return {name: {(): float(count)} for name, count in {**named, **covered}.items()}
 
 
 def free_bytes(root: Path) -> float:

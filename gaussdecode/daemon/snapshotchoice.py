@@ -21,6 +21,7 @@ state           of a table
 ``failed``      they could not be landed; tried again by the next start
 ``streamed``    it was added, and only its changes are wanted
 ``ignored``     it was added, and nothing of it is wanted until it is asked for
+``missed``      for a while it was not published, or not on the white list: changes are missing
 ==============  ====================================================================
 """
 
@@ -121,7 +122,8 @@ class Chooser:
         self._oids |= set((listed or {}).values())
 
     def _is_new(self, title: str, oid: int | None) -> bool:
-        if self._titles is None or self._ledger.get(title, {}).get("state") == "failed":
+        state = self._ledger.get(title, {}).get("state")
+        if self._titles is None or state in ("failed", "missed"):
             return False
         return oid not in self._oids if oid else title not in self._titles
 

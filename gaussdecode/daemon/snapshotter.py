@@ -24,6 +24,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import pyarrow as pa
@@ -56,6 +57,10 @@ _CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table'
 # What may be wrong with one table; anything else is the landing's, and ends the daemon.
 _OWN: Final = (SourceError, WireError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
 _NOT_PUBLISHED: Final = "no configured publication has this table"
+_NOT_LISTED: Final = (
+    "it is not on decoding.white-table-list, so its changes do not land, and rows without them "
+    "would stay as they are; put it on the list, restart the daemon, and ask again"
+)
 _EARLIER: Final = "this landing began without snapshots, and goes on so until they are asked for"
 _IGNORED: Final = "its changes are left out (snapshot.on-new-table)"
 _log = get_logger("snapshot")
@@ -83,6 +88,7 @@ class Snapshotter:
         self._is_settled = False
         self._lists = self._settings.wants_rows or self._settings.on_new_table == "ignore"
         self._failed: set[str] = set()
+        self._unlisted: AbstractSet[str] = frozenset()
         self._progress = self._tools.progress
 
     def start(self) -> None:
@@ -141,9 +147,16 @@ class Snapshotter:
         if not requests and not is_list_due and not store.tables():
             return
         with self._tools.reader() as reader:
-            published = {table.title: table for table in reader.published()}
+            found = {table.title: table for table in reader.published()}
+        published = {
+            title: table
+            for title, table in found.items()
+            if self._white_list.allows(table.schema, table.name)
+        }
+        self._unlisted = found.keys() - published.keys()
         self._listed_at = time.monotonic()
         self._forget_others(published)
+        self._note_missed(published, {table.oid for table in published.values()})
         wanted = self._requested(requests, published)
         wanted += self._missing(published, {item.title for item in wanted})
         self._take(self._landing_now(wanted))
@@ -168,7 +181,23 @@ class Snapshotter:
             store.drop(directory)
         for title, record in store.ledger().items():
             if record.get("state") == "asked" and title not in published:
-                self._mark_failed(title, _NOT_PUBLISHED)
+                reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
+                self._mark_failed(title, reason)
+
+    def _note_missed(self, published: dict[str, PublishedTable], oids: AbstractSet[int]) -> None:
+        """Write down of which tables changes are missed now, so that they are read anew later.
+
+        What goes on landing under another name misses nothing.
+        """
+        missed = {
+            title: {"state": "missed", "oid": record.get("oid")}
+            for title, record in self._tools.store.ledger().items()
+            if record.get("state") in ("done", "streamed")
+            and title not in published
+            and record.get("oid") not in oids
+        }
+        if missed:
+            self._tools.store.note(missed)
 
     def _requested(
         self, requests: Sequence[tuple[str, Json]], published: dict[str, PublishedTable]
@@ -184,7 +213,8 @@ class Snapshotter:
             title = str(request.get("table"))
             table = published.get(title)
             if table is None:
-                self._mark_failed(title, _NOT_PUBLISHED, request.get("where"))
+                reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
+                self._mark_failed(title, reason, request.get("where"))
                 store.answered(path)
                 continue
             self._failed.discard(title)
@@ -203,10 +233,9 @@ class Snapshotter:
             oids = {title: table.oid for title, table in published.items()}
             records[ALL] = beginning.switched("only").listed(oids).to_record()
         for title, table in published.items():
-            if self._white_list.allows(table.schema, table.name):
-                records[title] = {**self._asked(table), "request": path}
-                store.drop(table_directory(table.schema, table.name))
-                self._failed.discard(title)
+            records[title] = {**self._asked(table), "request": path}
+            store.drop(table_directory(table.schema, table.name))
+            self._failed.discard(title)
         store.note(records)
         store.reach(SnapshotStep.TABLE_ASKED)
 
@@ -226,8 +255,6 @@ class Snapshotter:
                 continue
             if directory in begun:
                 found.append(Wanted(table, (store.load(directory) or {}).get("where")))
-                continue
-            if not self._white_list.allows(table.schema, table.name):
                 continue
             choice = chooser.choose(title, table.oid)
             if choice is Choice.LAND:

@@ -4,6 +4,7 @@ from gaussdecode.errors import GaussDecodeError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.source import coverage
 from gaussdecode.source import slot as slots
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._known import KnownMessages
@@ -69,6 +70,7 @@ class PostgresSource:
         self._server = slots.read_server(self._connection, self._slot, publications, state)
         self._start_lsn = check_start(state, self._server, self._slot)
         self._relations = Relations(white_list(settings), self._connection.encoding)
+        self._coverage = self._compare_tables(settings)
         self._known = known_messages(settings)
         self._options = slots.stream_options(
             self._server.version,
@@ -76,6 +78,13 @@ class PostgresSource:
             messages=settings["messages"],
             only_local=settings["only_local"],
         )
+
+    def _compare_tables(self, settings: Record) -> coverage.Coverage:
+        items = [(schema, table) for schema, table in settings["white_tables"]]
+        if not items:
+            return coverage.Coverage()
+        found = slots.published_tables(self._connection, settings["publications"])
+        return coverage.compare(items, ((table.schema, table.name) for table in found))
 
     @property
     def facts(self) -> Record:
@@ -100,6 +109,7 @@ class PostgresSource:
             "hides_truncate": False,
             "publications": {name: list(of) for name, of in server.publications.items()},
             "wal_end": int(server.wal_end),
+            "coverage": self._coverage.to_record(),
             "warnings": warnings(server.version),
         }
 

@@ -1,0 +1,66 @@
+"""Publications and white list compared: what is sent and dropped, and what is wanted and not sent.
+
+Both have to name a table for it to land. A difference may be meant; it must never go unsaid.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from gaussdecode.source.relations import WhiteList
+
+_NAMED: Final = 20  # of each kind, in what is said; arbitrary
+_ALL: Final = "*"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coverage:
+    """What only one of the two has.
+
+    Attributes:
+        unlisted: some published tables that are not on the list, and how many there are.
+        unlisted_count: of all of them.
+        unpublished: some items of the list that no published table matches.
+        unpublished_count: of all of them.
+    """
+
+    unlisted: tuple[str, ...] = ()
+    unlisted_count: int = 0
+    unpublished: tuple[str, ...] = ()
+    unpublished_count: int = 0
+
+    def to_record(self) -> dict[str, Any]:  # Any: JSON
+        """Make it fit for JSON."""
+        return {**dataclasses.asdict(self), "unlisted": list(self.unlisted),
+                "unpublished": list(self.unpublished)}  # fmt: skip
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:  # Any: JSON
+        """Rebuild it."""
+        names = {name: tuple(record[name]) for name in ("unlisted", "unpublished")}
+        return cls(**{**record, **names})
+
+
+def compare(items: Sequence[tuple[str, str]], published: Iterable[tuple[str, str]]) -> Coverage:
+    """Compare.
+
+    Args:
+        items: of the white list, pairs of schema and table; none lists everything.
+        published: schema and name of every table that is sent.
+    """
+    if not items:
+        return Coverage()
+    tables = list(published)
+    wanted = WhiteList(items)
+    unlisted = sorted(f"{s}.{t}" for s, t in tables if not wanted.allows(s, t))
+    sent = {pair for s, t in tables for pair in ((s, t), (s, _ALL), (_ALL, t), (_ALL, _ALL))}
+    unpublished = sorted(f"{s}.{t}" for s, t in set(items) - sent)
+    return Coverage(
+        tuple(unlisted[:_NAMED]), len(unlisted), tuple(unpublished[:_NAMED]), len(unpublished)
+    )
+
+
+def listing(names: Sequence[str], count: int) -> str:
+    """Name some of many."""
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return ", ".join(names) + more
