@@ -249,6 +249,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Some after each restart are usual.",
     ),
     _counter(
+        "collect_foreign_transactions",
+        "transactions",
+        "Transactions left out here because they have a replication origin, or come before start-at; "
+        "PostgreSQL from 16 on leaves the former out itself",
+        "Set only-local: false, or replay with --all-origins, to land what has an origin.",
+    ),
+    _counter(
         "collect_suspect_transactions",
         "transactions",
         "Transactions that a GaussDB server said may be incomplete, because of DDL in them",

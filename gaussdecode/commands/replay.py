@@ -4,7 +4,8 @@ Needs no server. The landing is created, or continued where it ends: landing the
 recording again adds nothing, and recordings must follow each other without a gap.
 
 At the end it says what each stage did: its share of the time at work, waiting for input and
-waiting for room behind it, and which stage was the limit.
+waiting for room behind it, and which stage was the limit. Transactions that have a replication
+origin are left out, as the daemon does by default, and counted; --all-origins lands them.
 
 Examples:
   gaussdecode replay orders.capture --root /var/tmp/orders
@@ -16,6 +17,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Final
 
 from gaussdecode import logs
 from gaussdecode.commands._arguments import count
@@ -39,6 +41,8 @@ from gaussdecode.settings import (
 )
 from gaussdecode.source.capture import Capture
 
+_FOREIGN: Final = "gaussdecode_collect_foreign_transactions_total"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -46,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", type=Path, required=True, help="directory of the landing")
     parser.add_argument("--decoders", type=count, default=1, metavar="N", help="1 to 20, else 1")
     parser.add_argument("--white-table-list", default="", metavar="LIST", help="schema.table,...")
+    parser.add_argument(
+        "--all-origins", action="store_true", help="land what has a replication origin as well"
+    )
     parser.add_argument("--json", action="store_true", help="say what it came to as JSON")
     parser.add_argument("--verbose", action="store_true", help="log every publication")
 
@@ -88,12 +95,22 @@ def _print(facts: DaemonFacts, values: Values, seconds: float, *, is_json: bool)
     """Say what it came to."""
     works = report.works(values, facts.decoder_count, facts.lane_count)
     limit = report.limit_of_run(works, values, seconds, _context(facts))
+    foreign = int(sum(values.get(_FOREIGN, {}).values()))
     landed = {"root": str(facts.root), "durable_lsn": str(Lsn(facts.durable_lsn))}
     if is_json:
-        record = {**landed, "entry": facts.entry, **report.record(works, seconds, limit)}
+        record = {
+            **landed,
+            "entry": facts.entry,
+            "left_out_by_origin": foreign,
+            **report.record(works, seconds, limit),
+        }
         print(json.dumps(record, indent=2))
         return
     print(f"{facts.root}: landed up to {landed['durable_lsn']}, entry {facts.entry}")
+    if foreign:
+        print(
+            f"left out: {foreign} transactions with a replication origin; --all-origins lands them"
+        )
     header, *rows = report.table(works, seconds)
     print_table(header, rows)
     print(limit.sentence)
@@ -131,7 +148,9 @@ def _config(args: argparse.Namespace) -> Config:
         slot=slot,
         source=SourceConfig(kind=SourceKind.CAPTURE, file=args.file.resolve()),
         decoding=DecodingConfig(
-            parallel_decode_num=args.decoders, white_table_list=args.white_table_list
+            parallel_decode_num=args.decoders,
+            white_table_list=args.white_table_list,
+            only_local=not args.all_origins,
         ),
         landing=LandingConfig(root=args.root.resolve()),
         ring=RingConfig(),

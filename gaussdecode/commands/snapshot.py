@@ -1,7 +1,9 @@
 """Land the rows of a table as they are now, while the daemon streams.
 
 For a table that was added, that failed before, or whose landed state is in doubt. The rows
-replace what readers have of the table; changes go on landing meanwhile. The daemon does it:
+replace what readers have of the table; changes go on landing meanwhile. With --where only rows
+that fulfil the condition land, for a table with a key: each is put in the place of the row
+with its key, and no row is removed, also none that is gone at the source. The daemon does it:
 this command asks it, shows how far it is, and waits for the end. What was asked stays asked
 when this command is interrupted, or while no daemon runs.
 
@@ -44,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--table", action="append", metavar="SCHEMA.NAME", help="may be repeated")
     which.add_argument("--all", action="store_true", help="every published table")
-    parser.add_argument("--where", metavar="CONDITION", help="SQL: land only these rows")
+    parser.add_argument(
+        "--where", metavar="CONDITION", help="SQL: put only these rows, by their key"
+    )
     parser.add_argument("--no-wait", action="store_true", help="ask, and do not wait for the end")
 
 
@@ -68,7 +72,7 @@ def execute(args: argparse.Namespace) -> int:
         if read_layout(disk) is None:
             raise ConfigError(f"{root} is no landing yet; start the daemon first")
         waiter = _Waiter(config, SnapshotStore(disk))
-        waiter.ask(titles, args.where)
+        waiter.ask(titles, args.where or None)
         return EX_OK if args.no_wait else waiter.wait()
     finally:
         files.close()
@@ -119,7 +123,7 @@ class _Waiter:
 
     def ask(self, titles: list[str], where: str | None) -> None:
         """Ask for tables, or for all of them when none is named."""
-        for title in _titles(titles):
+        for title in titles:
             self._asked[title] = self._store.ask({"table": title, "where": where})
         if not titles:
             self._all = self._store.ask({"all": True})

@@ -381,6 +381,7 @@ def _collector_values(collector: Collector) -> dict[str, float]:
         "collect_transactions_total": held.transaction_count,
         "collect_rows_total": held.row_count,
         "collect_skipped_transactions_total": held.resent_count,
+        "collect_foreign_transactions_total": held.foreign_count,
         "collect_suspect_transactions_total": collector.suspect_count,
         "collect_empty_transactions_total": held.empty_count,
         "collect_waited_seconds_total": held.waited_ns * _NS,

@@ -38,7 +38,7 @@ class Output:
         landing: sizes and compression.
 
     Attributes:
-        is_empty: the table had no row; known when it is finished.
+        is_empty: the whole table had no row; known when it is finished.
         is_handed_over: publication of its files may have begun.
     """
 
@@ -95,8 +95,11 @@ class Output:
                 self._finished.append(hidden)
 
     def finish(self, epoch: int) -> list[HiddenFile]:
-        """Finish all files; a table without rows gets one that says so."""
-        if not self.stamper.count:
+        """Finish all files; a table without rows gets one that says so.
+
+        Not where a condition chose the rows: that none fulfils it empties no table.
+        """
+        if not self.stamper.count and self.task.where is None:
             self.is_empty = True
             file = self._borrow()
             file.write_empty(epoch)

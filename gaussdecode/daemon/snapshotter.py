@@ -34,8 +34,9 @@ from gaussdecode.daemon.snapshotchoice import ALL, Beginning, Choice, Chooser, O
 from gaussdecode.daemon.snapshotchunks import ATTEMPTS, ChunkedTable
 from gaussdecode.daemon.snapshotitem import Context, Progress, Wanted
 from gaussdecode.daemon.snapshotonce import take_at_once
+from gaussdecode.daemon.snapshotread import TableTask
 from gaussdecode.daemon.snapshottools import Tools, key_names
-from gaussdecode.errors import ConfigError, SourceError, WireError
+from gaussdecode.errors import ConfigError, SourceError, SourceRefusedError, WireError
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import Json
@@ -334,6 +335,7 @@ class Snapshotter:
                 with self._isolated(item):
                     task = tools.task(reader, item)
                     reader.check_readable(task.shape)
+                    _check_condition(task)
                     fits = task.shape.pages <= tools.chunk_pages
                     is_stubborn = tools.attempts.get(item.title, 0) >= ATTEMPTS
                     is_small = fits or key_names(task) is None or is_stubborn
@@ -399,6 +401,19 @@ class Snapshotter:
         record = {"state": "failed", "reason": reason, "n": last, "request": request}
         self._tools.store.note({title: record})
         _log.error(Event.SNAPSHOT_FAILED, table=title, reason=reason, retry=command)
+
+
+def _check_condition(task: TableTask) -> None:
+    """See that rows chosen by a condition can be put in the place of those that are there.
+
+    Raises:
+        SourceRefusedError: nothing tells which rows these are.
+    """
+    if task.where is not None and not task.record["key"]:
+        raise SourceRefusedError(
+            f"table {task.shape.table.title} has no key that changes show, so that rows chosen by a "
+            "condition would stand beside those that are there; land it without --where"
+        )
 
 
 def _may_pass(error: Exception) -> bool:

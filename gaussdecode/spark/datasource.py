@@ -24,9 +24,9 @@ from pyspark.sql.datasource import (
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind, LandingFile
+from gaussdecode.model.landing import LandingFile
 from gaussdecode.spark.landing import Landing, data_kinds
-from gaussdecode.spark.plan import ChangeFile
+from gaussdecode.spark.plan import ChangeFile, replaces
 from gaussdecode.spark.reading import read_changes
 
 SCHEMA: Final = (
@@ -139,10 +139,9 @@ def changes_of(spark: SparkSession, root: str, batch: DataFrame) -> dict[str, Da
     found: dict[str, list[ChangeFile]] = {}
     for n in sorted({number for number, _ in wanted}):
         entry = landing.entry(n)
-        is_snapshot = entry.kind is EntryKind.SNAPSHOT
         for file in entry.files:
             if (n, str(landing.root / file.path)) in wanted:
-                change = ChangeFile(n, n, is_snapshot, file)
+                change = ChangeFile(n, n, replaces(entry, file.table), file)
                 found.setdefault(file.table, []).append(change)
     return {
         table: read_changes(spark, landing, table, files)

@@ -33,7 +33,7 @@ class ChangeFile:
     Attributes:
         n: of its entry; the first of several for a merged file.
         last_n: the last of several.
-        is_snapshot: its rows replace the table.
+        is_snapshot: its rows replace the table; those of a condition do not.
         file: as the log describes it.
         numbering: for a merged file, else empty.
         ignore_through: epoch and position that a snapshot of an earlier entry covers.
@@ -197,12 +197,22 @@ def _files_of(entry: CommitEntry, only: Collection[str] | None) -> dict[str, lis
     found: dict[str, list[ChangeFile]] = {}
     if not data_kinds(entry):
         return found
-    is_snapshot = entry.kind is EntryKind.SNAPSHOT
     for file in entry.files:
         if _is_wanted(file.table, only):
-            change = ChangeFile(entry.n, entry.n, is_snapshot, file)
+            change = ChangeFile(entry.n, entry.n, replaces(entry, file.table), file)
             found.setdefault(file.table, []).append(change)
     return found
+
+
+def replaces(entry: CommitEntry, table: str) -> bool:
+    """Whether an entry holds all rows of a table.
+
+    Rows of a snapshot that a condition chose are put by their key, and leave the others alone.
+    """
+    if entry.kind is not EntryKind.SNAPSHOT:
+        return False
+    tables = entry.extra.get("snapshot", {}).get("tables", {})
+    return tables.get(table, {}).get("where") is None
 
 
 def merge_files(

@@ -18,7 +18,7 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.frames import change_fields, read_versions
 from gaussdecode.spark.landing import Landing, Point, data_kinds
-from gaussdecode.spark.plan import ChangeFile, merge_files
+from gaussdecode.spark.plan import ChangeFile, merge_files, replaces
 from gaussdecode.spark.schema import Column as TableColumn
 from gaussdecode.spark.schema import TableSchema, match_columns
 
@@ -70,9 +70,10 @@ def _files(
             compacts.append(entry)
         if entry.n > last or not data_kinds(entry):
             continue
-        is_snapshot = entry.kind is EntryKind.SNAPSHOT
         found += [
-            ChangeFile(entry.n, entry.n, is_snapshot, f) for f in entry.files if f.table == table
+            ChangeFile(entry.n, entry.n, replaces(entry, table), f)
+            for f in entry.files
+            if f.table == table
         ]
     return merge_files(landing.root, {table: found}, compacts, ())[table]
 

@@ -62,6 +62,34 @@ def test_a_recording_is_landed_once(
     assert json.loads(report.out)["ops"] == {"I": 1001, "U": 10}
 
 
+def test_transactions_with_an_origin_are_counted_and_may_be_kept(
+    database_15: Database, configure: Configure, run: Run, tmp_path: Path
+) -> None:
+    """Nothing is left out without a word."""
+    database_15.execute("CREATE TABLE t (x int PRIMARY KEY, y text)")
+    database_15.create_slot()
+    origin = f"origin_{database_15.name}"
+    with database_15.connect() as session:
+        session.execute("SELECT pg_replication_origin_create(%s)", [origin])
+        session.execute("SELECT pg_replication_origin_session_setup(%s)", [origin])
+        session.execute("INSERT INTO t VALUES (1, 'brought')")
+        session.execute("INSERT INTO t VALUES (2, 'brought')")
+        session.execute("SELECT pg_replication_origin_session_reset()")
+        session.execute("INSERT INTO t VALUES (3, 'own')")
+        session.execute("SELECT pg_replication_origin_drop(%s)", [origin])
+    file = tmp_path / "t.capture"
+    assert run("capture", configure(database_15), str(file)).status == EX_OK
+    replay = ["replay", str(file), "--root"]
+    told = run(*replay, str(tmp_path / "local"))
+    assert "left out: 2 transactions with a replication origin" in told.out
+    assert [row[1] for row in rows(tmp_path / "local", "public.t")] == [3]
+    counted = run(*replay, str(tmp_path / "counted"), "--json")
+    assert json.loads(counted.out)["left_out_by_origin"] == 2
+    kept = run(*replay, str(tmp_path / "all"), "--all-origins")
+    assert "left out" not in kept.out
+    assert [row[1] for row in rows(tmp_path / "all", "public.t")] == [1, 2, 3]
+
+
 @pytest.mark.parametrize(("decoders", "decode"), [("1", []), ("2", ["decode x2"])])
 def test_what_each_stage_did_is_told(
     decoders: str, decode: list[str], recording: Path, run: Run, tmp_path: Path

@@ -233,6 +233,30 @@ def test_where_lands_a_part(database_15: Database, make_daemon: MakeDaemon) -> N
         oracle.compare(("kit", "small"), states["kit", "small"], even)
 
 
+def test_rows_of_a_condition_are_put_by_key(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """The others stay as they are, none is removed; where no key tells which is which, it is refused."""
+    _create(database_15, "keyed")
+    database_15.execute("CREATE TABLE kit.bag (v text); INSERT INTO kit.bag VALUES ('x')")
+    database_15.create_slot()
+    daemon = make_daemon(database_15, config={"snapshot": {"mode": "initial"}}).start()
+    _wait(daemon, "kit.keyed", "kit.bag")
+    database_15.execute("UPDATE kit.keyed SET v = 'changed' WHERE id <= 20")
+    for condition, rows in (("id % 2 = 0", 25), ("id > 1000", 0)):
+        asked = _snapshot(daemon, "--table", "kit.keyed", "--where", condition)
+        assert asked.returncode == 0, asked.stderr
+        assert f"kit.keyed: {rows} rows" in asked.stdout
+    refused = _snapshot(daemon, "--table", "kit.bag", "--where", "v = 'x'")
+    assert refused.returncode == 69
+    assert "land it without --where" in refused.stderr
+    database_15.execute("DELETE FROM kit.keyed WHERE id > 40")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    assert _command("verify", str(daemon.root)).returncode == 0
+    landed = landing.read(daemon.root)
+    assert not [change for change in landed.changes if change.op == "T"]
+    _check(daemon, "keyed")
+
+
 def test_asked_before_the_daemon_runs(database_15: Database, make_daemon: MakeDaemon) -> None:
     """What is asked while no daemon runs is carried out when one does."""
     _create(database_15, "later")

@@ -445,9 +445,13 @@ class History:
         self.ends[n] = self.place(1 << 40)
         return n
 
-    def snapshot(self, table: Table) -> None:
-        """Land a table as it is now, before the changes that led there."""
-        held = table.rows.values() if isinstance(table.rows, dict) else table.rows
+    def snapshot(self, table: Table, where: str | None = None) -> None:
+        """Land a table as it is now, before the changes that led there.
+
+        With a condition every other row of it, which leaves the others to the changes.
+        """
+        held = list(table.rows.values() if isinstance(table.rows, dict) else table.rows)
+        held = held if where is None else held[::2]
         if not held:
             return
         names = {c.number: c.name for c in table.columns}
@@ -460,8 +464,12 @@ class History:
         content = pa.Table.from_pylist(rows, schema=table.schema())
         file = self.writer.file(table.directory, schema_id, content, 0)
         before = max(self.ends.values())
-        n = self.writer.entry(EntryKind.SNAPSHOT, before[1], [file])
+        said = {"epoch": self.writer.epoch, "lsn": self.lsn,
+                "tables": {table.directory: {"where": where, "rows": len(rows)}}}  # fmt: skip
+        n = self.writer.entry(EntryKind.SNAPSHOT, before[1], [file], extra={"snapshot": said})
         self.ends[n] = before
+        if where is not None:
+            return
         # From here on only the snapshot tells what was there at its position.
         states = self.states[table.name]
         for place in [p for p in states if p > before]:

@@ -48,7 +48,7 @@ class Change:
         raw: text of values that do not fit, old ones with the prefix ``old.``.
         unchanged: columns that were not sent.
         types: Arrow type of each column.
-        is_snapshot: it is in a snapshot entry, and no change.
+        is_snapshot: it is in a snapshot entry that replaces its table, and no change.
     """
 
     order: Order
@@ -137,7 +137,11 @@ def read(root: Path) -> Landing:
     changes: list[Change] = []
     system: dict[str, list[Json]] = {TRANSACTIONS: [], MESSAGES: []}
     snapshots = {
-        file["path"] for entry in entries if entry["kind"] == "snapshot" for file in entry["files"]
+        file["path"]
+        for entry in entries
+        if entry["kind"] == "snapshot"
+        for file in entry["files"]
+        if entry["extra"]["snapshot"]["tables"][file["table"]]["where"] is None
     }
     for file in files(entries):
         table = pq.read_table(root / file["path"], partitioning=None)

@@ -93,6 +93,8 @@ class TableState:
             where = tuple(before[name].canon for name in key)
             assert where in self.keyed, f"{change.op} of a row that is not there: {change.order}"
             previous = self.keyed.pop(where)
+        if change.op == "R" and not change.is_snapshot:  # put by its key
+            self.keyed.pop(tuple(new[name].canon for name in key), None)
         if change.op != "D":
             for name in change.unchanged:
                 new[name] = previous[name]

@@ -77,6 +77,26 @@ def test_gap_stops_until_it_is_accepted(history: History, tmp_path: Path) -> Non
     check(history, tmp_path)
 
 
+@pytest.mark.parametrize("is_stepwise", [False, True])
+def test_rows_of_a_condition_take_no_others_away(
+    history: History, tmp_path: Path, *, is_stepwise: bool
+) -> None:
+    """They are put by their key; changes up to their position go on counting for all others."""
+    run(tmp_path)
+    history.transaction()
+    keyed = [table for table in history.tables if isinstance(table.rows, dict) and table.rows]
+    assert any(len(table.rows) > 1 for table in keyed)
+    for table in keyed:
+        history.snapshot(table, where="id % 2 = 0")
+        if is_stepwise:
+            run(tmp_path)
+    history.publish()
+    history.transaction()
+    history.publish()
+    run(tmp_path)
+    check(history, tmp_path)
+
+
 def test_gap_that_an_operator_accepted_stops_readers_too(history: History, tmp_path: Path) -> None:
     """Its entry stands behind the hole in the next epoch; a snapshot makes the tables right."""
     told = history.writer.entry(EntryKind.GAP, history.lsn)
