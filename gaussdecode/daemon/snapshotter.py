@@ -191,7 +191,7 @@ class Snapshotter:
         What goes on landing under another name misses nothing.
         """
         missed = {
-            title: {"state": "missed", "oid": record.get("oid")}
+            title: {**record, "state": "missed", "n": self._tools.log.next_n - 1}
             for title, record in self._tools.store.ledger().items()
             if record.get("state") in ("done", "streamed")
             and title not in published

@@ -36,8 +36,8 @@ class Coverage:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:  # Any: JSON
-        """Rebuild it."""
-        names = {name: tuple(record[name]) for name in ("unlisted", "unpublished")}
+        """Rebuild it; of a source without publications there is nothing to compare."""
+        names = {name: tuple(record.get(name, ())) for name in ("unlisted", "unpublished")}
         return cls(**{**record, **names})
 
 

@@ -27,6 +27,11 @@ def test_differences(
     assert Coverage.from_record(found.to_record()) == found
 
 
+def test_source_without_publications_has_nothing_to_compare() -> None:
+    """A recording, or GaussDB, tells nothing."""
+    assert Coverage.from_record({}) == Coverage()
+
+
 def test_many_are_counted_and_some_named() -> None:
     """The report stays small."""
     found = compare([("x", "y")], [("s", f"t{number:04}") for number in range(1000)])
