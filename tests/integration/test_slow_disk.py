@@ -52,7 +52,7 @@ def test_decoder_dies_while_the_disk_stands_still(
         database.execute("INSERT INTO public.t VALUES (0)")
         daemon.catch_up()
         still.touch()
-        for waiting in (1, 2):  # the first publication waits for the disk, the second for it
+        for waiting in (1, 2):  # the first publication waits for the disk, the second for the first
             first = waiting * 20
             for number in range(first, first + 20):
                 database.execute(f"INSERT INTO public.t VALUES ({number})")
