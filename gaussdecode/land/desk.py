@@ -228,7 +228,7 @@ class Desk:
             SupersededError: the caller's generation is over.
             LandingError: the writer has failed.
         """
-        size = group.table.nbytes
+        size = group.held_bytes
         with self._changed:
             self._wait(generation, lambda: self._has_room(size))
             self._life.step(Event.PUT)
@@ -348,7 +348,7 @@ class Desk:
         """Put a file back; true when the lane is to close it, because nothing more comes."""
         with self._changed:
             if group is not None:
-                self.waiting_bytes -= group.table.nbytes
+                self.waiting_bytes -= group.held_bytes
             owner = self._owner[file]
             if owner.is_abandoned:
                 return False

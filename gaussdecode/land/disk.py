@@ -6,8 +6,11 @@ process has synced it: one that an earlier process made may never have reached t
 """
 
 import hashlib
+import itertools
 import threading
-from typing import Final
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
 
 from gaussdecode.errors import DiskError
 from gaussdecode.land.files import Files, Item
@@ -15,6 +18,9 @@ from gaussdecode.land.names import parent, unfinished_name
 from gaussdecode.land.space import SpaceWait
 
 _READ_BYTES: Final = 1 << 20
+_SYNCERS: Final = 16  # threads that wait for the disk; arbitrary
+_MANY: Final = 32  # items from which threads pay; arbitrary
+_Item = TypeVar("_Item")
 
 
 class Disk:
@@ -67,10 +73,27 @@ class Disk:
                 pending = self._unsynced
                 self._unsynced = set()
             # From the leaves up, so that a directory is whole before its parent names it.
-            for path in sorted(pending | set(touched), key=lambda p: (-p.count("/"), p)):
-                self._sync_directory(path)
+            paths = sorted(pending | set(touched), key=_height)
+            for _, level in itertools.groupby(paths, _height):
+                self.together(self._sync_directory, sorted(level))
             with self._lock:
                 self._trusted |= pending
+
+    def together(self, work: Callable[[_Item], object], items: Sequence[_Item]) -> None:
+        """Do something with each item; with many of them several at a time.
+
+        What waits for the disk waits for one flush then, not for one after the other.
+
+        Raises:
+            DiskError: the first failure, once all that was begun has ended.
+        """
+        if len(items) < _MANY:
+            for item in items:
+                work(item)
+            return
+        with ThreadPoolExecutor(_SYNCERS, "sync") as pool:
+            for run in [pool.submit(work, item) for item in items]:
+                run.result()
 
     def write_file(self, path: str, data: bytes) -> None:
         """Create a file with this content and make the content durable."""
@@ -164,3 +187,8 @@ class Disk:
             self.space.run(f"mkdir {path}", lambda: self.files.make_directory(path))
         except FileExistsError:
             return
+
+
+def _height(path: str) -> int:
+    """Sorts directories before those they are in."""
+    return -path.count("/")

@@ -72,6 +72,8 @@ class ParquetSink:
         """Write the footer, make the file durable; give its size and checksum."""
         self._writer.close()
         self.rows = self._footer[-1].num_rows
+        self._footer.clear()
+        del self._writer  # what it knows of the columns is more than a small file holds
         checksum = self._sink.finish()
         return self._sink.size, checksum
 

@@ -15,6 +15,7 @@ step          does                                                            af
 
 import dataclasses
 import datetime as dt
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -234,8 +235,8 @@ def settle(disk: Disk, planned: Plan) -> None:
             disk.rename(old, new)
             touched.add(parent(old))
         touched.add(parent(new))
-    for schema in planned.schemas:
-        touched.add(_write_schema(disk, planned.entry.n, schema))
+    disk.together(functools.partial(_write_schema, disk, planned.entry.n), planned.schemas)
+    touched.update(_schema_directory(schema) for schema in planned.schemas)
     disk.sync_directories(*touched)
     disk.files.reach(Step.FILES_DURABLE)
 
@@ -329,13 +330,16 @@ def _landed(file: HiddenFile, path: str) -> LandingFile:
     )
 
 
-def _write_schema(disk: Disk, n: int, schema: PendingSchema) -> str:
+def _schema_directory(schema: PendingSchema) -> str:
+    return f"schemas/{schema.table}"
+
+
+def _write_schema(disk: Disk, n: int, schema: PendingSchema) -> None:
     """Write a schema file; its name is its content, so it may be seen before the entry."""
-    directory = f"schemas/{schema.table}"
+    directory = _schema_directory(schema)
     path = f"{directory}/{schema.schema_id}.json"
     disk.ensure_directory(directory)
     if disk.size(path) is None:
         hidden = disk.unfinished(directory, n, "json")
         disk.write_file(hidden, schema.content)
         disk.rename(hidden, path)
-    return directory

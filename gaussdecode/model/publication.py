@@ -2,7 +2,7 @@
 
 import dataclasses
 import datetime
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -14,6 +14,9 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
+
+
+_COLUMN_BYTES: Final = 2048  # of arrays, buffers and their owners; measured, roughly
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class RowGroup:
     has_unchanged: bool = False
     has_key_change: bool = False
     metadata: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes of memory: the values, and what Arrow keeps of each column."""
+        return self.table.nbytes + _COLUMN_BYTES * self.table.num_columns
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
