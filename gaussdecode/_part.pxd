@@ -22,7 +22,8 @@ cdef struct Part:
     uint32_t flags
     uint32_t column_count
     uint32_t old_column_count   # identity columns
-    Column *columns             # column_count new ones, then the old ones
+    PlanColumn *plan
+    Column *columns             # column_count new ones, then the old ones; NULL while it sleeps
     Column *old_columns
     Span *old_spans             # the old tuple of the row being read
     uint32_t row_count
@@ -31,6 +32,7 @@ cdef struct Part:
     bint has_old
     bint has_key_change
     bint is_used                # has rows in this batch
+    bint was_used               # since the hand of the clock came by
     uint32_t index              # among the parts of this batch
     uint32_t invalid_count      # texts that were not UTF-8
     size_t held_bytes           # row memory after the last batch
@@ -46,6 +48,8 @@ cdef struct Part:
 
 
 cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) except NULL nogil
+cdef int part_wake(Part *part) except -1 nogil
+cdef void part_sleep(Part *part) noexcept nogil
 cdef void part_free(Part *part) noexcept nogil
 cdef void part_free_rows(Part *part) noexcept nogil
 cdef int part_reset(Part *part) except -1 nogil

@@ -3,7 +3,7 @@
 Given a plan (how each column is held) and tuples on the wire, a part collects the values
 as the decoded batch wants them: fixed-width values in place, texts and lists as offsets
 and data. Its buffers are emptied, not freed, from batch to batch, unless one huge row
-has blown them up.
+has blown them up. A part that sleeps has its plan and no columns: a few bytes per column.
 
 Promises: every value is either held exactly, or NULL with a Misfit that keeps its text, or
 NULL with an Unchanged; old columns are as long as the new ones. It knows nothing of
@@ -42,7 +42,7 @@ cdef const Codes *find_codes(uint32_t encoding) except NULL with gil:
 # ---- life of a part
 
 cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) except NULL nogil:
-    """Make an empty part; `part_free` takes it back."""
+    """Make an empty part that sleeps; `part_free` takes it back."""
     cdef uint32_t index
     cdef uint32_t old_count = 0
     cdef const Codes *codes = NULL
@@ -64,24 +64,50 @@ cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) exce
     part.codes = codes
     part.column_count = relation.column_count
     part.old_column_count = old_count
-    # One more of each, so that a table without columns allocates something.
-    part.columns = <Column *>calloc(relation.column_count + old_count + 1, sizeof(Column))
-    part.old_spans = <Span *>calloc(relation.column_count + 1, sizeof(Span))
-    if part.columns == NULL or part.old_spans == NULL:
+    # One more, so that a table without columns allocates something.
+    part.plan = <PlanColumn *>calloc(relation.column_count + 1, sizeof(PlanColumn))
+    if part.plan == NULL:
         part_free(part)
         fail_memory()
         return NULL
-    part.old_columns = part.columns + relation.column_count
-    old_count = 0
-    for index in range(relation.column_count):
-        column_plan(&part.columns[index], &plan[index])
+    memcpy(part.plan, plan, relation.column_count * sizeof(PlanColumn))
+    return part
+
+
+cdef int part_wake(Part *part) except -1 nogil:
+    """Make the columns of a part that sleeps."""
+    cdef uint32_t index
+    cdef uint32_t old_count = 0
+    cdef PlanColumn *plan
+    # One more of each, so that a table without columns allocates something.
+    part.columns = <Column *>calloc(
+        part.column_count + part.old_column_count + 1, sizeof(Column)
+    )
+    part.old_spans = <Span *>calloc(part.column_count + 1, sizeof(Span))
+    if part.columns == NULL or part.old_spans == NULL:
+        part_sleep(part)
+        return fail_memory()
+    part.old_columns = part.columns + part.column_count
+    for index in range(part.column_count):
+        plan = &part.plan[index]
+        column_plan(&part.columns[index], plan)
         part.columns[index].index = index
-        if plan[index].is_identity:
-            column_plan(&part.old_columns[old_count], &plan[index])
+        if plan.is_identity:
+            column_plan(&part.old_columns[old_count], plan)
             part.old_columns[old_count].index = index | OLD_COLUMN
             part.columns[index].old_index = <int32_t>old_count
             old_count += 1
-    return part
+    return 0
+
+
+cdef void part_sleep(Part *part) noexcept nogil:
+    """Give all memory back but the plan. Only for a part without rows."""
+    part_free_rows(part)
+    free(part.columns)
+    free(part.old_spans)
+    part.columns = NULL
+    part.old_columns = NULL
+    part.old_spans = NULL
 
 
 cdef void part_free_rows(Part *part) noexcept nogil:
@@ -104,9 +130,8 @@ cdef void part_free_rows(Part *part) noexcept nogil:
 
 cdef void part_free(Part *part) noexcept nogil:
     if part != NULL:
-        part_free_rows(part)
-        free(part.columns)
-        free(part.old_spans)
+        part_sleep(part)
+        free(part.plan)
         free(part)
 
 

@@ -13,6 +13,9 @@ cdef class BatchDecoder:
     cdef Part **slots               # open addressing by OID; a power of two of them
     cdef size_t slot_count
     cdef size_t part_count          # tables known
+    cdef size_t most_awake          # tables that keep their columns between batches
+    cdef readonly size_t awake_count
+    cdef size_t hand                # of the clock that chooses who sleeps
     cdef Part *last                 # part of the row before
     cdef Part **used                # parts with rows in this batch, in order of their first
     cdef size_t used_count
@@ -34,6 +37,7 @@ cdef class BatchDecoder:
     cdef int decode(self, const uint8_t *data, size_t size, Buffer *out) except -1 nogil
 
     cdef int reset(self) except -1 nogil
+    cdef void lull(self) noexcept nogil
     cdef int check_sums(self, const RawHeader *header) except -1 nogil
     cdef int read_relations(self, Cursor *cursor, uint32_t count) except -1 nogil
     cdef int read_messages(self, Cursor *cursor, uint32_t count) except -1 nogil

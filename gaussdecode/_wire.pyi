@@ -2,6 +2,9 @@ from typing import final
 
 @final
 class BatchDecoder:
+    def __init__(self, most_awake: int = ...) -> None: ...
+    @property
+    def awake_count(self) -> int: ...
     @property
     def row_count(self) -> int: ...
     @property

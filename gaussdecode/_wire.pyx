@@ -54,7 +54,7 @@ from gaussdecode._layout cimport (
 )
 from gaussdecode._part cimport (
     part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,
-    part_read_old, part_reset, part_skip_tuple, part_write,
+    part_read_old, part_reset, part_skip_tuple, part_sleep, part_wake, part_write,
 )
 from gaussdecode._tally cimport tally_add, tally_clear, tally_dict, tally_equals, tally_ops
 
@@ -64,6 +64,7 @@ cdef enum:
     FIRST_SLOTS = 64
     MAX_KEPT_BYTES = 4 << 20        # of an event or payload buffer between batches; arbitrary
     MAX_RETAINED_BYTES = 64 << 20   # of all parts between batches; arbitrary
+    MOST_AWAKE = 1024               # tables that keep their columns between batches; arbitrary
     TRUNCATE_BITS = 3
     RAW_PADDING = 8                 # fewer bytes than this may follow the last message
 
@@ -117,9 +118,15 @@ cdef int keep_small(Buffer *buffer) except -1 nogil:
 
 
 cdef class BatchDecoder:
-    """Decodes raw batches, and remembers the relation versions it was told."""
+    """Decodes raw batches, and remembers the relation versions it was told.
 
-    def __cinit__(self) -> None:
+    Args:
+        most_awake: tables that keep columns and buffers between batches; of the others only
+            the plan is kept, from which their next row makes them again.
+    """
+
+    def __cinit__(self, size_t most_awake=MOST_AWAKE) -> None:
+        self.most_awake = most_awake
         self.slots = <Part **>calloc(FIRST_SLOTS, sizeof(Part *))
         if self.slots == NULL:
             raise MemoryError("no memory for the table of relations")
@@ -202,6 +209,8 @@ cdef class BatchDecoder:
                 if self.slots[index] != NULL:
                     part_free_rows(self.slots[index])
             self.retained = 0
+        if self.awake_count > self.most_awake:
+            self.lull()
         self.used_count = 0
         self.segment = NULL
         tally_clear(&self.decoded)
@@ -209,6 +218,21 @@ cdef class BatchDecoder:
         keep_small(&self.events)
         keep_small(&self.payloads)
         return 0
+
+    cdef void lull(self) noexcept nogil:
+        """Send tables to sleep that were quiet for long; no batch is being decoded."""
+        cdef Part *part
+        while self.awake_count > self.most_awake:
+            part = self.slots[self.hand]
+            self.hand = (self.hand + 1) & (self.slot_count - 1)
+            if part == NULL or part.columns == NULL:
+                continue
+            if part.was_used:
+                part.was_used = False
+                continue
+            self.retained -= part.held_bytes
+            part_sleep(part)
+            self.awake_count -= 1
 
     cdef int check_sums(self, const RawHeader *header) except -1 nogil:
         """See that what was decoded and what the reader left out is what it framed."""
@@ -331,6 +355,9 @@ cdef class BatchDecoder:
         is_kept = not part.flags & RELATION_FILTERED
         tally_ops(&self.decoded, &op, 1)
         if is_kept:
+            if part.columns == NULL:
+                part_wake(part)
+                self.awake_count += 1
             part_begin_row(part, op)
         else:
             tally_ops(&self.filtered, &op, 1)
@@ -525,6 +552,7 @@ cdef class BatchDecoder:
             self.used_capacity = capacity
         part.index = <uint32_t>self.used_count
         part.is_used = True
+        part.was_used = True
         self.used[self.used_count] = part
         self.used_count += 1
         return 0
@@ -559,6 +587,7 @@ cdef class BatchDecoder:
             self.part_count += 1
         else:
             self.retained -= slot[0].held_bytes
+            self.awake_count -= slot[0].columns != NULL
             part_free(slot[0])
         slot[0] = part
         self.last = NULL
@@ -574,6 +603,7 @@ cdef class BatchDecoder:
                 raise MemoryError("no memory for the table of relations")
         self.slots = grown
         self.slot_count = count * 2
+        self.hand = 0
         for index in range(count):
             if before[index] != NULL:
                 self.slot_of(before[index].oid)[0] = before[index]

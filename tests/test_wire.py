@@ -537,6 +537,36 @@ def test_many_wide_tables_give_their_memory_back() -> None:
         assert part.columns == [[5], ["a"]]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_tables_that_sleep_decode_as_others(seed: int) -> None:
+    """With columns for a single table between batches, every batch is the same byte for byte."""
+    rng = random.Random(f"sleep {seed}")
+    messages, relations = random_stream(rng)
+    sleepy, awake = BatchDecoder(1), BatchDecoder()
+    first = wire.raw_batch([], relations)
+    assert sleepy.decode_bytes(first) == awake.decode_bytes(first)
+    for _ in range(40):
+        raw = wire.raw_batch(rng.sample(messages, rng.randrange(len(messages) + 1)))
+        assert sleepy.decode_bytes(raw) == awake.decode_bytes(raw)
+        sleepy.decode_bytes(wire.raw_batch([]))
+        assert sleepy.awake_count <= 1
+
+
+def test_quiet_tables_take_a_few_bytes() -> None:
+    """Of twenty thousand tables that changed in turn, a thousand keep columns."""
+    decoder = BatchDecoder()
+    relations = [wire.relation(TYPES * 5, version=n, oid=n) for n in range(1, 20_001)]
+    decoder.decode_bytes(wire.raw_batch([], relations[:1100]))
+    row = ["1", "a"] * 5
+    for each in relations[:1100]:
+        decoder.decode_bytes(wire.raw_batch([wire.insert(row, each.oid)]))
+    before = resident_bytes()
+    for each in relations[1100:]:
+        decoder.decode_bytes(wire.raw_batch([wire.insert(row, each.oid)], [each]))
+    assert decoder.awake_count <= 1025
+    assert (resident_bytes() - before) / len(relations) < 1200
+
+
 def test_no_python_object_is_left_behind() -> None:
     """Neither results nor errors keep objects alive."""
     decoder = BatchDecoder()

@@ -125,7 +125,8 @@ cdef class Assembler:
 
     Args:
         owner: is called with the GIL held, rarely: ``register(version, definition) ->
-            Accumulator | None``, ``flush(accumulator)`` when one is full,
+            Accumulator | None``, ``recall(version) -> Accumulator | None`` for rows of a
+            version that `forget_version` was told of, ``flush(accumulator)`` when one is full,
             ``relieve()`` when all together exceed their budget, ``truncated(accumulator,
             lsn, seq, flags)``, ``noticed(code, text, lsn)``.
         transactions: accumulator of one row per transaction (origin, user, rows).
@@ -257,8 +258,31 @@ cdef class Assembler:
         self.by_version[version] = NULL if accumulator is None else <PyObject *>accumulator
         return 0
 
+    def forget_version(self, uint32_t version):
+        """Let go of a version's accumulator, which has no rows, until there are some."""
+        self.by_version[version] = NULL
+        self.accumulators[version] = None
+
     cdef inline PyObject *find(self, uint32_t version) noexcept nogil:
         return self.by_version[version] if version < self.version_capacity else NULL
+
+    cdef PyObject *find_or_recall(self, uint32_t version, uint64_t lsn) except? NULL nogil:
+        """The accumulator of a version; NULL for a table that the owner does not want."""
+        cdef PyObject *found = self.find(version)
+        if found == NULL:
+            found = self.recall(version, lsn)
+        return found
+
+    cdef PyObject *recall(self, uint32_t version, uint64_t lsn) except? NULL with gil:
+        cdef bint is_known = version < len(self.accumulators)
+        if is_known and self.accumulators[version] is False:
+            return NULL
+        accumulator = self.owner.recall(version) if is_known else None
+        if accumulator is None:
+            fail(f"rows of relation version {version}, which was never described", lsn)
+        self.accumulators[version] = accumulator
+        self.by_version[version] = <PyObject *>accumulator
+        return <PyObject *>accumulator
 
     # ---- retained batches of the open transaction ----------------------------------
 
@@ -355,9 +379,8 @@ cdef class Assembler:
         for i in range(first, stop):
             event = &events[i]
             if event.kind == EVENT_SEGMENT:
-                found = self.find(parts[event.index].version)
+                found = self.find_or_recall(parts[event.index].version, stamp.lsn)
                 if found == NULL:
-                    self.check_left_out(parts[event.index].version, stamp.lsn)
                     count_segment(&self.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
                     continue
                 count_segment(&self.landed, entry, event)
@@ -367,9 +390,8 @@ cdef class Assembler:
                 )
                 seq[0] += event.row_count
             elif event.kind == EVENT_TRUNCATE:
-                found = self.find(event.index)
+                found = self.find_or_recall(event.index, stamp.lsn)
                 if found == NULL:
-                    self.check_left_out(event.index, stamp.lsn)
                     self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_TRUNCATE] += 1
                 else:
                     self.landed.count[<int>TALLY_TRUNCATE] += 1
@@ -383,12 +405,6 @@ cdef class Assembler:
                 self.append_message(entry, event, stamp, seq[0])
                 seq[0] += 1
         return 0
-
-    cdef int check_left_out(self, uint32_t version, uint64_t lsn) except -1 with gil:
-        """See that rows without an accumulator are of a table that the owner does not want."""
-        if version < len(self.accumulators) and self.accumulators[version] is False:
-            return 0
-        return fail(f"rows of relation version {version}, which was never described", lsn)
 
     cdef inline void count_unpublished(self) noexcept nogil:
         if self.unpublished_count == 0:

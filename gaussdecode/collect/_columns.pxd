@@ -47,7 +47,7 @@ cdef class Accumulator:
     cdef Buffer misfit_text
     cdef readonly uint64_t row_count
     cdef readonly uint64_t byte_count
-    cdef uint64_t op_count[256]
+    cdef uint64_t op_count[32]      # by the low five bits of the letter
     cdef readonly uint64_t key_change_count
 
     cdef int append(

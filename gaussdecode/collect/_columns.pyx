@@ -20,6 +20,8 @@ from gaussdecode.errors import SequenceError
 
 cdef enum:
     MAX_OFFSET = 0x7FFFFFFF     # Arrow's string and list offsets are int32
+    CAPITAL = 0x40              # of capital letters, which operations are
+    LETTER = 0x1F               # bits that tell them apart
 
 
 cdef class OwnedMemory:
@@ -448,7 +450,7 @@ cdef class Accumulator:
             self.append_misfits(entry, part, first, count)
         buffer_append(&self.op, ops, count)
         for i in range(count):
-            self.op_count[ops[i]] += 1
+            self.op_count[ops[i] & LETTER] += 1
         if part.key_changed_offset:
             for i in range(count):
                 self.key_change_count += entry[part.key_changed_offset + first + i]
@@ -468,7 +470,7 @@ cdef class Accumulator:
             for i in range(self.old_count):
                 append_nulls(&self.columns[self.new_count + i], self.row_count, 1)
         buffer_append(&self.op, &op, 1)
-        self.op_count[op] += 1
+        self.op_count[op & LETTER] += 1
         self.stamp_rows(1, stamp, seq)
         self.row_count += 1
         return 0
@@ -505,7 +507,9 @@ cdef class Accumulator:
         has_old = self.old_present.size > 0
         result = {
             "rows": rows,
-            "ops": {chr(i): self.op_count[i] for i in range(256) if self.op_count[i]},
+            "ops": {
+                chr(CAPITAL | i): self.op_count[i] for i in range(32) if self.op_count[i]
+            },
             "has_key_change": self.key_change_count > 0,
             "new": [take_column(&self.columns[i], rows) for i in range(self.new_count)],
             "old": [

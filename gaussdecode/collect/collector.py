@@ -6,6 +6,7 @@ enough or asked for. Writing and fsync happen in the writer's threads; this one 
 them only when they fall behind, which is how back-pressure starts.
 """
 
+import bisect
 import dataclasses
 import datetime
 import json
@@ -94,6 +95,7 @@ class CollectorSettings:
     include_xids: bool
     include_timestamp: bool
     start_csn: int = 0
+    most_tables: int = 1000  # that keep their place in memory between publications; arbitrary
 
 
 class Collector:
@@ -127,6 +129,8 @@ class Collector:
         self._schemas = schemas
         self._accumulators: dict[Landed, Accumulator[Landed]] = {}
         self._by_directory: dict[str, list[Accumulator[Landed]]] = {}  # oldest schema first
+        self._versions: dict[Landed, list[int]] = {}
+        self._asleep: dict[int, bytes] = {}  # by version, what makes its table again
         self._truncates: list[Truncate] = []
         self._changes: list[SchemaChange] = []
         self._suspects = Suspects()
@@ -162,15 +166,52 @@ class Collector:
         assert relation.version == version
         if relation.is_filtered or not self._tables.is_wanted(relation):
             return None
-        return self._accumulator(self._tables.find(relation))
+        landed = self._tables.find(relation)
+        self._versions.setdefault(landed, []).append(version)
+        return self._accumulator(landed)
+
+    def recall(self, version: int) -> Accumulator[Landed] | None:
+        """Wake the table of a version up; None when the version was never described."""
+        packed = self._asleep.pop(version, None)
+        if packed is None:
+            return None
+        landed = self._tables.unpack(packed)
+        for accumulator in self._by_directory.get(landed.directory, ()):
+            if accumulator.table.order == landed.order:  # another version of it woke before
+                landed = accumulator.table
+        self._versions.setdefault(landed, []).append(version)
+        return self._accumulator(landed)
 
     def _accumulator(self, landed: Landed) -> Accumulator[Landed]:
         if landed not in self._accumulators:
             kinds, old_count = landed.kinds()
             accumulator = Accumulator(landed, kinds, old_count)
             self._accumulators[landed] = accumulator
-            self._by_directory.setdefault(landed.directory, []).append(accumulator)
+            beside = self._by_directory.setdefault(landed.directory, [])
+            bisect.insort(beside, accumulator, key=lambda held: held.table.order)
         return self._accumulators[landed]
+
+    def _lull(self) -> None:
+        """Let the tables go that were quiet for longest, but for what makes them again."""
+        spare = len(self._accumulators) - self._settings.most_tables
+        if spare <= 0:
+            return
+        quiet = [
+            landed
+            for landed, held in self._accumulators.items()
+            if landed.relation is not None and not held.row_count
+        ]
+        for landed in quiet[:spare]:
+            packed = landed.pack()
+            for version in self._versions.pop(landed):
+                self._asleep[version] = packed
+                self.assembler.forget_version(version)
+            accumulator = self._accumulators.pop(landed)
+            beside = self._by_directory[landed.directory]
+            beside.remove(accumulator)
+            if not beside:
+                del self._by_directory[landed.directory]
+            self._tables.forget(landed)
 
     def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
         """Remember a truncate for the entry; its marker row is in the accumulator."""
@@ -209,6 +250,7 @@ class Collector:
         self.assembler.taken(accumulator.byte_count)
         self._note_schema(landed, first)
         taken = accumulator.take()
+        self._accumulators[landed] = self._accumulators.pop(landed)  # in order of use
         self.misfit_count += len(taken["misfits"]) // _PAIR_BYTES
         settings = self._settings
         with_xid, with_time = settings.include_xids, settings.include_timestamp
@@ -327,6 +369,8 @@ class Collector:
         self.assembler.forget()
         self._accumulators.clear()
         self._by_directory.clear()
+        self._versions.clear()
+        self._asleep.clear()
 
     def _slice(self) -> float:
         """How long to pump before the timers are looked at again."""
@@ -394,6 +438,7 @@ class Collector:
         )
         self._position = position
         assembler.published()
+        self._lull()
         self._truncates.clear()
         self._changes.clear()
         self._published_at = time.monotonic()

@@ -6,6 +6,8 @@ is the same share it, so that a repeated description does not close a file.
 """
 
 import dataclasses
+import json
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -22,6 +24,7 @@ from gaussdecode.collect.arrow import (
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 
 _NO_ELEMENT: Final = 0
+_PACKING: Final = 1  # zlib's level; names and types repeat themselves
 
 
 class CatalogColumn(Protocol):
@@ -102,6 +105,18 @@ class Landed:
     def updates_may_change_key(self) -> bool:
         """Under FULL the stream does not say which columns are the key."""
         return self.relation is not None and self.relation.identity is ReplicaIdentity.FULL
+
+    def pack(self) -> bytes:
+        """Make it small, for a table that is quiet; `Tables.unpack` makes it again."""
+        assert self.relation is not None
+        record = {
+            "directory": self.directory,
+            "schema_id": self.schema_id,
+            "relation": self.relation.to_record(),
+            "order": self.order,
+            "skipped": sorted(self.skipped),
+        }
+        return zlib.compress(json.dumps(record, separators=(",", ":")).encode(), _PACKING)
 
     def kinds(self) -> tuple[list[tuple[int, int]], int]:
         """Kinds for an accumulator, and how many of them are identity columns."""
@@ -249,4 +264,23 @@ class Tables:
             relation, self._order, skipped,
         )  # fmt: skip
         self._current[directory] = landed
+        return landed
+
+    def forget(self, landed: Landed) -> None:
+        """Let a table go that is quiet; its next version makes another `Landed`."""
+        if self._current.get(landed.directory) is landed:
+            del self._current[landed.directory]
+
+    def unpack(self, packed: bytes) -> Landed:
+        """Make again what was packed, without asking a catalogue that knows more by now."""
+        record = json.loads(zlib.decompress(packed))
+        relation = Relation.from_record(record["relation"])
+        names = self._safe_names([column.name for column in relation.columns])
+        skipped = frozenset(record["skipped"])
+        landed = Landed(
+            record["directory"], record["schema_id"],
+            table_schema(relation.columns, names, skipped), tuple(names),
+            relation, record["order"], skipped,
+        )  # fmt: skip
+        self._current.setdefault(landed.directory, landed)
         return landed

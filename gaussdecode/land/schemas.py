@@ -44,6 +44,7 @@ class SchemaStore:
         self._lock = threading.Lock()
         self._last = {table: _Last(id_, None) for table, id_ in log.schemas.items()}
         self._pending: dict[tuple[str, str], PendingSchema] = {}
+        self._written: set[str] = set()  # tables whose schemas go with the newest publication
 
     def schema_id_for(self, table: str, record: _Json) -> tuple[str, bool]:
         """Find or make the schema of a table.
@@ -75,9 +76,15 @@ class SchemaStore:
             return None if last is None else last.schema_id
 
     def take_pending(self) -> tuple[PendingSchema, ...]:
-        """Hand over the schema files that the next publication must write."""
+        """Hand over the schema files that the next publication must write.
+
+        Before anything more is asked for, those of the one before are written, and can be read.
+        """
         with self._lock:
             pending = tuple(self._pending.values())
+            for table in self._written.difference(schema.table for schema in pending):
+                self._last[table].record = None
+            self._written = {schema.table for schema in pending}
             self._pending = {}
             return pending
 

@@ -15,7 +15,6 @@ from gaussdecode.model.landing import (
     Truncate,
 )
 
-
 _COLUMN_BYTES: Final = 2048  # of arrays, buffers and their owners; measured, roughly
 
 
@@ -50,7 +49,8 @@ class RowGroup:
     @property
     def held_bytes(self) -> int:
         """What it takes of memory: the values, and what Arrow keeps of each column."""
-        return self.table.nbytes + _COLUMN_BYTES * self.table.num_columns
+        values: int = self.table.nbytes
+        return values + _COLUMN_BYTES * self.table.num_columns
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

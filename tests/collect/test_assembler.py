@@ -85,6 +85,10 @@ class Sink:
         self.held.append(self._new(self.tables.find(described)))
         return self.held[-1]
 
+    def recall(self, version: int) -> Accumulator[Landed] | None:
+        """Nothing was ever let go."""
+        return None
+
     def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
         self.truncates.append((accumulator.table.directory, lsn, seq))
 

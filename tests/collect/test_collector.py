@@ -117,6 +117,58 @@ def test_rows_of_an_older_schema_leave_first(
     assert [change.position.lsn for change in changes] == [11, 21, 31]
 
 
+_COUNT = 12
+
+
+def test_more_tables_than_have_room_all_land(make_collector: Callable[..., Collector]) -> None:
+    """Tables that change in turn wake up as they were: every row lands, under its first schema."""
+    writer = _Writer()
+    collector = make_collector(writer, most_tables=5)
+    tables = [relation(n, f"t{n}", oid=n) for n in range(1, _COUNT + 1)]
+    expected: dict[str, list[tuple[int, str]]] = {}
+    described = set()
+    for lsn in range(10, 10 * 10 * _COUNT, 10):
+        of = tables[(lsn // 10) * 5 % _COUNT]
+        news = [] if of.version in described else [relation_mark(of)]
+        described.add(of.version)
+        collector.assembler.absorb_bytes(entry(lsn, [*news, *_inserts(of.version, lsn, 3)]))
+        expected.setdefault(f"public.{of.name}", []).extend((lsn + 1, "id-note") for _ in range(3))
+        if lsn % 30 == 0:
+            collector._publish_if(is_due=True)
+            assert len(collector._accumulators) <= 5
+            assert len(collector._tables._current) <= 5
+    collector._publish_if(is_due=True)
+    landed: dict[str, list[tuple[int, str]]] = {}
+    for group in writer.groups:
+        if group.schema_id == "id-note":
+            rows = landed.setdefault(group.table_dir, [])
+            rows.extend((lsn, group.schema_id) for lsn in group.table["gd_lsn"].to_pylist())
+    assert len(expected) == _COUNT
+    assert landed == expected
+    changes = [change.table for request in writer.requests for change in request.schema_changes]
+    assert len(changes) == len(set(changes)), "a table that wakes up has not changed"
+
+
+def test_a_version_that_wakes_keeps_its_place_before_a_newer_one(
+    make_collector: Callable[..., Collector],
+) -> None:
+    """Rows of a transaction that began under an older version leave before the newer ones."""
+    writer = _Writer()
+    collector = make_collector(writer, most_tables=2)
+    first = relation(1, "t", oid=7)
+    renamed = dataclasses.replace(_renamed(first, "remark"), version=2)
+    collector.assembler.absorb_bytes(entry(0, [relation_mark(first), *_inserts(1, 10, 1)]))
+    collector._publish_if(is_due=True)
+    assert len(collector._accumulators) == 2  # of the system alone
+    opened: list[Item] = [Mark(BEGIN, x=20, z=20), Row(1, 1, "x")]
+    collector.assembler.absorb_bytes(entry(1, opened))
+    ended: list[Item] = [relation_mark(renamed), Row(2, 2, "y"), Mark(COMMIT, x=20, y=21)]
+    collector.assembler.absorb_bytes(entry(2, ended))
+    collector._publish_if(is_due=True)
+    groups = [group for group in writer.groups if group.table_dir == "public.t"]
+    assert [group.schema_id for group in groups] == ["id-note", "id-note", "id-remark"]
+
+
 @pytest.mark.parametrize(
     ("visible", "cost", "interval"),
     [(0.0, 0.0, 30.0), (2.0, 1.0, 28.0), (40.0, 1.0, 15.0), (2.0, 9.0, 36.0)],
