@@ -49,8 +49,8 @@ class RowGroup:
     @property
     def held_bytes(self) -> int:
         """What it takes of memory: the values, and what Arrow keeps of each column."""
-        values: int = self.table.nbytes
-        return values + _COLUMN_BYTES * self.table.num_columns
+        size: int = self.table.nbytes + _COLUMN_BYTES * self.table.num_columns
+        return size
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
