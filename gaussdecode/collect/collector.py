@@ -20,7 +20,7 @@ from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import Suspects
-from gaussdecode.collect.tables import Landed, Tables
+from gaussdecode.collect.tables import Landed, Packed, Tables
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Account
 from gaussdecode.model.landing import (
@@ -130,7 +130,8 @@ class Collector:
         self._accumulators: dict[Landed, Accumulator[Landed]] = {}
         self._by_directory: dict[str, list[Accumulator[Landed]]] = {}  # oldest schema first
         self._versions: dict[Landed, list[int]] = {}
-        self._asleep: dict[int, bytes] = {}  # by version, what makes its table again
+        self._definitions: dict[Landed, bytes] = {}  # of the first version
+        self._asleep: dict[int, Packed] = {}  # by version, what makes its table again
         self._truncates: list[Truncate] = []
         self._changes: list[SchemaChange] = []
         self._suspects = Suspects()
@@ -168,6 +169,7 @@ class Collector:
             return None
         landed = self._tables.find(relation)
         self._versions.setdefault(landed, []).append(version)
+        self._definitions.setdefault(landed, definition)
         return self._accumulator(landed)
 
     def recall(self, version: int) -> Accumulator[Landed] | None:
@@ -175,11 +177,12 @@ class Collector:
         packed = self._asleep.pop(version, None)
         if packed is None:
             return None
-        landed = self._tables.unpack(packed)
+        landed, definition = self._tables.unpack(packed)
         for accumulator in self._by_directory.get(landed.directory, ()):
             if accumulator.table.order == landed.order:  # another version of it woke before
                 landed = accumulator.table
         self._versions.setdefault(landed, []).append(version)
+        self._definitions.setdefault(landed, definition)
         return self._accumulator(landed)
 
     def _accumulator(self, landed: Landed) -> Accumulator[Landed]:
@@ -202,7 +205,7 @@ class Collector:
             if landed.relation is not None and not held.row_count
         ]
         for landed in quiet[:spare]:
-            packed = landed.pack()
+            packed = Packed.of(landed, self._definitions.pop(landed))
             for version in self._versions.pop(landed):
                 self._asleep[version] = packed
                 self.assembler.forget_version(version)
@@ -370,6 +373,7 @@ class Collector:
         self._accumulators.clear()
         self._by_directory.clear()
         self._versions.clear()
+        self._definitions.clear()
         self._asleep.clear()
 
     def _slice(self) -> float:

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 import pyarrow as pa
 
@@ -106,18 +106,6 @@ class Landed:
         """Under FULL the stream does not say which columns are the key."""
         return self.relation is not None and self.relation.identity is ReplicaIdentity.FULL
 
-    def pack(self) -> bytes:
-        """Make it small, for a table that is quiet; `Tables.unpack` makes it again."""
-        assert self.relation is not None
-        record = {
-            "directory": self.directory,
-            "schema_id": self.schema_id,
-            "relation": self.relation.to_record(),
-            "order": self.order,
-            "skipped": sorted(self.skipped),
-        }
-        return zlib.compress(json.dumps(record, separators=(",", ":")).encode(), _PACKING)
-
     def kinds(self) -> tuple[list[tuple[int, int]], int]:
         """Kinds for an accumulator, and how many of them are identity columns."""
         if self.relation is None:
@@ -128,6 +116,29 @@ class Landed:
             old = [column.type for column in self.columns if column.is_identity]
         pairs = [(int(of.kind), int(of.element or _NO_ELEMENT)) for of in (*types, *old)]
         return pairs, len(old)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Packed:
+    """What makes a `Landed` again, for a table that is quiet.
+
+    Attributes:
+        definition: JSON of the relation as the stream described it, compressed.
+        schema_id: of its file; a catalogue that knows more by now is not asked again.
+        order: of the `Landed`.
+        skipped: index of every column that does not land.
+    """
+
+    definition: bytes
+    schema_id: str
+    order: int
+    skipped: frozenset[int]
+
+    @classmethod
+    def of(cls, landed: Landed, definition: bytes) -> Self:
+        """Make it small."""
+        small = zlib.compress(definition, _PACKING)
+        return cls(small, landed.schema_id, landed.order, landed.skipped)
 
 
 def key_of(relation: Relation, catalog: CatalogTable | None) -> list[str] | None:
@@ -271,16 +282,15 @@ class Tables:
         if self._current.get(landed.directory) is landed:
             del self._current[landed.directory]
 
-    def unpack(self, packed: bytes) -> Landed:
-        """Make again what was packed, without asking a catalogue that knows more by now."""
-        record = json.loads(zlib.decompress(packed))
-        relation = Relation.from_record(record["relation"])
+    def unpack(self, packed: Packed) -> tuple[Landed, bytes]:
+        """Make a `Landed` again; gives it, and the definition."""
+        definition = zlib.decompress(packed.definition)
+        relation = Relation.from_record(json.loads(definition))
         names = self._safe_names([column.name for column in relation.columns])
-        skipped = frozenset(record["skipped"])
         landed = Landed(
-            record["directory"], record["schema_id"],
-            table_schema(relation.columns, names, skipped), tuple(names),
-            relation, record["order"], skipped,
+            self._directory_of(relation.namespace, relation.name), packed.schema_id,
+            table_schema(relation.columns, names, packed.skipped), tuple(names),
+            relation, packed.order, packed.skipped,
         )  # fmt: skip
         self._current.setdefault(landed.directory, landed)
-        return landed
+        return landed, definition
