@@ -11,7 +11,10 @@ thing that grows, each with everything else as in its first point:
 rows/s and MB/s of recorded bytes, from the moment the stream begins; CPU seconds; the most
 memory each process had; files per publication, and the stage that limited. The base of each curve is its own first point.
 
-    python bench/scale.py [--curves NAME ...] [--large | --short] [--out FILE]
+With ``--tables`` the curve of tables has these points instead, of a few rows for each table: what a
+table costs that a publication touches.
+
+    python bench/scale.py [--curves NAME ...] [--tables N ...] [--large | --short] [--out FILE]
 """
 
 import argparse
@@ -39,6 +42,7 @@ _CURVES: Final[dict[str, Sequence[Shape]]] = {
         Shape(rows=10**power, total=max(300, 220 * 10**power // _MB) * _MB) for power in range(8)
     ],
 }
+_FEW: Final = 2000  # bytes of stream for each table
 _SHORT: Final = 3
 _SHORT_ROWS: Final = 1_000_000
 _LARGE: Final = [Shape(total=size * _MB) for size in (1000, 5000, 10_000, 20_000)]
@@ -54,8 +58,14 @@ def land(recording: Path, root: Path, decoders: int) -> dict[str, Any]:
     report = json.loads(cost["output"])
     entries = [entry for entry in landing.read_entries(root) if entry["files"]]
     files = [len(entry["files"]) for entry in entries]
+    sizes = [path.stat().st_size for path in (root / "commits").glob("*.json")]
     cost |= {"seconds": report["seconds"], "limit": report["limit"]["stage"]}
-    return {**cost, "entries": len(entries), "files_per_entry_max": max(files, default=0)}
+    return {
+        **cost,
+        "entries": len(entries),
+        "entry_bytes_max": max(sizes, default=0),
+        "files_per_entry_max": max(files, default=0),
+    }
 
 
 def point(shape: Shape, directory: Path, decoders: int) -> dict[str, Any]:
@@ -78,6 +88,7 @@ def point(shape: Shape, directory: Path, decoders: int) -> dict[str, Any]:
         "cpu_seconds_per_gb": round(cost["cpu_seconds"] / size * 1e9, 2),
         "peak_memory": cost["peak_bytes"],
         "entries": cost["entries"],
+        "entry_bytes_max": cost["entry_bytes_max"],
         "files_per_entry_max": cost["files_per_entry_max"],
         "limit": cost["limit"],
     }
@@ -101,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--curves", nargs="+", choices=sorted(_CURVES), default=sorted(_CURVES))
     parser.add_argument("--decoders", type=int, default=1)
+    parser.add_argument("--tables", nargs="+", type=int, default=[], help="points of that curve")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--large", action="store_true", help="1 to 20 GB of stream")
     size.add_argument("--short", action="store_true", help="a fraction of each point")
@@ -111,6 +123,8 @@ def main() -> None:
         directory = Path(name)
         for curve in args.curves:
             shapes = _shapes(curve, is_large=args.large, is_short=args.short)
+            if curve == "tables" and args.tables:
+                shapes = [Shape(tables=count, total=_FEW * count) for count in args.tables]
             curves[curve] = []
             for shape in shapes:
                 curves[curve].append(point(shape, directory, args.decoders))
