@@ -37,6 +37,10 @@ def _unfinished(daemon: Daemon) -> int:
     return len(list((daemon.root / "data" / "public.t").rglob(".*")))
 
 
+def _wait_for_files(daemon: Daemon, count: int) -> None:
+    daemon.wait_while_running(lambda: _unfinished(daemon) >= count, f"file {count}")
+
+
 def test_decoder_dies_while_the_disk_stands_still(
     database: Database, make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:
@@ -56,9 +60,7 @@ def test_decoder_dies_while_the_disk_stands_still(
             first = waiting * 20
             for number in range(first, first + 20):
                 database.execute(f"INSERT INTO public.t VALUES ({number})")
-            daemon.wait_while_running(
-                lambda waiting=waiting: _unfinished(daemon) >= waiting, f"file {waiting}"
-            )
+            _wait_for_files(daemon, waiting)
         os.kill(daemon.children()["worker 0"], signal.SIGKILL)
         wait_until(lambda: not daemon.children(), "the session is given up")
         still.unlink()
