@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 
 from gaussdecode._layout cimport buffer_append, buffer_grow
 
-from gaussdecode.errors import SourceRefusedError
+from gaussdecode.errors import SourceRefusedError, WireError
 
 cdef extern from "iconv.h":
     void *iconv_open(const char *to, const char *source) noexcept nogil
@@ -76,6 +76,8 @@ cdef const Codes *codes_of(uint32_t number) except NULL:
     if table is None:
         from gaussdecode.encoding import ENCODINGS
 
+        if number >= <size_t>len(ENCODINGS):
+            raise WireError(f"unknown encoding {number}", 0)
         table = _Table()
         for code, letter in ENCODINGS[number].letters.items():
             text = letter.encode()
