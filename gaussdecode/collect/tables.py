@@ -21,6 +21,16 @@ from gaussdecode.collect.arrow import (
     system_schema,
     table_schema,
 )
+from gaussdecode.model.columns import (
+    GONE,
+    NO_CATALOG,
+    Known,
+    Placed,
+    Reading,
+    WireColumn,
+    place,
+    unplaced,
+)
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 
 _NO_ELEMENT: Final = 0
@@ -47,20 +57,36 @@ class CatalogColumn(Protocol):
         """The type with its modifier, ``numeric(10,2)``."""
 
     @property
+    def type_oid(self) -> int:
+        """Of the type; 0 where nobody asked."""
+
+    @property
+    def type_modifier(self) -> int:
+        """Of the column, -1 for none."""
+
+    @property
     def is_generated(self) -> bool:
         """Stored generated."""
+
+    @property
+    def key_position(self) -> int | None:
+        """Place in the primary key from 0, or None."""
 
 
 class CatalogTable(Protocol):
     """What the catalogue knows of a table; it may be newer than the stream."""
 
     @property
-    def columns(self) -> Sequence[CatalogColumn]:
-        """By number."""
+    def oid(self) -> int:
+        """pg_class.oid."""
 
     @property
-    def primary_key(self) -> Sequence[str]:
-        """Names in key order; empty without one."""
+    def reading(self) -> Reading | None:
+        """What it tells of the numbers of columns; None where nothing."""
+
+    @property
+    def columns(self) -> Sequence[CatalogColumn]:
+        """By number."""
 
 
 class Schemas(Protocol):
@@ -141,7 +167,19 @@ class Packed:
         return cls(small, landed.schema_id, landed.order, landed.skipped)
 
 
-def key_of(relation: Relation, catalog: CatalogTable | None) -> list[str] | None:
+Described = Sequence[CatalogColumn | None]
+"""What the catalogue knows of each column of a relation, in its order; None where unknown."""
+
+
+def described(catalog: CatalogTable | None, numbers: Sequence[int | None]) -> Described:
+    """Find columns in the catalogue by their numbers; names may have changed hands."""
+    known = {} if catalog is None else {column.number: column for column in catalog.columns}
+    return [None if number is None else known.get(number) for number in numbers]
+
+
+def key_of(
+    relation: Relation, catalog: CatalogTable | None, columns: Described
+) -> list[str] | None:
     """The columns that identify a row, by their true names.
 
     The replica identity as sent; under FULL, which marks all columns, the primary key of
@@ -151,23 +189,28 @@ def key_of(relation: Relation, catalog: CatalogTable | None) -> list[str] | None
         return None
     if relation.identity is not ReplicaIdentity.FULL:
         return [column.name for column in relation.columns if column.is_identity] or None
-    if catalog is None or not catalog.primary_key:
-        return None
-    names = {column.name for column in relation.columns}
-    return list(catalog.primary_key) if names.issuperset(catalog.primary_key) else None
+    wanted = () if catalog is None else [c for c in catalog.columns if c.key_position is not None]
+    found = [
+        (known.key_position, column.name)
+        for column, known in zip(relation.columns, columns, strict=True)
+        if known is not None and known.key_position is not None
+    ]
+    return [name for _, name in sorted(found)] if found and len(found) == len(wanted) else None
 
 
-def generated_columns(relation: Relation, catalog: CatalogTable | None) -> frozenset[int]:
+def generated_columns(
+    relation: Relation, catalog: CatalogTable | None, numbers: Sequence[int | None]
+) -> frozenset[int]:
     """Index of every stored generated column that is not part of the key.
 
     Without the catalogue none is known, and all land.
     """
-    if catalog is None:
-        return frozenset()
-    generated = {column.name for column in catalog.columns if column.is_generated}
-    kept = set(key_of(relation, catalog) or ())
+    columns = described(catalog, numbers)
+    kept = set(key_of(relation, catalog, columns) or ())
     return frozenset(
-        index for index, column in enumerate(relation.columns) if column.name in generated - kept
+        index
+        for index, (column, known) in enumerate(zip(relation.columns, columns, strict=True))
+        if known is not None and known.is_generated and column.name not in kept
     )
 
 
@@ -175,39 +218,56 @@ def schema_record(
     relation: Relation,
     names: Sequence[str],
     catalog: CatalogTable | None,
+    placed: Placed,
     skipped: frozenset[int] = frozenset(),
 ) -> dict[str, Any]:  # Any: JSON
     """Describe a schema for ``schemas/<table>/<schema_id>.json``."""
-    known = {} if catalog is None else {column.name: column for column in catalog.columns}
+    columns = described(catalog, placed.numbers)
+    rows = zip(relation.columns, names, placed.numbers, columns, strict=True)
     return {
         "schema": relation.namespace,
         "name": relation.name,
         "oid": relation.oid if relation.is_oid_known else 0,
         "identity": relation.identity.value,
-        "key": key_of(relation, catalog),
+        "key": key_of(relation, catalog, columns),
         "columns": [
-            _column_record(column, landed, known.get(column.name))
-            for index, (column, landed) in enumerate(zip(relation.columns, names, strict=True))
+            _column_record(column, landed, number, known)
+            for index, (column, landed, number, known) in enumerate(rows)
             if index not in skipped
         ],
+        "dropped": sorted(placed.known.dropped),
+        "unknown": placed.reason,
     }
 
 
 def _column_record(
-    column: Column, landed: str, known: CatalogColumn | None
+    column: Column, landed: str, number: int | None, known: CatalogColumn | None
 ) -> dict[str, Any]:  # Any: JSON
+    is_same = known is not None and (
+        (known.type_oid, known.type_modifier) == (column.type_oid, column.type_modifier)
+    )
     return {
         "name": column.name,
         "landed": landed,
         "type": column.type_name,
         "type_oid": column.type_oid,
         "type_modifier": column.type_modifier,
-        "type_text": None if known is None else known.type_text,
+        "type_text": known.type_text if known is not None and is_same else None,
         "arrow": str(arrow_type(column.type)),
         "identity": column.is_identity,
-        "toastable": None if known is None else known.is_toastable,
-        "attribute_number": None if known is None else known.number,
+        "toastable": known.is_toastable if known is not None and is_same else None,
+        "attribute_number": number,
     }
+
+
+def known_of(record: dict[str, Any] | None, oid: int) -> Known:  # Any: JSON
+    """What a schema file proves of the table with this OID."""
+    if record is None or record.get("oid") != oid:
+        return Known()
+    numbers = frozenset(column.get("attribute_number") for column in record["columns"])
+    if None in numbers:
+        return Known()
+    return Known(numbers, frozenset(record.get("dropped", ())))
 
 
 def system_record(table: str) -> dict[str, Any]:  # Any: JSON
@@ -224,7 +284,8 @@ class Tables:
         schemas: the landing's schemas.
         directory_of: encodes schema and name.
         safe_names: renames columns that Spark could not tell apart.
-        look_up: asks the catalogue about a relation; None where it cannot tell.
+        look_up: asks the catalogue about a relation; None where it cannot tell, with why.
+        earlier: the last schema of a directory that landed before this stream; None for none.
         skip_generated: stored generated columns do not land.
         is_wanted: whether a table lands at all.
 
@@ -238,6 +299,7 @@ class Tables:
         directory_of: Callable[[str, str], str],
         safe_names: Callable[[Sequence[str]], list[str]],
         look_up: Callable[[Relation], CatalogTable | None],
+        earlier: Callable[[str], dict[str, Any] | None] = lambda _: None,  # Any: JSON
         *,
         skip_generated: bool = False,
         is_wanted: Callable[[Relation], bool] = lambda _: True,
@@ -247,6 +309,8 @@ class Tables:
         self._directory_of = directory_of
         self._safe_names = safe_names
         self._look_up = look_up
+        self._earlier = earlier
+        self._known: dict[str, tuple[int, Known]] = {}  # by directory, of the table with this OID
         self._skip_generated = skip_generated
         self._order = 0
         self._current: dict[str, Landed] = {}
@@ -263,8 +327,11 @@ class Tables:
         names = self._safe_names([column.name for column in relation.columns])
         directory = self._directory_of(relation.namespace, relation.name)
         catalog = self._look_up(relation)
-        skipped = generated_columns(relation, catalog) if self._skip_generated else frozenset()
-        record = schema_record(relation, names, catalog, skipped)
+        placed = self._place(directory, relation, catalog)
+        skipped = frozenset[int]()
+        if self._skip_generated:
+            skipped = generated_columns(relation, catalog, placed.numbers)
+        record = schema_record(relation, names, catalog, placed, skipped)
         schema_id, _ = self._schemas.schema_id_for(directory, record)
         current = self._current.get(directory)
         if current is not None and current.schema_id == schema_id:
@@ -294,3 +361,25 @@ class Tables:
         )  # fmt: skip
         self._current.setdefault(landed.directory, landed)
         return landed, definition
+
+    def _place(self, directory: str, relation: Relation, catalog: CatalogTable | None) -> Placed:
+        """Find the numbers of a relation's columns, and remember what that proves."""
+        oid = relation.oid if relation.is_oid_known else 0
+        before, known = self._known.get(directory, (None, Known()))
+        if before is None:
+            known = known_of(self._earlier(directory), oid)
+        elif before != oid:
+            known = Known()
+        placed = _placed(relation, catalog, known)
+        self._known[directory] = (oid, placed.known)
+        return placed
+
+
+def _placed(relation: Relation, catalog: CatalogTable | None, known: Known) -> Placed:
+    count = len(relation.columns)
+    if catalog is None:
+        return unplaced(count, NO_CATALOG, known)
+    if catalog.reading is None or (relation.is_oid_known and catalog.oid != relation.oid):
+        return unplaced(count, GONE, known)
+    wire = [WireColumn(c.name, c.type_oid, c.type_modifier) for c in relation.columns]
+    return place(wire, catalog.reading, known)

@@ -11,6 +11,7 @@ Examples:
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
   gaussdecode spark status /var/lib/gaussdecode/orders /srv/orders
+  gaussdecode spark columns /var/lib/gaussdecode/orders /srv/orders shop.items --was total=amount
   gaussdecode spark compact /srv/orders
   gaussdecode spark vacuum /srv/orders --older-than-days 7
 """
@@ -48,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _apply_arguments(_action(actions, "apply", _apply, "bring a target up to the log"))
     _query_arguments(_action(actions, "query", _query, "ask a target in SQL"))
+    _columns_arguments(
+        _action(actions, "columns", _columns, "say which columns are which, where nobody knows")
+    )
     _compact_arguments(_action(actions, "compact", _compact, "merge small files of a target"))
     _vacuum_arguments(_action(actions, "vacuum", _vacuum, "remove old versions of a target"))
     _status_arguments(_action(actions, "status", _status, "how far is a target?"))
@@ -137,6 +141,37 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one object per row")
     _session_arguments(parser)
     _point_arguments(parser, "")
+
+
+def _columns_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("root", type=Path, help="directory of the landing")
+    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("table", help="schema.table that stands still")
+    parser.add_argument(
+        "--was", action="append", type=_was, default=[], metavar="NEW=OLD",
+        help="a column and what it was called before; NEW= was not there; the others were "
+        "the columns of their names",
+    )  # fmt: skip
+    parser.add_argument(
+        "--by-name", action="store_true", help="all columns were the columns of their names"
+    )
+    parser.add_argument(
+        "--versions", type=_versions, metavar="OLD:NEW", help="of a table that does not stand still"
+    )
+
+
+def _was(text: str) -> tuple[str, str]:
+    new, is_given, old = text.partition("=")
+    if not is_given or not new:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NEW=OLD, or NEW= for a new column")
+    return new, old
+
+
+def _versions(text: str) -> tuple[str, str]:
+    old, is_given, new = text.partition(":")
+    if not is_given or not old or not new:
+        raise argparse.ArgumentTypeError(f"{text!r} is not OLD:NEW, two versions of the table")
+    return old, new
 
 
 def _compact_arguments(parser: argparse.ArgumentParser) -> None:
@@ -279,6 +314,8 @@ def _apply(args: argparse.Namespace) -> int:
             if summary.stopped_at_gap is not None:
                 print(_gap_text(summary), file=sys.stderr)
                 return EX_CONFIG
+            if summary.stopped and not args.follow:
+                return EX_CONFIG
             if not args.follow or stop.wait(args.interval):
                 return EX_OK
 
@@ -301,6 +338,9 @@ def _report(args: argparse.Namespace, summary: "Summary", took: float) -> None:
         hidden.replace(args.metrics_file)
     if summary.n == summary.from_n and not summary.tables and args.follow:
         return
+    for title, why in summary.stopped.items():
+        text = _stopped_text(args, title, why)
+        print(f"gaussdecode: {text}", file=sys.stderr, flush=True)
     if args.json:
         print(json.dumps({**dataclasses.asdict(summary), "seconds": round(took, 3)}), flush=True)
         return
@@ -312,6 +352,14 @@ def _report(args: argparse.Namespace, summary: "Summary", took: float) -> None:
     )
     for text in _alarms(summary):
         print(f"gaussdecode: {text}", file=sys.stderr, flush=True)
+
+
+def _stopped_text(args: argparse.Namespace, title: str, why: str) -> str:
+    return (
+        f"{title} stands still, the other tables go on: {why}. Snapshot it (gaussdecode snapshot "
+        f"CONFIG --table {title}), or say which columns are which: "
+        f"gaussdecode spark columns {args.root} {args.target} {title}"
+    )
 
 
 def _alarms(summary: "Summary") -> Iterator[str]:
@@ -357,6 +405,30 @@ def _cell(value: Any) -> str:  # Any: whatever Spark gives
     return "" if value is None else str(value)
 
 
+def _columns(args: argparse.Namespace) -> int:
+    from gaussdecode.spark.columns import decide, question_of
+    from gaussdecode.spark.landing import Landing
+    from gaussdecode.spark.store import Target
+
+    store = Target(args.target)
+    question = question_of(Landing(args.root), store, args.table, args.versions)
+    if not args.was and not args.by_name:
+        print(f"{question.new.title}: {question.why}")
+        for word, schema in (("before", question.old), ("after", question.new)):
+            names = (f"{c.true_name} {_number_text(c.number)}" for c in schema.columns)
+            print(f"  {word}: {', '.join(names)}")
+        print("say which are which with --was NEW=OLD, or --by-name")
+        return EX_OK
+    with store.locked():
+        decide(question, store, dict(args.was))
+    print(f"{question.new.title}: kept in {args.target}; apply again")
+    return EX_OK
+
+
+def _number_text(number: int | None) -> str:
+    return "(unknown)" if number is None else f"({number})"
+
+
 def _compact(args: argparse.Namespace) -> int:
     from gaussdecode.spark.upkeep import compact_with
 
@@ -394,4 +466,6 @@ def _status(args: argparse.Namespace) -> int:
         f"{args.target}: entry {found.n} of {found.last_n}, {found.lag_entries} behind, "
         f"{found.lag_seconds:.0f} s"
     )
+    for table, stop in found.stopped.items():
+        print(f"{args.target}: {table} stands still at entry {stop['n']}: {stop['why']}")
     return EX_OK

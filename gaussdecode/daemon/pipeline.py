@@ -31,7 +31,8 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
-from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.schemas import read_schema
+from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.logs import Event, get_logger
@@ -301,6 +302,7 @@ class Pipeline:
             table_directory,
             safe_columns,
             self._look_up,
+            self._earlier_schemas(log),
             skip_generated=decoding.skip_generated_columns,
             is_wanted=table_filter.is_wanted,
         )
@@ -379,6 +381,25 @@ class Pipeline:
             raise ConfigError(f"{self._config.path.name}: {_HIDDEN}; {_HIDDEN_ADVICE}")
         log.require(HIDES_TRUNCATE)
         _log.warning(Event.CONFIG_WARNING, text=_HIDDEN)
+
+    def _earlier_schemas(self, log: CommitLog) -> Callable[[str], Json | None]:
+        """What the tables' schemas were where the stream begins.
+
+        A snapshot behind that position may have landed already; what it says of columns holds
+        from there on, and not for the changes before it.
+        """
+        assert log.position is not None
+        start, schemas, ledger = log.position.lsn, dict(log.schemas), self.snapshots.ledger()
+        ahead = {title for title, done in ledger.items() if int(done.get("lsn") or 0) > start}
+
+        def earlier(directory: str) -> Json | None:
+            schema_id = schemas.get(directory)
+            record = None if schema_id is None else read_schema(log.disk, directory, schema_id)
+            if record is None or f"{record['schema']}.{record['name']}" in ahead:
+                return None
+            return record
+
+        return earlier
 
     def _look_up(self, relation: Relation) -> CatalogTable | None:
         """Ask the catalogue; what it cannot tell only makes a schema less detailed."""

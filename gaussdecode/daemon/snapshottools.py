@@ -22,6 +22,7 @@ from gaussdecode.land.names import safe_columns
 from gaussdecode.land.schemas import fingerprint
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.columns import Known, Placed
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.title import table_title
 from gaussdecode.settings import Config
@@ -138,8 +139,10 @@ class Tools:
         catalog = self._catalog.look_up(relation)
         skipped = frozenset[int]()
         if self.config.decoding.skip_generated_columns:
-            skipped = generated_columns(relation, catalog)
-        record = schema_record(relation, names, catalog, skipped)
+            skipped = generated_columns(relation, catalog, shape.numbers)
+        # The numbers are those of the view itself.
+        placed = Placed(shape.numbers, None, Known(frozenset(shape.numbers)))
+        record = schema_record(relation, names, catalog, placed, skipped)
         schema = table_schema(relation.columns, names, skipped)
         landed = Landed(
             item.directory, fingerprint(record), schema, tuple(names), relation, 0, skipped

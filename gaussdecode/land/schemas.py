@@ -2,8 +2,9 @@
 
 Given a JSON description of a table's columns; promises that the same content always has
 the same ``schema_id`` and that its file is durable before an entry needs it. A name that
-changed while the attribute number stayed is written down as ``renamed_from``; that is part
-of the file and not of the fingerprint, because after a restart nobody knows it any more.
+changed while the attribute number stayed is written down as ``renamed_from``. That, which
+numbers were dropped by then, and why one is unknown, is part of the file and not of the
+fingerprint: it is what was known when the schema was first seen.
 """
 
 import dataclasses
@@ -21,6 +22,7 @@ from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 COLUMNS: Final = "columns"
 NUMBER: Final = "attribute_number"
 RENAMED_FROM: Final = "renamed_from"
+_REMARKS: Final = frozenset({"dropped", "unknown"})
 _ID_DIGITS: Final = 16
 
 _Json = dict[str, Any]  # a schema file: JSON that only collect and spark look into
@@ -95,12 +97,13 @@ class SchemaStore:
 
 
 def fingerprint(record: _Json) -> str:
-    """Give the schema_id of a description; ``renamed_from`` does not count."""
+    """Give the schema_id of a description; remarks do not count."""
     columns = [
         {key: value for key, value in column.items() if key != RENAMED_FROM}
         for column in record.get(COLUMNS, ())
     ]
-    content = canonical_json({**record, COLUMNS: columns})
+    counted = {key: value for key, value in record.items() if key not in _REMARKS}
+    content = canonical_json({**counted, COLUMNS: columns})
     return hashlib.sha256(content).hexdigest()[:_ID_DIGITS]
 
 

@@ -94,7 +94,7 @@ cdef class PostgresReceiver(Receiver):
         return self.frames.data[DATA_HEADER:self.frames.size]
 
     def define(self, uint32_t oid, bytes record):
-        """Let go of the held message; its repeats will be dropped from now on.
+        """Let go of the held message; the repeats of a type will be dropped from now on.
 
         Args:
             oid: of the relation or type.
@@ -104,8 +104,9 @@ cdef class PostgresReceiver(Receiver):
         cdef size_t size = self.frames.size - DATA_HEADER
         if self.frames.data == NULL:
             raise ValueError("no message is held")
-        self.known.remember(data[0], oid, data, size)
-        if record is not None:
+        if record is None:
+            self.known.remember(data[0], oid, data, size)
+        else:
             self.dispatcher.add_relation(record)
         release_frame(&self.frames)
 
@@ -163,13 +164,17 @@ cdef class PostgresReceiver(Receiver):
         return self.close_transaction(data[0], read_uint64(data + 10))
 
     cdef int describe(self, const uint8_t *data, size_t size, int outcome) except -1 nogil:
-        """Drop a repeated Relation or Type; hold a new one for Python, its batch closed."""
+        """Drop a repeated Type; hold another one, or a Relation, for Python.
+
+        A Relation like the one before may mean that a column was dropped and made anew: only
+        the catalogue can tell, so it is a version of its own, and begins a batch.
+        """
         if size < 5:
             fail_short(data[0], size)
-        if self.known.is_repeat(data[0], read_uint32(data + 1), data, size):
-            return GO_ON
         if outcome == NEW_RELATION:
             self.cut(0, False)
+        elif self.known.is_repeat(data[0], read_uint32(data + 1), data, size):
+            return GO_ON
         return outcome
 
     cdef int take_keepalive(self, const uint8_t *data, size_t size) except -1 nogil:

@@ -1,13 +1,16 @@
 """What the wire does not say of a table, from the catalogue, on a connection of its own.
 
-Asked by the main process when a relation version is first seen; never on the way of a row.
-The answer describes the table as it is now, which may be newer than the WAL being read: it
-refines a schema. A failure, and a server that takes too long, gives ``None`` and is remembered
-for a while, so that an ill catalogue costs one timeout and not one per table.
+Asked by the main process when the stream describes a table; never on the way of a row.
+The answer describes the table as it is now, which may be newer than the WAL being read. What
+it tells of that WAL is worked out in `gaussdecode.model.columns`: all attributes that ever were,
+and which of them are as they were before anything that the slot still has to send (the
+slot's ``catalog_xmin`` is newer than the transaction that wrote them).
 
-It decides one thing: under REPLICA IDENTITY FULL nothing else tells the key. There the
-failure is an error, after which the session is tried again, because a table whose key
-comes and goes with the server's health could not be followed by any reader.
+Columns without identity stop their readers. So a failure, and a server that takes too
+long, is asked once more on a new connection, and is then an error, after which the session is
+tried again. After some of those in a row it is ``None``, remembered for a while, so that an ill
+catalogue does not hold up the landing for ever; but under REPLICA IDENTITY FULL, where nothing
+else tells the key, it stays an error.
 """
 
 import dataclasses
@@ -17,16 +20,21 @@ from typing import Final, Self
 
 from gaussdecode.encoding import spelled_name
 from gaussdecode.errors import GaussDecodeError, SourceError
+from gaussdecode.model.columns import Attribute, Reading
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source.postgresql import Connection, Row, SourceAddress, connect
+from gaussdecode.source.quoting import literal
 from gaussdecode.source.settings import source_address
 from gaussdecode.source.sqlstate import redact
 
 _CONNECT_SECONDS: Final = 3
 _STATEMENT_MS: Final = 3000
 _REST_SECONDS: Final = 30.0  # after a failure; arbitrary
+_PATIENCE: Final = 5  # failures in a row that end a session; arbitrary
+_HAS_LISTS: Final = 150000  # publications of columns
+_SENDS_GENERATED: Final = 180000
 _TOASTABLE: Final = frozenset("xem")  # external, extended, main: may be stored out of line
 
 _TABLE: Final = """
@@ -37,12 +45,37 @@ _TABLE: Final = """
 _COLUMNS: Final = """
     SELECT a.attname, a.attnum, a.attstorage::text, t.typlen,
         pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated::text,
-        array_position(i.indkey::int2[], a.attnum)
+        array_position(i.indkey::int2[], a.attnum), a.atttypid, a.atttypmod, a.attisdropped,
+        coalesce(pg_catalog.age(a.xmin) > (SELECT pg_catalog.age(s.catalog_xmin)
+            FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = {slot}), false)
     FROM pg_catalog.pg_attribute a
-    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
-    WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE a.attrelid = {oid} AND a.attnum > 0
     ORDER BY a.attnum
+"""
+# Whether a list of columns may have held at a position that the slot still has to send; and
+# whether generated columns may have been sent there. A publication that changed since may.
+_PUBLISHED: Final = """
+    WITH slot AS (SELECT coalesce((SELECT pg_catalog.age(s.catalog_xmin)
+            FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = {slot}), 2147483647) AS age),
+    tree AS (SELECT c.oid, c.relnamespace FROM pg_catalog.pg_class c WHERE c.oid = {oid}
+        OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors({oid}::oid::regclass))),
+    pub AS (SELECT p.oid, p.puballtables, pg_catalog.to_jsonb(p) ->> 'pubgencols' AS generated,
+        pg_catalog.age(p.xmin) > slot.age AS settled
+        FROM pg_catalog.pg_publication p, slot WHERE p.pubname IN ({names})),
+    named AS (SELECT r.prattrs IS NULL AS whole, pg_catalog.age(r.xmin) > slot.age AS settled
+        FROM pg_catalog.pg_publication_rel r JOIN pub ON pub.oid = r.prpubid
+        JOIN tree ON tree.oid = r.prrelid, slot
+        UNION ALL
+        SELECT true, pg_catalog.age(n.xmin) > slot.age
+        FROM pg_catalog.pg_publication_namespace n JOIN pub ON pub.oid = n.pnpubid
+        JOIN tree ON tree.relnamespace = n.pnnspid, slot
+        UNION ALL
+        SELECT true, settled FROM pub WHERE puballtables)
+    SELECT NOT coalesce((SELECT bool_and(whole AND settled) FROM named), false)
+            OR NOT coalesce((SELECT bool_and(settled) FROM pub), false),
+        EXISTS (SELECT FROM pub WHERE generated <> 'n' OR NOT settled)
 """
 
 
@@ -85,6 +118,7 @@ class CatalogTable:
         identity: pg_class.relreplident.
         columns: by number.
         identity_index: columns of the index under REPLICA IDENTITY USING INDEX, where known.
+        reading: what it tells of the numbers of columns; None where nothing.
     """
 
     oid: int
@@ -94,6 +128,7 @@ class CatalogTable:
     identity: str
     columns: tuple[CatalogColumn, ...]
     identity_index: tuple[str, ...] = ()
+    reading: Reading | None = None
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -121,8 +156,11 @@ class Catalog:
     def __init__(self, config: Config, clock: Callable[[], float] = time.monotonic) -> None:
         is_server = config.source.kind is SourceKind.POSTGRESQL
         self._address = source_address(config) if is_server else None
+        self._slot = config.slot
+        self._publications = list(config.source.publication)
         self._clock = clock
         self._session: Connection | None = None
+        self._failures = 0  # in a row
         self._rest_until = float("-inf")
         self.failure: str | None = None
         self.failure_count = 0
@@ -131,11 +169,11 @@ class Catalog:
         """Look a table of the stream up.
 
         Returns:
-            It, or None: there is no such table any more, or the catalogue cannot be read
-            now (then `failure` says why).
+            It, or None: there is no such table any more, or the catalogue has failed for
+            a while (then `failure` says why).
 
         Raises:
-            SourceError: it cannot be read, and only it knows the table's key.
+            SourceError: it cannot be read now, or only it knows the table's key.
         """
         if self._address is None:
             return None
@@ -143,20 +181,30 @@ class Catalog:
         if self._clock() < self._rest_until and not is_needed:
             return None
         try:
-            found = self._look_up(self._address, relation.oid)
+            found = self._asked_twice(self._address, relation.oid)
         except (OSError, GaussDecodeError) as error:
-            self.close()
-            self.failure = redact(str(error), self._address.secret)
-            self.failure_count += 1
-            self._rest_until = self._clock() + _REST_SECONDS
+            self._note_failure(redact(str(error), self._address.secret))
+            table = f"table {relation.namespace}.{relation.name}"
             if is_needed:
                 raise SourceError(
-                    f"reading the catalogue: {self.failure}; table {relation.namespace}."
-                    f"{relation.name} has REPLICA IDENTITY FULL, so its key is only known there"
+                    f"reading the catalogue: {self.failure}; {table} has REPLICA IDENTITY "
+                    "FULL, so its key is only known there"
                 ) from None
+            if self._failures <= _PATIENCE:
+                raise SourceError(
+                    f"reading the catalogue: {self.failure}; nothing else tells which "
+                    f"columns {table} has"
+                ) from None
+            self._rest_until = self._clock() + _REST_SECONDS
             return None
         self.failure = None
+        self._failures = 0
         return found
+
+    def _note_failure(self, failure: str) -> None:
+        self.failure = failure
+        self.failure_count += 1
+        self._failures += 1
 
     def close(self) -> None:
         """Close the connection."""
@@ -170,14 +218,40 @@ class Catalog:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
+    def _asked_twice(self, address: SourceAddress, oid: int) -> CatalogTable | None:
+        """Look it up; a connection that was kept may have been closed long ago."""
+        if self._session is not None:
+            try:
+                return self._look_up(address, oid)
+            except (OSError, GaussDecodeError):
+                self.close()
+        try:
+            return self._look_up(address, oid)
+        except BaseException:
+            self.close()
+            raise
+
     def _look_up(self, address: SourceAddress, oid: int) -> CatalogTable | None:
         session = self._connected(address)
         rows = session.query(_TABLE.format(oid=oid))
         if not rows:
             return None
         kind, identity, schema, name = (spelled_name(value or "") for value in rows[0])
-        columns = tuple(_column(row) for row in session.query(_COLUMNS.format(oid=oid)))
-        return CatalogTable(oid, schema, name, kind, identity, columns)
+        slot = literal(self._slot)
+        found = session.query(_COLUMNS.format(slot=slot, oid=oid))
+        may_hide = sends_generated = False
+        if session.server_version >= _HAS_LISTS:
+            named = ", ".join(literal(name) for name in self._publications) or "NULL"
+            ((hides, sends),) = session.query(_PUBLISHED.format(slot=slot, oid=oid, names=named))
+            may_hide, sends_generated = hides == "t", sends == "t"
+        reading = Reading(
+            tuple(_attribute(row) for row in found),
+            may_hide=may_hide,
+            sends_generated=session.server_version >= _SENDS_GENERATED
+            and (sends_generated or may_hide),
+        )
+        columns = tuple(_column(row) for row in found if row[_IS_DROPPED] != "t")
+        return CatalogTable(oid, schema, name, kind, identity, columns, reading=reading)
 
     def _connected(self, address: SourceAddress) -> Connection:
         if self._session is None:
@@ -191,8 +265,24 @@ class Catalog:
         return self._session
 
 
+_IS_DROPPED: Final = 10  # of _COLUMNS
+
+
+def _attribute(row: Row) -> Attribute:
+    name, number, *_, generated, _, type_oid, modifier, is_dropped, is_settled = row
+    return Attribute(
+        number=int(number or 0),
+        name=spelled_name(name or ""),
+        type_oid=int(type_oid or 0),
+        type_modifier=int(modifier or 0),
+        is_dropped=is_dropped == "t",
+        is_generated=generated != "",
+        is_settled=is_settled == "t",
+    )
+
+
 def _column(row: Row) -> CatalogColumn:
-    name, number, storage, length, formatted, is_not_null, generated, position = row
+    name, number, storage, length, formatted, is_not_null, generated, position = row[:8]
     return CatalogColumn(
         name=spelled_name(name or ""),
         number=int(number or 0),
@@ -201,4 +291,6 @@ def _column(row: Row) -> CatalogColumn:
         is_not_null=is_not_null == "t",
         is_generated=generated == "s",
         key_position=None if position is None else int(position),
+        type_oid=int(row[8] or 0),
+        type_modifier=int(row[9] or 0),
     )

@@ -119,6 +119,7 @@ class TableShape:
         table: as published.
         relation: as a Relation message would describe it.
         type_texts: SQL spelling of each column's type.
+        numbers: attribute number of each column.
         leaves: by OID.
         spelling: a `Spelling` per column, where values are to be spelled anew; else empty.
         unseen: why some changes of it may not show in the stream, so that all of it must be
@@ -130,6 +131,7 @@ class TableShape:
     table: PublishedTable
     relation: Relation
     type_texts: tuple[str, ...]
+    numbers: tuple[int, ...]
     leaves: tuple[Leaf, ...]
     spelling: bytes = b""
     unseen: str | None = None
@@ -140,7 +142,9 @@ class TableShape:
     def fingerprint(self) -> str:
         """The same as long as chunks that were read fit together."""
         leaves = [[leaf.oid, leaf.file_node] for leaf in self.leaves]
-        parts = [self.relation.to_record(), leaves, self.table.filter, self.evidence]
+        parts = [
+            self.relation.to_record(), self.numbers, leaves, self.table.filter, self.evidence
+        ]  # fmt: skip
         return json.dumps(parts, sort_keys=True, default=str)
 
     @property

@@ -84,7 +84,8 @@ def _table(record: dict[str, Any] | None) -> CatalogTable | None:  # Any: JSON
         return None
     columns = tuple(CatalogColumn(**column) for column in record["columns"])
     index = tuple(record["identity_index"])
-    return CatalogTable(**{**record, "columns": columns, "identity_index": index})
+    described = {**record, "columns": columns, "identity_index": index, "reading": None}
+    return CatalogTable(**described)
 
 
 class RecordingCatalog:

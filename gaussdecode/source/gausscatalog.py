@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Self, TypeVar
 
 from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.model.columns import Attribute, Reading
 from gaussdecode.protocol.gaussdb.commands import sql_literal
 from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb import GaussConnection, connect
@@ -39,6 +40,9 @@ SELECT a.attname, a.attnum, a.attstorage, t.typlen,
 pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atttypid, a.atttypmod
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+_ATTRIBUTES: Final = """
+SELECT a.attnum, a.attname, a.atttypid, a.atttypmod, a.attisdropped
+FROM pg_catalog.pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 ORDER BY a.attnum"""
 _INDEXES: Final = """
 SELECT i.* FROM pg_catalog.pg_index i
 WHERE i.indrelid = %s AND (i.indisprimary OR i.indisreplident)"""
@@ -183,7 +187,12 @@ def read_table(connection: GaussConnection, schema: str, name: str) -> CatalogTa
         for row in rows
     )
     index = tuple(names[number] for number in replica if number in names)
-    return CatalogTable(int(oid), schema, name, kind, identity, columns, index)
+    attributes = tuple(
+        _attribute([value or "" for value in row], is_generated=row[0] in generated)
+        for row in connection.query(_ATTRIBUTES % int(oid))
+    )
+    reading = Reading(attributes, sends_generated=True)
+    return CatalogTable(int(oid), schema, name, kind, identity, columns, index, reading)
 
 
 def _keys(connection: GaussConnection, oid: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -213,6 +222,18 @@ def _column(row: list[str], primary: tuple[int, ...], *, is_generated: bool) -> 
         key_position=primary.index(int(number)) if int(number) in primary else None,
         type_oid=int(type_oid),
         type_modifier=int(modifier),
+    )
+
+
+def _attribute(row: list[str], *, is_generated: bool) -> Attribute:
+    number, name, type_oid, modifier, is_dropped = row
+    return Attribute(
+        number=int(number),
+        name=name,
+        type_oid=int(type_oid or 0),
+        type_modifier=int(modifier),
+        is_dropped=is_dropped == "t",
+        is_generated=is_generated,
     )
 
 

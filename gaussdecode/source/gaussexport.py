@@ -139,6 +139,7 @@ class TableReader:
             table,
             relation,
             tuple(column.type_text for column in found.columns),
+            tuple(column.number for column in found.columns),
             (Leaf(table.oid, table.schema, table.name, node, 0, rows),),
             _spelling(relation),
         )

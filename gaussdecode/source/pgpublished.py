@@ -94,8 +94,8 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
         raise TableChangedError(
             f"what is published of table {table.title} was changed, or it is gone"
         )
-    is_new = connection.server_version >= 150000
-    generated = "" if is_new else "AND a.attgenerated = ''"
+    # Up to 17 the stream has no generated column, whatever pg_publication_tables lists.
+    generated = "" if connection.server_version >= 180000 else "AND a.attgenerated = ''"
     rows = connection.query(_COLUMNS.format(oid=table.oid, generated=generated))
     wanted = table.columns
     rows = [row for row in rows if wanted is None or _name(row[0]) in wanted]
@@ -119,6 +119,7 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
         table,
         _relation(table, rows),
         tuple(str(row[7]) for row in rows),
+        tuple(int(row[5] or 0) for row in rows),
         tuple(_leaf(row) for row in leaves),
         unseen=carried.reason,
         evidence=carried.evidence,

@@ -66,7 +66,7 @@ class LakeRun(Run):
             record = self.store.record(table, n)
             if self.before is not None and table in known:
                 self._check_not_set_back(table, n)
-                n = max(n, self.before.n)
+                n = n if table in self.before.stopped else max(n, self.before.n)
             ignore = record["ignore_through"]
             found[table] = Applied(
                 n, self.store.schema(table, record["schema_id"]), ignore and tuple(ignore)
@@ -92,13 +92,13 @@ class LakeRun(Run):
 
     def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
         self.progress(f"entry {plan.to}: {len(plan.tables)} tables have changes")
-        for table in sorted(plan.tables):
+        for table in sorted(name for name, planned in plan.tables.items() if planned.eras):
             work = self._work(plan, table, applied.get(table, Applied()))
             held = self.lake.table(table)
             if self._can_merge(work, held):
-                self._merge(work, held, plan, applied[table].n)
+                self._merge(work, held, applied[table].n)
             else:
-                self._replace(work, held, plan)
+                self._replace(work, held)
             self.summary.orphans += work.orphans
             shutil.rmtree(self.staging / table, ignore_errors=True)
 
@@ -113,7 +113,7 @@ class LakeRun(Run):
         present = {name for name in held.read().columns if name not in _ours(old)}
         return present <= set(era.schema.names) and set(old.names) <= set(era.schema.names)
 
-    def _merge(self, work: Work, held: LakeTable, plan: Plan, after: int) -> None:
+    def _merge(self, work: Work, held: LakeTable, after: int) -> None:
         era = work.eras[0]
         job = self._lake_job(work, 0, ())
         if not era.schema.key or any(change.file.has_unchanged for change in era.files):
@@ -124,12 +124,12 @@ class LakeRun(Run):
         rows = self._staged(work, era.schema, files)
         held.add_columns([f for f in rows.schema.fields if f.name not in {KEY, ACTION}])
         reach(Step.LAKE_STAGED)
-        self._keep_record(work, plan, era.schema)
+        self._keep_record(work, era.schema)
         on = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
-        held.merge(rows, on, plan.to)
-        self._done(work, plan, f"{sum(file.rows for file in files)} rows merged")
+        held.merge(rows, on, work.to)
+        self._done(work, f"{sum(file.rows for file in files)} rows merged")
 
-    def _replace(self, work: Work, held: LakeTable, plan: Plan) -> None:
+    def _replace(self, work: Work, held: LakeTable) -> None:
         base: tuple[StateFile, ...] = ()
         if work.schema is not None and not work.eras[0].resets:
             base = self._stage_rows(work, held.read(), work.schema)
@@ -139,26 +139,27 @@ class LakeRun(Run):
         schema = work.eras[-1].schema
         rows = self._staged(work, schema, base).drop(ACTION)
         reach(Step.LAKE_STAGED)
-        self._keep_record(work, plan, schema)
-        held.replace(rows, plan.to)
-        self._done(work, plan, f"{sum(file.rows for file in base)} rows, all anew")
+        self._keep_record(work, schema)
+        held.replace(rows, work.to)
+        self._done(work, f"{sum(file.rows for file in base)} rows, all anew")
 
-    def _done(self, work: Work, plan: Plan, what: str) -> None:
+    def _done(self, work: Work, what: str) -> None:
         reach(Step.LAKE_COMMITTED)
         self.summary.tables += 1
-        self.progress(f"{work.table}: entry {plan.to}, {what}")
+        self.progress(f"{work.table}: entry {work.to}, {what}")
 
-    def _keep_record(self, work: Work, plan: Plan, schema: TableSchema) -> None:
+    def _keep_record(self, work: Work, schema: TableSchema) -> None:
         """Say what the table is at the entry, before it is there."""
         record = {"schema_id": schema.schema_id, "ignore_through": work.ignore_through}
-        self.store.keep_record(work.table, plan.to, record)
+        self.store.keep_record(work.table, work.to, record)
 
     def _publish_database(
         self, plan: Plan, applied: Mapping[str, Applied], only: Collection[str] | None
     ) -> None:
         super()._publish_database(plan, applied, only)
         for table in self.touched:
-            self.store.forget_records(table, plan.to)
+            n = self.stopped[table].n if table in self.stopped else plan.to
+            self.store.forget_records(table, n)
 
     # --- staging -----------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Given the commit log; promises exactly the files of its entries (or the merged files that
 stand for them), cut into *eras* inside which rows are told apart by the same columns.
-Gaps stop the plan before them unless they are accepted; suspect entries are reported.
+Gaps stop the plan before them unless they are accepted; suspect entries are reported. A table
+stops, alone, before changes whose columns nobody can tell; a later snapshot of it goes over them.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
 from gaussdecode.spark.events import STAMPS, Reset
 from gaussdecode.spark.landing import Landing, data_kinds
-from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.schema import TableSchema, is_same_table, why_unknown
 
 SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
 Numbering = tuple[tuple[int, int, int], ...]
@@ -37,6 +38,7 @@ class ChangeFile:
         file: as the log describes it.
         numbering: for a merged file, else empty.
         ignore_through: epoch and position that a snapshot of an earlier entry covers.
+        epoch: of its last row.
     """
 
     n: int
@@ -45,6 +47,7 @@ class ChangeFile:
     file: LandingFile
     numbering: Numbering = ()
     ignore_through: tuple[int, ...] | None = None
+    epoch: int = 0
 
 
 @dataclasses.dataclass(slots=True)
@@ -71,19 +74,42 @@ class Era:
         )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stop:
+    """A table stands still before an entry: nobody knows which of its columns are which.
+
+    Attributes:
+        n: complete up to this entry.
+        old: schema_id of its rows; empty where retention has taken what it lacks.
+        new: schema_id of the changes behind it.
+        why: in a sentence.
+    """
+
+    n: int
+    old: str
+    new: str
+    why: str
+
+
 @dataclasses.dataclass(slots=True)
 class TablePlan:
     """What is new for one table.
 
     Attributes:
         table: directory.
+        to: it is brought up to this entry.
         eras: in order; none when nothing changed.
         ignore_through: epoch and position that a snapshot already covers, or None.
+        stop: why it goes no further, or None.
+        passed: files that a snapshot goes over unread; for the changelog only.
     """
 
     table: str
+    to: int
     eras: list[Era]
     ignore_through: tuple[int, ...] | None
+    stop: Stop | None = None
+    passed: list[ChangeFile] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
@@ -110,6 +136,20 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Decided:
+    """Which columns are which, as somebody said where nobody could know.
+
+    Attributes:
+        numbers: by schema_id and name in the files.
+        changes: number of the entry, schema_id before and after it, of each change it was
+            said of.
+    """
+
+    numbers: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    changes: frozenset[tuple[int, str, str]] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Applied:
     """How far a table is.
 
@@ -117,11 +157,15 @@ class Applied:
         n: applied up to this entry; -1 for nothing.
         schema: of its rows, or None.
         ignore_through: from an earlier snapshot.
+        decided: what somebody said of its columns.
+        is_stopped: it stands still before entry n + 1.
     """
 
     n: int = -1
     schema: TableSchema | None = None
     ignore_through: tuple[int, ...] | None = None
+    decided: Decided = dataclasses.field(default_factory=Decided)
+    is_stopped: bool = False
 
 
 def make_plan(
@@ -142,7 +186,17 @@ def make_plan(
         LandingError: an entry is missing or damaged.
     """
     plan = Plan(to)
-    first = min([start, *(state.n for name, state in applied.items() if _is_wanted(name, only))])
+    held = landing.first_n - 1  # a table that stands still does not keep others from going on
+    first = min(
+        [
+            start,
+            *(
+                max(state.n, held) if state.is_stopped else state.n
+                for name, state in applied.items()
+                if _is_wanted(name, only)
+            ),
+        ]
+    )
     if accept_gaps and first + 1 < landing.first_n:
         plan.accepted_gaps.append(landing.first_n - 1)
         first = landing.first_n - 1
@@ -157,14 +211,16 @@ def make_plan(
         _note(plan, entry, landing)
         where = landing.position(entry)
         numbering.append((entry.n, where.epoch, where.lsn))
-        for table, found in _files_of(entry, only).items():
+        for table, found in _files_of(entry, where.epoch, only).items():
             if entry.n > (applied[table].n if table in applied else start):
                 files.setdefault(table, []).extend(found)
     if landing.order[1] == "gd_lsn":
         files = merge_files(landing.root, files, compacts, tuple(numbering))
     for table, found in sorted(files.items()):
         state = applied.get(table, Applied())
-        plan.tables[table] = plan_table(landing, table, found, state)
+        planned = plan_table(landing, table, found, state, plan.to)
+        if planned.eras or planned.stop is not None:
+            plan.tables[table] = planned
     return plan
 
 
@@ -193,13 +249,17 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
     plan.position = (where.epoch, where.lsn, where.csn)
 
 
-def _files_of(entry: CommitEntry, only: Collection[str] | None) -> dict[str, list[ChangeFile]]:
+def _files_of(
+    entry: CommitEntry, epoch: int, only: Collection[str] | None
+) -> dict[str, list[ChangeFile]]:
     found: dict[str, list[ChangeFile]] = {}
     if not data_kinds(entry):
         return found
     for file in entry.files:
         if _is_wanted(file.table, only):
-            change = ChangeFile(entry.n, entry.n, replaces(entry, file.table), file)
+            change = ChangeFile(
+                entry.n, entry.n, replaces(entry, file.table), file, epoch=epoch
+            )  # fmt: skip
             found.setdefault(file.table, []).append(change)
     return found
 
@@ -232,7 +292,10 @@ def merge_files(
                 continue
             if (root / item.path).is_file():
                 span = tuple(x for x in numbering if item.first_n <= x[0] <= item.last_n)
-                change = ChangeFile(item.first_n, item.last_n, False, merged_file, span)
+                change = ChangeFile(
+                    item.first_n, item.last_n, False, merged_file, span,
+                    epoch=max((x[1] for x in span), default=0),
+                )  # fmt: skip
                 merged.update(dict.fromkeys(item.replaced, change))
     return {table: _replaced(found, merged) for table, found in files.items()}
 
@@ -253,48 +316,141 @@ def _replaced(files: list[ChangeFile], merged: dict[str, ChangeFile]) -> list[Ch
     return list(result.values())
 
 
-def plan_table(landing: Landing, table: str, files: list[ChangeFile], state: Applied) -> TablePlan:
+def plan_table(
+    landing: Landing, table: str, files: list[ChangeFile], state: Applied, to: int
+) -> TablePlan:
     """Cut the files of a table into eras and find where it was emptied."""
     # Files of one entry are in position order; a merged file begins where its first began.
     ordered = sorted(files, key=lambda change: (change.n, change.file.first))
-    eras: list[Era] = []
-    ignore = state.ignore_through
-    before = state.schema
-    for change in ordered:
-        schema = TableSchema.from_record(
-            change.file.schema_id, landing.schema_record(table, change.file.schema_id)
+    schemas = {
+        change.file.schema_id: TableSchema.from_record(
+            change.file.schema_id,
+            landing.schema_record(table, change.file.schema_id),
+            state.decided.numbers.get(change.file.schema_id),
         )
-        if not eras or not _is_one_era(eras[-1].schema, schema):
-            eras.append(Era(schema, {}, [], []))
-            if before is not None and _is_another_table(before, schema):
-                eras[-1].resets.append(_made_anew(landing, change))
-        era = eras[-1]
-        era.schema = before = schema
-        era.schemas[schema.schema_id] = schema
-        era.files.append(dataclasses.replace(change, ignore_through=ignore))
-        if change.file.ops.get("T"):
-            era.resets += [
-                reset
-                for reset in read_truncates(landing, change)
-                if ignore is None or reset.position[:2] > ignore
-            ]
-        if change.is_snapshot:
-            reset = _snapshot_reset(landing, change)
-            if ignore is None or reset.position[:2] > ignore:
-                era.resets.append(reset)
-                ignore = reset.position[:2]
-    for era in eras:
+        for change in ordered
+    }
+    plan = TablePlan(table, to, [], state.ignore_through)
+    before = state.schema
+    index = 0
+    if state.is_stopped and state.n + 1 < landing.first_n:
+        plan.stop = Stop(state.n, "", "", f"retention has taken its changes after {state.n}")
+        index = _pass_to_snapshot(landing, plan, ordered, 0, before)
+        before = None
+    while index < len(ordered):
+        change = ordered[index]
+        if _is_covered(landing, plan, change):
+            plan.passed.append(change)
+            index += 1
+            continue
+        schema = schemas[change.file.schema_id]
+        why = None if before is None else _why_stopped(before, schema, change, state.decided)
+        if before is not None and why is not None and not change.is_snapshot:
+            plan.stop = Stop(change.n - 1, before.schema_id, schema.schema_id, why)
+        elif before is not None and why is not None:
+            _empty(landing, plan, change, before)
+            before = None
+            continue
+        else:
+            _extend(landing, plan, change, schema, before)
+            before = schema
+            index += 1
+            continue
+        index = _pass_to_snapshot(landing, plan, ordered, index, before)
+        before = None
+    for era in plan.eras:
         era.resets = sorted(era.resets, key=lambda reset: reset.position)
-    return TablePlan(table, eras, ignore)
+    if plan.stop is not None:
+        plan.to = plan.stop.n
+    return plan
+
+
+def _is_covered(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
+    """Whether a snapshot of an earlier entry has all that a file says."""
+    if plan.ignore_through is None or change.file.ops.get("R") or landing.order[1] != "gd_lsn":
+        return False
+    return (change.epoch, change.file.last.lsn) <= plan.ignore_through
+
+
+def _why_stopped(
+    before: TableSchema, schema: TableSchema, change: ChangeFile, decided: Decided
+) -> str | None:
+    """Why a table cannot go on with a file; None when it can."""
+    why = why_unknown(before, schema)
+    if why is not None or before.schema_id == schema.schema_id:
+        return why
+    is_said = not {before.schema_id, schema.schema_id}.isdisjoint(decided.numbers)
+    is_known = (change.n, before.schema_id, schema.schema_id) in decided.changes
+    if is_said and not is_known and is_same_table(before, schema):
+        return "what was said of its columns holds for another change of them"
+    return None
+
+
+def _pass_to_snapshot(
+    landing: Landing, plan: TablePlan, ordered: list[ChangeFile], index: int,
+    before: TableSchema | None,
+) -> int:  # fmt: skip
+    """Go over files to the next snapshot, which empties the table; else end before them."""
+    for later in range(index, len(ordered)):
+        if ordered[later].is_snapshot:
+            plan.passed += ordered[index:later]
+            plan.stop = None
+            if before is not None:
+                _empty(landing, plan, ordered[later], before)
+            return later
+    assert plan.stop is not None
+    _cut(plan, plan.stop.n)
+    return len(ordered)
+
+
+def _empty(landing: Landing, plan: TablePlan, change: ChangeFile, before: TableSchema) -> None:
+    """End all rows under the version they have."""
+    plan.eras.append(Era(before, {}, [], [_snapshot_reset(landing, change)]))
+
+
+def _cut(plan: TablePlan, n: int) -> None:
+    """Leave out what came with later entries than `n`."""
+    for era in plan.eras:
+        era.files = [change for change in era.files if change.n <= n]
+        era.resets = [reset for reset in era.resets if reset.stamps["gd_n"] <= n]
+        used = {change.file.schema_id for change in era.files}
+        era.schemas = {i: schema for i, schema in era.schemas.items() if i in used}
+    plan.eras = [era for era in plan.eras if era.files or era.resets]
+    for era in plan.eras:
+        if era.files:
+            era.schema = era.schemas[era.files[-1].file.schema_id]
+
+
+def _extend(
+    landing: Landing, plan: TablePlan, change: ChangeFile, schema: TableSchema,
+    before: TableSchema | None,
+) -> None:  # fmt: skip
+    """Add a file, in an era of its own where rows are told apart in another way."""
+    eras, ignore = plan.eras, plan.ignore_through
+    is_after = before is not None and bool(eras)
+    if not is_after or not _is_one_era(eras[-1].schema, schema):
+        eras.append(Era(schema, {}, [], []))
+        if before is not None and not is_same_table(before, schema):
+            eras[-1].resets.append(_made_anew(landing, change))
+    era = eras[-1]
+    era.schema = schema
+    era.schemas[schema.schema_id] = schema
+    era.files.append(dataclasses.replace(change, ignore_through=ignore))
+    if change.file.ops.get("T"):
+        era.resets += [
+            reset
+            for reset in read_truncates(landing, change)
+            if ignore is None or reset.position[:2] > ignore
+        ]
+    if change.is_snapshot:
+        reset = _snapshot_reset(landing, change)
+        if ignore is None or reset.position[:2] > ignore:
+            era.resets.append(reset)
+            plan.ignore_through = reset.position[:2]
 
 
 def _is_one_era(old: TableSchema, new: TableSchema) -> bool:
-    return old.key_shape() == new.key_shape() and not _is_another_table(old, new)
-
-
-def _is_another_table(old: TableSchema, new: TableSchema) -> bool:
-    """The table was dropped and made again: nothing of the old one is left."""
-    return bool(old.oid and new.oid and old.oid != new.oid)
+    return old.key_shape() == new.key_shape() and is_same_table(old, new)
 
 
 def _read(landing: Landing, change: ChangeFile, names: list[str]) -> pa.Table:

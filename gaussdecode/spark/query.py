@@ -57,7 +57,11 @@ def current(
     directory = store.find_table(table)
     newest = _newest(store)
     version = _version(store, newest, directory)
+    stop = newest.stopped.get(directory)
+    if stop is not None and at is not None and at.n == stop["n"]:
+        return _current(spark, store, directory, version)
     if at is None or at == Point():
+        _check_moves(store, newest, directory)
         return _current(spark, store, directory, version)
     if at.lsn is not None and version.history_from == -1 and at.lsn <= newest.lsn:
         return _at_lsn(history(spark, target, table), newest.epoch, at.lsn)
@@ -69,6 +73,8 @@ def current(
         raise ConfigError(_no_such_point(store, table, n, version))
     if n > newest.n:
         raise ConfigError(f"{store.root} is at entry {newest.n}, entry {n} is not applied yet")
+    if stop is not None and n > stop["n"]:
+        _check_moves(store, newest, directory)
     frame = history(spark, target, table)
     if at.lsn is not None:
         return _at_lsn(frame, newest.epoch, at.lsn)
@@ -95,8 +101,25 @@ def _in_lake(
     directory = store.find_table(table)
     if directory not in database.tables:
         raise ConfigError(f"{store.root}: entry {database.n} has no table {table}")
+    if at == Point():
+        _check_moves(store, database, directory)
     rows = open_lake(spark, store).table(directory).read(database.tables[directory])
     return rows.drop(KEY)
+
+
+def _check_moves(store: Target, database: DatabaseVersion, directory: str) -> None:
+    """Refuse to show a table that stands still as if it were where the others are.
+
+    Raises:
+        ConfigError: it stands still.
+    """
+    stop = database.stopped.get(directory)
+    if stop is not None:
+        raise ConfigError(
+            f"{store.root}: {directory} stands still at entry {stop['n']}, the others are at "
+            f"{database.n}: {stop['why']}. Ask with --n {stop['n']}, or resolve it: "
+            "gaussdecode spark status says of which tables"
+        )
 
 
 def _schema(store: Target, database: DatabaseVersion, table: str) -> TableSchema:
@@ -222,7 +245,8 @@ def register(
         views[_schema(store, newest, directory).title] = view
         if store.format != PARQUET:
             continue
-        if _version(store, newest, directory).history_from is not None:
+        is_wanted = text is None or f"{view}_history".lower() in text.lower()
+        if is_wanted and _version(store, newest, directory).history_from is not None:
             history(spark, target, directory).createOrReplaceTempView(f"{view}_history")
     return views
 

@@ -122,7 +122,7 @@ def with_dropped(versions: list[TableSchema]) -> TableSchema:
                 continue  # the name has another meaning now; `with_n` and older ranges show it
             columns.append(column)
             taken.add(column.name.lower())
-    return _of(newest, columns)
+    return newest if len(columns) == len(newest.columns) else _of(newest, columns)
 
 
 def _of(schema: TableSchema, columns: list[TableColumn]) -> TableSchema:

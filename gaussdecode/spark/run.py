@@ -12,7 +12,7 @@ from gaussdecode.spark.changelog import ChangelogTask, write_changelog
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.plan import Applied, ChangeFile, Era, Plan, make_plan
+from gaussdecode.spark.plan import Applied, ChangeFile, Era, Plan, Stop, make_plan
 from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target, utc_now
 from gaussdecode.spark.tasks import Job, MapTask
@@ -74,6 +74,7 @@ class Summary:
         accepted_gaps: gap entries it went over.
         suspects: entries it passed that may be incomplete.
         orphans: removals, in tables without key, of rows that were not there.
+        stopped: in a sentence each, by name, tables that go no further though others do.
     """
 
     from_n: int
@@ -87,16 +88,19 @@ class Summary:
     accepted_gaps: tuple[int, ...] = ()
     suspects: tuple[int, ...] = ()
     orphans: int = 0
+    stopped: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)
 class Work:
-    """One table on its way to a new version."""
+    """One table on its way to a new version, at entry `to`."""
 
     table: str
+    to: int
     version: TableVersion | None
     schema: TableSchema | None
     eras: list[Era]
+    passed: list[ChangeFile]
     ignore_through: tuple[int, ...] | None
     current: list[StateFile]
     closed: list[StateFile] = dataclasses.field(default_factory=list)
@@ -122,6 +126,7 @@ class Run:
         at = -1 if self.before is None else self.before.n
         self.summary = Summary(at, at, landing.last_n)
         self.touched: set[str] = set()
+        self.stopped: dict[str, Stop] = {}
 
     def run(self, to: int) -> Summary:
         """Plan, apply, publish."""
@@ -130,7 +135,7 @@ class Run:
         if before is not None and before.n >= to and self._is_settled(only):
             summary.n = before.n
             return summary
-        applied = self._applied()
+        applied = self._with_stopped(self._applied())
         start = before.n if before is not None and before.is_complete else -1
         plan = make_plan(
             self.landing, applied, start, max(to, summary.from_n), only=only,
@@ -139,8 +144,10 @@ class Run:
         summary.stopped_at_gap = plan.gap
         summary.suspects = tuple(plan.suspects)
         summary.accepted_gaps = tuple(plan.accepted_gaps)
+        self.stopped = self._stopped(plan)
+        summary.stopped = {self._title(t, stop): stop.why for t, stop in self.stopped.items()}
         try:
-            if plan.to > summary.from_n or plan.tables:
+            if plan.to > summary.from_n or any(p.eras for p in plan.tables.values()):
                 self._apply_tables(plan, applied)
                 reach(Step.TABLES_DONE)
                 self._publish_database(plan, applied, only)
@@ -161,21 +168,57 @@ class Run:
             if version is None:
                 continue
             n = version.n
-            if self.before is not None and self.before.tables.get(table) == version.v:
-                n = max(n, self.before.n)
+            before = self._speaks_for(table)
+            if before is not None and before.tables.get(table) == version.v:
+                n = max(n, before.n)
             schema = self.store.schema(table, version.schema_id)
             found[table] = Applied(n, schema, version.ignore_through)
         return found
 
+    def _speaks_for(self, table: str) -> DatabaseVersion | None:
+        """The database's version, unless a table stands still behind it."""
+        return None if self.before is None or table in self.before.stopped else self.before
+
+    def _with_stopped(self, applied: dict[str, Applied]) -> dict[str, Applied]:
+        """Add which tables stand still, and what somebody said of columns."""
+        stopped = {} if self.before is None else self.before.stopped
+        for table in {*applied, *stopped}:
+            state = applied.get(table, Applied())
+            applied[table] = dataclasses.replace(
+                state,
+                n=max(state.n, stopped[table]["n"]) if table in stopped else state.n,
+                decided=self.store.decided(table),
+                is_stopped=table in stopped,
+            )
+        return applied
+
+    def _stopped(self, plan: Plan) -> dict[str, Stop]:
+        """Tables that go no further; one that has nothing new stands where it stood."""
+        stopped = {} if self.before is None else self.before.stopped
+        found = {table: Stop(**stop) for table, stop in stopped.items() if table not in plan.tables}
+        planned = {table: planned.stop for table, planned in plan.tables.items()}
+        return found | {table: stop for table, stop in planned.items() if stop is not None}
+
+    def _title(self, table: str, stop: Stop) -> str:
+        if not stop.new:
+            return table
+        return TableSchema.from_record(stop.new, self.landing.schema_record(table, stop.new)).title
+
     def _is_settled(self, only: Collection[str] | None) -> bool:
         """Whether the database's version speaks for all tables that are wanted."""
         assert self.before is not None
+        if self.before.stopped:  # somebody may have said meanwhile which columns are which
+            return False
         return self.before.is_complete if only is None else set(only) <= set(self.before.tables)
 
     # --- the passes ------------------------------------------------------------------------
 
     def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
-        works = [self._work(plan, table, applied.get(table, Applied())) for table in plan.tables]
+        works = [
+            self._work(plan, table, applied.get(table, Applied()))
+            for table, planned in plan.tables.items()
+            if planned.eras
+        ]
         self.progress(f"entry {plan.to}: {len(works)} tables have changes")
         self._log_changes(works)
         for number in range(max((len(work.eras) for work in works), default=0)):
@@ -193,7 +236,7 @@ class Run:
             )
             for index, work in enumerate(works)
             if self._changelog_by(work.version)
-            for part in portions([change for era in work.eras for change in era.files])
+            for part in portions([*work.passed, *(f for era in work.eras for f in era.files)])
         ]  # fmt: skip
         for text in self.engine.each(planned, write_changelog):
             index, record = json.loads(text)
@@ -209,7 +252,8 @@ class Run:
                 record = self.landing.schema_record(table, schema_id)
                 self.store.keep_schema(table, schema_id, record)
         work = Work(
-            table, version, state.schema, planned.eras, planned.ignore_through, [] if version is None else list(version.current),
+            table, planned.to, version, state.schema, planned.eras, planned.passed,
+            planned.ignore_through, [] if version is None else list(version.current),
         )  # fmt: skip
         landed = sum(change.file.bytes for era in planned.eras for change in era.files)
         self.summary.bytes_read += landed
@@ -333,7 +377,7 @@ class Run:
         n_before = -1 if before is None else before.n
         version = TableVersion(
             v=1 if before is None else before.v + 1,
-            n=plan.to,
+            n=work.to,
             schema_id=work.schema.schema_id,
             buckets=work.buckets,
             current=tuple(sorted(work.current, key=lambda file: file.bucket)),
@@ -362,6 +406,7 @@ class Run:
         behind = [
             name for name, state in applied.items()
             if only is not None and name not in only and state.n < plan.to
+            and name not in self.stopped
         ]  # fmt: skip
         if behind:
             self.summary.n = self.summary.from_n
@@ -382,6 +427,7 @@ class Run:
             suspects=_joined(before, "suspects", plan.suspects),
             history=self.options.history or (before is not None and before.history),
             changelog=self.options.changelog or ("" if before is None else before.changelog),
+            stopped={table: dataclasses.asdict(stop) for table, stop in self.stopped.items()},
             created=utc_now(),
         )
         self.store.publish_database(version)

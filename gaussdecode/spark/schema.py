@@ -1,14 +1,15 @@
 """Schemas of a table, and how rows of one version become rows of another.
 
-A column of one version is the column of another by its attribute number, where the
-catalogue gave one, else by its name or the name it was renamed from. Given Arrow tables;
-promises that a value that does not fit its new type is kept as text in ``gd_raw``.
+A column of one version is the column of another by its attribute number, and by nothing else:
+names change hands. Where a number is unknown, `match_columns` refuses; the plan stops a table
+before that. Given Arrow tables; promises that a value that does not fit its new type is kept as
+text in ``gd_raw``.
 """
 
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -42,8 +43,8 @@ class Column:
     Attributes:
         name: in the files.
         type: Arrow type, spelled as Arrow does.
-        number: attribute number, or None.
-        renamed_from: name in the version before, or None.
+        number: attribute number; below 0 where somebody said which column it is; None where
+            nobody knows.
         identity: its old value is sent.
         true_name: on the server.
     """
@@ -51,7 +52,6 @@ class Column:
     name: str
     type: str
     number: int | None = None
-    renamed_from: str | None = None
     identity: bool = False
     true_name: str = ""
 
@@ -67,6 +67,7 @@ class TableSchema:
         oid: of the table; 0 where unknown.
         key: names (in the files) of the columns that identify a row; empty for a multiset.
         columns: in the order of the table.
+        unknown: why the number of a column is unknown; None where all are known.
     """
 
     schema_id: str
@@ -75,17 +76,29 @@ class TableSchema:
     oid: int
     key: tuple[str, ...]
     columns: tuple[Column, ...]
+    unknown: str | None = None
 
     @classmethod
-    def from_record(cls, schema_id: str, record: dict[str, Any]) -> Self:  # Any: JSON
-        """Read a schema file."""
+    def from_record(
+        cls,
+        schema_id: str,
+        record: dict[str, Any],  # Any: JSON
+        numbers: Mapping[str, int] | None = None,
+    ) -> Self:
+        """Read a schema file.
+
+        Args:
+            schema_id: its name.
+            record: its content.
+            numbers: by name in the files, where somebody said which columns they are.
+        """
+        said = numbers or {}
         landed = {column["name"]: column["landed"] for column in record["columns"]}
         columns = tuple(
             Column(
                 column["landed"],
                 column["arrow"],
-                column.get("attribute_number"),
-                column.get("renamed_from"),
+                said.get(column["landed"], column.get("attribute_number")),
                 bool(column["identity"]),
                 column["name"],
             )
@@ -93,7 +106,10 @@ class TableSchema:
         )
         key = tuple(landed[name] for name in record["key"] or ())
         title = table_title(record["schema"], record["name"])
-        return cls(schema_id, title, record["name"], int(record["oid"]), key, columns)
+        unknown = None
+        if any(column.number is None for column in columns):
+            unknown = record.get("unknown") or "its schema file has no numbers of columns"
+        return cls(schema_id, title, record["name"], int(record["oid"]), key, columns, unknown)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,23 +144,49 @@ def parse_type(text: str) -> pa.DataType:
     raise LandingError(f"a schema file names the type {text!r}, which this program does not know")
 
 
+class UnknownColumnsError(LandingError):
+    """Nobody knows which column of one version is which of another."""
+
+
+def is_same_table(old: TableSchema, new: TableSchema) -> bool:
+    """Whether two versions may be of one table, and not of one that was made anew."""
+    return not old.oid or not new.oid or old.oid == new.oid
+
+
+def why_unknown(old: TableSchema, new: TableSchema) -> str | None:
+    """Why columns of two versions cannot be matched; None when they can."""
+    if old.schema_id == new.schema_id or not is_same_table(old, new):
+        return None
+    return old.unknown or new.unknown
+
+
 def match_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
-    """Find for each column of `new` the one of `old` that it was; names in the files."""
-    numbers = {c.number: c.name for c in old.columns if c.number is not None}
-    names = {c.true_name or c.name: c for c in old.columns}
-    is_same_table = not old.oid or not new.oid or old.oid == new.oid
-    found: dict[str, str] = {}
-    for column in new.columns:
-        if column.number is not None and numbers and is_same_table:
-            if column.number in numbers:
-                found[column.name] = numbers[column.number]
-            continue
-        before = names.get(column.true_name or column.name)
-        if before is None and column.renamed_from is not None:
-            before = names.get(column.renamed_from)
-        if before is not None:
-            found[column.name] = before.name
-    return found
+    """Find for each column of `new` the one of `old` that it was; names in the files.
+
+    Columns of a table that was made anew are matched by name, for who reads both as one.
+
+    Args:
+        old: one version.
+        new: another one.
+
+    Raises:
+        UnknownColumnsError: nobody knows.
+    """
+    if old.schema_id == new.schema_id:
+        return {name: name for name in new.names}
+    if not is_same_table(old, new):
+        names = {column.true_name or column.name: column.name for column in old.columns}
+        pairs = ((c.name, names.get(c.true_name or c.name)) for c in new.columns)
+        return {name: before for name, before in pairs if before is not None}
+    why = why_unknown(old, new)
+    if why is not None:
+        raise UnknownColumnsError(
+            f"{new.title}: which columns of version {old.schema_id} are which of version "
+            f"{new.schema_id} is unknown: {why}. Say it with: gaussdecode spark columns LANDING "
+            f"TARGET {new.title} --versions {old.schema_id}:{new.schema_id}"
+        )
+    numbers = {column.number: column.name for column in old.columns}
+    return {c.name: numbers[c.number] for c in new.columns if c.number in numbers}
 
 
 def reads_as(old: TableSchema, new: TableSchema) -> bool:

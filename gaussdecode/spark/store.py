@@ -24,7 +24,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -35,6 +35,7 @@ from gaussdecode.errors import ConfigError, DiskError, LandingError
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import FORMATS, PARQUET
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.plan import Decided
 from gaussdecode.spark.schema import TableSchema
 
 VERSION: Final = 1
@@ -133,6 +134,7 @@ class DatabaseVersion:
         suspects: entries that may be incomplete.
         history: tables that are new get history too.
         changelog: they get a changelog, partitioned by this column; empty for none.
+        stopped: by directory, the tables that stand still: fields of `plan.Stop`.
         created: when.
     """
 
@@ -148,6 +150,7 @@ class DatabaseVersion:
     suspects: tuple[int, ...] = ()
     history: bool = False
     changelog: str = ""
+    stopped: dict[str, Json] = dataclasses.field(default_factory=dict)
     created: str = ""
 
     @classmethod
@@ -323,7 +326,28 @@ class Target:
     def schema(self, table: str, schema_id: str) -> TableSchema:
         """A schema of a table."""
         record = read_json(self.table_root(table) / "schemas" / f"{schema_id}.json")
-        return TableSchema.from_record(schema_id, record)
+        numbers = self.decided(table).numbers.get(schema_id)
+        return TableSchema.from_record(schema_id, record, numbers)
+
+    def decided(self, table: str) -> Decided:
+        """What somebody said of a table's columns."""
+        numbers: dict[str, dict[str, int]] = {}
+        changes = set()
+        directory = self.table_root(table) / "columns"
+        for path in sorted(directory.glob("[0-9]*.json")) if directory.is_dir() else ():
+            record = read_json(path)
+            numbers |= record["numbers"]
+            changes.add((int(record["n"]), str(record["old"]), str(record["new"])))
+        return Decided(numbers, frozenset(changes))
+
+    def decide(
+        self, table: str, change: tuple[int, str, str], numbers: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Keep what somebody said of a table's columns; see `decided`."""
+        n, old, new = change
+        path = self.table_root(table) / "columns" / f"{n:020d}-{old}-{new}.json"
+        make_directory(path.parent)
+        publish(path, {"n": n, "old": old, "new": new, "numbers": numbers})
 
     def find_table(self, name: str) -> str:
         """Directory of a table, by that name or by ``schema.name``.

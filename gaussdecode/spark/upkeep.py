@@ -11,7 +11,7 @@ import functools
 import json
 import secrets
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
 from gaussdecode.spark.run import MAX_BUCKETS, MIB
 from gaussdecode.spark.store import (
     DatabaseVersion,
+    Json,
     StateFile,
     TableVersion,
     Target,
@@ -86,11 +87,13 @@ class Status:
         n: entry all its tables are complete up to; -1 before the first.
         last_n: newest entry of the landing.
         lag_seconds: age of the oldest entry that is not applied; 0 when all are.
+        stopped: tables that stand still; see `store.DatabaseVersion`.
     """
 
     n: int
     last_n: int
     lag_seconds: float
+    stopped: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
     @property
     def lag_entries(self) -> int:
@@ -327,7 +330,7 @@ def status(root: Path | str, target: Path | str) -> Status:
     if n < last:
         oldest = landing.entry(max(n + 1, landing.first_n))
         lag = max(0.0, time.time() - oldest.published.timestamp())
-    return Status(n, last, lag)
+    return Status(n, last, lag, {} if found is None else found.stopped)
 
 
 def metrics_text(root: Path | str, target: Path | str) -> str:
@@ -335,7 +338,7 @@ def metrics_text(root: Path | str, target: Path | str) -> str:
     now = status(root, target)
     values = {
         "applied_entry": now.n, "landed_entry": now.last_n, "lag_entries": now.lag_entries,
-        "lag_seconds": round(now.lag_seconds, 3),
+        "lag_seconds": round(now.lag_seconds, 3), "stopped_tables": len(now.stopped),
     }  # fmt: skip
     label = json.dumps(str(Path(target).absolute()))
     return "".join(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gaussdecode.collect.tables import Tables
+from gaussdecode.model.columns import CONTRADICTED, GONE, NO_CATALOG, Attribute, Reading
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.source.catalog import CatalogColumn, CatalogTable
@@ -46,10 +47,16 @@ def catalog(*key: str) -> CatalogTable:
             is_not_null=False,
             is_generated=name in GENERATED,
             key_position=key.index(name) if name in key else None,
+            type_oid=20,
         )
         for number, name in enumerate(NAMES, 1)
     )
-    return CatalogTable(7, "public", "t", "r", "d", columns)
+    attributes = tuple(
+        Attribute(c.number, c.name, 20, -1, is_generated=c.is_generated, is_settled=True)
+        for c in columns
+    )
+    reading = Reading(attributes, sends_generated=True)
+    return CatalogTable(7, "public", "t", "r", "d", columns, reading=reading)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +92,136 @@ def test_without_the_catalogue_all_columns_land() -> None:
     tables = Tables(Schemas(), lambda s, n: f"{s}.{n}", list, lambda _: None, skip_generated=True)
     found = tables.find(dataclasses.replace(relation(ReplicaIdentity.DEFAULT, "id"), version=2))
     assert not found.skipped
+
+
+# ---- identities ------------------------------------------------------------------------------
+
+
+class Server:
+    """A table of ``bigint`` columns; the first is its key. The catalogue is asked when told."""
+
+    def __init__(self, *names: str) -> None:
+        self.there: dict[int, str] = dict(enumerate(names, 1))
+        self.highest = len(names)
+        self.settled = self.highest
+        self.oid = 7
+        self.is_reachable = True
+        self.is_gone = False
+
+    def add(self, name: str) -> None:
+        self.highest += 1
+        self.there[self.highest] = name
+
+    def drop(self, name: str) -> None:
+        del self.there[next(number for number, held in self.there.items() if held == name)]
+
+    def rename(self, old: str, new: str) -> None:
+        self.there = {number: new if name == old else name for number, name in self.there.items()}
+
+    def sent(self, *names: str) -> Relation:
+        """As the stream describes it, now or as it was."""
+        columns = tuple(
+            Column(name, 20, -1, "bigint", ColumnType(Kind.INT64), index == 0)
+            for index, name in enumerate(names or self.there.values())
+        )
+        return Relation(1, self.oid, "public", "t", ReplicaIdentity.DEFAULT, columns)
+
+    def look_up(self, relation: Relation) -> CatalogTable | None:
+        if not self.is_reachable:
+            return None
+        attributes = tuple(
+            Attribute(n, self.there.get(n, "..."), 20, -1, n not in self.there, is_settled=n == 1)
+            for n in range(1, self.highest + 1)
+        )
+        columns = tuple(
+            CatalogColumn(name, n, False, "bigint", False, False, None, 20)
+            for n, name in self.there.items()
+        )
+        oid = 8 if self.is_gone else self.oid
+        return CatalogTable(oid, "public", "t", "r", "d", columns, reading=Reading(attributes))
+
+
+def numbers(schemas: Schemas) -> list[int | None]:
+    """Of the columns of the newest schema."""
+    return [column["attribute_number"] for column in schemas.records[-1]["columns"]]
+
+
+def tables_of(server: Server, schemas: Schemas, earlier: dict[str, Any] | None = None) -> Tables:
+    """Tables of a stream of this server."""
+    return Tables(schemas, lambda s, n: f"{s}.{n}", list, server.look_up, lambda _: earlier)
+
+
+def test_names_that_change_hands_are_followed() -> None:
+    """One transaction adds a column and swaps names with it, and the catalogue is behind it all."""
+    server, schemas = Server("id", "amount"), Schemas()
+    tables = tables_of(server, schemas)
+    tables.find(server.sent())
+    server.add("amount_new")
+    server.rename("amount", "amount_old")
+    server.rename("amount_new", "amount")
+    tables.find(server.sent("id", "amount", "amount_new"))
+    assert numbers(schemas) == [1, 2, 3]
+    tables.find(server.sent("id", "amount_old", "amount"))
+    assert numbers(schemas) == [1, 2, 3]
+
+
+def test_a_column_made_anew_is_another_one() -> None:
+    """The same bytes on the wire: unknown as long as it may have been before or after."""
+    server, schemas = Server("id", "v"), Schemas()
+    tables = tables_of(server, schemas)
+    first = tables.find(server.sent())
+    assert tables.find(server.sent()) is first
+    server.drop("v")
+    server.add("v")
+    assert tables.find(server.sent()) is not first
+    assert numbers(schemas) == [1, None]
+    assert schemas.records[-1]["unknown"]
+
+
+def test_a_rename_while_nobody_reads_is_followed() -> None:
+    """What the schema file of before proves is enough."""
+    server, schemas = Server("id", "v"), Schemas()
+    tables_of(server, schemas).find(server.sent())
+    server.rename("v", "w")
+    earlier = schemas.records[0]
+    tables_of(server, schemas, earlier).find(server.sent())
+    assert numbers(schemas) == [1, 2]
+    server.oid = 9  # another table of the same name proves nothing about this one
+    server.drop("w")
+    server.add("w")
+    tables_of(server, schemas, earlier).find(server.sent())
+    assert numbers(schemas) == [1, None]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [("is_reachable", NO_CATALOG), ("is_gone", GONE), ("there", CONTRADICTED)],
+)
+def test_what_nobody_can_tell_is_unknown(spoil: str, reason: str) -> None:
+    """No catalogue, another table, one that does not fit: no number is given."""
+    server, schemas = Server("id", "v"), Schemas()
+    sent = server.sent()
+    if spoil == "there":
+        server.there, server.highest = {1: "id"}, 1
+    else:
+        setattr(server, spoil, spoil == "is_gone")
+    tables_of(server, schemas).find(sent)
+    assert numbers(schemas) == [None, None]
+    assert schemas.records[-1]["unknown"] == reason
+
+
+def test_key_of_full_identity_goes_by_number() -> None:
+    """The primary key's column has another name in the catalogue by now."""
+    server, schemas = Server("id", "v"), Schemas()
+    full = dataclasses.replace(server.sent(), identity=ReplicaIdentity.FULL)
+    there = server.look_up(full)
+    assert there is not None
+    renamed = dataclasses.replace(there.columns[0], name="number", key_position=0)
+    reading = Reading(
+        tuple(dataclasses.replace(a, is_settled=False) for a in there.reading.attributes)
+        if there.reading
+        else ()
+    )
+    newer = dataclasses.replace(there, columns=(renamed, *there.columns[1:]), reading=reading)
+    Tables(schemas, lambda s, n: f"{s}.{n}", list, lambda _: newer).find(full)
+    assert schemas.records[0]["key"] == ["id"]

@@ -68,11 +68,75 @@ def test_columns_key_and_storage(database: Database) -> None:
     assert [c.name for c in table.columns if c.is_not_null] == ["a", "c"]
 
 
+def settle(database: Database) -> None:
+    """Make the slot, and let it forget what was before; other slots' horizons begin it."""
+    database.execute("SELECT pg_create_logical_replication_slot('orders', 'pgoutput')")
+    xid = database.execute("SELECT txid_current()")[0][0]
+    for _ in range(100):
+        database.execute("CHECKPOINT")
+        database.execute(
+            "SELECT count(*) FROM pg_logical_slot_get_binary_changes('orders', NULL, NULL, "
+            "'proto_version', '1', 'publication_names', 'p')"
+        )
+        horizon = database.execute(
+            "SELECT catalog_xmin::text::int8 FROM pg_replication_slots WHERE slot_name = 'orders'"
+        )
+        if horizon[0][0] > xid:
+            return
+    raise AssertionError("the slot's horizon does not move")
+
+
 @pytest.mark.integration
-def test_lost_connection_is_made_again(database: Database) -> None:
-    """One failure gives None and rests; later it works again."""
-    now = 0.0
-    catalog = Catalog(config_for(database.dsn + " sslmode=disable"), clock=lambda: now)
+def test_all_attributes_and_what_is_settled(database: Database) -> None:
+    """Dropped ones too; settled is what the slot cannot have missed, by its catalog_xmin."""
+    database.execute(
+        "CREATE TABLE t (a int, gone int, b int); ALTER TABLE t DROP COLUMN gone;"
+        "CREATE PUBLICATION p FOR TABLE t"
+    )
+    settle(database)
+    database.execute("ALTER TABLE t ADD c int; ALTER TABLE t RENAME b TO d")
+    oid = database.execute("SELECT 't'::regclass::oid")[0][0]
+    try:
+        with Catalog(config_for(database.dsn + " sslmode=disable")) as catalog:
+            table = catalog.look_up(relation(oid))
+    finally:
+        database.execute("SELECT pg_drop_replication_slot('orders')")
+    assert table is not None
+    assert table.reading is not None
+    found = [(a.number, a.is_dropped, a.is_settled) for a in table.reading.attributes]
+    assert found == [(1, False, True), (2, True, True), (3, False, False), (4, False, False)]
+    assert [a.name for a in table.reading.attributes if not a.is_dropped] == ["a", "d", "c"]
+    assert not table.reading.may_hide
+    assert not table.reading.sends_generated
+
+
+@pytest.mark.integration
+def test_lists_of_columns_are_seen(database: Database) -> None:
+    """A list that holds, and one that may have held until a moment ago."""
+    database.execute("CREATE TABLE t (a int, b int); CREATE TABLE u (a int)")
+    database.execute("CREATE PUBLICATION p FOR TABLE t (a), u")
+    settle(database)
+    oids = [database.execute(f"SELECT '{name}'::regclass::oid")[0][0] for name in "tu"]
+
+    def may_hide() -> list[bool]:
+        with Catalog(config_for(database.dsn + " sslmode=disable")) as catalog:
+            found = [catalog.look_up(relation(oid)) for oid in oids]
+        return [one.reading.may_hide for one in found if one is not None and one.reading]
+
+    try:
+        assert may_hide() == [True, False]
+        database.execute("ALTER PUBLICATION p SET TABLE t, u")
+        assert may_hide() == [True, False]
+        database.execute("ALTER PUBLICATION p DROP TABLE u")
+        assert may_hide() == [True, True]
+    finally:
+        database.execute("SELECT pg_drop_replication_slot('orders')")
+
+
+@pytest.mark.integration
+def test_cut_connection_is_made_again(database: Database) -> None:
+    """An idle connection that was cut is no failure."""
+    catalog = Catalog(config_for(database.dsn + " sslmode=disable"))
     database.execute("CREATE TABLE t (a int)")
     oid = database.execute("SELECT 't'::regclass::oid")[0][0]
     assert catalog.look_up(relation(oid)) is not None
@@ -80,20 +144,26 @@ def test_lost_connection_is_made_again(database: Database) -> None:
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
         "current_database() AND pid <> pg_backend_pid() AND application_name = 'gaussdecode'"
     )
-    assert catalog.look_up(relation(oid)) is None
-    assert catalog.look_up(relation(oid)) is None
-    assert catalog.failure_count == 1
-    now = 31.0
     assert catalog.look_up(relation(oid)) is not None
-    assert catalog.failure is None
+    assert catalog.failure_count == 0
     catalog.close()
 
 
-def test_unreachable_catalogue_is_no_error() -> None:
-    """The answer is unknown, and the reason is kept without the password."""
+def test_unreachable_catalogue_ends_some_sessions_and_then_none() -> None:
+    """It is tried again at first; then columns are unknown, and it is asked now and then."""
+    now = 0.0
     dsn = "host=127.0.0.1 port=1 dbname=x user=y password=geheim sslmode=disable"
-    catalog = Catalog(config_for(dsn))
+    catalog = Catalog(config_for(dsn), clock=lambda: now)
+    for _ in range(5):
+        with pytest.raises(SourceError, match="nothing else tells which columns"):
+            catalog.look_up(relation(1))
     assert catalog.look_up(relation(1)) is None
+    assert catalog.failure_count == 6
+    assert catalog.look_up(relation(1)) is None
+    assert catalog.failure_count == 6
+    now = 31.0
+    assert catalog.look_up(relation(1)) is None
+    assert catalog.failure_count == 7
     assert catalog.failure is not None
     assert "geheim" not in catalog.failure
 
