@@ -10,7 +10,7 @@ everything the server has sent lies before them; then they go in-band behind it,
 a second unless the server wants a reply.
 
 **Returns** to Python for a new Relation or Type message (held; `frame` shows it, `define`
-lets go). Repeats are dropped.
+lets go). Repeats of a Type are dropped.
 
 **Gaps.** When libpq passes on that the server leaves changes out, `cut_off` is called, from
 inside the call that would give the next frame. From then on no frame is taken: a commit or a

@@ -68,7 +68,7 @@ class Relations:
         return parsed.oid
 
     def define(self, message: bytes) -> Relation:
-        """Take a Relation message that is not a repeat; returns the new version."""
+        """Take a Relation message; returns the new version."""
         parsed = parse(message, encoding=self.encoding)
         if not isinstance(parsed, RelationMessage):
             raise SequenceError(f"a {type(parsed).__name__} where a Relation must be")

@@ -1,6 +1,7 @@
 """Columns whose identity is unknown: their table stops, the others go on, and how it is resolved."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Source:
         self.writer = LandingWriter(root / "landing")
         self.lsn = 1000
 
-    def land(self, columns: dict[str, int | None], *rows: tuple[Any, ...], name: str = "t",
+    def land(self, columns: Mapping[str, int | None], *rows: tuple[Any, ...], name: str = "t",
              op: str = "I", lsn: int | None = None) -> int:  # fmt: skip
         """Publish rows of a table that has these columns; give the entry's number."""
         self.lsn += 10
