@@ -138,5 +138,6 @@ def test_every_pair(
         wanted = database.execute(f"SELECT {', '.join(columns)} FROM {table}")
         assert applied(store, table, columns) == sorted(wanted), table
     print(scenario, len(unknown), "of", len(tables), "unknown:", *sorted(unknown))
-    doubtful = {name_of(pair) for pair in PAIRS if "again" in pair}
+    # The last: a name that went from hand to hand twice while nobody read.
+    doubtful = {name_of(pair) for pair in PAIRS if "again" in pair} | {"replace_replace"}
     assert unknown <= doubtful
