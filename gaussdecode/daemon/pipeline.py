@@ -41,6 +41,7 @@ from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.model.relation import Relation
+from gaussdecode.model.title import table_title
 from gaussdecode.settings import Config
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import Coverage, listing
@@ -395,7 +396,7 @@ class Pipeline:
         def earlier(directory: str) -> Json | None:
             schema_id = schemas.get(directory)
             record = None if schema_id is None else read_schema(log.disk, directory, schema_id)
-            if record is None or f"{record['schema']}.{record['name']}" in ahead:
+            if record is None or table_title(record["schema"], record["name"]) in ahead:
                 return None
             return record
 

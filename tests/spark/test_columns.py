@@ -13,8 +13,8 @@ from kit.history import Column, LandingWriter, Table
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK, ConfigError
 from gaussdecode.land.schemas import fingerprint
-from gaussdecode.model.entry import canonical_json
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.seal import canonical_json
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.columns import answer, question_of
 from gaussdecode.spark.engine import LocalEngine
