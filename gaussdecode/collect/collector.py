@@ -162,7 +162,12 @@ class Collector:
     # ---- called by the assembler -----------------------------------------------------
 
     def register(self, version: int, definition: bytes) -> Accumulator[Landed] | None:
-        """Find or make the accumulator of a relation version; None when it is filtered."""
+        """Find or make the accumulator of a relation version; None when it is filtered.
+
+        Each decoder tells of it: one that sleeps by then was described before.
+        """
+        if version in self._asleep:
+            return self.recall(version)
         relation = Relation.from_record(json.loads(definition))
         assert relation.version == version
         if relation.is_filtered or not self._tables.is_wanted(relation):

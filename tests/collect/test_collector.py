@@ -149,6 +149,22 @@ def test_more_tables_than_have_room_all_land(make_collector: Callable[..., Colle
     assert len(changes) == len(set(changes)), "a table that wakes up has not changed"
 
 
+def test_a_sleeping_table_that_is_told_again_is_the_same(
+    make_collector: Callable[..., Collector],
+) -> None:
+    """Each decoder tells of a version once; the second does not make another table of it."""
+    writer = _Writer()
+    collector = make_collector(writer, most_tables=2)
+    of = relation(1, "t", oid=7)
+    collector.assembler.absorb_bytes(entry(0, [relation_mark(of), *_inserts(1, 10, 1)]))
+    collector._publish_if(is_due=True)
+    order = collector._asleep[1].order
+    collector.assembler.absorb_bytes(entry(1, [relation_mark(of), *_inserts(1, 20, 1)]))
+    (landed,) = (landed for landed in collector._accumulators if landed.relation is not None)
+    assert landed.order == order
+    assert not collector._asleep
+
+
 def test_a_version_that_wakes_keeps_its_place_before_a_newer_one(
     make_collector: Callable[..., Collector],
 ) -> None:
