@@ -38,6 +38,8 @@ class Event(enum.StrEnum):
     SESSION_ENDED = "session_ended"
     SESSION_RETRYING = "session_retrying"
     SOURCE_CONNECTED = "source_connected"
+    RESENT_COMPARED = "resent_compared"
+    RESENT_UNKNOWN = "resent_unknown"
     SOURCE_LOST = "source_lost"
     STREAM_STARTED = "stream_started"
     STREAMING_FELL_BACK = "streaming_fell_back"

@@ -20,7 +20,8 @@ and version: CSN, xid and commit time are taken from whichever has them, and are
 neither does. Notices are told to the owner as they come, wherever they stand.
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
-sent again. A non-transactional message is durable only if its own LSN is below that
+sent again. Where the owner compares them with what landed, it is shown each of them, and
+told once everything up to that position has come, before anything else is released. A non-transactional message is durable only if its own LSN is below that
 position, since it says where its record begins, not where it ends; for the same reason
 nothing may be published while `message_lsn` is not below `boundary_lsn`.
 
@@ -128,7 +129,8 @@ cdef class Assembler:
             Accumulator | None``, ``recall(version) -> Accumulator | None`` for rows of a
             version that `forget_version` was told of, ``flush(accumulator)`` when one is full,
             ``relieve()`` when all together exceed their budget, ``truncated(accumulator,
-            lsn, seq, flags)``, ``noticed(code, text, lsn)``.
+            lsn, seq, flags)``, ``noticed(code, text, lsn)``, ``resent(end_lsn, xid, time_us,
+            row_count, has_origin)``, ``caught_up()``.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
@@ -140,6 +142,7 @@ cdef class Assembler:
         only_local: drop transactions that have an origin.
         skip_empty: no row in `transactions` for a transaction without rows.
         start_csn: drop transactions with a lower CSN.
+        is_compared: show the owner what is sent again.
     """
 
     cdef object owner
@@ -164,6 +167,8 @@ cdef class Assembler:
     cdef uint64_t open_csn
     cdef uint64_t start_csn
     cdef bint wants_attention
+    cdef readonly bint is_comparing # what was sent again has not all come yet
+    cdef uint64_t open_rows         # that would land; counted while comparing only
     cdef uint64_t open_commit_lsn
     cdef uint64_t open_xid
     cdef uint64_t memory_limit
@@ -204,7 +209,7 @@ cdef class Assembler:
         self, owner, Accumulator transactions, Accumulator messages, spool, *,
         uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
-        bint skip_empty=False, uint64_t start_csn=0,
+        bint skip_empty=False, uint64_t start_csn=0, bint is_compared=False,
     ):
         self.owner = owner
         self.spool = spool
@@ -221,6 +226,7 @@ cdef class Assembler:
         self.only_local = only_local
         self.skip_empty = skip_empty
         self.start_csn = start_csn
+        self.is_comparing = is_compared
 
     def __dealloc__(self):
         self.forget_retained()
@@ -469,7 +475,10 @@ cdef class Assembler:
         if event.y <= self.resume_lsn:
             self.resent_count += 1
             tally_move(&self.left_out[<int>BECAUSE_RESENT], &self.opened)
+            if self.is_comparing:
+                self.compare(event)
             return self.drop_retained()
+        self.catch_up()
         if event.y <= self.last_end_lsn:
             with gil:
                 fail("a COMMIT that does not end behind the one before it", event.y)
@@ -496,6 +505,43 @@ cdef class Assembler:
         self.last_commit_time_us = stamp.time_us
         self.last_csn = self.open_csn
         return 0
+
+    cdef int compare(self, const Event *commit) except -1 nogil:
+        """Show the owner the open transaction, which has landed before."""
+        cdef Stamp stamp
+        self.fill_stamp(commit, &stamp)
+        with gil:
+            self.owner.resent(
+                commit.y, stamp.xid, stamp.time_us,
+                0 if self.is_before_start() else self.open_rows, bool(self.has_origin),
+            )
+        if commit.y == self.resume_lsn:
+            self.catch_up()
+        return 0
+
+    cdef int catch_up(self) except -1 nogil:
+        """Everything up to `resume_lsn` has come; tell the owner, once."""
+        if self.is_comparing:
+            with gil:
+                self.owner.caught_up()
+            self.is_comparing = False
+            self.wants_attention = True
+        return 0
+
+    cdef void count_rows(self, const uint8_t *entry, uint32_t first, uint32_t stop) noexcept nogil:
+        """Count the rows of the open transaction that would land."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
+        cdef uint32_t i
+        for i in range(first, stop):
+            if events[i].kind == EVENT_SEGMENT:
+                if self.find(parts[events[i].index].version) != NULL:
+                    self.open_rows += events[i].row_count
+            elif events[i].kind == EVENT_TRUNCATE:
+                self.open_rows += self.find(events[i].index) != NULL
+            elif events[i].kind == EVENT_MESSAGE:
+                self.open_rows += 1
 
     cdef void fill_stamp(self, const Event *commit, Stamp *stamp) noexcept nogil:
         """What all rows of the open transaction share; see the module's text."""
@@ -622,6 +668,11 @@ cdef class Assembler:
     ) except -1 nogil:
         """Release the open transaction, or keep the batch; gives the next event."""
         cdef int64_t commit = self.find_commit(entry, first)
+        if self.is_comparing:
+            self.count_rows(
+                entry, first,
+                <uint32_t>commit if commit >= 0 else (<const EntryHeader *>entry).event_count,
+            )
         if commit < 0:
             self.retain(entry, size, first)
             return <int>(<const EntryHeader *>entry).event_count
@@ -636,6 +687,8 @@ cdef class Assembler:
         elif event.kind == EVENT_HEARTBEAT:
             self.heartbeat_count += 1
         elif event.kind == EVENT_KEEPALIVE:
+            if event.x >= self.resume_lsn:
+                self.catch_up()
             if event.x > self.boundary_lsn:
                 self.boundary_lsn = event.x
             if event.flags & 1:
@@ -643,6 +696,7 @@ cdef class Assembler:
                 self.wants_attention = True
         elif event.kind == EVENT_MESSAGE and not event.flags & 1:
             if event.x >= self.resume_lsn:
+                self.catch_up()
                 stamp.lsn = event.x
                 stamp.csn = 0
                 stamp.xid = 0
@@ -674,6 +728,7 @@ cdef class Assembler:
                 self.has_user = False
                 self.user.size = 0
                 self.open_csn = 0
+                self.open_rows = 0
                 self.open_flags = events[i].flags
                 self.open_time_us = events[i].y
                 self.open_commit_lsn = events[i].x

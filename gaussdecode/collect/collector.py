@@ -18,6 +18,7 @@ from gaussdecode.collect._assembler import PUMP_END, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
 from gaussdecode.collect.gate import Gate
+from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import Suspects
 from gaussdecode.collect.tables import Landed, Packed, Tables
@@ -32,6 +33,7 @@ from gaussdecode.model.landing import (
 )
 from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
+from gaussdecode.model.transaction import TransactionMark
 from gaussdecode.protocol.pgoutput import ROWS_MAY_BE_MISSING
 
 IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
@@ -109,6 +111,8 @@ class Collector:
         position: the durable position; the stream starts there.
         schemas: per table directory, the schema its rows land under now.
         gate: where a snapshot may hold publications up.
+        resent: compares what the server sends again with what landed; None when the slot is
+            confirmed up to the log's position.
     """
 
     def __init__(
@@ -120,8 +124,10 @@ class Collector:
         position: SourcePosition,
         schemas: dict[str, str],
         gate: Gate | None = None,
+        resent: Resent | None = None,
     ) -> None:
-        self._attendance = (gate or Gate(lambda: spool)).attach()
+        self._resent = resent
+        self._attendance = (gate or Gate(lambda: spool)).attach(is_open=resent is None)
         self._settings = settings
         self._tables = tables
         self._writer = writer
@@ -152,6 +158,7 @@ class Collector:
             only_local=settings.only_local,
             skip_empty=settings.skip_empty_xacts,
             start_csn=settings.start_csn,
+            is_compared=resent is not None,
         )
 
     @property
@@ -238,6 +245,19 @@ class Collector:
             self._suspects.add(text.decode("utf-8", "replace"), lsn)
         if self._suspects.is_full:
             self._note_suspects()
+
+    def resent(
+        self, end_lsn: int, xid: int, time_us: int, row_count: int, has_origin: bool
+    ) -> None:
+        """Compare a transaction that the server repeats with what landed."""
+        assert self._resent is not None
+        self._resent.take(TransactionMark(end_lsn, xid, time_us, row_count, has_origin))
+
+    def caught_up(self) -> None:
+        """All that has landed was sent again, and is equal: from now on the log grows."""
+        assert self._resent is not None
+        self._resent.finish()
+        self._attendance.open()
 
     def flush(self, accumulator: Accumulator[Landed]) -> None:
         """Hand an accumulator's rows to the writer as one row group.

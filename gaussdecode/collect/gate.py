@@ -131,19 +131,23 @@ class Gate:
         self._changed = threading.Condition()
         self._attendance: Attendance | None = None
 
-    def attach(self) -> "Attendance":
-        """A collector is there: the one of the newest session. The one before is not."""
+    def attach(self, *, is_open: bool = True) -> "Attendance":
+        """A collector is there: the one of the newest session. The one before is not.
+
+        Args:
+            is_open: snapshots may be taken; else only after `Attendance.open`.
+        """
         with self._changed:
             if self._attendance is not None:
                 self._attendance.end()
-            self._attendance = Attendance(self._changed)
+            self._attendance = Attendance(self._changed, is_open=is_open)
             return self._attendance
 
     @property
     def is_attended(self) -> bool:
         """A collector is at work."""
         attendance = self._attendance
-        return attendance is not None and not attendance.is_over
+        return attendance is not None and attendance.is_open and not attendance.is_over
 
     def hold(self, columns: Mapping[str, Iterable[str]]) -> Hold:
         """Have the collector publish all it has, and publish nothing from then on.
@@ -157,7 +161,7 @@ class Gate:
         """
         with self._changed:
             attendance = self._attendance
-            if attendance is None or attendance.is_over:
+            if attendance is None or attendance.is_over or not attendance.is_open:
                 raise HoldLostError("no session is streaming")
             assert attendance.hold is None
             hold = attendance.hold = Hold(columns, self._make_spool())
@@ -244,16 +248,23 @@ class Attendance:
 
     Args:
         changed: the gate's lock.
+        is_open: snapshots may be taken from the start.
 
     Attributes:
         hold: what a snapshot asks this collector for, or None.
         is_over: its session is.
+        is_open: the server is known to be the log's, so that snapshots may be taken of it.
     """
 
-    def __init__(self, changed: threading.Condition) -> None:
+    def __init__(self, changed: threading.Condition, *, is_open: bool = True) -> None:
+        self.is_open = is_open
         self.hold: Hold | None = None
         self.is_over = False
         self._changed = changed
+
+    def open(self) -> None:
+        """Let snapshots be taken."""
+        self.is_open = True
 
     @property
     def is_closed(self) -> bool:

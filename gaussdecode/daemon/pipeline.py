@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 
 from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.gate import Gate
+from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import publications
@@ -34,6 +35,7 @@ from gaussdecode.land.names import SPOOL, safe_columns, table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.transactions import landed_since
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.entry import CommitEntry
@@ -59,6 +61,28 @@ _HIDDEN_ADVICE: Final = (
 _NOT_LISTED: Final = "published, but not on decoding.white-table-list: none of their changes land"
 _NOT_PUBLISHED: Final = "on decoding.white-table-list, but no configured publication has them"
 _log = get_logger("daemon")
+
+
+class Confirming:
+    """What the reader of a session may confirm: nothing before its server is known to be the log's.
+
+    Args:
+        confirm: tells the reader a position.
+    """
+
+    def __init__(self, confirm: Confirm) -> None:
+        self._confirm = confirm
+        self._has_begun = False
+
+    def __call__(self, position: SourcePosition) -> None:
+        """Something has become durable."""
+        if self._has_begun:
+            self._confirm(position)
+
+    def begin(self, position: SourcePosition) -> None:
+        """From now on confirm what is durable; the log's position is, at this moment."""
+        self._has_begun = True
+        self._confirm(position)
 
 
 class Pipeline:
@@ -269,8 +293,6 @@ class Pipeline:
             self._landed_ns,
         )
         self._session = session
-        if self.log is not None and self.log.position is not None:
-            session.control.raise_to(Word.DURABLE_LSN, self.log.position.lsn)
         return session
 
     def _begin(self, facts: Mapping[str, Any], confirm: Confirm) -> Collector:  # Any: JSON
@@ -287,7 +309,8 @@ class Pipeline:
         self._note_coverage(Coverage.from_record(facts.get("coverage", {})))
         assert self.writer is not None
         timeline = int(facts["timeline"])
-        intake = self.writer.begin(confirm)
+        confirming = Confirming(confirm)
+        intake = self.writer.begin(confirming)
         is_new = log.position is None
         table_filter = self._settle_tables(is_new=is_new)
         if is_new:
@@ -320,8 +343,29 @@ class Pipeline:
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
         )
+        resent = self._resent(log, int(facts["start_lsn"]), confirming)
         spool = self.spool()
-        return Collector(settings, tables, intake, spool, position, log.schemas, self.gate)
+        return Collector(settings, tables, intake, spool, position, log.schemas, self.gate, resent)
+
+    def _resent(self, log: CommitLog, start_lsn: int, confirming: "Confirming") -> Resent | None:
+        """Have what the server sends again compared, if anything can come; else confirm."""
+        assert log.position is not None
+
+        def let_confirm(count: int) -> None:
+            if count:
+                _log.info(Event.RESENT_COMPARED, transactions=count)
+            assert log.position is not None
+            confirming.begin(log.position)
+
+        if start_lsn >= log.position.lsn:
+            let_confirm(0)
+            return None
+        stretch = landed_since(log, start_lsn)
+        if stretch.since_lsn > start_lsn:
+            _log.warning(
+                Event.RESENT_UNKNOWN, start=str(Lsn(start_lsn)), known=str(Lsn(stretch.since_lsn))
+            )
+        return Resent(stretch.transactions, stretch.since_lsn, log.position.lsn, let_confirm)
 
     def _note_coverage(self, coverage: Coverage) -> None:
         """Say, once, what only one of publications and white list has."""

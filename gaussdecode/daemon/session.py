@@ -370,6 +370,8 @@ class Session:
 
     def _next_start(self) -> str:
         durable = Lsn(self.control.get(Word.DURABLE_LSN))
+        if not durable:
+            return "nothing was confirmed since it began"
         return f"what has landed ends at {durable}, the next start asks for what is behind it"
 
     # ---- progress --------------------------------------------------------------------

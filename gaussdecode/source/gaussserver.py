@@ -275,7 +275,7 @@ def check_start(
         plugins: output plug-ins that will do; any does in parallel mode.
 
     Returns:
-        The position to ask for: the log's, or for a new landing the slot's.
+        The position to ask for; see `start.check_start`.
 
     Raises:
         SourceRefusedError: the stream could not be read.

@@ -48,6 +48,7 @@ from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.relations import relation_record, white_list
 from gaussdecode.source.sqlstate import Phase
+from gaussdecode.source.start import refuse_active
 
 _MAX_LOGGED: Final = 100  # other notices in one session; arbitrary
 _VALUE_CLASS: Final = "22"  # SQLSTATEs whose texts may repeat a value of a row
@@ -135,6 +136,7 @@ class GaussSource:
             self._server = gaussserver.read_server(sql, self._stream, self._slot)
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
+        refuse_active(state, self._server)
         self._options = server_options(config, self._server.profile)
         self._is_parallel = config.decoding.is_parallel
         self._translator = translator_of(

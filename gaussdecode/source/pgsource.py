@@ -15,7 +15,7 @@ from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.libpq import address_of
 from gaussdecode.source.postgresql import SourceAddress, connect
 from gaussdecode.source.relations import Relations, relation_record, white_list
-from gaussdecode.source.start import check_start, warnings
+from gaussdecode.source.start import check_start, refuse_active, warnings
 
 
 def known_messages(settings: Record) -> KnownMessages:
@@ -69,6 +69,7 @@ class PostgresSource:
         )
         self._server = slots.read_server(self._connection, self._slot, publications, state)
         self._start_lsn = check_start(state, self._server, self._slot)
+        refuse_active(state, self._server)
         self._relations = Relations(white_list(settings), self._connection.encoding)
         self._coverage = self._compare_tables(settings)
         self._known = known_messages(settings)

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from gaussdecode.errors import IdentityError
+from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import PLUGIN, LogState, ServerState, SlotState
 
@@ -191,7 +191,8 @@ def check_start(
         plugins: output plug-ins that will do; empty when any does.
 
     Returns:
-        The position to ask for: the log's, or for a new landing the slot's.
+        The position to ask for. It is the slot's, where the server says it: what it sends
+        again up to the log's is compared with what landed, see `collect.resent`.
 
     Raises:
         IdentityError: the first rule that is broken, with both values and what to do.
@@ -201,9 +202,28 @@ def check_start(
         problem = rule(start)
         if problem is not None:
             raise IdentityError(problem)
-    if log is not None:
-        return log.lsn
-    return start.slot.confirmed_flush_lsn or Lsn(0)
+    confirmed = start.slot.confirmed_flush_lsn
+    if confirmed is None:
+        return Lsn(0) if log is None else log.lsn
+    return confirmed
+
+
+def refuse_active(log: LogState | None, server: ServerState) -> None:
+    """Refuse a slot that somebody reads and that stands before the log: it may move yet.
+
+    Most often it is our own last connection, of which the server has not noticed the end.
+    Where slot and log agree there is nothing to compare, and the server refuses by itself.
+
+    Raises:
+        SourceError: try again.
+    """
+    slot = server.slot
+    if log is None or slot is None or not slot.is_active:
+        return
+    if slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn < log.lsn:
+        raise SourceError(
+            f"slot {slot.name!r} is in use by process {slot.active_pid or 'unknown'} of the server"
+        )
 
 
 # Known faults of servers: text, and by major the first minor without it.

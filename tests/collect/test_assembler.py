@@ -63,6 +63,8 @@ class Sink:
         self.transactions: list[dict[str, Any]] = []  # Any: row values
         self.messages: list[dict[str, Any]] = []  # Any: row values
         self.truncates: list[tuple[str, int, int]] = []
+        self.repeated: list[tuple[int, int, int, int, bool]] = []
+        self.caught_up_at: list[int] = []  # transactions released before
         self.held: list[Accumulator[Landed]] = [
             self._new(self.tables.system(TRANSACTIONS)), self._new(self.tables.system(MESSAGES))
         ]  # fmt: skip
@@ -94,6 +96,12 @@ class Sink:
 
     def noticed(self, code: int, text: bytes, lsn: int) -> None:
         raise AssertionError("no notice was sent")
+
+    def resent(self, lsn: int, xid: int, time_us: int, rows: int, has_origin: bool) -> None:
+        self.repeated.append((lsn, xid, time_us, rows, has_origin))
+
+    def caught_up(self) -> None:
+        self.caught_up_at.append(self.assembler.transaction_count)
 
     def relieve(self) -> None:
         for accumulator in self.held:
@@ -241,6 +249,50 @@ def test_rows_come_out_whole_and_in_order(
     assert sum(row["rows"] for row in sink.transactions) == len(wanted) + len(sink.messages)
     assert not sink.assembler.is_transaction_open
     sink.spool.close()
+
+
+@settings(deadline=None)
+@given(data=st.data(), txns=st.lists(transactions, min_size=1, max_size=6))
+def test_what_is_sent_again_is_shown_before_anything_is_released(
+    data: st.DataObject, txns: list[Txn], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However it is cut and spooled: each repeated transaction, then once that all have come."""
+    resume = 100 * data.draw(st.integers(0, len(txns) - 1)) + data.draw(st.sampled_from([0, 50]))
+    sink = Sink(
+        tmp_path_factory.getbasetemp(), resume_lsn=resume, is_compared=True, only_local=False,
+        memory_limit=data.draw(st.sampled_from([0, 1 << 20])),
+    )  # fmt: skip
+    for seq, batch in enumerate(cut(stream(txns), lambda n: data.draw(st.integers(0, n)))):
+        sink.assembler.absorb_bytes(entry(seq, batch))
+    sink.finish()
+
+    counts = [
+        sum(not isinstance(item, Mark) or item.index != 3 for item in txn.items) for txn in txns
+    ]
+    assert sink.repeated == [
+        (100 * (i + 1), 1000 + i, i, counts[i], txn.origin is not None)
+        for i, txn in enumerate(txns) if 100 * (i + 1) <= resume
+    ]  # fmt: skip
+    assert sink.caught_up_at == [0]
+    assert not sink.assembler.is_comparing
+    assert [row["rows"] for row in sink.transactions] == counts[len(sink.repeated) :]
+    sink.spool.close()
+
+
+CAUGHT_UP = {
+    "keepalive there": Mark(KEEPALIVE, x=500),
+    "message there": Mark(MESSAGE, 0, x=500, payload=b"p\0c"),
+}
+
+
+@pytest.mark.parametrize("mark", CAUGHT_UP.values(), ids=CAUGHT_UP.keys())
+def test_position_is_reached_without_a_transaction(tmp_path: Any, mark: Mark) -> None:  # Any: Path
+    """What stands alone at the log's position tells that all before it has come."""
+    sink = Sink(tmp_path, resume_lsn=500, is_compared=True)
+    sink.assembler.absorb_bytes(entry(0, [dataclasses.replace(mark, x=499)]))
+    assert sink.caught_up_at == []
+    sink.assembler.absorb_bytes(entry(1, [mark, mark]))
+    assert sink.caught_up_at == [0]
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from gaussdecode.errors import IdentityError
+from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import LogState, ServerState, SlotState
-from gaussdecode.source.start import RULES, check_start, warnings
+from gaussdecode.source.start import RULES, check_start, refuse_active, warnings
 
 SLOT = SlotState(
     name="orders",
@@ -107,9 +107,24 @@ def test_every_rule_is_broken_by_some_case() -> None:
         assert any(hits), rule.__name__
 
 
-def test_starts_at_the_logs_position() -> None:
-    """The log decides, not the slot."""
-    assert check_start(LOG, SERVER, "orders") == LOG.lsn
+def test_starts_where_the_slot_stands() -> None:
+    """What the server sends again up to the log's position is compared with what landed."""
+    assert check_start(LOG, SERVER, "orders") == SLOT.confirmed_flush_lsn
+
+
+def test_starts_at_the_log_where_the_slot_does_not_tell() -> None:
+    """Old servers do not show what a slot has confirmed."""
+    assert check_start(LOG, slot(confirmed_flush_lsn=None), "orders") == LOG.lsn
+
+
+def test_slot_that_may_still_move_is_tried_again() -> None:
+    """Whoever reads it may confirm more, so nobody knows what would be sent again."""
+    with pytest.raises(SourceError, match="in use by process 4711") as caught:
+        refuse_active(LOG, slot(is_active=True, active_pid=4711))
+    assert caught.value.retryable
+    refuse_active(LOG, slot(is_active=True, active_pid=4711, confirmed_flush_lsn=LOG.lsn))
+    refuse_active(LOG, SERVER)
+    refuse_active(None, slot(is_active=True, active_pid=4711))
 
 
 def test_new_landing_starts_where_the_slot_stands() -> None:
@@ -120,18 +135,18 @@ def test_new_landing_starts_where_the_slot_stands() -> None:
 @pytest.mark.parametrize("lsn", [Lsn(0x200), Lsn(0x900)])
 def test_borders_are_allowed(lsn: Lsn) -> None:
     """Exactly the confirmed position, and exactly the end of the WAL."""
-    assert check_start(log(lsn=lsn), SERVER, "orders") == lsn
+    assert check_start(log(lsn=lsn), SERVER, "orders") == SLOT.confirmed_flush_lsn
 
 
 def test_promoted_standby_is_allowed_up_to_the_fork() -> None:
     """A log at or below the switch point has nothing the new primary lacks."""
     state = log(timeline=2, lsn=Lsn(0x500))
-    assert check_start(state, SERVER, "orders") == 0x500
+    assert check_start(state, SERVER, "orders") == SLOT.confirmed_flush_lsn
 
 
 def test_log_without_timeline_is_not_compared() -> None:
     """Sources that have none write 0."""
-    assert check_start(log(timeline=0), SERVER, "orders") == LOG.lsn
+    assert check_start(log(timeline=0), SERVER, "orders") == SLOT.confirmed_flush_lsn
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""The transactions of a landing, read back: to recognise them when the server repeats them.
+
+Given an open log; promises the rows of ``gd_transactions`` behind a position, in the order
+in which they ended, one row group of each file of one entry in memory.
+"""
+
+import dataclasses
+import heapq
+import operator
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.names import TRANSACTIONS
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import LandingFile, SourcePosition
+from gaussdecode.model.transaction import TransactionMark
+
+_COLUMNS: Final = ("gd_lsn", "gd_xid", "gd_ts", "rows", "origin")
+_BLOCK: Final = 64  # entries looked at together on the way back; arbitrary
+_ROWS: Final = 4096
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stretch:
+    """The end of a log, as far as it can be compared.
+
+    Attributes:
+        since_lsn: everything that landed behind this position is in `transactions`; higher
+            than what was asked for where the epoch began later or retention took the rest.
+        transactions: rising.
+    """
+
+    since_lsn: int
+    transactions: Iterator[TransactionMark]
+
+
+def landed_since(log: CommitLog, lsn: int) -> Stretch:
+    """Read what has landed behind a position, in the log's present epoch.
+
+    Raises:
+        LandingError: an entry is damaged. The iterator raises it for a file.
+        DiskError: the file system failed.
+    """
+    now = log.position
+    assert now is not None
+    first, since_lsn = _find_first(log, now, lsn)
+    return Stretch(since_lsn, _read(log, first, since_lsn))
+
+
+def _find_first(log: CommitLog, now: SourcePosition, lsn: int) -> tuple[int, int]:
+    """Number of the first entry that is wanted, and the position before it."""
+    stop = log.next_n
+    oldest = now.lsn
+    while stop > log.floor + 1:
+        start = max(stop - _BLOCK, log.floor + 1)
+        for entry in reversed(list(log.iterate(start, stop - 1))):
+            position = entry.positions[log.source]
+            if position.epoch < now.epoch:
+                return entry.n + 1, oldest
+            if position.lsn <= lsn:
+                return entry.n + 1, lsn
+            oldest = position.lsn
+        stop = start
+    # The first entry that is held began at a position that nobody knows any more; so did an
+    # epoch's: what ends up to its own position is not compared.
+    return log.floor + 2, oldest
+
+
+def _read(log: CommitLog, first: int, lsn: int) -> Iterator[TransactionMark]:
+    for entry in log.iterate(first, log.next_n - 1):
+        for mark in _of_entry(log, entry):
+            if mark.end_lsn > lsn:
+                yield mark
+
+
+def _of_entry(log: CommitLog, entry: CommitEntry) -> Iterator[TransactionMark]:
+    """Merge the files of an entry: several lanes may have written the rows of one."""
+    if entry.replaced:
+        return iter(())
+    files = [file for file in entry.files if file.table == TRANSACTIONS]
+    return heapq.merge(*(_of_file(log, file) for file in files), key=operator.attrgetter("end_lsn"))
+
+
+def _of_file(log: CommitLog, file: LandingFile) -> Iterator[TransactionMark]:
+    try:
+        with log.disk.files.open(file.path) as opened:
+            parquet = pq.ParquetFile(opened)
+            for batch in parquet.iter_batches(_ROWS, columns=list(_COLUMNS)):
+                yield from _marks(batch)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise LandingError(
+            f"{file.path} cannot be read ({type(error).__name__}), so what the server sends again "
+            "cannot be compared with it; run `gaussdecode verify`, and restore it from a copy"
+        ) from error
+
+
+def _marks(batch: pa.RecordBatch) -> Iterator[TransactionMark]:
+    lsns, xids, times, counts, origins = (batch.column(name) for name in _COLUMNS)
+    numbers = (lsns, xids, times.cast(pa.int64()), counts)
+    for lsn, xid, time_us, count, has_origin in zip(
+        *(column.to_pylist() for column in numbers), origins.is_valid().to_pylist(), strict=True
+    ):
+        yield TransactionMark(lsn, xid or 0, time_us or 0, count or 0, has_origin)

@@ -1,0 +1,140 @@
+"""A server that forgot: confirmations lost in a crash are harmless, a restored past is not."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kit import landing, oracle
+from kit.daemon import Daemon
+from kit.postgres import Database, Postgres
+
+from gaussdecode.errors import EX_CONFIG
+
+pytestmark = pytest.mark.integration
+MakeDaemon = Callable[..., Daemon]
+
+
+@pytest.fixture(params=[15, 18])
+def durable_server(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """A server whose files can be copied and put back."""
+    with Postgres(request.param, {"fsync": "on", "wal_sender_timeout": "10s"}) as server:
+        yield server
+
+
+def _copy(server: Postgres) -> Path:
+    """Stop a server and copy its files, the slots included; start it again."""
+    saved = server.home / "saved"
+    server.stop()
+    shutil.copytree(server.data, saved)
+    server.start()
+    return saved
+
+
+def _restore(server: Postgres, saved: Path) -> None:
+    """Put the files of a copy in the place of a server's."""
+    owner = server.data.stat()
+    server.stop()
+    shutil.rmtree(server.data)
+    shutil.move(saved, server.data)
+    for path in (server.data, *server.data.rglob("*")):
+        shutil.chown(path, owner.st_uid, owner.st_gid)
+    server.start()
+
+
+def _prepare(server: Postgres) -> Database:
+    database = Database(server, "restored")
+    database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
+    database.create_slot()
+    return database
+
+
+def _insert(database: Database, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        database.execute(f"INSERT INTO public.t VALUES ({number})")
+
+
+def _grow_beyond(database: Database, lsn: int) -> None:
+    """Write WAL that no publication sends, until it is longer than the log."""
+    while database.wal_end() <= lsn:
+        database.execute("CREATE UNLOGGED TABLE public.u (id int4); DROP TABLE public.u")
+
+
+def test_restored_server_is_refused_however_often_it_is_tried(
+    durable_server: Postgres, make_daemon: MakeDaemon
+) -> None:
+    """Also once its WAL is longer than the log: other transactions, nothing landed or confirmed."""
+    database = _prepare(durable_server)
+    daemon = make_daemon(database).start()
+    _insert(database, 1, 10)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    saved = _copy(durable_server)
+    daemon.start()
+    _insert(database, 11, 20)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    before = landing.read_entries(daemon.root)
+    _restore(durable_server, saved)
+    assert daemon.start().wait() == EX_CONFIG
+    assert "restored to the past" in daemon.log_tail()
+    _, confirmed = database.slot_positions()
+    _insert(database, 1011, 1020)
+    _grow_beyond(database, daemon.durable_lsn())
+    _insert(database, 1021, 1030)
+    for _ in range(2):
+        assert daemon.start().wait() == EX_CONFIG
+        assert "restored to the past" in daemon.log_tail()
+        assert landing.read_entries(daemon.root) == before
+        assert database.slot_positions()[1] == confirmed < daemon.durable_lsn()
+
+
+def test_restored_server_that_sends_nothing_again_is_refused(
+    durable_server: Postgres, make_daemon: MakeDaemon
+) -> None:
+    """What landed is missing there: a keepalive behind the log's position is enough to tell."""
+    database = _prepare(durable_server)
+    daemon = make_daemon(database).start()
+    _insert(database, 1, 2)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    saved = _copy(durable_server)
+    daemon.start()
+    _insert(database, 3, 4)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    before = landing.read_entries(daemon.root)
+    _restore(durable_server, saved)
+    _grow_beyond(database, daemon.durable_lsn())
+    assert daemon.start().wait() == EX_CONFIG
+    assert landing.read_entries(daemon.root) == before
+
+
+def test_server_that_forgot_confirmations_in_a_crash_is_followed(
+    durable_server: Postgres, make_daemon: MakeDaemon
+) -> None:
+    """It sends again what has landed; that is compared, found equal, and landed once."""
+    database = _prepare(durable_server)
+    state = durable_server.data / "pg_replslot" / database.slot / "state"
+    daemon = make_daemon(database).start()
+    _insert(database, 1, 10)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    durable_server.restart()
+    saved = state.read_bytes()
+    daemon.start()
+    _insert(database, 11, 20)
+    daemon.catch_up()
+    durable_server.kill9()
+    assert daemon.stop() == 0
+    state.write_bytes(saved)  # as if none had been written since
+    durable_server.start()
+    assert database.slot_positions()[1] < daemon.durable_lsn()
+    daemon.start()
+    _insert(database, 21, 30)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    landed = oracle.check(daemon.root, database)
+    assert [change.new["id"] for change in landed.changes] == list(range(1, 31))
+    assert '"resent_compared"' in daemon.log.read_text()
+    assert database.slot_positions()[1] == daemon.durable_lsn()

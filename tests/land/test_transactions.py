@@ -1,0 +1,148 @@
+"""The landing's transactions, read back from behind a position."""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from kit.landrun import BLOCK, IDENTITY, START, ticking
+from kit.simdisk import SimFiles
+
+from gaussdecode.errors import LandingError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.names import TRANSACTIONS
+from gaussdecode.land.retention import retain
+from gaussdecode.land.schemas import SchemaStore
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.transactions import landed_since
+from gaussdecode.land.writer import Writer
+from gaussdecode.model.landing import EntryKind, Position, SourcePosition
+from gaussdecode.model.publication import PublicationRequest, RowGroup
+from gaussdecode.model.transaction import TransactionMark
+
+FIRST = 1000
+
+
+def _mark(lsn: int) -> TransactionMark:
+    """What the transaction that ends at a position is known by."""
+    return TransactionMark(lsn, lsn * 7, lsn * 1_000_000, lsn % 3, has_origin=lsn % 2 == 0)
+
+
+def _row_group(schema_id: str, lsns: list[int]) -> RowGroup:
+    marks = [_mark(lsn) for lsn in lsns]
+    times = pa.array([mark.time_us for mark in marks], pa.timestamp("us", "UTC"))
+    table = pa.table(
+        {
+            "gd_op": ["I"] * len(lsns),
+            "gd_lsn": pa.array(lsns, pa.int64()),
+            "gd_seq": pa.array([0] * len(lsns), pa.int64()),
+            "gd_xid": pa.array([mark.xid for mark in marks], pa.int64()),
+            "gd_ts": times,
+            "origin": pa.array(["far" if mark.has_origin else None for mark in marks], pa.string()),
+            "user": pa.nulls(len(lsns), pa.string()),
+            "rows": pa.array([mark.row_count for mark in marks], pa.int64()),
+        }
+    )
+    first, last = Position(lsns[0], 0), Position(lsns[-1], 0)
+    return RowGroup(TRANSACTIONS, schema_id, table.schema, table, first, last, {"I": len(lsns)})
+
+
+class _Run:
+    """A landing of transactions alone."""
+
+    def __init__(self) -> None:
+        self.files = SimFiles()
+        self.log = CommitLog.open(
+            self.files, IDENTITY, space=SpaceWait(sleep=lambda _: None), now=ticking(), block=BLOCK
+        )
+        self.schemas = SchemaStore(self.log)
+        self.errors: list[BaseException] = []
+        self.writer = Writer(
+            self.log,
+            schemas=self.schemas,
+            lanes=2,
+            on_durable=lambda _: None,
+            on_error=self.errors.append,
+        )
+        self.publish(EntryKind.GENESIS, FIRST)
+
+    def publish(self, kind: EntryKind, lsn: int, epoch: int = 1) -> None:
+        position = SourcePosition(epoch, 1, lsn)
+        self.writer.publish(PublicationRequest(kind=kind, position=position))
+        assert self.writer.drain(60)
+
+    def land(self, *lsns: int, epoch: int = 1) -> None:
+        schema_id, _ = self.schemas.schema_id_for(TRANSACTIONS, {"columns": []})
+        for lsn in lsns:
+            self.writer.write(_row_group(schema_id, [lsn]))
+        self.publish(EntryKind.DATA, lsns[-1], epoch)
+
+    def since(self, lsn: int) -> tuple[int, list[int]]:
+        """From where on the log is known, and the ends; the marks are seen to be right."""
+        stretch = landed_since(self.log, lsn)
+        marks = list(stretch.transactions)
+        assert marks == [_mark(mark.end_lsn) for mark in marks]
+        return stretch.since_lsn, [mark.end_lsn for mark in marks]
+
+
+@pytest.fixture
+def run() -> Iterator[_Run]:
+    """A landing that has begun."""
+    made = _Run()
+    yield made
+    made.writer.close()
+    made.log.close()
+
+
+def test_everything_behind_a_position(run: _Run) -> None:
+    """Also from the middle of an entry, over entries without files."""
+    run.land(1001, 1002, 1003)
+    run.publish(EntryKind.IDLE, 1010)
+    run.land(1011, 1012)
+    run.publish(EntryKind.IDLE, 1020)
+    assert run.since(FIRST) == (FIRST, [1001, 1002, 1003, 1011, 1012])
+    assert run.since(1002) == (1002, [1003, 1011, 1012])
+    assert run.since(1003) == (1003, [1011, 1012])
+    assert run.since(1012) == (1012, [])
+    assert run.since(1015) == (1015, [])
+
+
+def test_many_entries_and_checkpoints(run: _Run) -> None:
+    """Further back than the entries that are looked at together."""
+    for lsn in range(1001, 1101):
+        run.land(lsn)
+    assert run.since(1010) == (1010, list(range(1011, 1101)))
+
+
+def test_nothing_from_before_the_landing(run: _Run) -> None:
+    """A slot that stands before the first entry has sent nothing that could have landed."""
+    run.land(1001)
+    assert run.since(900) == (FIRST, [1001])
+
+
+def test_nothing_from_an_earlier_epoch(run: _Run) -> None:
+    """What lies before an accepted gap was not landed by this epoch."""
+    run.land(1001)
+    run.publish(EntryKind.GAP, 1050, epoch=2)
+    run.land(1060, epoch=2)
+    assert run.since(1001) == (1050, [1060])
+    assert run.since(1055) == (1055, [1060])
+
+
+def test_what_retention_took_is_not_known(run: _Run) -> None:
+    """The stretch then begins where the log is known again."""
+    for lsn in range(1001, 1012):
+        run.land(lsn)
+    assert retain(run.log, START + dt.timedelta(days=1000)) is not None
+    known, found = run.since(1001)
+    assert known == 1000 + run.log.floor + 1
+    assert found == list(range(known + 1, 1012))
+
+
+def test_file_that_is_gone_is_named(run: _Run) -> None:
+    """Nothing is taken for equal because it cannot be read."""
+    run.land(1001)
+    (entry,) = run.log.iterate(1, 1)
+    run.files.unlink(entry.files[0].path)
+    with pytest.raises(LandingError, match=r"gd_transactions.*gaussdecode verify"):
+        list(landed_since(run.log, FIRST).transactions)
