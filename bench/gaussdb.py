@@ -121,7 +121,9 @@ def land(facts: dict[str, Any], total: int, directory: Path, decoders: int) -> d
     path = directory / "load.yaml"
     path.write_text(yaml.safe_dump(config))
     path.chmod(0o600)
-    process = subprocess.Popen([sys.executable, "-m", "gaussdecode", "run", str(path)])
+    command = [sys.executable, "-m", "gaussdecode"]
+    subprocess.run([*command, "slot", "adopt", str(path)], check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "run", str(path)])
     watch = processes.ProcessWatch(process.pid)
     number = 0
 

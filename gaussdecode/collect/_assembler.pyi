@@ -42,6 +42,7 @@ class Assembler:
     row_count: Final[int]
     resent_count: Final[int]
     foreign_count: Final[int]
+    is_comparing: Final[bool]
     empty_count: Final[int]
     heartbeat_count: Final[int]
     message_count: Final[int]

@@ -99,8 +99,8 @@ class Hole:
         state = log_state(log)
         if state is None:
             raise ConfigError(f"{config.path.name}: the landing has no entry, nothing is missing")
-        server = _ask(config, state)
-        _check_start(config, state, _with_a_good_slot(server, state))
+        server = ask_server(config, state)
+        check_server(config, state, _with_a_good_slot(server, state))
         gap = find_gap(state, server)
         if gap is None:
             raise ConfigError(
@@ -129,11 +129,11 @@ class Hole:
             LandingError: the entry could not be published.
         """
         made = self._make_slot(failover=failover) if self.needs_slot else None
-        server = _ask(self.config, self.log)
+        server = ask_server(self.config, self.log)
         slot = server.slot
         until = made or (None if slot is None else slot.confirmed_flush_lsn) or self.log.lsn
         behind = dataclasses.replace(self.log, lsn=until, timeline=server.timeline)
-        _check_start(self.config, behind, server)
+        check_server(self.config, behind, server)
         _forget_snapshots(log)
         return _publish(log, self.gap, until, server.timeline)
 
@@ -149,7 +149,12 @@ def _is_lost(slot: SlotState) -> bool:
     return slot.wal_status == "lost" or slot.restart_lsn is None or bool(slot.invalidation_reason)
 
 
-def _ask(config: Config, log: LogState) -> ServerState:
+def ask_server(config: Config, log: LogState | None) -> ServerState:
+    """Ask the server of a configuration for everything that decides about a start.
+
+    Raises:
+        SourceError: it cannot be asked.
+    """
     if is_gaussdb(config):
         with open_pair(config) as pair:
             return pair.state
@@ -157,7 +162,12 @@ def _ask(config: Config, log: LogState) -> ServerState:
         return read_server(connection, config.slot, config.source.publication, log)
 
 
-def _check_start(config: Config, log: LogState, server: ServerState) -> None:
+def check_server(config: Config, log: LogState | None, server: ServerState) -> None:
+    """See that log, server and slot belong together.
+
+    Raises:
+        SourceRefusedError: they do not, or the stream could not be read.
+    """
     if isinstance(server, GaussServerState):
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         gaussserver.check_start(log, server, config.slot, plugins)

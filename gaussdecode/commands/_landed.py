@@ -1,13 +1,21 @@
 """What an operator must not do behind the back of a landing."""
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.land.names import LAYOUT
+from gaussdecode.land.names import CHECKPOINTS, COMMITS, LAYOUT, entry_number
 from gaussdecode.settings import Config
 
 
 def has_landing(config: Config) -> bool:
-    """Whether something has landed, or was to land, at the configured root."""
-    return (config.landing.root / LAYOUT).exists()
+    """Whether the landing at the configured root has gone on from where it began."""
+    root = config.landing.root
+    if not (root / LAYOUT).exists():
+        return False
+    try:
+        items = [item.name for item in (root / COMMITS).iterdir()]
+        is_used = any((root / CHECKPOINTS).iterdir())
+    except OSError:
+        return True
+    return is_used or any((entry_number(name) or 0) > 0 for name in items)
 
 
 def refuse_landed(config: Config, what: str) -> None:

@@ -31,6 +31,8 @@ from typing import Any, Final
 import psycopg
 import yaml
 
+from gaussdecode.commands._begin import begin_landing
+from gaussdecode.config import load
 from gaussdecode.demo import shop
 from gaussdecode.demo.cluster import Cluster, embedded_bin
 from gaussdecode.demo.show import Display, grouped, size
@@ -158,6 +160,7 @@ def _land(cluster: Cluster, config: Path, args: argparse.Namespace, display: Dis
     settings = yaml.safe_load(config.read_text())
     address = settings["monitoring"]["listen"]
     display.fact(f"gaussdecode run demo.yaml: {args.decoders} decoders, http://{address}/status")
+    begin_landing(load(config))
     with _daemon(config) as daemon:
         monitor = Monitor(daemon, address, config.with_suffix(".log"), display)
         monitor.wait(lambda record: record.get("state") == "streaming", "streaming")

@@ -1,8 +1,12 @@
-"""Create, list, drop or advance the replication slot, or go on behind a gap.
+"""Create, adopt, list, drop or advance the replication slot, or go on behind a gap.
 
 From its creation on the server keeps every change for the slot, until the daemon confirms
 it or somebody drops the slot. The output has the columns of GaussDB's functions. On GaussDB
 and openGauss the slot gets source.plugin, and is made, dropped and advanced on the primary.
+
+create also makes landing.root and the first entry of the landing in it; the daemon makes neither, for
+a root that is missing or empty may be a file system that is not mounted. adopt begins a landing with a
+slot that is there already, where it stands: what it has confirmed before does not land.
 
 accept-gap is for a slot that was lost, dropped, made again or advanced: with the daemon
 stopped it makes the slot again where it has to, records which positions are missing as an
@@ -11,6 +15,7 @@ where the gap begins, typed or as --from-lsn, and is refused where nothing is mi
 
 Examples:
   gaussdecode slot create  /etc/gaussdecode/orders.yaml
+  gaussdecode slot adopt   /etc/gaussdecode/orders.yaml
   gaussdecode slot list    /etc/gaussdecode/orders.yaml
   gaussdecode slot advance /etc/gaussdecode/orders.yaml --upto-lsn 16/B374D848
   gaussdecode slot drop    /etc/gaussdecode/orders.yaml
@@ -24,6 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.commands._arguments import lsn
+from gaussdecode.commands._begin import begin_landing, prepare_root
 from gaussdecode.commands._gap import Hole, open_log
 from gaussdecode.commands._landed import has_landing, refuse_landed
 from gaussdecode.commands._slots import slots_of
@@ -50,9 +56,12 @@ _COLUMNS: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make the slot; changes are kept from here on")
+    create = actions.add_parser("create", help="make the slot, and begin its landing")
     create.add_argument("--failover", action="store_true", help="standbys keep it (PostgreSQL 17)")
+    create.add_argument("--no-landing", action="store_true", help="the slot only, for peek and get")
     create.set_defaults(act=_create)
+    adopt = actions.add_parser("adopt", help="begin the landing with a slot that exists")
+    adopt.set_defaults(act=_adopt)
     show = actions.add_parser("list", help="show all slots of the server")
     show.add_argument("--json", action="store_true", help="print all fields, one object a line")
     show.set_defaults(act=_list)
@@ -68,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="where the gap begins, as proof that it was looked at")  # fmt: skip
     accept.add_argument("--failover", action="store_true", help="as for create")
     accept.set_defaults(act=_accept_gap)
-    for sub in (create, show, drop, advance, accept):
+    for sub in (create, adopt, show, drop, advance, accept):
         sub.add_argument("config", type=Path, help="configuration file of one slot")
 
 
@@ -81,7 +90,17 @@ def execute(args: argparse.Namespace) -> int:
 
 def _create(config: Config, args: argparse.Namespace) -> None:
     refuse_landed(config, "create the slot")
+    if not args.no_landing:
+        prepare_root(config)
     lsn = slots_of(config).create(failover=args.failover)
+    if not args.no_landing:
+        begin_landing(config, lsn)
+    print_table(("slotname", "xlog_position"), [(config.slot, str(lsn))])
+
+
+def _adopt(config: Config, _args: argparse.Namespace) -> None:
+    refuse_landed(config, "adopt the slot")
+    lsn = begin_landing(config)
     print_table(("slotname", "xlog_position"), [(config.slot, str(lsn))])
 
 

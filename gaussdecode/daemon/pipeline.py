@@ -44,6 +44,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.title import table_title
+from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import Coverage, listing
@@ -60,6 +61,8 @@ _HIDDEN_ADVICE: Final = (
 )
 _NOT_LISTED: Final = "published, but not on decoding.white-table-list: none of their changes land"
 _NOT_PUBLISHED: Final = "on decoding.white-table-list, but no configured publication has them"
+_UNUSED: Final = (EntryKind.GENESIS, EntryKind.IDLE, EntryKind.GAP)
+_UNUSED_ENTRIES: Final = 10  # arbitrary: a landing with more has been in use
 _log = get_logger("daemon")
 
 
@@ -79,10 +82,11 @@ class Confirming:
         if self._has_begun:
             self._confirm(position)
 
-    def begin(self, position: SourcePosition) -> None:
-        """From now on confirm what is durable; the log's position is, at this moment."""
-        self._has_begun = True
-        self._confirm(position)
+    def begin(self, log: CommitLog) -> None:
+        """From now on confirm what is durable, first of all the log's position."""
+        self._has_begun = True  # before the position is read: none may fall in between
+        if log.position is not None:
+            self._confirm(log.position)
 
 
 class Pipeline:
@@ -119,16 +123,21 @@ class Pipeline:
         return self
 
     def recover(self) -> None:
-        """Open the landing if it exists.
+        """Open the landing; only that of a recording is made here.
 
         Raises:
+            ConfigError: there is none.
             GaussDecodeError: it is damaged, in use, or of another source.
         """
         root = self._config.landing.root
+        kind = self._config.source.kind
+        if kind is SourceKind.CAPTURE:
+            make_root(root)
         identity = _kept_identity(root)
         if identity is not None:
-            kind = self._config.source.kind.value
-            self._open(dataclasses.replace(identity, slot=self._config.slot, kind=kind))
+            self._open(dataclasses.replace(identity, slot=self._config.slot, kind=kind.value))
+        if kind is not SourceKind.CAPTURE and (self.log is None or self.log.is_empty):
+            raise ConfigError(_no_landing(self._config))
 
     def __exit__(
         self,
@@ -311,9 +320,8 @@ class Pipeline:
         timeline = int(facts["timeline"])
         confirming = Confirming(confirm)
         intake = self.writer.begin(confirming)
-        is_new = log.position is None
-        table_filter = self._settle_tables(is_new=is_new)
-        if is_new:
+        table_filter = self._settle_tables(is_new=_is_unused(log))
+        if log.is_empty:
             start = SourcePosition(_FIRST_EPOCH, timeline, int(facts["start_lsn"]))
             intake.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
             intake.drain()
@@ -354,8 +362,7 @@ class Pipeline:
         def let_confirm(count: int) -> None:
             if count:
                 _log.info(Event.RESENT_COMPARED, transactions=count)
-            assert log.position is not None
-            confirming.begin(log.position)
+            confirming.begin(log)
 
         if start_lsn >= log.position.lsn:
             let_confirm(0)
@@ -464,9 +471,28 @@ class Pipeline:
         return is_done
 
 
+def _no_landing(config: Config) -> str:
+    """Say that there is nothing to go on with, and what begins it."""
+    root = config.landing.root
+    found = "holds no landing" if root.is_dir() else "does not exist"
+    return (
+        f"{config.path.name}: landing.root: {root} {found}. If it is on a file system that is not mounted, "
+        f"mount it. To begin a landing there: gaussdecode slot create {config.path}, or, for a slot that "
+        f"exists, gaussdecode slot adopt {config.path}"
+    )
+
+
+def _is_unused(log: CommitLog) -> bool:
+    """Whether nothing has landed yet."""
+    if log.floor >= 0 or log.next_n > _UNUSED_ENTRIES:
+        return False
+    return all(entry.kind in _UNUSED for entry in log.iterate(0, log.next_n - 1))
+
+
 def _kept_identity(root: Path) -> SourceIdentity | None:
     """Whose landing is at `root`; None where there is none yet."""
-    make_root(root)
+    if not root.is_dir():
+        return None
     files = Files(root)
     try:
         layout = read_layout(Disk(files, SpaceWait(), "look"))

@@ -41,7 +41,7 @@ def settle_beginning(
         store: of the landing.
         config: checked.
         list_tables: asks the source for OID by title of the published tables.
-        is_new: the landing has no entry yet.
+        is_new: nothing has landed yet.
     """
     mode = config.snapshot.mode
     known = Beginning.of(store.ledger())

@@ -35,6 +35,7 @@ def test_a_terminal_that_goes_stops_the_daemon(
     """Started by hand it ends as with SIGTERM, and leaves the slot to the next."""
     database_15.create_slot()
     daemon = make_daemon(database_15)
+    daemon.begin()
     terminal, shell_side = os.openpty()
     with daemon.log.open("ab") as log:
         daemon.process = subprocess.Popen(

@@ -4,7 +4,9 @@
 at what an operator sees: ``/status``, the commit log, the exit status.
 """
 
+import contextlib
 import http.client
+import io
 import json
 import os
 import signal
@@ -19,6 +21,7 @@ from typing import Any, Final, Self
 
 import yaml
 
+from gaussdecode.cli import main
 from kit import landing
 from kit.postgres import Database
 
@@ -135,6 +138,7 @@ class Daemon:
     def start(self) -> Self:
         """Start the daemon; does not wait for anything."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
+        self.begin()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "gaussdecode", "run", str(self.config_path)],
@@ -144,6 +148,15 @@ class Daemon:
                 env={**os.environ, **self.environment},
             )
         return self
+
+    def begin(self) -> None:
+        """Begin the landing as an operator would, with the slot as it stands, if that can be."""
+        if not (self.root / "layout.json").exists():
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
+                main(["slot", "adopt", str(self.config_path)])
 
     @property
     def pid(self) -> int:

@@ -1,0 +1,111 @@
+"""A landing begins with its slot, by an explicit act of the operator.
+
+The daemon goes on with a landing; it never makes one. An empty directory is as likely the
+place of a file system that is not mounted as a new landing, and a slot does not tell whether
+anybody has read it. So whoever makes the slot, or says that one is to be landed from where it
+stands, makes root, layout and first entry too. From then on every rule about log and slot holds:
+a slot that was read before the daemon's first start is a gap like any other.
+
+The files belong to whom the directory above them belongs, also where root runs the command.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from gaussdecode.commands._gap import ask_server, check_server
+from gaussdecode.errors import ConfigError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.files import Files, make_root
+from gaussdecode.land.publication import Draft
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings import Config
+from gaussdecode.source.slot import SlotState
+
+_FIRST_EPOCH: Final = 1
+
+
+def prepare_root(config: Config) -> None:
+    """See that the root is there and fit, before anything is done at the server.
+
+    Raises:
+        ConfigError: it cannot be made, or is not fit for a landing.
+    """
+    root = config.landing.root
+    with _as_owner(root):
+        make_root(root)
+        files = Files(root)
+        try:
+            files.check_root()
+        finally:
+            files.close()
+
+
+def begin_landing(config: Config, made_at: Lsn | None = None) -> Lsn:
+    """Write the first entry of a landing where its slot stands.
+
+    Where nothing but a first entry is there yet, the beginning moves to where the slot stands now.
+
+    Args:
+        config: of a server.
+        made_at: where the slot was just made; where it stands, when it was there before.
+
+    Returns:
+        Where the landing begins.
+
+    Raises:
+        ConfigError: the root cannot be used.
+        SourceError: the server cannot be asked, or the slot cannot be landed.
+        LandingError: the landing belongs to another source, or is in use.
+    """
+    server = ask_server(config, None)
+    check_server(config, None, server)
+    slot = server.slot
+    assert slot is not None
+    _refuse_read(config, slot)
+    lsn = made_at or slot.confirmed_flush_lsn or Lsn(0)
+    identity = SourceIdentity(
+        config.source.kind.value, server.system_identifier, server.database, config.slot,
+        slot.plugin or "",
+    )  # fmt: skip
+    prepare_root(config)
+    with _as_owner(config.landing.root):
+        files = Files(config.landing.root)
+        try:
+            log = CommitLog.open(files, identity, space=SpaceWait(should_stop=lambda: True))
+            kind = EntryKind.GENESIS if log.is_empty else EntryKind.IDLE
+            position = SourcePosition(_FIRST_EPOCH, server.timeline, int(lsn))
+            log.publish(Draft(kind=kind, position=position))
+        finally:
+            files.close()
+    return lsn
+
+
+def _refuse_read(config: Config, slot: SlotState) -> None:
+    if slot.is_active:
+        raise ConfigError(
+            f"{config.path.name}: slot {config.slot!r} is in use by process "
+            f"{slot.active_pid or 'unknown'} of the server; stop who reads it first"
+        )
+
+
+@contextlib.contextmanager
+def _as_owner(root: Path) -> Iterator[None]:
+    """As root, act as the owner of the root, or of the directory that it will be made in."""
+    place = next(path for path in (root, *root.parents) if path.exists())
+    owner = place.stat()
+    group = os.getegid()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
