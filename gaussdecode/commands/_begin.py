@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.commands._gap import ask_server, check_server
+from gaussdecode.commands._server import is_gaussdb
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
+from gaussdecode.land.layout import check_layout, read_layout
 from gaussdecode.land.publication import Draft
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings import Config
-from gaussdecode.source.slot import SlotState
+from gaussdecode.source.slot import PLUGIN, ServerState, SlotState
 
 _FIRST_EPOCH: Final = 1
 
@@ -34,6 +37,7 @@ def prepare_root(config: Config) -> None:
 
     Raises:
         ConfigError: it cannot be made, or is not fit for a landing.
+        IdentityError: it holds the landing of another source.
     """
     root = config.landing.root
     with _as_owner(root):
@@ -41,8 +45,13 @@ def prepare_root(config: Config) -> None:
         files = Files(root)
         try:
             files.check_root()
+            layout = read_layout(Disk(files, SpaceWait(should_stop=lambda: True), "begin"))
         finally:
             files.close()
+    if layout is not None:
+        plugin = config.source.plugin if is_gaussdb(config) else PLUGIN
+        identity = _identity(config, ask_server(config, None), plugin)
+        check_layout(layout, config.slot, identity, layout.order)
 
 
 def begin_landing(config: Config, made_at: Lsn | None = None) -> Lsn:
@@ -68,10 +77,7 @@ def begin_landing(config: Config, made_at: Lsn | None = None) -> Lsn:
     assert slot is not None
     _refuse_read(config, slot)
     lsn = made_at or slot.confirmed_flush_lsn or Lsn(0)
-    identity = SourceIdentity(
-        config.source.kind.value, server.system_identifier, server.database, config.slot,
-        slot.plugin or "",
-    )  # fmt: skip
+    identity = _identity(config, server, slot.plugin or "")
     prepare_root(config)
     with _as_owner(config.landing.root):
         files = Files(config.landing.root)
@@ -83,6 +89,11 @@ def begin_landing(config: Config, made_at: Lsn | None = None) -> Lsn:
         finally:
             files.close()
     return lsn
+
+
+def _identity(config: Config, server: ServerState, plugin: str) -> SourceIdentity:
+    kind = config.source.kind.value
+    return SourceIdentity(kind, server.system_identifier, server.database, config.slot, plugin)
 
 
 def _refuse_read(config: Config, slot: SlotState) -> None:

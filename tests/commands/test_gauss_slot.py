@@ -62,7 +62,11 @@ def test_the_plugin_is_the_configurations(
         "decoding: {parallel-decode-num: 2}",
         source="plugin: parallel_json_decoding",
     )
-    assert run("slot", "create", path).status == EX_OK
+    foreign = run("slot", "create", path)  # the landing of the first one is there
+    assert foreign.status == EX_CONFIG
+    assert "belongs to another source" in foreign.err
+    assert commercial.slots == {}
+    assert run("slot", "create", "--no-landing", path).status == EX_OK
 
 
 def test_what_the_server_refuses_is_said(

@@ -12,7 +12,6 @@ from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.names import TRANSACTIONS
 from gaussdecode.land.retention import retain
-from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.transactions import landed_since
 from gaussdecode.land.writer import Writer
@@ -55,26 +54,25 @@ class _Run:
         self.log = CommitLog.open(
             self.files, IDENTITY, space=SpaceWait(sleep=lambda _: None), now=ticking(), block=BLOCK
         )
-        self.schemas = SchemaStore(self.log)
         self.errors: list[BaseException] = []
         self.writer = Writer(
             self.log,
-            schemas=self.schemas,
             lanes=2,
             on_durable=lambda _: None,
             on_error=self.errors.append,
         )
+        self.intake = self.writer.begin()
         self.publish(EntryKind.GENESIS, FIRST)
 
     def publish(self, kind: EntryKind, lsn: int, epoch: int = 1) -> None:
         position = SourcePosition(epoch, 1, lsn)
-        self.writer.publish(PublicationRequest(kind=kind, position=position))
+        self.intake.publish(PublicationRequest(kind=kind, position=position))
         assert self.writer.drain(60)
 
     def land(self, *lsns: int, epoch: int = 1) -> None:
-        schema_id, _ = self.schemas.schema_id_for(TRANSACTIONS, {"columns": []})
+        schema_id, _ = self.intake.schemas.schema_id_for(TRANSACTIONS, {"columns": []})
         for lsn in lsns:
-            self.writer.write(_row_group(schema_id, [lsn]))
+            self.intake.write(_row_group(schema_id, [lsn]))
         self.publish(EntryKind.DATA, lsns[-1], epoch)
 
     def since(self, lsn: int) -> tuple[int, list[int]]:
