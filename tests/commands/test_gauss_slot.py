@@ -53,7 +53,7 @@ def test_the_plugin_is_the_configurations(
         source="plugin: parallel_json_decoding",
         slot="other",
     )
-    refused = run("slot", "create", path)
+    refused = run("slot", "create", "--no-landing", path)
     assert refused.status == EX_CONFIG
     assert "allowed: mppdb_decoding, sql_decoding" in refused.err
     commercial = make_gauss(COMMERCIAL)
