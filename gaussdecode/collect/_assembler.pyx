@@ -21,7 +21,8 @@ neither does. Notices are told to the owner as they come, wherever they stand.
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the owner compares them with what landed, it is shown each of them, and
-told once everything up to that position has come, before anything else is released. A non-transactional message is durable only if its own LSN is below that
+told once everything up to that position has come, before anything else is released. A
+non-transactional message is durable only if its own LSN is below that
 position, since it says where its record begins, not where it ends; for the same reason
 nothing may be published while `message_lsn` is not below `boundary_lsn`.
 
@@ -167,7 +168,7 @@ cdef class Assembler:
     cdef uint64_t open_csn
     cdef uint64_t start_csn
     cdef bint wants_attention
-    cdef readonly bint is_comparing # what was sent again has not all come yet
+    cdef readonly bint is_comparing  # what was sent again has not all come yet
     cdef uint64_t open_rows         # that would land; counted while comparing only
     cdef uint64_t open_commit_lsn
     cdef uint64_t open_xid
