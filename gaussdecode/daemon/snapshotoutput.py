@@ -111,7 +111,9 @@ class Output:
     @property
     def handed_over(self) -> dict[str, int]:
         """What was given to be written, by kind: rows, or the mark of a table without any."""
-        return {"R": self._rows} if self._rows else {"T": 1}
+        if self._rows:
+            return {"R": self._rows}
+        return {} if self.task.where is not None else {"T": 1}
 
     def abandon(self) -> None:
         """Remove what was written, unless it may be part of an entry already."""
