@@ -27,8 +27,6 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-import pyarrow as pa
-
 from gaussdecode.collect.gate import HoldLostError
 from gaussdecode.daemon.snapshotchoice import ALL, Beginning, Choice, Chooser, Origin
 from gaussdecode.daemon.snapshotchunks import ATTEMPTS, ChunkedTable
@@ -36,7 +34,17 @@ from gaussdecode.daemon.snapshotitem import Context, Progress, Wanted
 from gaussdecode.daemon.snapshotonce import take_at_once
 from gaussdecode.daemon.snapshotread import TableTask
 from gaussdecode.daemon.snapshottools import Tools, key_names
-from gaussdecode.errors import ConfigError, SourceError, SourceRefusedError, WireError
+from gaussdecode.errors import (
+    AccountError,
+    ChildError,
+    ConfigError,
+    LandingError,
+    SourceError,
+    SourceRefusedError,
+    StateError,
+    SupersededError,
+    WireError,
+)
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import Json
@@ -55,8 +63,11 @@ _NO_COLUMN: Final = "42703"
 _LOCKED: Final = "55P03"  # by lock_timeout
 _CHANGED: Final = frozenset({_NO_COLUMN, "42P01"})  # undefined table
 _CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table's fault
-# What may be wrong with one table; anything else is the landing's, and ends the daemon.
-_OWN: Final = (SourceError, WireError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+# What is the landing's or the machine's, and ends the daemon; anything else is wrong with one table.
+_NOBODYS: Final = (
+    LandingError, AccountError, ChildError, StateError, SupersededError, HoldLostError, OSError,
+    MemoryError,
+)  # fmt: skip
 _NOT_PUBLISHED: Final = "no configured publication has this table"
 _NOT_LISTED: Final = (
     "it is not on decoding.white-table-list, so its changes do not land, and rows without them "
@@ -356,7 +367,7 @@ class Snapshotter:
         try:
             take_at_once(self._tools, group)
             return
-        except _OWN as error:
+        except Exception as error:
             if _is_nobodys(error):
                 raise
             _log.info(Event.SNAPSHOT_WAITS, tables=len(group), reason=_say(error))
@@ -371,7 +382,7 @@ class Snapshotter:
         tools.check_stop()
         try:
             yield
-        except _OWN as error:
+        except Exception as error:
             if _is_nobodys(error):
                 raise
             count = tools.attempts[item.title] = tools.attempts.get(item.title, 0) + 1
@@ -432,14 +443,16 @@ def _is_in_motion(error: Exception) -> bool:
 
 
 def _is_nobodys(error: Exception) -> bool:
-    """Whether an error is no table's, but the server's or the connection's."""
+    """Whether an error is no table's, but the landing's, the server's or the connection's."""
+    if isinstance(error, _NOBODYS):
+        return True
     if not isinstance(error, SourceError) or not error.retryable or _has_changed(error):
         return False
     return error.sqlstate is None or error.sqlstate.startswith(_CONNECTION_CLASSES)
 
 
 def _say(error: Exception) -> str:
-    """Word an error; Arrow's own words may hold a value of a row."""
-    if isinstance(error, SourceError | WireError):
+    """Word an error; the words of others may hold a value of a row."""
+    if isinstance(error, SourceError | WireError | ConfigError):
         return str(error)
     return f"its rows cannot be made into columns ({type(error).__name__})"

@@ -189,13 +189,24 @@ class Connection:
         if self._gap is not None:
             return error_of(Phase.STREAM, self._gap, MISSING_PUBLICATION, self._secret)
         try:
-            result = self.pgconn.get_result()
+            result = self.pgconn.get_result() if self._has_answered() else None
         except Exception:  # noqa: BLE001 - psycopg's classes differ; the text follows below
             result = None
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
             return self._error(Phase.STREAM, result)
         message = self.pgconn.get_error_message() if result is None else "the server closed it"
         return error_of(Phase.STREAM, message, None, self._secret)
+
+    def _has_answered(self) -> bool:
+        """Whether the result of the copy is there, or comes soon: asking for it may wait for ever."""
+        deadline = time.monotonic() + _STOPPING_SECONDS
+        while self.pgconn.is_busy():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            select.select([self.pgconn.socket], [], [], left)
+            self.pgconn.consume_input()
+        return True
 
     def end_stream(self) -> None:
         """Say goodbye after the last status; waits a little for the server to read it."""

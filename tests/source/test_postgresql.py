@@ -1,14 +1,22 @@
 """Connection strings, sessions and errors."""
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.postgres import Database, Postgres
 from psycopg.conninfo import conninfo_to_dict
 
 from gaussdecode.errors import ConfigError, SourceError, SourceRefusedError
+from gaussdecode.source import postgresql
 from gaussdecode.source.libpq import FUNCTIONS, find_libpq
-from gaussdecode.source.postgresql import SourceAddress, connect, session_conninfo
+from gaussdecode.source.postgresql import (
+    Connection,
+    SourceAddress,
+    connect,
+    session_conninfo,
+)
 
 
 def completed(conninfo: str, password: str | None = None, insecure: bool = False) -> dict[str, str]:
@@ -54,6 +62,43 @@ def test_unix_sockets_are_secure(host: str) -> None:
 def test_one_network_host_makes_it_a_network_connection(hosts: str) -> None:
     """The weakest decides."""
     assert completed(hosts)["sslmode"] == "verify-full"
+
+
+class _Hung:
+    """A connection whose copy has ended, and whose server says no more."""
+
+    def __init__(self) -> None:
+        self._ends = socket.socketpair()
+        self.socket = self._ends[0].fileno()
+        self.was_asked = False
+
+    def is_busy(self) -> bool:
+        return True
+
+    def consume_input(self) -> None:
+        """Nothing comes."""
+
+    def get_result(self) -> None:
+        self.was_asked = True  # libpq would wait here for ever
+
+    def get_error_message(self) -> str:
+        return "nothing is wrong here"
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+
+
+def test_end_of_a_stream_does_not_wait_for_a_server_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Why the stream ended is asked for only once the answer is there."""
+    monkeypatch.setattr(postgresql, "_STOPPING_SECONDS", 0.05)
+    hung: Any = _Hung()
+    error = Connection(hung, find_libpq(), None).stream_error()
+    assert error.retryable
+    assert not hung.was_asked
+    hung.close()
 
 
 def test_broken_string_is_not_repeated() -> None:
