@@ -59,12 +59,10 @@ class GaussServerState(ServerState):
     Attributes:
         profile: product and version.
         settings: of database and role, by the names of `_SETTINGS`.
-        is_standby: it recovers; slots cannot be made or advanced here.
     """
 
     profile: VersionProfile = _UNKNOWN
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    is_standby: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

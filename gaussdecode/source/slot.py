@@ -79,6 +79,7 @@ class ServerState:
         encoding: of the database.
         missing_publications: configured, but not there.
         switch_points: where each earlier timeline ended.
+        is_standby: it recovers; its WAL ends where its replay is.
         publications: OID and xmin of those that are configured and there, by name.
     """
 
@@ -92,6 +93,7 @@ class ServerState:
     encoding: str
     missing_publications: tuple[str, ...] = ()
     switch_points: Mapping[int, Lsn] = dataclasses.field(default_factory=dict)
+    is_standby: bool = False
     publications: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
 
@@ -171,6 +173,7 @@ def read_server(
         encoding=_setting(connection, "server_encoding"),
         missing_publications=tuple(name for name in publications if name not in present),
         switch_points=points,
+        is_standby=connection.query("SELECT pg_catalog.pg_is_in_recovery()") == [("t",)],
         publications=present,
     )
 

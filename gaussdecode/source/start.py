@@ -139,7 +139,7 @@ def _timeline(start: Start) -> str | None:
 
 
 def _wal_end(start: Start) -> str | None:
-    if start.log is None or start.log.lsn <= start.server.wal_end:
+    if start.log is None or start.log.lsn <= start.server.wal_end or start.server.is_standby:
         return None
     return (
         f"the log is at {start.log.lsn}, the server's WAL ends at {start.server.wal_end}: the server was "
@@ -196,12 +196,19 @@ def check_start(
 
     Raises:
         IdentityError: the first rule that is broken, with both values and what to do.
+        SourceError: a standby has not replayed so far yet; try again.
     """
     start = Start(log, server, slot, plugins)
     for rule in RULES:
         problem = rule(start)
         if problem is not None:
             raise IdentityError(problem)
+    if log is not None and log.lsn > server.wal_end:
+        # After a crash it replays again from its last restart point.
+        raise SourceError(
+            f"the server is a standby that has replayed up to {server.wal_end}, the log is at "
+            f"{log.lsn}; the stream begins when it has come so far"
+        )
     confirmed = start.slot.confirmed_flush_lsn
     if confirmed is None:
         return Lsn(0) if log is None else log.lsn

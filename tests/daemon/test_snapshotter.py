@@ -12,7 +12,7 @@ from kit.simdisk import SimFiles
 
 from gaussdecode.collect.gate import HoldLostError
 from gaussdecode.daemon import snapshotter
-from gaussdecode.daemon.snapshotitem import Wanted
+from gaussdecode.daemon.snapshotitem import Progress, Wanted
 from gaussdecode.daemon.snapshotter import Snapshotter
 from gaussdecode.errors import ConfigError, DiskError, SequenceError, SourceError, WireError
 from gaussdecode.land.snapshots import SnapshotStore
@@ -66,7 +66,7 @@ class _Run:
             )
             table: PublishedTable = item
             wanted.append(Wanted(table))
-            self.snapshotter._progress.setdefault(title, snapshotter.Progress())
+            self.snapshotter._progress.setdefault(title, Progress())
         self.snapshotter._take_together(wanted)
 
 

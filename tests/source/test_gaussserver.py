@@ -219,9 +219,9 @@ def test_any_time_zone_will_do() -> None:
         assert gaussserver.value_problems({**GOOD_STYLES, "TimeZone": zone}) == []
 
 
-def test_start_is_where_the_log_is() -> None:
-    """Or, without a log, where the slot stands."""
-    assert gaussserver.check_start(LOG, SERVER, "orders") == 0x300
+def test_start_is_where_the_slot_stands() -> None:
+    """What is sent again up to the log's position is compared with what landed."""
+    assert gaussserver.check_start(LOG, SERVER, "orders") == 0x200
     assert gaussserver.check_start(None, SERVER, "orders") == 0x200
 
 

@@ -158,3 +158,14 @@ def test_minor_versions_with_known_faults(version: int, count: int) -> None:
     found = warnings(version)
     assert len(found) == count
     assert all(str(version // 10000) in text for text in found)
+
+
+def test_standby_that_replays_is_waited_for() -> None:
+    """After a crash it may stand below the log for a while; a primary there was restored."""
+    state = log(lsn=Lsn(int(SERVER.wal_end) + 1))
+    with pytest.raises(SourceError, match="replayed up to") as caught:
+        check_start(state, server(is_standby=True), "orders")
+    assert caught.value.retryable
+    with pytest.raises(IdentityError, match="restored to the past"):
+        check_start(state, server(), "orders")
+    assert check_start(LOG, server(is_standby=True), "orders") == SLOT.confirmed_flush_lsn
