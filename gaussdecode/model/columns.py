@@ -37,8 +37,8 @@ from typing import Final
 
 AMBIGUOUS: Final = "columns were dropped and added, and nothing tells which came before these rows"
 CONTRADICTED: Final = "the catalogue of the server does not fit what the stream said"
-NO_CATALOG: Final = "the catalogue of the server could not be asked"
-GONE: Final = "the table was gone when the catalogue of the server was asked"
+NO_CATALOG: Final = "the catalogue of the server could not be asked, or had no such table any more"
+GONE: Final = "the catalogue of the server had another table when it was asked"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ slot's ``catalog_xmin`` is newer than the transaction that wrote them).
 
 Columns without identity stop their readers. So a failure, and a server that takes too
 long, is asked once more on a new connection, and is then an error, after which the session is
-tried again. After some of those in a row it is ``None``, remembered for a while, so that an ill
+tried again. After two minutes of those it is ``None``, remembered for a while, so that an ill
 catalogue does not hold up the landing for ever; but under REPLICA IDENTITY FULL, where nothing
 else tells the key, it stays an error.
 """
@@ -32,7 +32,7 @@ from gaussdecode.source.sqlstate import redact
 _CONNECT_SECONDS: Final = 3
 _STATEMENT_MS: Final = 3000
 _REST_SECONDS: Final = 30.0  # after a failure; arbitrary
-_PATIENCE: Final = 5  # failures in a row that end a session; arbitrary
+_PATIENCE_SECONDS: Final = 120.0  # of failures that end sessions; arbitrary
 _HAS_LISTS: Final = 150000  # publications of columns
 _SENDS_GENERATED: Final = 180000
 _TOASTABLE: Final = frozenset("xem")  # external, extended, main: may be stored out of line
@@ -160,7 +160,7 @@ class Catalog:
         self._publications = list(config.source.publication)
         self._clock = clock
         self._session: Connection | None = None
-        self._failures = 0  # in a row
+        self._failing_since: float | None = None
         self._rest_until = float("-inf")
         self.failure: str | None = None
         self.failure_count = 0
@@ -183,14 +183,14 @@ class Catalog:
         try:
             found = self._asked_twice(self._address, relation.oid)
         except (OSError, GaussDecodeError) as error:
-            self._note_failure(redact(str(error), self._address.secret))
+            since = self._note_failure(redact(str(error), self._address.secret))
             table = f"table {relation.namespace}.{relation.name}"
             if is_needed:
                 raise SourceError(
                     f"reading the catalogue: {self.failure}; {table} has REPLICA IDENTITY "
                     "FULL, so its key is only known there"
                 ) from None
-            if self._failures <= _PATIENCE:
+            if self._clock() - since < _PATIENCE_SECONDS:
                 raise SourceError(
                     f"reading the catalogue: {self.failure}; nothing else tells which "
                     f"columns {table} has"
@@ -198,13 +198,16 @@ class Catalog:
             self._rest_until = self._clock() + _REST_SECONDS
             return None
         self.failure = None
-        self._failures = 0
+        self._failing_since = None
         return found
 
-    def _note_failure(self, failure: str) -> None:
+    def _note_failure(self, failure: str) -> float:
+        """Remember a failure; gives when the first of them in a row was."""
         self.failure = failure
         self.failure_count += 1
-        self._failures += 1
+        if self._failing_since is None:
+            self._failing_since = self._clock()
+        return self._failing_since
 
     def close(self) -> None:
         """Close the connection."""

@@ -3,7 +3,8 @@
 Given the commit log; promises exactly the files of its entries (or the merged files that
 stand for them), cut into *eras* inside which rows are told apart by the same columns.
 Gaps stop the plan before them unless they are accepted; suspect entries are reported. A table
-stops, alone, before changes whose columns nobody can tell; a later snapshot of it goes over them.
+stops, alone, before changes whose columns nobody can tell; a later snapshot of it goes over them,
+and so does another table under its name.
 """
 
 import dataclasses
@@ -335,7 +336,7 @@ def plan_table(
     index = 0
     if state.is_stopped and state.n + 1 < landing.first_n:
         plan.stop = Stop(state.n, "", "", f"retention has taken its changes after {state.n}")
-        index = _pass_to_snapshot(landing, plan, ordered, 0, before)
+        index = _pass_over(landing, plan, ordered, 0, before, schemas)
         before = None
     while index < len(ordered):
         change = ordered[index]
@@ -356,7 +357,7 @@ def plan_table(
             before = schema
             index += 1
             continue
-        index = _pass_to_snapshot(landing, plan, ordered, index, before)
+        index = _pass_over(landing, plan, ordered, index, before, schemas)
         before = None
     for era in plan.eras:
         era.resets = sorted(era.resets, key=lambda reset: reset.position)
@@ -386,17 +387,23 @@ def _why_stopped(
     return None
 
 
-def _pass_to_snapshot(
+def _pass_over(
     landing: Landing, plan: TablePlan, ordered: list[ChangeFile], index: int,
-    before: TableSchema | None,
+    before: TableSchema | None, schemas: Mapping[str, TableSchema],
 ) -> int:  # fmt: skip
-    """Go over files to the next snapshot, which empties the table; else end before them."""
+    """Go over files to where the table is empty anyway; else end before them.
+
+    That is the next snapshot of it, or the first change of another table under its name.
+    """
     for later in range(index, len(ordered)):
-        if ordered[later].is_snapshot:
+        change = ordered[later]
+        schema = schemas[change.file.schema_id]
+        is_anew = before is not None and not is_same_table(before, schema)
+        if change.is_snapshot or is_anew:
             plan.passed += ordered[index:later]
             plan.stop = None
             if before is not None:
-                _empty(landing, plan, ordered[later], before)
+                _empty(landing, plan, change, before)
             return later
     assert plan.stop is not None
     _cut(plan, plan.stop.n)
@@ -405,7 +412,8 @@ def _pass_to_snapshot(
 
 def _empty(landing: Landing, plan: TablePlan, change: ChangeFile, before: TableSchema) -> None:
     """End all rows under the version they have."""
-    plan.eras.append(Era(before, {}, [], [_snapshot_reset(landing, change)]))
+    made = _snapshot_reset if change.is_snapshot else _made_anew
+    plan.eras.append(Era(before, {}, [], [made(landing, change)]))
 
 
 def _cut(plan: TablePlan, n: int) -> None:

@@ -138,6 +138,9 @@ def test_every_pair(
         wanted = database.execute(f"SELECT {', '.join(columns)} FROM {table}")
         assert applied(store, table, columns) == sorted(wanted), table
     print(scenario, len(unknown), "of", len(tables), "unknown:", *sorted(unknown))
-    # The last: a name that went from hand to hand twice while nobody read.
-    doubtful = {name_of(pair) for pair in PAIRS if "again" in pair} | {"replace_replace"}
+    # Beside them: where a name went from hand to hand while nobody read, or on a server of 18
+    # whose publications may have sent generated columns a moment ago.
+    doubtful = {
+        name_of(pair) for pair in PAIRS if "again" in pair or {"replace", "generated"} & {*pair}
+    }
     assert unknown <= doubtful

@@ -36,12 +36,12 @@ class Source:
         self.lsn = 1000
 
     def land(self, columns: Mapping[str, int | None], *rows: tuple[Any, ...], name: str = "t",
-             op: str = "I", lsn: int | None = None) -> int:  # fmt: skip
+             op: str = "I", lsn: int | None = None, oid: int = 1) -> int:  # fmt: skip
         """Publish rows of a table that has these columns; give the entry's number."""
         self.lsn += 10
         of = [pa.int32(), *[pa.string()] * (len(columns) - 1)]
         held = [Column(i, n, t) for i, (n, t) in enumerate(zip(columns, of, strict=True))]
-        table = Table(name, held, (0,), full=False)
+        table = Table(name, held, (0,), full=False, oid=oid)
         record = table.record()
         for column in record["columns"]:
             column["attribute_number"] = columns[column["name"]]
@@ -146,6 +146,16 @@ def test_a_snapshot_goes_over_it(source: Source, *, has_stopped: bool) -> None:
     closed = {target.schema("public.t", file.schema_id).names for file in newest.closed}
     assert closed == {("id", "v")}
     assert sum(file.rows for file in newest.closed) == 3
+
+
+@pytest.mark.parametrize("has_stopped", [True, False])
+def test_a_table_made_anew_goes_over_it(source: Source, *, has_stopped: bool) -> None:
+    """Another table under the name begins empty, whatever the columns of the old one were."""
+    source.apply(history=True) if has_stopped else None
+    source.land(NEW, (1, "x"), oid=2)
+    source.land(OLD, (1, "A"), oid=3)
+    assert source.apply(history=True).stopped == {}
+    assert source.rows() == [(1, "A")]
 
 
 def test_changes_that_a_snapshot_covers_stop_nothing(source: Source) -> None:
