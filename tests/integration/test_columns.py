@@ -108,6 +108,7 @@ def stir(daemon: Daemon, database: Database, scenario: str) -> None:
         )
 
 
+@pytest.mark.parametrize("postgres", [15, 18], indirect=True)
 @pytest.mark.parametrize("scenario", ["streaming", "restarted", "cut", "down"])
 def test_every_pair(
     database: Database, make_daemon: MakeDaemon, tmp_path: Path, scenario: str
