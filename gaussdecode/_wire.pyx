@@ -67,6 +67,7 @@ cdef enum:
     MOST_AWAKE = 1024               # tables that keep their columns between batches; arbitrary
     TRUNCATE_BITS = 3
     RAW_PADDING = 8                 # fewer bytes than this may follow the last message
+    RELATION_UNREAD = 2             # flag: its rows are stepped over, whatever they hold
 
 # The wire counts microseconds from 2000-01-01, we count them from 1970-01-01.
 cdef extern from *:
@@ -163,6 +164,24 @@ cdef class BatchDecoder:
             self.decode(data, view.shape[0], &self.result)
         return (<const char *>self.result.data)[:self.result.size]
 
+    def blamed(self):
+        """Whose row could not be decoded, after an error.
+
+        Returns:
+            OID of the relation, and its description in JSON where the same batch holds it,
+            else empty; None when it was no row of a relation.
+        """
+        cdef const Event *event = <const Event *>self.events.data
+        cdef size_t index
+        if self.last == NULL:
+            return None
+        for index in range(self.events.size // sizeof(Event)):
+            if event[index].kind == EVENT_RELATION and event[index].index == self.last.version:
+                start = event[index].payload_offset
+                size = event[index].payload_size
+                return self.last.oid, (<const char *>self.payloads.data)[start:start + size]
+        return self.last.oid, b""
+
     # ---- one batch
 
     cdef int decode(self, const uint8_t *data, size_t size, Buffer *out) except -1 nogil:
@@ -215,6 +234,7 @@ cdef class BatchDecoder:
         self.segment = NULL
         tally_clear(&self.decoded)
         tally_clear(&self.filtered)
+        self.last = NULL
         keep_small(&self.events)
         keep_small(&self.payloads)
         return 0
@@ -284,7 +304,9 @@ cdef class BatchDecoder:
         cdef uint8_t tag = take(cursor, 1)[0]
         if tag == c"I" or tag == c"U" or tag == c"D":
             self.read_row(cursor, tag)
-        elif tag == c"B":
+            return check_end(cursor)
+        self.last = NULL                # nothing but a row is to be blamed on a relation
+        if tag == c"B":
             self.read_begin(cursor)
         elif tag == c"C":
             self.read_commit(cursor)
@@ -350,9 +372,11 @@ cdef class BatchDecoder:
         cdef uint8_t old_tag = 0
         cdef uint8_t tag
         cdef bint is_kept
+        if cursor.end - cursor.next < <Py_ssize_t>sizeof(oid):
+            self.last = NULL
         read_uint32(cursor, &oid)
         part = self.part_of(cursor, oid)
-        is_kept = not part.flags & RELATION_FILTERED
+        is_kept = not part.flags & (RELATION_FILTERED | RELATION_UNREAD)
         tally_ops(&self.decoded, &op, 1)
         if is_kept:
             if part.columns == NULL:
@@ -361,6 +385,9 @@ cdef class BatchDecoder:
             part_begin_row(part, op)
         else:
             tally_ops(&self.filtered, &op, 1)
+        if part.flags & RELATION_UNREAD:
+            cursor.next = cursor.end
+            return 0
         tag = take(cursor, 1)[0]
         if op != c"I" and (tag == c"K" or tag == c"O"):
             old_tag = tag
@@ -399,6 +426,7 @@ cdef class BatchDecoder:
         for _index in range(count):
             read_uint32(cursor, &oid)
             part = self.part_of(cursor, oid)
+            self.last = NULL
             self.decoded.count[<int>TALLY_TRUNCATE] += 1
             if part.flags & RELATION_FILTERED:
                 self.filtered.count[<int>TALLY_TRUNCATE] += 1
@@ -571,10 +599,10 @@ cdef class BatchDecoder:
         cdef Part *part = self.last
         if part == NULL or part.oid != oid:
             part = self.slot_of(oid)[0]
+            self.last = part
             if part == NULL:
                 fail_wire(cursor, b"row of a relation that was not described", 4)
                 return NULL
-            self.last = part
         return part
 
     cdef int add_part(self, Part *part) except -1 nogil:

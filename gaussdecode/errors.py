@@ -6,7 +6,9 @@ password. Arguments go to ``super().__init__`` unchanged, so that an error survi
 way from a child process to the main one (see `to_record` and `from_record`).
 """
 
+import json
 import os
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from gaussdecode.model.lsn import Lsn
@@ -93,6 +95,48 @@ class TruncatedError(WireError):
     """A field reaches past the end of its message."""
 
 
+class RowError(WireError):
+    """A row that its relation does not describe; where it ends is known all the same.
+
+    Attributes:
+        oid: of the relation.
+        described: namespace and name, where the same batch described the relation.
+    """
+
+    def __init__(
+        self, reason: str, offset: int, lsn: int | None, oid: int, described: Sequence[str] = ()
+    ) -> None:
+        super().__init__(reason, offset, lsn)
+        self.args = (reason, offset, lsn, oid, list(described))
+        self.oid = oid
+        self.described = tuple(described)
+
+
+class TableError(GaussDecodeError):
+    """What one table brought cannot be landed; it would fail again, and others are well.
+
+    Attributes:
+        namespace: schema name.
+        name: of the table.
+        oid: of it, or None.
+        lsn: every transaction that ends up to here is unharmed.
+        reason: what is wrong; never a value.
+    """
+
+    exit_status = EX_PROTOCOL
+
+    def __init__(self, namespace: str, name: str, oid: int | None, lsn: int, reason: str) -> None:
+        super().__init__(namespace, name, oid, lsn, reason)
+        self.namespace = namespace
+        self.name = name
+        self.oid = oid
+        self.lsn = Lsn(lsn)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"table {self.namespace}.{self.name}, behind {self.lsn}: {self.reason}"
+
+
 class LostRowError(GaussDecodeError):
     """The server sent a row without its columns: what was in it is nowhere in the stream."""
 
@@ -142,6 +186,21 @@ class SupersededError(GaussDecodeError):
     """The caller's session is over: what it asked for is refused, and nothing was changed."""
 
 
+def attributed(error: Exception, blamed: tuple[int, bytes] | None) -> Exception:
+    """Say whose row could not be decoded, where it is a row's error.
+
+    Args:
+        error: a decoder's.
+        blamed: OID and description in JSON of the relation whose row was read; None for no row.
+    """
+    if not isinstance(error, WireError) or blamed is None:
+        return error
+    oid, definition = blamed
+    found = json.loads(definition) if definition else {}
+    described = [found["namespace"], found["name"]] if found else []
+    return RowError(error.reason, error.offset, error.lsn, oid, described)
+
+
 _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
     cls.__name__: cls
     for cls in (
@@ -151,6 +210,8 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         IdentityError,
         WireError,
         TruncatedError,
+        RowError,
+        TableError,
         LostRowError,
         SequenceError,
         AccountError,

@@ -351,6 +351,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Transactions landed that the server may have sent incompletely",
         "Any growth: see `gaussdecode gaps ROOT` and compare these tables with the source.",
     ),
+    _counter(
+        "land_quarantine_entries",
+        "entries",
+        "Tables left out since the start because what they brought could not be landed",
+        "Any growth: see `gaussdecode gaps ROOT`, then take a snapshot of the table.",
+    ),
+    _gauge(
+        "land_quarantined_tables",
+        "tables",
+        "Tables of which nothing lands, until a snapshot of them",
+        "Above 0: `gaussdecode status` names them; take a snapshot of each.",
+    ),
     _gauge(
         "daemon_limit",
         "bool",

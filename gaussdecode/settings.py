@@ -256,6 +256,15 @@ class LandingConfig:
             "a quarter of it.",
         ),
     )
+    on_table_error: str = dataclasses.field(
+        default="stop",
+        metadata=_is(
+            Choice(("stop", "quarantine")),
+            "When what one table brings cannot be decoded or written: `stop` ends the daemon with "
+            "nothing lost, `quarantine` leaves the table out from there on, says so in an entry "
+            "of the commit log, and goes on with all others, until a snapshot of it is asked for.",
+        ),
+    )
     retention: float | None = dataclasses.field(
         default=None,
         metadata=_is(

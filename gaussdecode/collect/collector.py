@@ -11,17 +11,21 @@ import dataclasses
 import datetime
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
+
+import pyarrow as pa
 
 from gaussdecode.collect._assembler import PUMP_END, Assembler
 from gaussdecode.collect._columns import Accumulator
-from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
+from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows, table_rows
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import Suspects
 from gaussdecode.collect.tables import Landed, Packed, Tables
+from gaussdecode.errors import RowError, TableError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Account
 from gaussdecode.model.landing import (
@@ -44,6 +48,14 @@ _PUBLICATION_SHARE: Final = 4  # a publication costs at most one part in so many
 _PAIR_BYTES: Final = 8  # row and column of a value that does not fit
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
+# What one table alone may bring about; the disk and the server are not among it.
+OF_A_TABLE: Final = (
+    pa.ArrowInvalid,
+    pa.ArrowNotImplementedError,
+    pa.ArrowTypeError,
+    pa.ArrowCapacityError,
+    ValueError,
+)
 
 
 class Writer(Protocol):
@@ -179,7 +191,10 @@ class Collector:
         assert relation.version == version
         if relation.is_filtered or not self._tables.is_wanted(relation):
             return None
-        landed = self._tables.find(relation)
+        try:
+            landed = self._tables.find(relation)
+        except OF_A_TABLE as error:
+            raise self._trouble_of(relation, error) from error
         self._versions.setdefault(landed, []).append(version)
         self._definitions.setdefault(landed, definition)
         return self._accumulator(landed)
@@ -282,16 +297,16 @@ class Collector:
         self.misfit_count += len(taken["misfits"]) // _PAIR_BYTES
         settings = self._settings
         with_xid, with_time = settings.include_xids, settings.include_timestamp
-        epoch = self._position.epoch
         if landed.relation is None:
             table = system_rows(
-                landed.directory, taken, epoch, with_xid=with_xid, with_time=with_time
+                landed.directory,
+                taken,
+                self._position.epoch,
+                with_xid=with_xid,
+                with_time=with_time,
             )
         else:
-            table = table_rows(
-                taken, landed.schema, landed.columns, landed.names, epoch,
-                with_xid=with_xid, with_time=with_time,
-            )  # fmt: skip
+            table = self._table_rows(landed, landed.relation, taken)
         self._attendance.see(landed.directory, table)
         ops = taken["ops"]
         self._writer.write(
@@ -310,6 +325,17 @@ class Collector:
             )
         )
         self._on_round()  # a transaction's release may take many row groups
+
+    def _table_rows(self, landed: Landed, relation: Relation, taken: Rows) -> pa.Table:
+        """Rows as they land; an error is the table's."""
+        settings = self._settings
+        try:
+            return table_rows(
+                taken, landed.schema, landed.columns, landed.names, self._position.epoch,
+                with_xid=settings.include_xids, with_time=settings.include_timestamp,
+            )  # fmt: skip
+        except OF_A_TABLE as error:
+            raise self._trouble_of(relation, error) from error
 
     def _note_schema(self, landed: Landed, first: Position) -> None:
         previous = self._schemas.get(landed.directory)
@@ -339,7 +365,7 @@ class Collector:
         self._on_round = on_round
         try:
             while True:
-                outcome = self.assembler.pump(rings, self._slice())
+                outcome = self._pump(rings)
                 on_round()
                 if outcome == PUMP_END:
                     self._attendance.end()
@@ -350,6 +376,39 @@ class Collector:
         finally:
             self._attendance.end()
             self._forget()
+
+    def _pump(self, rings: Sequence[Ring]) -> int:
+        """Collect for a while.
+
+        Raises:
+            TableError: of a row, by the name of its table.
+        """
+        try:
+            return self.assembler.pump(rings, self._slice())
+        except RowError as error:
+            found = next((r for r in self._relations() if r.oid == error.oid), None)
+            described = error.described if found is None else (found.namespace, found.name)
+            if not described:
+                raise
+            namespace, name = described
+            raise self._trouble(namespace, name, error.oid, str(error)) from error
+
+    def _relations(self) -> Iterator[Relation]:
+        """Every relation that was described, the quiet ones behind the others."""
+        for landed in self._accumulators:
+            if landed.relation is not None:
+                yield landed.relation
+        for packed in self._asleep.values():
+            yield Relation.from_record(json.loads(zlib.decompress(packed.definition)))
+
+    def _trouble(self, namespace: str, name: str, oid: int | None, reason: str) -> TableError:
+        return TableError(namespace, name, oid, self.assembler.boundary_lsn, reason)
+
+    def _trouble_of(self, relation: Relation, error: Exception) -> TableError:
+        """An error that one table brought; what it says may hold a value, so it is left out."""
+        oid = relation.oid if relation.is_oid_known else None
+        reason = f"it cannot be written as Parquet ({type(error).__name__})"
+        return self._trouble(relation.namespace, relation.name, oid, reason)
 
     def revoke(self) -> None:
         """Have everything refused that this collector may still do, wherever it waits now.

@@ -3,7 +3,8 @@
 Reads the commit log only, changes nothing, and may run beside the daemon. A gap says that
 changes behind a position can never be landed; one that is accepted, where the daemon went on
 behind them (`gaussdecode slot accept-gap`); a suspect entry, that the server may have
-sent transactions incompletely. Ends with 0 when there is neither, and with 74 otherwise.
+sent transactions incompletely; a quarantine entry, that a table is left out until a
+snapshot of it. Ends with 0 when there is neither, and with 74 otherwise.
 
 Examples:
   gaussdecode gaps /var/lib/gaussdecode/orders
@@ -29,7 +30,7 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 
-_KINDS: Final = (EntryKind.GAP, EntryKind.SUSPECT)
+_KINDS: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
 _COLUMNS: Final = ("entry", "kind", "recorded (UTC)", "from", "until", "tables", "what")
 
 

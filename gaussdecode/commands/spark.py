@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from gaussdecode.commands._arguments import count, lsn, seconds, size
 from gaussdecode.commands._signals import until_signal
@@ -365,6 +366,11 @@ def _stopped_text(args: argparse.Namespace, title: str, why: str) -> str:
 def _alarms(summary: "Summary") -> Iterator[str]:
     if summary.suspects:
         yield f"entries {list(summary.suspects)} may be incomplete; compare with the source"
+    for table, n in sorted(summary.quarantined.items()):
+        yield (
+            f"table {unquote(table, errors='replace')} stopped at entry {n}, and stays as it was there "
+            "until a snapshot of it: gaussdecode snapshot CONFIG --table"
+        )
     if summary.accepted_gaps:
         yield f"changes are missing at entries {list(summary.accepted_gaps)}, as accepted"
     if summary.orphans:

@@ -144,6 +144,14 @@ def _landing(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
             "Run `gaussdecode gaps ROOT`, and compare these tables with the source.",
             "GaussdecodeSuspectTransactions",
         )
+    stopped = reading.get("land_quarantined_tables")
+    if stopped:
+        yield Advice(
+            True,
+            f"{stopped:.0f} tables are in quarantine: nothing of them lands.",
+            "Run `gaussdecode gaps ROOT` for the reasons, then take a snapshot of each.",
+            "A table is in quarantine",
+        )
     misfits = reading.total("decode_misfit_values_total")
     if misfits:
         yield Advice(

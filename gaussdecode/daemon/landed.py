@@ -17,7 +17,7 @@ from gaussdecode.model.landing import EntryKind, LandingFile
 TABLES: Final = 2000
 COMMITS: Final = 20
 OTHERS: Final = "(all others)"
-_ALARMING: Final = (EntryKind.GAP, EntryKind.SUSPECT)
+_ALARMING: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
 
 
 @dataclasses.dataclass(slots=True)
@@ -114,6 +114,6 @@ class Landed:
             return list(self._commits)[::-1]
 
     def count(self, kind: EntryKind) -> int:
-        """Entries of kind gap or suspect since the start."""
+        """Entries of kind gap, suspect or quarantine since the start."""
         with self._lock:
             return self._alarms[kind]

@@ -24,7 +24,7 @@ from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.snapshot import DaemonFacts
 from gaussdecode.daemon.snapshotread import published_oids
-from gaussdecode.daemon.tablefilter import TableFilter, settle_beginning
+from gaussdecode.daemon.tablefilter import TableFilter, settle_beginning, unread
 from gaussdecode.errors import ConfigError
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
@@ -214,6 +214,16 @@ class Pipeline:
         """Room on the landing's disk for what memory may not hold."""
         return Spool(self._config.landing.root / SPOOL, self._space.run)
 
+    def entry_landed(self, entry: CommitEntry) -> None:
+        """Between sessions: count an entry that holds no rows."""
+        self._on_landed(entry)
+        self._facts.entry = entry.n
+
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """Why nothing lands of some tables, by title."""
+        return {} if self.table_filter is None else self.table_filter.quarantined
+
     def snapshot_landed(self, entry: CommitEntry) -> None:
         """Collector's thread: count the entry of a snapshot."""
         self._on_landed(entry)
@@ -293,7 +303,10 @@ class Pipeline:
                 raw_ring_bytes=config.ring.raw_ring_bytes,
                 decoded_ring_bytes=config.ring.decoded_ring_bytes,
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
-                reader=reader_settings(config, self.log),
+                reader={
+                    **reader_settings(config, self.log),
+                    "unread": [] if self.log is None else unread(self.snapshots.ledger()),
+                },
             ),
             begin,
             self._drain,

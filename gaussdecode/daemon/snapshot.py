@@ -38,6 +38,10 @@ class LandingFacts(Protocol):
     def stats(self) -> Mapping[str, float]:
         """Counters by metric, without their prefix."""
 
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """Why nothing lands of some tables, by title."""
+
 
 @dataclasses.dataclass(slots=True)
 class DaemonFacts:
@@ -143,6 +147,8 @@ class Snapshots:
             "daemon_sessions_total": facts.sessions,
             "land_gap_entries_total": facts.landed.count(EntryKind.GAP),
             "land_suspect_entries_total": facts.landed.count(EntryKind.SUSPECT),
+            "land_quarantine_entries_total": facts.landed.count(EntryKind.QUARANTINE),
+            "land_quarantined_tables": len(self._landing.quarantined),
             **guard_values(facts.guard),
             **self._landing.stats(),
         }

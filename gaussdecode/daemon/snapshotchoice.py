@@ -33,8 +33,9 @@ from typing import Any, Final, Self
 from gaussdecode.settings import SnapshotConfig
 
 ALL: Final = "*"  # key of the landing's own record
-_SETTLED: Final = frozenset({"done", "streamed", "ignored"})
-_WANTED: Final = frozenset({"done", "streamed"})
+QUARANTINED: Final = "quarantined"
+_SETTLED: Final = frozenset({"done", "streamed", "ignored", QUARANTINED})
+_WANTED: Final = frozenset({"done", "streamed", QUARANTINED})
 
 Json = dict[str, Any]  # Any: JSON
 
@@ -120,6 +121,9 @@ class Chooser:
             record.get("oid") for record in ledger.values() if record.get("state") in _WANTED
         }
         self._oids |= set((listed or {}).values())
+        self._quarantined = {
+            record.get("oid") for record in ledger.values() if record.get("state") == QUARANTINED
+        } - {None}
 
     def _is_new(self, title: str, oid: int | None) -> bool:
         state = self._ledger.get(title, {}).get("state")
@@ -160,7 +164,9 @@ class Chooser:
     def leaves_out(self, title: str, oid: int | None) -> bool:
         """Whether the changes of a table in the stream are not wanted either."""
         record = self._ledger.get(title, {})
-        if record.get("state") == "ignored" and is_of(record, oid):
+        if record.get("state") in {"ignored", QUARANTINED} and is_of(record, oid):
+            return True
+        if oid in self._quarantined:  # under another name
             return True
         return self.choose(title, oid) is Choice.IGNORE
 

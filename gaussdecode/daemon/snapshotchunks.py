@@ -29,7 +29,7 @@ from gaussdecode.settings import KEY_PIECE_BYTES
 from gaussdecode.source.export import Chunk, Leaf, TableChangedError, TableReader, TableShape, cut
 
 ATTEMPTS: Final = 5  # a table that changes its shape so often is read at once
-_MAY_MISS: Final = frozenset({EntryKind.GAP, EntryKind.SUSPECT})
+_MAY_MISS: Final = frozenset({EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE})
 _KEYS_AT_ONCE: Final = 5000  # rows read again by one statement; arbitrary
 
 

@@ -121,6 +121,9 @@ class Snapshotter:
         found = {title: Progress("ignored", reason=_IGNORED).to_record() for title in ignored}
         for title, progress in list(self._progress.items()):
             found[title] = progress.to_record()
+        held = {} if table_filter is None else table_filter.quarantined
+        for title, reason in held.items():
+            found[title] = Progress("quarantined", reason=reason).to_record()
         return found
 
     # ---- what is to be read ----------------------------------------------------------

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Final
 
 from gaussdecode.config import process_memory_bytes
-from gaussdecode.daemon import loss
+from gaussdecode.daemon import loss, quarantine
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.http import MonitoringServer
 from gaussdecode.daemon.notify import Notifier
@@ -37,6 +37,7 @@ from gaussdecode.errors import (
     DiskStillFullError,
     GaussDecodeError,
     SourceRefusedError,
+    TableError,
 )
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
@@ -286,6 +287,9 @@ class Supervisor:
                 raise
             snapshots.retire(session)
             self._facts.session = None
+            if isinstance(error, TableError):
+                quarantine.record(self._config, pipeline, error)
+                continue
             error = self._give_up(pipeline, error)
             if error is None and self._config.source.kind is SourceKind.CAPTURE:
                 return  # a recording ends
@@ -303,6 +307,10 @@ class Supervisor:
         except GaussDecodeError as error:
             name = type(error).__name__
             self._facts.restarts[name] = self._facts.restarts.get(name, 0) + 1
+            if isinstance(error, TableError):
+                if not quarantine.is_wanted(self._config):
+                    raise quarantine.advised(self._config, error) from error
+                return error
             if not error.retryable:
                 raise
             return error

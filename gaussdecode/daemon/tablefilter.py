@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from gaussdecode.daemon.snapshotchoice import (
     ALL,
+    QUARANTINED,
     Beginning,
     Choice,
     Chooser,
@@ -56,6 +57,12 @@ def settle_beginning(
     return now
 
 
+def unread(ledger: Mapping[str, Json]) -> list[int]:
+    """OIDs of the tables in quarantine: decoders must not even look at their rows."""
+    records = (record for record in ledger.values() if record.get("state") == QUARANTINED)
+    return sorted(int(record["oid"]) for record in records if record.get("oid"))
+
+
 class TableFilter:
     """Decides which tables' changes land, for one session.
 
@@ -82,6 +89,15 @@ class TableFilter:
         ledger = self._ledger
         return sorted(title for title, of in ledger.items() if of.get("state") == "ignored")
 
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """Why nothing lands of the tables that are in quarantine, by title."""
+        return {
+            title: str(record.get("reason"))
+            for title, record in sorted(self._ledger.items())
+            if record.get("state") == QUARANTINED
+        }
+
     def leaves_out(self, title: str, oid: int | None) -> bool:
         """Whether the changes of a table do not land in this session."""
         return self._chooser.leaves_out(title, oid)
@@ -94,7 +110,8 @@ class TableFilter:
             if not self._chooser.knows(title, oid):
                 self._news.set()
             return True
-        self.ignore(title, oid)
+        if self._chooser.choose(title, oid) is Choice.IGNORE:
+            self.ignore(title, oid)
         return False
 
     def take_news(self) -> bool:

@@ -27,7 +27,7 @@ from gaussdecode.ipc.ring cimport Ring
 
 import json
 
-from gaussdecode.errors import ChildError, to_record
+from gaussdecode.errors import ChildError, attributed, to_record
 
 cdef enum:
     HEARTBEAT_MS = 500          # longest wait between two heartbeats; arbitrary
@@ -88,8 +88,9 @@ cdef class DecoderLoop:
         except ChildError:
             raise
         except Exception as error:
+            error = attributed(error, self.decoder.blamed())
             self.pass_on(error)
-            raise
+            raise error from None
 
     cdef int pass_on(self, error) except -1:
         """Say in place of a decoded batch why there is none."""

@@ -74,6 +74,8 @@ class SnapshotStep(enum.StrEnum):
     SNAPSHOT_PUBLISHED = "snapshot_published"
     SNAPSHOT_NOTED = "snapshot_noted"
     SNAPSHOT_ANSWERED = "snapshot_answered"
+    QUARANTINE_PUBLISHED = "quarantine_published"
+    TABLE_QUARANTINED = "table_quarantined"
     TABLE_IGNORED = "table_ignored"
     TABLE_ASKED = "table_asked"
 

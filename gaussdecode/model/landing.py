@@ -146,5 +146,6 @@ class EntryKind(enum.StrEnum):
     RESOLVED = "resolved"
     GAP = "gap"
     SUSPECT = "suspect"
+    QUARANTINE = "quarantine"
     COMPACT = "compact"
     RETENTION = "retention"

@@ -94,7 +94,9 @@ class CaptureSource:
         settings = self._settings
         receiver = PostgresReceiver(control, dispatcher, clock, known_messages(settings))
         encoding = find_encoding(self._capture.header.stream_encoding)
-        self._slow_path = SlowPath(receiver, Relations(white_list(settings), encoding))
+        self._slow_path = SlowPath(
+            receiver, Relations(white_list(settings), encoding, settings["unread"])
+        )
         return receiver
 
     def _translated(

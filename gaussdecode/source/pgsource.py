@@ -14,7 +14,7 @@ from gaussdecode.source._status import StatusClock
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.libpq import address_of
 from gaussdecode.source.postgresql import SourceAddress, connect
-from gaussdecode.source.relations import Relations, relation_record, white_list
+from gaussdecode.source.relations import Relations, white_list
 from gaussdecode.source.start import check_start, refuse_active, warnings
 
 
@@ -40,8 +40,7 @@ class SlowPath:
         receiver = self._receiver
         if end is End.RELATION:
             relation = self._relations.define(receiver.frame())
-            record = relation_record(relation, self._relations.encoding)
-            receiver.define(relation.oid, record)
+            receiver.define(relation.oid, self._relations.record(relation))
         elif end is End.TYPE:
             receiver.define(self._relations.note_type(receiver.frame()), None)
         else:
@@ -70,7 +69,9 @@ class PostgresSource:
         self._server = slots.read_server(self._connection, self._slot, publications, state)
         self._start_lsn = check_start(state, self._server, self._slot)
         refuse_active(state, self._server)
-        self._relations = Relations(white_list(settings), self._connection.encoding)
+        self._relations = Relations(
+            white_list(settings), self._connection.encoding, settings["unread"]
+        )
         self._coverage = self._compare_tables(settings)
         self._known = known_messages(settings)
         self._options = slots.stream_options(

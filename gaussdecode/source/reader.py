@@ -26,7 +26,13 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from gaussdecode._wire import BatchDecoder
-from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, to_record
+from gaussdecode.errors import (
+    ChildError,
+    GaussDecodeError,
+    SourceError,
+    attributed,
+    to_record,
+)
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Reports, enter_child
 from gaussdecode.ipc.ring import Ring
@@ -114,8 +120,9 @@ class Reader:
                 end = receiver.run()
             return self._reason(source, receiver, end)
         except GaussDecodeError as error:
-            if receiver.dispatcher.has_failed:
-                receiver.dispatcher.put_error(json.dumps(to_record(error)).encode())
+            if self._decoder is not None and receiver.dispatcher.has_failed:
+                known = attributed(error, self._decoder.blamed())
+                receiver.dispatcher.put_error(json.dumps(to_record(known)).encode())
             return error
 
     def _reason(self, source: Source, receiver: Receiver, end: End) -> GaussDecodeError | None:

@@ -18,6 +18,7 @@ from gaussdecode.protocol.pgoutput import RelationMessage, TypeMessage, describe
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
 _PLAN_COLUMN: Final = struct.Struct("=BBBBBBH")
 _FILTERED: Final = 1  # RELATION_FILTERED
+_UNREAD: Final = 2  # RELATION_UNREAD
 _ALIGNMENT: Final = 8
 _ALL: Final = "*"
 
@@ -51,10 +52,14 @@ class Relations:
     Args:
         white_list: which tables are wanted.
         encoding: of names and values in this connection.
+        unread: OIDs of tables of which only the length of each row is to be believed.
     """
 
-    def __init__(self, white_list: WhiteList, encoding: Encoding = UTF8) -> None:
+    def __init__(
+        self, white_list: WhiteList, encoding: Encoding = UTF8, unread: Iterable[int] = ()
+    ) -> None:
         self.encoding = encoding
+        self._unread = frozenset(unread)
         self._white_list = white_list
         self._user_types: dict[int, tuple[str, str]] = {}
         self._last_version = 0
@@ -78,13 +83,20 @@ class Relations:
             return relation
         return describe(parsed, self._last_version, self._user_types, is_filtered=True)
 
+    def record(self, relation: Relation) -> bytes:
+        """Its record of the raw batch."""
+        return relation_record(relation, self.encoding, is_unread=relation.oid in self._unread)
 
-def relation_record(relation: Relation, encoding: Encoding = UTF8) -> bytes:
+
+def relation_record(
+    relation: Relation, encoding: Encoding = UTF8, *, is_unread: bool = False
+) -> bytes:
     """Build RawRelation, PlanColumn[] and the definition, padded.
 
     Args:
         relation: as described.
         encoding: of the values that follow.
+        is_unread: its rows are stepped over.
     """
     definition = json.dumps(relation.to_record(), separators=(",", ":")).encode()
     columns = b"".join(
@@ -105,7 +117,7 @@ def relation_record(relation: Relation, encoding: Encoding = UTF8) -> bytes:
         size + padding,
         relation.oid,
         relation.version,
-        _FILTERED if relation.is_filtered else 0,
+        _FILTERED * relation.is_filtered | _UNREAD * is_unread,
         len(relation.columns),
         encoding.number,
         len(definition),

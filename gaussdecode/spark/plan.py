@@ -123,6 +123,8 @@ class Plan:
         gap: number of a gap entry that stopped it, or None.
         accepted_gaps: numbers of gap entries it goes over.
         suspects: numbers of suspect entries in it.
+        quarantined: number of the entry at which a table stopped, by directory; behind it
+            nothing of the table is in the plan, until a snapshot of it.
         commit_time: of the newest transaction in it.
         position: of the source behind it: epoch, LSN and CSN; None when nothing is new.
     """
@@ -132,6 +134,7 @@ class Plan:
     gap: int | None = None
     accepted_gaps: list[int] = dataclasses.field(default_factory=list)
     suspects: list[int] = dataclasses.field(default_factory=list)
+    quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     commit_time: dt.datetime | None = None
     position: tuple[int, int, int | None] | None = None
 
@@ -172,6 +175,7 @@ class Applied:
 def make_plan(
     landing: Landing, applied: Mapping[str, Applied], start: int, to: int, *,
     only: Collection[str] | None = None, accept_gaps: bool = False,
+    quarantined: Mapping[str, int] | None = None,
 ) -> Plan:  # fmt: skip
     """Read the log and plan.
 
@@ -182,11 +186,12 @@ def make_plan(
         to: entry to go to.
         only: directories of the tables wanted; None for all.
         accept_gaps: go over gap entries and over what retention has taken.
+        quarantined: tables that had stopped by `start`.
 
     Raises:
         LandingError: an entry is missing or damaged.
     """
-    plan = Plan(to)
+    plan = Plan(to, quarantined=dict(quarantined or {}))
     held = landing.first_n - 1  # a table that stands still does not keep others from going on
     first = min(
         [
@@ -213,6 +218,8 @@ def make_plan(
         where = landing.position(entry)
         numbering.append((entry.n, where.epoch, where.lsn))
         for table, found in _files_of(entry, where.epoch, only).items():
+            if table in plan.quarantined:
+                continue  # a snapshot brings it anew
             if entry.n > (applied[table].n if table in applied else start):
                 files.setdefault(table, []).extend(found)
     if landing.order[1] == "gd_lsn":
@@ -244,6 +251,13 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
         plan.accepted_gaps.append(entry.n)
     if entry.kind is EntryKind.SUSPECT:
         plan.suspects.append(entry.n)
+    if entry.kind is EntryKind.QUARANTINE:
+        for table in entry.extra["tables"]:
+            plan.quarantined.setdefault(table, entry.n)
+    if entry.kind is EntryKind.SNAPSHOT:
+        said = entry.extra.get("snapshot", {}).get("tables", {})
+        for table in {*said, *(file.table for file in entry.files)}:
+            plan.quarantined.pop(table, None)
     if entry.commit_time is not None:
         plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
     where = landing.position(entry)

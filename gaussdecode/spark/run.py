@@ -73,6 +73,7 @@ class Summary:
         stopped_at_gap: number of a gap entry it stopped before, or None.
         accepted_gaps: gap entries it went over.
         suspects: entries it passed that may be incomplete.
+        quarantined: entry at which a table stopped, by directory.
         orphans: removals, in tables without key, of rows that were not there.
         stopped: in a sentence each, by name, tables that go no further though others do.
     """
@@ -87,6 +88,7 @@ class Summary:
     stopped_at_gap: int | None = None
     accepted_gaps: tuple[int, ...] = ()
     suspects: tuple[int, ...] = ()
+    quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     orphans: int = 0
     stopped: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -140,9 +142,11 @@ class Run:
         plan = make_plan(
             self.landing, applied, start, max(to, summary.from_n), only=only,
             accept_gaps=self.options.accept_gaps,
+            quarantined={} if before is None else before.quarantined,
         )  # fmt: skip
         summary.stopped_at_gap = plan.gap
         summary.suspects = tuple(plan.suspects)
+        summary.quarantined = dict(plan.quarantined)
         summary.accepted_gaps = tuple(plan.accepted_gaps)
         self.stopped = self._stopped(plan)
         summary.stopped = {self._title(t, stop): stop.why for t, stop in self.stopped.items()}
@@ -425,6 +429,7 @@ class Run:
             commit_time=time if time is not None or before is None else before.commit_time,
             accepted_gaps=_joined(before, "accepted_gaps", plan.accepted_gaps),
             suspects=_joined(before, "suspects", plan.suspects),
+            quarantined=plan.quarantined,
             history=self.options.history or (before is not None and before.history),
             changelog=self.options.changelog or ("" if before is None else before.changelog),
             stopped={table: dataclasses.asdict(stop) for table, stop in self.stopped.items()},

@@ -132,6 +132,7 @@ class DatabaseVersion:
         commit_time: of the newest transaction, in ISO form, or None.
         accepted_gaps: gap entries that were gone over by choice.
         suspects: entries that may be incomplete.
+        quarantined: entry at which a table stopped, by directory.
         history: tables that are new get history too.
         changelog: they get a changelog, partitioned by this column; empty for none.
         stopped: by directory, the tables that stand still: fields of `plan.Stop`.
@@ -148,6 +149,7 @@ class DatabaseVersion:
     commit_time: str | None = None
     accepted_gaps: tuple[int, ...] = ()
     suspects: tuple[int, ...] = ()
+    quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     history: bool = False
     changelog: str = ""
     stopped: dict[str, Json] = dataclasses.field(default_factory=dict)

@@ -127,6 +127,31 @@ def test_suspect_entry_only_alarms(history: History, tmp_path: Path) -> None:
     check(history, tmp_path)
 
 
+def test_a_table_in_quarantine_stays_until_its_snapshot(history: History, tmp_path: Path) -> None:
+    """What lands of it behind the entry is not applied; all others go on."""
+    run(tmp_path)
+    held = next(table for table in history.tables if table.rows)
+    table = held.directory
+    target = Target(tmp_path / "target")
+    before = target.newest(table)
+    extra = {"reason": "table_error", "tables": [table]}
+    stopped = history.writer.entry(EntryKind.QUARANTINE, history.lsn, extra=extra)
+    for _ in range(2):
+        for _ in range(5):
+            history.transaction()
+        history.publish()
+        summary = run(tmp_path)
+        assert (summary.n, summary.quarantined) == (history.writer.n - 1, {table: stopped})
+    assert target.newest(table) == before
+    others = [target.newest(other.directory) for other in history.tables if other is not held]
+    assert any(version is not None and version.n > stopped for version in others)
+    history.snapshot(held)
+    history.transaction()
+    history.publish()
+    assert run(tmp_path).quarantined == {}
+    check(history, tmp_path)
+
+
 def merge_first(history: History, root: Path, table: str, entries: range) -> Replacement:
     """Merge the files of one table in some entries, as compaction does."""
     landing = Landing(root / "landing")

@@ -1,0 +1,70 @@
+"""What becomes of a table whose rows cannot be landed, when the operator has said to go on.
+
+Between two sessions: nothing behind the durable position has been confirmed, and nothing of it is
+kept. The entry is durable first; then the ledger has the table left out; then the next session
+begins at the same position. Killed in between, the next session comes upon the error again and
+says it once more. So every row of the table up to the entry's position has landed, and none
+behind it, until an operator asks for a snapshot: then it is `asked` in the ledger, its changes
+land again from the next session on, and the snapshot's entry ends the quarantine for readers.
+"""
+
+from typing import Final
+
+from gaussdecode.daemon.pipeline import Pipeline
+from gaussdecode.daemon.snapshotchoice import QUARANTINED
+from gaussdecode.errors import TableError
+from gaussdecode.land.failpoints import SnapshotStep
+from gaussdecode.land.names import table_directory
+from gaussdecode.land.publication import Draft
+from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.quarantine import Quarantine
+from gaussdecode.settings import Config
+
+_log = get_logger("daemon")
+_QUARANTINE: Final = "quarantine"
+
+
+def advised(config: Config, error: TableError) -> TableError:
+    """The same error, with both ways out."""
+    return TableError(
+        error.namespace,
+        error.name,
+        error.oid,
+        error.lsn,
+        f"{error.reason}; nothing is lost. Take the table out of the publication or of "
+        f"white-table-list, or set landing.on-table-error: quarantine in {config.path.name} to go "
+        "on without it and take a snapshot of it later",
+    )
+
+
+def is_wanted(config: Config) -> bool:
+    """Whether one table's trouble is to stop that table only."""
+    return config.landing.on_table_error == _QUARANTINE
+
+
+def record(config: Config, pipeline: Pipeline, error: TableError) -> None:
+    """Say in the commit log that a table stops here, then leave it out; durable on return."""
+    log = pipeline.log
+    assert log is not None
+    assert log.position is not None
+    found = Quarantine(
+        table_directory(error.namespace, error.name),
+        error.namespace,
+        error.name,
+        error.oid,
+        Lsn(log.position.lsn),
+        error.reason,
+    )
+    log.publish(Draft(kind=EntryKind.QUARANTINE, extra=found.to_extra()), pipeline.entry_landed)
+    store = pipeline.snapshots
+    store.reach(SnapshotStep.QUARANTINE_PUBLISHED)
+    reason = f"behind {found.from_lsn}: {error.reason}"
+    store.note({found.title: {"state": QUARANTINED, "oid": error.oid, "reason": reason}})
+    store.reach(SnapshotStep.TABLE_QUARANTINED)
+    command = f"gaussdecode snapshot {config.path} --table {found.title!r}"
+    _log.error(
+        Event.TABLE_QUARANTINED, table=found.title, entry=log.next_n - 1, from_lsn=str(found.from_lsn),
+        reason=error.reason, land_it=command,
+    )  # fmt: skip

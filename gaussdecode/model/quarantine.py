@@ -1,0 +1,71 @@
+"""One table that stopped, as a quarantine entry of the commit log tells of it.
+
+An error of one table that does not pass by itself would stop all. Where the operator prefers so,
+the entry says instead: of this table nothing lands behind this entry's position, until a snapshot
+of it comes as a later entry. All tables are complete up to the position; all others go on.
+"""
+
+import dataclasses
+from typing import Any, Self
+
+from gaussdecode.model.lsn import Lsn
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quarantine:
+    """A table that is left out.
+
+    Attributes:
+        table: its directory.
+        namespace: schema name.
+        name: of the table.
+        oid: pg_class.oid, or None where nothing tells it.
+        from_lsn: rows of transactions that end behind this position are left out.
+        error: why; never a value.
+    """
+
+    table: str
+    namespace: str
+    name: str
+    oid: int | None
+    from_lsn: Lsn
+    error: str
+
+    @property
+    def title(self) -> str:
+        """``schema.name``."""
+        return f"{self.namespace}.{self.name}"
+
+    def to_extra(self) -> dict[str, Any]:  # Any: JSON
+        """Make it fit for an entry."""
+        return {
+            "reason": "table_error",
+            "text": f"nothing of {self.title} lands until a snapshot of it: {self.error}",
+            "tables": [self.table],
+            "namespace": self.namespace,
+            "name": self.name,
+            "oid": self.oid,
+            "from_lsn": int(self.from_lsn),
+            "is_open": True,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_extra(cls, extra: dict[str, Any]) -> Self:  # Any: JSON
+        """Read what `to_extra` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            (table,) = extra["tables"]
+            return cls(
+                str(table),
+                str(extra["namespace"]),
+                str(extra["name"]),
+                extra["oid"],
+                Lsn(extra["from_lsn"]),
+                str(extra["error"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a quarantine: {error}") from error
