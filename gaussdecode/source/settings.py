@@ -60,6 +60,7 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         ``messages``              logical messages too
         ``only_local``            leave out what has an origin, where the server can
         ``white_tables``          pairs of schema and table
+        ``unread``                OIDs of tables whose rows are stepped over
         ``receiver_timeout``      seconds of silence
         ``kept_buffer_bytes``     of a decoder's result buffer between batches
         ``desc_memory_bytes``     of descriptions of tables; above it they go to disk
@@ -93,6 +94,7 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         "messages": source.messages,
         "only_local": config.decoding.only_local,
         "white_tables": [list(pair) for pair in config.decoding.white_tables],
+        "unread": [],
         "receiver_timeout": source.receiver_timeout,
         "kept_buffer_bytes": config.decoding.kept_buffer_bytes,
         "desc_memory_bytes": config.decoding.desc_memory_bytes,
