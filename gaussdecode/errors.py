@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.title import table_title
 
 EX_OK: Final = os.EX_OK
 EX_UNAVAILABLE: Final = os.EX_UNAVAILABLE
@@ -134,7 +135,7 @@ class TableError(GaussDecodeError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"table {self.namespace}.{self.name}, behind {self.lsn}: {self.reason}"
+        return f"table {table_title(self.namespace, self.name)}, behind {self.lsn}: {self.reason}"
 
 
 class LostRowError(GaussDecodeError):

@@ -359,7 +359,8 @@ class Pipeline:
             target_file_size=landing.target_file_size,
             max_commit_interval=landing.max_commit_interval,
             only_local=decoding.only_local,
-            skip_empty_xacts=decoding.skip_empty_xacts,
+            # What is empty without a table in quarantine is known again once that is back.
+            skip_empty_xacts=decoding.skip_empty_xacts and not self.quarantined,
             include_xids=decoding.include_xids,
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],

@@ -1,7 +1,7 @@
 """What becomes of a table whose rows cannot be landed, when the operator has said to go on.
 
-Between two sessions: nothing behind the durable position has been confirmed, and nothing of it is
-kept. The entry is durable first; then the ledger has the table left out; then the next session
+Between two sessions: what the session before had handed to a publication is waited for; nothing
+behind the durable position has been confirmed, and nothing of it is kept. The entry is durable first; then the ledger has the table left out; then the next session
 begins at the same position. Killed in between, the next session comes upon the error again and
 says it once more. So every row of the table up to the entry's position has landed, and none
 behind it, until an operator asks for a snapshot: then it is `asked` in the ledger, its changes
@@ -20,6 +20,7 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import Quarantine
+from gaussdecode.model.title import table_title
 from gaussdecode.settings import Config
 
 _log = get_logger("daemon")
@@ -27,27 +28,36 @@ _QUARANTINE: Final = "quarantine"
 
 
 def advised(config: Config, error: TableError) -> TableError:
-    """The same error, with both ways out."""
+    """The same error, with the ways out."""
+    way = (
+        ""
+        if config.landing.on_table_error == _QUARANTINE
+        else f", or set landing.on-table-error: quarantine in {config.path.name} to go on without it "
+        "and take a snapshot of it later"
+    )
     return TableError(
         error.namespace,
         error.name,
         error.oid,
         error.lsn,
         f"{error.reason}; nothing is lost. Take the table out of the publication or of "
-        f"white-table-list, or set landing.on-table-error: quarantine in {config.path.name} to go "
-        "on without it and take a snapshot of it later",
+        f"white-table-list{way}",
     )
 
 
-def is_wanted(config: Config) -> bool:
-    """Whether one table's trouble is to stop that table only."""
-    return config.landing.on_table_error == _QUARANTINE
+def helps(config: Config, pipeline: Pipeline, error: TableError) -> bool:
+    """Whether one table's trouble is to stop that table only, and does not already."""
+    is_out = table_title(error.namespace, error.name) in pipeline.quarantined
+    return config.landing.on_table_error == _QUARANTINE and not is_out
 
 
 def record(config: Config, pipeline: Pipeline, error: TableError) -> None:
     """Say in the commit log that a table stops here, then leave it out; durable on return."""
-    log = pipeline.log
+    log, writer = pipeline.log, pipeline.writer
     assert log is not None
+    assert writer is not None
+    writer.discard()  # what was asked for before the error still lands, and moves the position
+    intake = writer.begin()
     assert log.position is not None
     found = Quarantine(
         table_directory(error.namespace, error.name),
@@ -57,7 +67,8 @@ def record(config: Config, pipeline: Pipeline, error: TableError) -> None:
         Lsn(log.position.lsn),
         error.reason,
     )
-    log.publish(Draft(kind=EntryKind.QUARANTINE, extra=found.to_extra()), pipeline.entry_landed)
+    draft = Draft(kind=EntryKind.QUARANTINE, extra=found.to_extra())
+    entry = intake.insert(draft, pipeline.entry_landed)
     store = pipeline.snapshots
     store.reach(SnapshotStep.QUARANTINE_PUBLISHED)
     reason = f"behind {found.from_lsn}: {error.reason}"
@@ -65,6 +76,6 @@ def record(config: Config, pipeline: Pipeline, error: TableError) -> None:
     store.reach(SnapshotStep.TABLE_QUARANTINED)
     command = f"gaussdecode snapshot {config.path} --table {found.title!r}"
     _log.error(
-        Event.TABLE_QUARANTINED, table=found.title, entry=log.next_n - 1, from_lsn=str(found.from_lsn),
+        Event.TABLE_QUARANTINED, table=found.title, entry=entry.n, from_lsn=str(found.from_lsn),
         reason=error.reason, land_it=command,
     )  # fmt: skip

@@ -21,6 +21,7 @@ state           of a table
 ``failed``      they could not be landed; tried again by the next start
 ``streamed``    it was added, and only its changes are wanted
 ``ignored``     it was added, and nothing of it is wanted until it is asked for
+``quarantined`` what it brought could not be landed, and nothing of it is wanted until asked for
 ``missed``      for a while it was not published, or not on the white list: changes are missing
 ==============  ====================================================================
 """

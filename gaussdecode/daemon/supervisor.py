@@ -281,7 +281,7 @@ class Supervisor:
             session = pipeline.session(self._on_tick, lambda: self._set_state("streaming"))
             self._facts.session = session
             try:
-                error = self._run_one(session)
+                error = self._run_one(pipeline, session)
             except SourceRefusedError:
                 self._facts.is_slot_lost = loss.record_loss(self._config, pipeline) is not None
                 raise
@@ -296,7 +296,7 @@ class Supervisor:
             if error is not None and not self._stop.is_set():
                 self._wait(error, time.monotonic() - began)
 
-    def _run_one(self, session: Session) -> GaussDecodeError | None:
+    def _run_one(self, pipeline: Pipeline, session: Session) -> GaussDecodeError | None:
         """Run a session; an error that may pass is given back, others are raised."""
         try:
             session.run()
@@ -308,7 +308,7 @@ class Supervisor:
             name = type(error).__name__
             self._facts.restarts[name] = self._facts.restarts.get(name, 0) + 1
             if isinstance(error, TableError):
-                if not quarantine.is_wanted(self._config):
+                if not quarantine.helps(self._config, pipeline, error):
                     raise quarantine.advised(self._config, error) from error
                 return error
             if not error.retryable:

@@ -28,7 +28,7 @@ REASONS: Final[dict[str, str]] = {
     RESENT: "the server sent again what had landed",
     ORIGIN: "only-local, and the transaction has an origin",
     BEFORE_START: "before start-position",
-    FILTERED: "of a table that white-table-list does not name",
+    FILTERED: "of a table that white-table-list does not name, or that is in quarantine",
     NOT_WANTED: "of a table that is left out of the landing",
     EMPTY: "skip-empty-xacts, and the transaction has no rows",
 }

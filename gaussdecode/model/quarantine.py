@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any, Self
 
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.title import table_title
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Quarantine:
 
     @property
     def title(self) -> str:
-        """``schema.name``."""
-        return f"{self.namespace}.{self.name}"
+        """As `model.title` spells it: the ledger keeps it by this."""
+        return table_title(self.namespace, self.name)
 
     def to_extra(self) -> dict[str, Any]:  # Any: JSON
         """Make it fit for an entry."""

@@ -257,7 +257,8 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
     if entry.kind is EntryKind.SNAPSHOT:
         said = entry.extra.get("snapshot", {}).get("tables", {})
         for table in {*said, *(file.table for file in entry.files)}:
-            plan.quarantined.pop(table, None)
+            if replaces(entry, table):
+                plan.quarantined.pop(table, None)
     if entry.commit_time is not None:
         plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
     where = landing.position(entry)

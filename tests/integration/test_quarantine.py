@@ -1,6 +1,7 @@
 """One table's trouble: the others go on, the landing says so, and a snapshot brings it back."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
 _VALUE = b"poison"
 _SENT = b"t\0\0\0\x06" + _VALUE
+_STATUS = re.compile(rb"d\0\0\0\x26r.{33}", re.DOTALL)
 _DAMAGED = b"?\0\0\0\x06" + _VALUE
 
 
@@ -22,8 +24,11 @@ class Poisoner(Proxy):
     """Damages the row that holds the value, in its kind and not in its length."""
 
     is_poisoning = True
+    is_forgetting = False  # the server hears of no confirmation
 
     def _spoil(self, data: bytes, *others: object) -> bytes:
+        if self.is_forgetting:
+            data = _STATUS.sub(b"", data)
         return data.replace(_SENT, _DAMAGED) if self.is_poisoning else data
 
 
@@ -109,4 +114,57 @@ def test_others_go_on_and_a_snapshot_brings_it_back(
     assert daemon.stop() == 0
     assert sorted(_ids(daemon, "sick")) == [1, 2, 3, 4]
     assert _command("verify", str(daemon.root)).returncode == 0
+    proxy.close()
+
+
+@pytest.mark.parametrize("skips_empty", [False, True])
+def test_what_landed_is_recognised_without_the_table_and_with_it_again(
+    skips_empty: bool, database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """A server that heard of no confirmation sends all again: before, in and after quarantine."""
+    _prepare(database_15)
+    proxy = Poisoner(database_15.server.port)
+    proxy.is_forgetting = True
+    dsn = database_15.dsn.replace(f"port={database_15.server.port}", f"port={proxy.port}")
+    config = {
+        "landing": {"on-table-error": "quarantine"},
+        "decoding": {"skip-empty-xacts": skips_empty},
+    }
+    daemon = make_daemon(database_15, dsn=dsn, config=config).start()
+    daemon.catch_up()
+    assert (_ids(daemon, "sick"), _ids(daemon, "well")) == ([1], [1])
+    _poison(database_15)
+    database_15.execute("INSERT INTO public.sick VALUES (5, 'e')")
+    daemon.catch_up()
+    assert (_ids(daemon, "sick"), _ids(daemon, "well")) == ([1], [1, 2, 3])
+    proxy.is_poisoning = False
+    asked = _command("snapshot", str(daemon.config_path), "--table", "public.sick")
+    assert asked.returncode == 0, asked.stderr
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    assert sorted(_ids(daemon, "sick")) == [1, 2, 3, 5]
+    assert daemon.log.read_text().count('"resent_compared"') >= 2
+    assert _command("verify", str(daemon.root)).returncode == 0
+    proxy.close()
+
+
+def test_a_table_is_known_by_its_title(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """A name with a dot in it: quarantine and snapshot speak of the same table."""
+    database_15.execute('CREATE TABLE public."si.ck" (id int4 PRIMARY KEY, v text)')
+    database_15.create_slot()
+    proxy = Poisoner(database_15.server.port)
+    dsn = database_15.dsn.replace(f"port={database_15.server.port}", f"port={proxy.port}")
+    config = {"landing": {"on-table-error": "quarantine"}}
+    daemon = make_daemon(database_15, dsn=dsn, config=config).start()
+    database_15.execute("""INSERT INTO public."si.ck" VALUES (2, 'poison')""")
+    daemon.catch_up()
+    title = 'public."si.ck"'
+    status = daemon.status() or {}
+    assert status["snapshot"][title]["state"] == "quarantined"
+    proxy.is_poisoning = False
+    asked = _command("snapshot", str(daemon.config_path), "--table", title)
+    assert asked.returncode == 0, asked.stderr
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    assert _ids(daemon, "si.ck") == [2]
     proxy.close()
