@@ -15,6 +15,7 @@ from typing import Final
 from psycopg.conninfo import conninfo_to_dict
 
 from gaussdecode.dsn import is_local
+from gaussdecode.model.title import table_title
 from gaussdecode.settings import Config
 from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.inspection import Inspection
@@ -140,7 +141,7 @@ def _snapshots(patient: Patient) -> Iterator[Finding]:
             "rows that are there already cannot be read: a snapshot needs one for some moments",
             f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
         )
-    titles = [f"{schema}.{name}" for schema, name in seen.unreadable]
+    titles = [table_title(schema, name) for schema, name in seen.unreadable]
     wanted = [title for title in titles if settings.mode_of(title) != "none"]
     if settings.mode == "none":
         wanted = [title for title in wanted if settings.mode_of(title) == "initial"]

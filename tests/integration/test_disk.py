@@ -80,10 +80,10 @@ def test_full_disk_waits(database_15: Database, make_daemon: MakeDaemon) -> None
         ballast = daemon.root.parent / "ballast"
         if mounted:
             ballast = daemon.root / ".ballast"
-            with ballast.open("wb") as file, contextlib.suppress(OSError):
+            # Unbuffered: closing must have nothing left to write.
+            with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
                 while True:
                     file.write(os.urandom(65536))
-                    file.flush()
         before = daemon.durable_lsn()
         workload.run(60)
         if mounted:

@@ -70,6 +70,7 @@ class Gauss:
         """A started stream from where the slot stands."""
         connection = self.connect(tls)
         given = {**PARALLEL, **{key.replace("_", "-"): value for key, value in options.items()}}
+        connection.hear_warnings()
         connection.start_stream(start_replication("orders", Lsn(0), given))
         return GaussStream(connection, Lsn(0), 30_000)
 
