@@ -60,8 +60,8 @@ def test_plan(database: Database, configure: Configure, run: Run, tmp_path: Path
         "any_number": ["numeric", "string", "the server's text"],
         "raw": ["bytea", "binary", "exact"],
         "doc": ["jsonb", "string", "the server's text"],
-        "feeling": ["mood", "string", "the server's text"],
-        "size": ["positive", "int32", "exact"],
+        "feeling": ["public.mood", "string", "the server's text"],
+        "size": ["public.positive", "int32", "exact"],
     }
     for name, expected in columns.items():
         assert rows["public.all_types", name] == expected
