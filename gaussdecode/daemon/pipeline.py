@@ -51,6 +51,7 @@ from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.settings import reader_settings
 
+_COUNTED: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
 _FIRST_EPOCH: Final = 1
 _HIDDEN: Final = (
     "the stream shows no TRUNCATE and no DDL (parallel decoding, or a server that never sends "
@@ -106,7 +107,8 @@ class Pipeline:
         self._failure: BaseException | None = None
         self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait)
         self._catalog = lookup_of(config)
-        self._counts: Counter[str] = Counter()
+        # There from the start: a rate needs the zero that comes before the first entry.
+        self._counts: Counter[str] = Counter(dict.fromkeys(_COUNTED, 0))
         self._was_full = False
         self._is_leaving = False
         self.is_restart_wanted = False
