@@ -78,6 +78,10 @@ test-spark-versions: setup-test ## Spark's tests with the oldest supported Spark
 test-sanitize: setup ## parsers, queues and collector under AddressSanitizer and UBSan, in a copy
 	PYTHON=$(CURDIR)/$(BIN)/python tests/sanitize.sh $(ARGS)
 
+.PHONY: test-mutations
+test-mutations: setup-test ## take guards out of the code one by one: a test must miss each; half an hour
+	PYTHONPATH=tests $(BIN)/python -m mutations.run $(ARGS)
+
 .PHONY: bench
 bench: setup-test ## every bench that needs no peer, in under ten minutes, to build/bench/
 	@mkdir -p $(RESULTS)

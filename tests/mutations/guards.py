@@ -1,0 +1,185 @@
+"""The guards whose loss a test must notice: counts, hashes, generations, syncs, bounds."""
+
+import dataclasses
+from typing import Final
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guard:
+    """One mutation.
+
+    Attributes:
+        file: below ``gaussdecode/``.
+        old: the guard; must be there exactly once.
+        new: what stands there instead.
+        tests: of which one must fail.
+        survives: why none does; empty where one must.
+    """
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    survives: str = ""
+
+
+_CRASH: Final = (
+    "tests/land/test_writer.py",
+    "tests/crash/test_faults.py",
+    "tests/crash/test_power.py",
+)
+_LOG: Final = ("tests/land/test_commitlog.py", *_CRASH)
+_ORDERS: Final = ("tests/land/test_writer.py", "tests/crash/test_interleavings.py")
+_VERIFY: Final = ("tests/land/test_verify.py",)
+_FLIPS: Final = (
+    "tests/land/test_commitlog.py",
+    "tests/land/test_flips.py",
+)
+
+_COLLECT: Final = ("tests/collect", "tests/crash/test_interleavings.py")
+_GATE: Final = ("tests/collect/test_gate.py", "tests/crash/test_interleavings.py")
+_RESENT: Final = ("tests/collect/test_resent.py",)
+_START: Final = ("tests/source/test_start.py",)
+_TABLES: Final = ("tests/daemon/test_snapshotter.py",)
+
+GUARDS: Final = (
+    # ---- publication: what is durable before what ----
+    Guard("land/publication.py",
+          "    disk.sync_directories(*touched)\n    disk.files.reach(Step.FILES_DURABLE)",
+          "    disk.files.reach(Step.FILES_DURABLE)", _CRASH),
+    Guard("land/publication.py",
+          "    disk.sync_directories(COMMITS)\n    disk.files.reach(Step.ENTRY_COMMITTED)",
+          "    disk.files.reach(Step.ENTRY_COMMITTED)", _CRASH),
+    Guard("land/publication.py",
+          "    disk.sync_directories(*touched)\n    disk.files.reach(Step.FILES_RENAMED)",
+          "    disk.files.reach(Step.FILES_RENAMED)", _CRASH),
+    Guard("land/publication.py",
+          "    disk.sync_directories(COMMITS)\n    disk.files.reach(Step.ENTRY_SHOWN)",
+          "    disk.files.reach(Step.ENTRY_SHOWN)", _CRASH),
+    Guard("land/publication.py", "    try:\n        check_next()\n    except LandingError:",
+          "    try:\n        pass\n    except LandingError:", _LOG),
+    Guard("land/publication.py",
+          "        if disk.size(file.path) is not None:\n            raise LandingError",
+          "        if False:\n            raise LandingError", _LOG),
+    Guard("land/publication.py", "        if disk.read(entry_path(entry.n)) != entry.to_bytes():",
+          "        if False:", _LOG),
+    Guard("land/publication.py", "            disk.set_time(path, entry.mtime_ms + rank)\n", "",
+          _LOG),
+    Guard("land/publication.py", "    if wrong is not None:\n        raise AccountError(",
+          "    if False:\n        raise AccountError(", ("tests/land/test_writer.py",)),
+    Guard("land/publication.py", "account.wrong_place(before, after) or account.wrong(",
+          "account.wrong(", ("tests/land/test_writer.py",)),
+    Guard("land/publication.py", "        if file.ops and sum(file.ops.values()) != file.rows:",
+          "        if False:", ("tests/land/test_writer.py",)),
+    Guard("land/publication.py", "max(int(published.timestamp() * 1000), state.mtime_ms + 1)",
+          "int(published.timestamp() * 1000)", _LOG),
+    # ---- commit log ----
+    Guard("land/commitlog.py", "        if newest >= n:", "        if False:", _LOG),
+    Guard("land/commitlog.py",
+          "        if raw is None or _hash(raw, n - 1) != self._state.last_hash:", "        if False:", _LOG),
+    Guard("land/commitlog.py", "                self._broken = error\n                raise",
+          "                raise", _LOG),
+    Guard("land/commitlog.py", "        self._uncertain = True\n", "", _LOG),
+    Guard("land/commitlog.py", "            if check is not None:\n                check()\n", "",
+          ("tests/land/test_writer.py", "tests/crash/test_interleavings.py")),
+    # ---- recovery ----
+    Guard("land/recovery.py", '        self.disk.sync_directories("", COMMITS, CHECKPOINTS)\n', "", _CRASH),
+    Guard("land/recovery.py", "        if n != self.state.next_n:\n            return None\n", "", _LOG),
+    Guard("land/recovery.py", "            self.state.check_next(entry)\n        except",
+          "            pass\n        except", _LOG),
+    Guard("land/recovery.py",
+          "        return entry if all(self.is_there(file, hidden) for file, hidden in pairs) else None",
+          "        return entry", _LOG),
+    Guard("land/recovery.py", "        if orphans:\n            raise LandingError(",
+          "        if False:\n            raise LandingError(", _LOG),
+    Guard("land/recovery.py",
+          "                if not self.is_published(n, file) and self.disk.size(file.path) is not None:",
+          "                if False:", _LOG),
+    Guard("land/recovery.py", "        if not self.disk.matches(path, file.bytes, file.checksum):\n            raise",
+          "        if False:\n            raise", _LOG),
+    Guard("land/recovery.py", "            if size != file.bytes:\n                found",
+          "            if False:\n                found", _LOG),
+    # ---- checkpoints and retention ----
+    Guard("land/checkpoint.py", "        wrong += state.unlike(entry)\n", "", _FLIPS),
+    Guard("land/checkpoint.py",
+          "        if not header.is_sealed:\n            wrong += self._unlike_entries(header, held)\n", "",
+          _FLIPS),
+    Guard("land/checkpoint.py",
+          '            space.once(f"fsync {hidden}", lambda: files.sync(handle))\n', "            pass\n",
+          _CRASH),
+    Guard("land/checkpoint.py", "            if n <= last - self.block:", "            if n <= last:",
+          ("tests/land/test_commitlog.py", "tests/land/test_retention.py")),
+    Guard("land/retention.py", "            if log.entries.last_of(first, last, path).hash != header.hash:",
+          "            if False:", ("tests/land/test_retention.py", "tests/land/test_flips.py")),
+    Guard("land/retention.py", "last <= log.next_n - 1 - log.block and age_ms > kept_ms",
+          "age_ms > kept_ms", ("tests/land/test_retention.py",)),
+    Guard("land/retention.py", "last <= log.next_n - 1 - log.block and age_ms > kept_ms",
+          "last <= log.next_n - 1 - log.block", ("tests/land/test_retention.py",)),
+    # ---- writer: generations and the life of a publication ----
+    Guard("land/desk.py", "        if generation not in {None, self._generation}:\n            raise",
+          "        if False:\n            raise", _ORDERS),
+    Guard("land/desk.py",
+          "        self.blocked_seconds += self._clock() - started\n        self._check(generation)",
+          "        self.blocked_seconds += self._clock() - started", _ORDERS),
+    Guard("land/desk.py", "            self._life.step(Event.END)\n            self._supersede()\n",
+          "            self._life.step(Event.END)\n", _ORDERS),
+    Guard("land/desk.py", "            self._supersede()\n            self._abandon()\n",
+          "            self._supersede()\n", _ORDERS),
+    Guard("land/desk.py",
+          "            self._changed.wait_for(lambda: self._stage.state is Stage.NONE or self._is_over)\n",
+          "", _ORDERS),
+    Guard("land/desk.py", "            if self._sealed is not None and not is_uncertain():",
+          "            if self._sealed is not None:", (*_ORDERS, *_CRASH)),
+    Guard("land/desk.py", "self._sealed is not None and not self._sealed.content.unfinished",
+          "self._sealed is not None", _ORDERS),
+    # ---- session ----
+    Guard("daemon/session.py",
+          "        if self.collector is not None:\n            self.collector.revoke()\n", "",
+          ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")),
+    Guard("daemon/session.py", "        if self._is_aborted:\n            raise",
+          "        if False:\n            raise",
+          ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")),
+    # ---- accounts ----
+    Guard("model/account.py", "        if self.until < self.since:", "        if False:",
+          ("tests/land/test_writer.py", "tests/land/test_verify.py")),
+    Guard("model/account.py", "        if add([self.landed]) != add([files]):", "        if False:",
+          ("tests/land/test_writer.py",)),
+    Guard("model/account.py", "        if found != add([self.framed]):", "        if False:",
+          ("tests/land/test_writer.py",)),
+    Guard("model/account.py", "        if (self.since, self.until) == (start, end):", "        if True:",
+          ("tests/land/test_writer.py", "tests/land/test_verify.py")),
+    # ---- collector and gate ----
+    Guard("collect/collector.py", "        if not assembler.can_publish or self._attendance.is_closed:",
+          "        if not assembler.can_publish:", _GATE),
+    Guard("collect/collector.py", "        if not assembler.can_publish or self._attendance.is_closed:",
+          "        if self._attendance.is_closed:", _COLLECT),
+    Guard("collect/collector.py",
+          "        self._writer.end()\n        self._attendance.end()\n\n    # ---- called by the gate",
+          "        self._attendance.end()\n\n    # ---- called by the gate", _ORDERS),
+    Guard("collect/collector.py", "                account=self._account(position),\n", "", _COLLECT),
+    Guard("collect/collector.py", "        self._truncates.clear()\n        self._changes.clear()\n",
+          "        self._changes.clear()\n", _COLLECT),
+    Guard("collect/collector.py", "            self._suspects.forget()\n", "            pass\n", _COLLECT),
+    Guard("collect/gate.py", "                self._attendance.end()\n            self._attendance = ",
+          "                pass\n            self._attendance = ", _GATE),
+    Guard("collect/gate.py",
+          "            if hold.life.state is State.LOST:\n                return\n            hold.life.step",
+          "            hold.life.step", _GATE),
+    Guard("collect/gate.py", "        if hold.life.state is State.LOST:\n            raise", "        if False:\n            raise",
+          _GATE),
+    # ---- what the server sends again ----
+    Guard("collect/resent.py", "        if sent.end_lsn <= self._since_lsn:", "        if False:", _RESENT),
+    Guard("collect/resent.py", "            if not sent.may_be_absent:", "            if False:", _RESENT),
+    Guard("collect/resent.py", "        if not held.is_same(sent):", "        if False:", _RESENT),
+    Guard("collect/resent.py", "            if not held.may_be_absent:", "            if False:", _RESENT),
+    Guard("collect/resent.py", '        self._pass_absent(self._until_lsn + 1, "nothing more up to there")\n', "",
+          _RESENT),
+    # ---- start ----
+    Guard("source/start.py", "confirmed is None or confirmed <= start.log.lsn:", "True:", _START),
+    Guard("source/start.py", "start.log.lsn <= start.server.wal_end or start.server.is_standby:", "True:", _START),
+    Guard("source/start.py", "    if log is not None and log.lsn > server.wal_end:", "    if False:", _START),
+    # ---- snapshots ----
+    Guard("daemon/snapshotoutput.py", "        intake.drain()\n", "", _ORDERS),
+    Guard("daemon/snapshotoutput.py", "        if self.is_handed_over:\n            return\n", "", _ORDERS),
+    Guard("daemon/snapshotter.py", "    if isinstance(error, _NOBODYS):\n        return True\n", "", _TABLES),
+)  # fmt: skip
