@@ -40,7 +40,7 @@ def advised(config: Config, error: TableError) -> TableError:
         error.name,
         error.oid,
         error.lsn,
-        f"{error.reason}; nothing is lost. Take the table out of the publication or of "
+        f"{error.reason}. Nothing after it is confirmed. Take the table out of the publication or of "
         f"white-table-list{way}",
     )
 
