@@ -186,6 +186,7 @@ def test_daemon_that_is_kept_out(
     database.execute(f"CREATE ROLE {role} LOGIN REPLICATION")
     dsn = database.dsn.replace("user=postgres", f"user={role}")
     daemon = make_daemon(database, dsn=dsn, config={"guard": {"interval": "1s"}})
+    daemon.begin()
     with another_consumer(database), daemon, watch(daemon) as prometheus:
         prometheus.fires("GaussdecodeNotStreaming")
         assert main(["status", str(daemon.config_path)]) == os.EX_UNAVAILABLE
