@@ -21,6 +21,7 @@ from kit.workload import Workload
 from pyspark.sql import SparkSession
 
 from gaussdecode.demo.proof import spark_session
+from gaussdecode.model.title import table_title
 from gaussdecode.spark.apply import apply
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.query import current, history
@@ -154,7 +155,7 @@ def check_now(spark: SparkSession, root: Path, path: Path, database: Database) -
         compared = 0
         for name in oracle.source_tables(session):
             rows = oracle.source_rows(session, name)
-            directory = found.get(".".join(name))
+            directory = found.get(table_title(*name))
             if directory is None or directory not in target.tables():
                 assert not rows, name
                 continue
