@@ -174,9 +174,10 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
             Panel("lines", "values that did not fit, per hour", "short", 6, [
                 ("sum without (decoder) (increase(gaussdecode_decode_misfit_values_total@[1h]))", _SLOT),
             ]),
-            Panel("lines", "gaps and suspect transactions", "short", 6, [
+            Panel("lines", "gaps, suspect transactions, tables in quarantine", "short", 6, [
                 ("gaussdecode_land_gap_entries_total@", "{{slot}} gaps"),
                 ("gaussdecode_land_suspect_entries_total@", "{{slot}} suspect"),
+                ("gaussdecode_land_quarantined_tables@", "{{slot}} in quarantine"),
             ]),
             Panel("lines", "sessions per hour", "short", 6, [
                 ("increase(gaussdecode_daemon_sessions_total@[1h])", _SLOT),

@@ -4,7 +4,7 @@ Reads the commit log only, changes nothing, and may run beside the daemon. A gap
 changes behind a position can never be landed; one that is accepted, where the daemon went on
 behind them (`gaussdecode slot accept-gap`); a suspect entry, that the server may have
 sent transactions incompletely; a quarantine entry, that a table is left out until a
-snapshot of it. Ends with 0 when there is neither, and with 74 otherwise.
+snapshot of it, or was until then. Ends with 0 when there is none, and with 74 otherwise.
 
 Examples:
   gaussdecode gaps /var/lib/gaussdecode/orders
@@ -29,7 +29,9 @@ from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.quarantine import ended_by
 
+Json = dict[str, Any]  # Any: JSON
 _KINDS: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
 _COLUMNS: Final = ("entry", "kind", "recorded (UTC)", "from", "until", "tables", "what")
 
@@ -39,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=Path, help="directory of the landing")
     parser.add_argument("--json", action="store_true", help="print one object a line")
     parser.add_argument(
-        "--unaccepted", action="store_true", help="leave out gaps that an operator has accepted"
+        "--unaccepted",
+        action="store_true",
+        help="leave out gaps that an operator has accepted, and quarantines that are over",
     )
 
 
@@ -48,11 +52,7 @@ def execute(args: argparse.Namespace) -> int:
     records = list(_records(args.root))
     if args.unaccepted:
         accepted = {record["from_lsn"] for record in records if record["is_accepted"]}
-        records = [
-            record
-            for record in records
-            if record["kind"] != EntryKind.GAP or record["from_lsn"] not in accepted
-        ]
+        records = [record for record in records if not _is_settled(record, accepted)]
     if args.json:
         for record in records:
             print(json.dumps(record))
@@ -63,7 +63,29 @@ def execute(args: argparse.Namespace) -> int:
     return EX_IOERR if records else EX_OK
 
 
-def _records(root: Path) -> Iterator[dict[str, Any]]:  # Any: JSON
+def _is_settled(record: Json, accepted: set[str]) -> bool:
+    if record["kind"] == EntryKind.QUARANTINE:
+        return not record["is_open"]
+    return record["kind"] == EntryKind.GAP and record["from_lsn"] in accepted
+
+
+def _records(root: Path) -> Iterator[Json]:
+    stopped: dict[str, list[Json]] = {}  # by table
+    for entry in _entries(root):
+        for table in ended_by(entry) & stopped.keys():
+            (position,) = entry.positions.values()
+            lsn = entry.extra.get("snapshot", {}).get("lsn", position.lsn)
+            for record in stopped.pop(table):
+                record.update(until_lsn=str(Lsn(lsn)), is_open=False)
+        if entry.kind in _KINDS:
+            record = _record(entry)
+            if entry.kind is EntryKind.QUARANTINE:
+                for table in entry.extra.get("tables", ()):
+                    stopped.setdefault(table, []).append(record)
+            yield record
+
+
+def _entries(root: Path) -> Iterator[CommitEntry]:
     files = Files(root)
     try:
         disk = Disk(files, SpaceWait(should_stop=lambda: True), "gaps")
@@ -74,14 +96,12 @@ def _records(root: Path) -> Iterator[dict[str, Any]]:  # Any: JSON
         first = min((first for first, _, _ in entries.checkpoints()), default=None)
         begin = min([*numbers[:1], *([] if first is None else [first])], default=0)
         if numbers:
-            for entry in entries.iterate(begin, numbers[-1]):
-                if entry.kind in _KINDS:
-                    yield _record(entry)
+            yield from entries.iterate(begin, numbers[-1])
     finally:
         files.close()
 
 
-def _record(entry: CommitEntry) -> dict[str, Any]:  # Any: JSON
+def _record(entry: CommitEntry) -> Json:
     extra = entry.extra
     (position,) = entry.positions.values()
     return {
@@ -99,7 +119,7 @@ def _record(entry: CommitEntry) -> dict[str, Any]:  # Any: JSON
     }
 
 
-def _row(record: dict[str, Any]) -> list[str]:  # Any: JSON
+def _row(record: Json) -> list[str]:
     until = record["until_lsn"] or "-"
     return [
         str(record["entry"]),

@@ -8,6 +8,8 @@ of it comes as a later entry. All tables are complete up to the position; all ot
 import dataclasses
 from typing import Any, Self
 
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 
@@ -70,3 +72,15 @@ class Quarantine:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a quarantine: {error}") from error
+
+
+def ended_by(entry: CommitEntry) -> set[str]:
+    """Directories of the tables that are whole again with an entry: their quarantine is over.
+
+    Rows of a snapshot that a condition chose are not the table.
+    """
+    if entry.kind is not EntryKind.SNAPSHOT:
+        return set()
+    said = entry.extra.get("snapshot", {}).get("tables", {})
+    tables = {*said, *(file.table for file in entry.files)}
+    return {table for table in tables if said.get(table, {}).get("where") is None}

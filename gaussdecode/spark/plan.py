@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
+from gaussdecode.model.quarantine import ended_by
 from gaussdecode.spark.events import STAMPS, Reset
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.schema import TableSchema, is_same_table, why_unknown
@@ -254,11 +255,8 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
     if entry.kind is EntryKind.QUARANTINE:
         for table in entry.extra["tables"]:
             plan.quarantined.setdefault(table, entry.n)
-    if entry.kind is EntryKind.SNAPSHOT:
-        said = entry.extra.get("snapshot", {}).get("tables", {})
-        for table in {*said, *(file.table for file in entry.files)}:
-            if replaces(entry, table):
-                plan.quarantined.pop(table, None)
+    for table in ended_by(entry):
+        plan.quarantined.pop(table, None)
     if entry.commit_time is not None:
         plan.commit_time = max(plan.commit_time or entry.commit_time, entry.commit_time)
     where = landing.position(entry)

@@ -15,6 +15,7 @@ from gaussdecode.land.verify import verify
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.quarantine import Quarantine
 
 IDENTITY = SourceIdentity("postgresql", "7", "shop", "orders", "pgoutput")
 GAP = Gap(GapReason.SLOT_LOST, Lsn(0x100), Lsn(0x900), is_open=True, text="slot 'orders' is lost")
@@ -94,6 +95,34 @@ def test_accepted_gaps_can_be_left_out(
     (only,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert only["from_lsn"] == "0/A00"
     assert verify(Path(root)).is_clean
+
+
+def test_a_quarantine_ends_with_a_snapshot_of_the_whole_table(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not with rows that a condition chose, and not with another table."""
+    table = "public.a%20b"
+    stopped = Quarantine(table, "public", "a b", 7, Lsn(0x100), "a row is damaged")
+    publish(log, EntryKind.QUARANTINE, **stopped.to_extra())
+
+    def land(name: str, where: str | None) -> None:
+        said = {"epoch": 1, "lsn": 0x200, "tables": {name: {"where": where}}}
+        publish(log, EntryKind.SNAPSHOT, snapshot=said)
+
+    def seen() -> tuple[int, bool, str | None]:
+        status = main(["gaps", "--unaccepted", str(tmp_path / "landing")])
+        capsys.readouterr()
+        assert main(["gaps", "--json", str(tmp_path / "landing")]) == EX_IOERR
+        (record,) = map(json.loads, capsys.readouterr().out.splitlines())
+        return status, record["is_open"], record["until_lsn"]
+
+    assert seen() == (EX_IOERR, True, None)
+    land(table, "id > 3")
+    land("public.other", None)
+    assert seen() == (EX_IOERR, True, None)
+    land(table, None)
+    assert seen() == (EX_OK, False, "0/200")
+    log.close()
 
 
 def test_no_landing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from kit.daemon import Daemon, wait_until
 from kit.gaussdaemon import GaussDatabase, lands
 from kit.gaussprofile import V6_0_0
 from kit.gaussserver import GaussServer
+from kit.poison import POISON, Poisoner
 from kit.postgres import Database, Postgres
 from kit.prometheus import Prometheus
 from kit.rules import hurried, installed
@@ -111,7 +112,12 @@ def test_every_alert_is_provoked() -> None:
     assert {rule["alert"] for rule in installed()} == PROVOKED
 
 
-@provokes("GaussdecodeDown", "GaussdecodeMisfitValues", "GaussdecodeRestarts")
+@provokes(
+    "GaussdecodeDown",
+    "GaussdecodeMisfitValues",
+    "GaussdecodeQuarantinedTables",
+    "GaussdecodeRestarts",
+)
 def test_daemon_that_ends(
     database_15: Database,
     make_daemon: MakeDaemon,
@@ -119,10 +125,21 @@ def test_daemon_that_ends(
     watch: MakeWatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A mistake in the configuration, processes that are killed, and values that do not fit."""
-    daemon = make_daemon(prepared(database_15))
-    with supervise(daemon) as supervised, watch(daemon) as prometheus:
+    """A mistake in the configuration, killed processes, values that do not fit, a damaged row."""
+    proxy = Poisoner(database_15.server.port)
+    config = {"landing": {"on-table-error": "quarantine"}}
+    daemon = make_daemon(prepared(database_15), dsn=proxy.dsn(database_15), config=config)
+    with proxy, supervise(daemon) as supervised, watch(daemon) as prometheus:
         daemon.wait_for_state("streaming")
+        database_15.execute("CREATE TABLE public.sick (v text)")
+        database_15.execute(f"INSERT INTO public.sick VALUES ('{POISON}')")
+        prometheus.fires("GaussdecodeQuarantinedTables")
+        assert main(["gaps", str(daemon.root)]) == os.EX_IOERR
+        assert "public.sick" in capsys.readouterr().out
+        proxy.is_poisoning = False
+        assert main(["snapshot", str(daemon.config_path), "--table", "public.sick"]) == 0
+        prometheus.resolves("GaussdecodeQuarantinedTables")
+        capsys.readouterr()
         database_15.execute("INSERT INTO public.t VALUES (1, 'NaN')")
         prometheus.fires("GaussdecodeMisfitValues")
         daemon.catch_up()
@@ -148,7 +165,7 @@ def test_daemon_that_ends(
         prometheus.fires("GaussdecodeDown")
         wait_until(lambda: supervised.ends[-1].status == os.EX_CONFIG, "it stays down")
         assert "slots" in daemon.log_tail(1)
-        assert main(["gaps", str(daemon.root)]) == 0
+        assert main(["gaps", "--unaccepted", str(daemon.root)]) == 0
         assert "nothing is missing" in capsys.readouterr().out
         daemon.write_config()
         supervised.start()

@@ -1,7 +1,6 @@
 """One table's trouble: the others go on, the landing says so, and a snapshot brings it back."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,27 +8,11 @@ from collections.abc import Callable
 import pytest
 from kit import landing
 from kit.daemon import Daemon
+from kit.poison import Poisoner
 from kit.postgres import Database
-from kit.proxy import Proxy
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-_VALUE = b"poison"
-_SENT = b"t\0\0\0\x06" + _VALUE
-_STATUS = re.compile(rb"d\0\0\0\x26r.{33}", re.DOTALL)
-_DAMAGED = b"?\0\0\0\x06" + _VALUE
-
-
-class Poisoner(Proxy):
-    """Damages the row that holds the value, in its kind and not in its length."""
-
-    is_poisoning = True
-    is_forgetting = False  # the server hears of no confirmation
-
-    def _spoil(self, data: bytes, *others: object) -> bytes:
-        if self.is_forgetting:
-            data = _STATUS.sub(b"", data)
-        return data.replace(_SENT, _DAMAGED) if self.is_poisoning else data
 
 
 def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,9 +52,8 @@ def test_the_table_is_named_with_both_ways_out(
     _prepare(database_15)
     _poison(database_15)
     proxy = Poisoner(database_15.server.port)
-    dsn = database_15.dsn.replace(f"port={database_15.server.port}", f"port={proxy.port}")
     config = {"decoding": {"parallel-decode-num": decoders}}
-    daemon = make_daemon(database_15, dsn=dsn, config=config).start()
+    daemon = make_daemon(database_15, dsn=proxy.dsn(database_15), config=config).start()
     assert daemon.wait() == 76
     log = daemon.log.read_text()
     proxy.close()
@@ -87,10 +69,11 @@ def test_others_go_on_and_a_snapshot_brings_it_back(
     """Killed between any two steps, too."""
     _prepare(database_15)
     proxy = Poisoner(database_15.server.port)
-    dsn = database_15.dsn.replace(f"port={database_15.server.port}", f"port={proxy.port}")
     environment = {} if point is None else {"GAUSSDECODE_FAILPOINTS": f"{point}=kill"}
     config = {"landing": {"on-table-error": "quarantine"}}
-    daemon = make_daemon(database_15, dsn=dsn, config=config, environment=environment).start()
+    daemon = make_daemon(
+        database_15, dsn=proxy.dsn(database_15), config=config, environment=environment
+    ).start()
     _poison(database_15)
     if point is not None:
         assert daemon.wait() == -9
@@ -125,12 +108,11 @@ def test_what_landed_is_recognised_without_the_table_and_with_it_again(
     _prepare(database_15)
     proxy = Poisoner(database_15.server.port)
     proxy.is_forgetting = True
-    dsn = database_15.dsn.replace(f"port={database_15.server.port}", f"port={proxy.port}")
     config = {
         "landing": {"on-table-error": "quarantine"},
         "decoding": {"skip-empty-xacts": skips_empty},
     }
-    daemon = make_daemon(database_15, dsn=dsn, config=config).start()
+    daemon = make_daemon(database_15, dsn=proxy.dsn(database_15), config=config).start()
     daemon.catch_up()
     assert (_ids(daemon, "sick"), _ids(daemon, "well")) == ([1], [1])
     _poison(database_15)
@@ -153,9 +135,8 @@ def test_a_table_is_known_by_its_title(database_15: Database, make_daemon: MakeD
     database_15.execute('CREATE TABLE public."si.ck" (id int4 PRIMARY KEY, v text)')
     database_15.create_slot()
     proxy = Poisoner(database_15.server.port)
-    dsn = database_15.dsn.replace(f"port={database_15.server.port}", f"port={proxy.port}")
     config = {"landing": {"on-table-error": "quarantine"}}
-    daemon = make_daemon(database_15, dsn=dsn, config=config).start()
+    daemon = make_daemon(database_15, dsn=proxy.dsn(database_15), config=config).start()
     database_15.execute("""INSERT INTO public."si.ck" VALUES (2, 'poison')""")
     daemon.catch_up()
     title = 'public."si.ck"'
