@@ -1,21 +1,24 @@
 """Takes the guards out of the code one by one, and sees that a test misses each.
 
 Works in a copy of the tree; the tests named beside each mutation in `guards.py` are run there
-until the first failure; without a mutation they must pass. A mutation whose text is not found
-exactly once is an error: the list is wrong then. Compiled modules are not mutated.
+until the first failure, which is said; without a mutation they must all pass. A mutation whose
+text is not found exactly once is an error: the list is wrong then. Nor is one caught by tests
+that cannot be collected, or do not end. Compiled modules are not mutated.
 
-    make test-mutations ARGS="--only TEXT --jobs N"
+    make test-mutations ARGS="--only TEXT --jobs N --list"
 
 Ends with 0 when every mutation is caught, or is one that `guards.py` says survives and why.
 """
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,7 +36,8 @@ _COPIED: Final = (
     "pyproject.toml",
     "README.md",
 )
-_SECONDS: Final = 600  # a mutation that makes a test hang is caught by it
+_SECONDS: Final = 1200  # of one run of tests; arbitrary
+_FIRST_FAILURE: Final = re.compile(r"^(?:FAILED|ERROR) tests/(.*)$", re.MULTILINE)
 
 
 def copy_tree(target: Path) -> None:
@@ -48,65 +52,83 @@ def copy_tree(target: Path) -> None:
     (target / ".venv").symlink_to(ROOT / ".venv")
 
 
-def mutate(tree: Path, guard: Guard) -> None:
-    """Write the mutation.
+def mutated(guard: Guard) -> str:
+    """Text of the file with the mutation.
 
     Raises:
-        SystemExit: its text is not in the file exactly once.
+        SystemExit: what it takes out is not in the file exactly once.
     """
-    path = tree / "gaussdecode" / guard.file
-    text = path.read_text()
+    text = (ROOT / "gaussdecode" / guard.file).read_text()
     if text.count(guard.old) != 1:
         raise SystemExit(f"{guard.file}: {text.count(guard.old)} times\n{guard.old}")
-    path.write_text(text.replace(guard.old, guard.new))
+    return text.replace(guard.old, guard.new)
 
 
-def fails(tests: Sequence[str], guard: Guard | None) -> bool:
-    """Run tests in a copy of the tree, with one mutation or none; true when one fails."""
+def first_failure(tests: Sequence[str], guard: Guard | None) -> str:
+    """Run tests in a copy of the tree, with one mutation or none; gives which failed, and how.
+
+    Raises:
+        SystemExit: they cannot be run, or do not end.
+    """
     with tempfile.TemporaryDirectory(prefix="gaussdecode-mutation-") as name:
         tree = Path(name)
         copy_tree(tree)
         if guard is not None:
-            mutate(tree, guard)
+            (tree / "gaussdecode" / guard.file).write_text(mutated(guard))
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", *tests]
-        environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(tree),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "COLUMNS": "200",
+        }
         try:
             done = subprocess.run(
                 command, cwd=tree, env=environment, capture_output=True, text=True,
                 check=False, timeout=_SECONDS,
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return True
+        except subprocess.TimeoutExpired as error:
+            raise SystemExit(f"{' '.join(tests)}: no end within {_SECONDS} s") from error
         if done.returncode not in {0, 1}:
             raise SystemExit(f"{tests}: pytest ended with {done.returncode}\n{done.stdout}")
-        return done.returncode == 1
+        found = _FIRST_FAILURE.search(done.stdout)
+        assert bool(found) == bool(done.returncode), done.stdout
+        return found[1] if found else ""
 
 
 def report(guard: Guard) -> bool:
     """Try one, say what became of it; true when it is as the list says."""
     began = time.monotonic()
-    caught = fails(guard.tests, guard)
-    word = "caught" if caught else "SURVIVED"
+    try:
+        caught = first_failure(guard.tests, guard)
+        word = "caught" if caught else "SURVIVED"
+    except SystemExit as error:
+        caught, word = str(error), "BROKEN"
+    seconds = time.monotonic() - began
     first = guard.old.strip().splitlines()[0]
-    expected = f" (expected: {guard.survives})" if guard.survives else ""
-    print(
-        f"{word:8} {time.monotonic() - began:5.0f} s  {guard.file}: {first}{expected}", flush=True
-    )
-    return caught != bool(guard.survives)
+    why = caught or guard.survives or "no test misses it"
+    print(f"{word:8} {seconds:5.0f} s  {guard.file}: {first}\n{' ' * 18}{why}", flush=True)
+    return word == ("SURVIVED" if guard.survives else "caught")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try them all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="those with this in their file or text")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--list", action="store_true", help="only see that all of them are there")
     args = parser.parse_args(arguments)
     chosen = [guard for guard in GUARDS if args.only in guard.file or args.only in guard.old]
+    for guard in chosen:
+        mutated(guard)
+    if args.list:
+        counts = Counter(guard.file for guard in chosen)
+        print(*(f"{count:4} {file}" for file, count in sorted(counts.items())), sep="\n")
+        return 0
+    failure = first_failure(sorted({test for guard in chosen for test in guard.tests}), None)
+    if failure:
+        raise SystemExit(f"fails without a mutation: {failure}")
     with ThreadPoolExecutor(args.jobs) as pool:
-        sound = {guard.tests: pool.submit(fails, guard.tests, None) for guard in chosen}
-        for tests, run in sound.items():
-            if run.result():
-                raise SystemExit(f"these fail without a mutation: {' '.join(tests)}")
         good = list(pool.map(report, chosen))
     print(f"{sum(good)} of {len(good)} are as the list says")
     return 0 if all(good) else 1
