@@ -40,6 +40,7 @@ class Event(enum.StrEnum):
     SOURCE_CONNECTED = "source_connected"
     RESENT_COMPARED = "resent_compared"
     RESENT_UNKNOWN = "resent_unknown"
+    TIMELINE_FOLLOWED = "timeline_followed"
     SOURCE_LOST = "source_lost"
     STREAM_STARTED = "stream_started"
     STREAMING_FELL_BACK = "streaming_fell_back"

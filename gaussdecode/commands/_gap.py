@@ -20,7 +20,7 @@ from typing import Final
 
 from gaussdecode.commands._server import is_gaussdb, open_pair, open_server
 from gaussdecode.commands._slots import slots_of
-from gaussdecode.daemon.loss import log_state
+from gaussdecode.daemon.logstate import log_state
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
@@ -96,7 +96,7 @@ class Hole:
             IdentityError: something else is wrong, which accepting a gap does not mend.
             SourceError: the server cannot be asked.
         """
-        state = log_state(log)
+        state = log_state(log.layout, log.entries)
         if state is None:
             raise ConfigError(f"{config.path.name}: the landing has no entry, nothing is missing")
         server = ask_server(config, state)
@@ -193,10 +193,11 @@ def _with_a_good_slot(server: ServerState, log: LogState) -> ServerState:
         invalidation_reason=None,
         is_failover=False,
     )
+    at = start.log_position(log, server)
     good = dataclasses.replace(
         slot,
-        restart_lsn=log.lsn,
-        confirmed_flush_lsn=log.lsn,
+        restart_lsn=at,
+        confirmed_flush_lsn=at,
         wal_status="reserved",
         invalidation_reason=None,
     )

@@ -7,6 +7,7 @@ in words, so that all of them are shown at once.
 import dataclasses
 from typing import Final
 
+from gaussdecode.daemon.logstate import log_state
 from gaussdecode.encoding import find_encoding, spelled_name
 from gaussdecode.errors import GaussDecodeError, IdentityError
 from gaussdecode.land.disk import Disk
@@ -130,33 +131,13 @@ def plan_landing(config: Config, plan: Plan) -> None:
         files = Files(root)
         try:
             files.check_root()
-            plan.log = _log_state(Disk(files, SpaceWait(should_stop=lambda: True), "check"))
+            disk = Disk(files, SpaceWait(should_stop=lambda: True), "check")
+            layout = read_layout(disk)
+            plan.log = None if layout is None else log_state(layout, Entries(disk))
         finally:
             files.close()
     except GaussDecodeError as error:
         plan.problems.append(f"landing: {error}")
-
-
-def _log_state(disk: Disk) -> LogState | None:
-    """Read whose the landing is and its last position, without lock and recovery."""
-    layout = read_layout(disk)
-    if layout is None:
-        return None
-    ((name, identity),) = layout.sources.items()
-    entries = Entries(disk)
-    numbers = entries.numbers()
-    if not numbers:
-        return None
-    (entry,) = entries.iterate(numbers[-1], numbers[-1])
-    position = entry.positions[name]
-    return LogState(
-        system_identifier=identity.system_identifier,
-        timeline=position.timeline,
-        database=identity.database,
-        slot=identity.slot,
-        plugin=identity.plugin,
-        lsn=Lsn(position.lsn),
-    )
 
 
 def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerState:

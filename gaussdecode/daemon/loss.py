@@ -13,7 +13,6 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
@@ -21,26 +20,10 @@ from gaussdecode.source import gaussdb, gaussserver, postgresql, slot
 from gaussdecode.source.gap import find_gap
 from gaussdecode.source.gausstarget import on_port
 from gaussdecode.source.settings import source_address
-from gaussdecode.source.slot import LogState, ServerState
+from gaussdecode.source.slot import ServerState
 
 _log = get_logger("daemon")
 _ADVICE: Final = "see `gaussdecode gaps`, `gaussdecode slot accept-gap` and the operations guide"
-
-
-def log_state(log: CommitLog) -> LogState | None:
-    """What a log says it belongs to; None for one without an entry."""
-    position = log.position
-    if position is None:
-        return None
-    (identity,) = log.layout.sources.values()
-    return LogState(
-        system_identifier=identity.system_identifier,
-        timeline=position.timeline,
-        database=identity.database,
-        slot=identity.slot,
-        plugin=identity.plugin,
-        lsn=Lsn(position.lsn),
-    )
 
 
 def record_loss(config: Config, pipeline: Pipeline) -> Gap | None:
@@ -50,7 +33,7 @@ def record_loss(config: Config, pipeline: Pipeline) -> Gap | None:
         The gap, recorded now or before; None when nothing is missing, or when the server
         cannot be asked (then the next start asks again).
     """
-    state = None if pipeline.log is None else log_state(pipeline.log)
+    state = pipeline.log_state
     if state is None or config.source.kind is SourceKind.CAPTURE:
         return None
     try:
@@ -81,7 +64,7 @@ def give_up_slot(config: Config, pipeline: Pipeline) -> SourceRefusedError:
         f"slot {config.slot!r} was dropped by the guard: the server kept more than "
         f"guard.drop-slot-above ({bound} bytes) of WAL for it"
     )
-    state = None if pipeline.log is None else log_state(pipeline.log)
+    state = pipeline.log_state
     if state is not None:
         reason = GapReason.SLOT_DROPPED_BY_GUARD
         record(pipeline, Gap(reason, state.lsn, server.wal_end, is_open=True, text=text))

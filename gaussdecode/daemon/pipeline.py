@@ -21,6 +21,7 @@ from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import publications
 from gaussdecode.daemon.housekeeping import Housekeeper
+from gaussdecode.daemon.logstate import log_state
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.snapshot import DaemonFacts
 from gaussdecode.daemon.snapshotread import published_oids
@@ -50,6 +51,7 @@ from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.settings import reader_settings
+from gaussdecode.source.slot import LogState
 
 _COUNTED: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
 _FIRST_EPOCH: Final = 1
@@ -186,6 +188,11 @@ class Pipeline:
         self._facts.entry = self.log.next_n - 1
         return self.log
 
+    @property
+    def log_state(self) -> LogState | None:
+        """What the landing tells the source of itself; None for one that has not begun."""
+        return None if self.log is None else log_state(self.log.layout, self.log.entries)
+
     def _on_durable(self, position: SourcePosition) -> None:
         """Publisher's thread: show it. The session whose rows they are tells its reader."""
         assert self.log is not None
@@ -306,7 +313,7 @@ class Pipeline:
                 decoded_ring_bytes=config.ring.decoded_ring_bytes,
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
                 reader={
-                    **reader_settings(config, self.log),
+                    **reader_settings(config, self.log_state),
                     "unread": [] if self.log is None else unread(self.snapshots.ledger()),
                 },
             ),
@@ -343,6 +350,11 @@ class Pipeline:
         self._check_publications(log, intake, facts)
         assert log.position is not None
         position = dataclasses.replace(log.position, timeline=timeline)
+        if int(facts["log_lsn"] or position.lsn) < position.lsn:
+            position = dataclasses.replace(
+                position, epoch=position.epoch + 1, lsn=int(facts["log_lsn"])
+            )
+        has_forked = log.position.timeline not in (0, timeline)
         decoding, landing = config.decoding, config.landing
         tables = Tables(
             intake.schemas,
@@ -367,28 +379,52 @@ class Pipeline:
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
         )
-        resent = self._resent(log, int(facts["start_lsn"]), confirming)
+
+        def go_on() -> None:
+            if has_forked:
+                self._note_fork(log, intake, position)
+            confirming.begin(log)
+
+        resent = self._resent(log, int(facts["start_lsn"]), position.lsn, go_on)
         spool = self.spool()
         return Collector(settings, tables, intake, spool, position, log.schemas, self.gate, resent)
 
-    def _resent(self, log: CommitLog, start_lsn: int, confirming: "Confirming") -> Resent | None:
-        """Have what the server sends again compared, if anything can come; else confirm."""
-        assert log.position is not None
+    def _resent(
+        self, log: CommitLog, start_lsn: int, until_lsn: int, go_on: Callable[[], None]
+    ) -> Resent | None:
+        """Have what the server sends again compared, if anything can come; then go on."""
 
-        def let_confirm(count: int) -> None:
+        def on_equal(count: int) -> None:
             if count:
                 _log.info(Event.RESENT_COMPARED, transactions=count)
-            confirming.begin(log)
+            go_on()
 
-        if start_lsn >= log.position.lsn:
-            let_confirm(0)
+        if start_lsn >= until_lsn:
+            on_equal(0)
             return None
         stretch = landed_since(log, start_lsn)
         if stretch.since_lsn > start_lsn:
             _log.warning(
                 Event.RESENT_UNKNOWN, start=str(Lsn(start_lsn)), known=str(Lsn(stretch.since_lsn))
             )
-        return Resent(stretch.transactions, stretch.since_lsn, log.position.lsn, let_confirm)
+        return Resent(stretch.transactions, stretch.since_lsn, until_lsn, on_equal)
+
+    def _note_fork(self, log: CommitLog, intake: Intake, position: SourcePosition) -> None:
+        """Write down that the log goes on with another timeline of its server.
+
+        Where it had moved on over WAL of the older timeline in which there was nothing to land,
+        it goes on below its position, in the next epoch.
+        """
+        assert log.position is not None
+        known = log.position
+        extra = {"from_lsn": known.lsn, "from_timeline": known.timeline}
+        intake.publish(PublicationRequest(kind=EntryKind.FORK, position=position, extra=extra))
+        intake.drain()
+        _log.warning(
+            Event.TIMELINE_FOLLOWED,
+            timeline=position.timeline, position=str(Lsn(position.lsn)),
+            from_timeline=known.timeline, from_position=str(Lsn(known.lsn)),
+        )  # fmt: skip
 
     def _note_coverage(self, coverage: Coverage) -> None:
         """Say, once, what only one of publications and white list has."""

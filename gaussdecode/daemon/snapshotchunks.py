@@ -29,7 +29,10 @@ from gaussdecode.settings import KEY_PIECE_BYTES
 from gaussdecode.source.export import Chunk, Leaf, TableChangedError, TableReader, TableShape, cut
 
 ATTEMPTS: Final = 5  # a table that changes its shape so often is read at once
-_MAY_MISS: Final = frozenset({EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE})
+# Behind them changes may be missing, or what a view showed may never have been on this server.
+_MAY_MISS: Final = frozenset(
+    {EntryKind.GAP, EntryKind.FORK, EntryKind.SUSPECT, EntryKind.QUARANTINE}
+)
 _KEYS_AT_ONCE: Final = 5000  # rows read again by one statement; arbitrary
 
 
@@ -181,7 +184,9 @@ class ChunkedTable:
         """Path of every landed file with changes of the table."""
         for entry in self._log.iterate(since_n + 1, self._log.next_n - 1):
             if entry.kind in _MAY_MISS:
-                raise TableChangedError("changes may be missing since the first piece was read")
+                raise TableChangedError(
+                    f"entry {entry.n} ({entry.kind}) came after the first piece was read"
+                )
             if entry.kind is EntryKind.DATA:
                 yield from (file.path for file in entry.files if file.table == directory)
 

@@ -15,14 +15,22 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.names import TRANSACTIONS
+from gaussdecode.land.entry import Entries
+from gaussdecode.land.names import MESSAGES, TRANSACTIONS
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import LandingFile, SourcePosition
+from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
 from gaussdecode.model.transaction import TransactionMark
 
 _COLUMNS: Final = ("gd_lsn", "gd_xid", "gd_ts", "rows", "origin")
 _BLOCK: Final = 64  # entries looked at together on the way back; arbitrary
 _ROWS: Final = 4096
+_IDLE_LOOKED_AT: Final = 200  # half an hour of a server that writes WAL of others; arbitrary
+_WITHOUT_ROWS: Final = frozenset(
+    {
+        EntryKind.IDLE, EntryKind.FORK, EntryKind.COMPACT, EntryKind.RETENTION,
+        EntryKind.SUSPECT, EntryKind.QUARANTINE,
+    }
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,6 +58,35 @@ def landed_since(log: CommitLog, lsn: int) -> Stretch:
     assert now is not None
     first, since_lsn = _find_first(log, now, lsn)
     return Stretch(since_lsn, _read(log, first, since_lsn))
+
+
+def landed_lsn(entries: Entries, source: str) -> int:
+    """Nothing that ends beyond this has landed, though the log's position may be higher.
+
+    Entries without rows at the end of the log are looked through, so many as there may be at
+    once; where there are more, it is the position of the oldest of them.
+
+    Raises:
+        LandingError: an entry is damaged.
+        DiskError: the file system failed.
+    """
+    found = 0
+    for n in reversed(entries.numbers()[-_IDLE_LOOKED_AT:]):
+        entry = entries.one(n)
+        found = entry.positions[source].lsn
+        if entry.kind not in _WITHOUT_ROWS:
+            return _end_of(entry, found)
+    return found
+
+
+def _end_of(entry: CommitEntry, position: int) -> int:
+    """Where the last of an entry's rows ended."""
+    if entry.kind is EntryKind.SNAPSHOT:
+        said = entry.extra.get("snapshot", {})
+        return max(position, int(said.get("lsn", 0)))
+    # A message that no transaction holds stands at its beginning.
+    ends = [file.last.lsn + (file.table == MESSAGES) for file in entry.files]
+    return min(position, max(ends)) if entry.kind is EntryKind.DATA and ends else position
 
 
 def _find_first(log: CommitLog, now: SourcePosition, lsn: int) -> tuple[int, int]:

@@ -48,7 +48,7 @@ _MAX_FINDINGS: Final = 1000
 _BATCH_ROWS: Final = 1 << 16
 _SEQUENCED: Final = frozenset({EntryKind.DATA})
 _OF_THE_STREAM: Final = frozenset({EntryKind.DATA, EntryKind.IDLE})
-_MOVES_UNCOUNTED: Final = frozenset({EntryKind.GENESIS, EntryKind.GAP})
+_MOVES_UNCOUNTED: Final = frozenset({EntryKind.GENESIS, EntryKind.GAP, EntryKind.FORK})
 
 
 @dataclasses.dataclass(slots=True)

@@ -145,6 +145,7 @@ class EntryKind(enum.StrEnum):
     PREPARED = "prepared"
     RESOLVED = "resolved"
     GAP = "gap"
+    FORK = "fork"
     SUSPECT = "suspect"
     QUARANTINE = "quarantine"
     COMPACT = "compact"

@@ -70,6 +70,7 @@ class CaptureSource:
         return {
             "identity": identity_record(self._identity),
             "start_lsn": int(self._start_lsn),
+            "log_lsn": None,
             "timeline": header.timeline,
             "server_version": header.server_version,
             "encoding": header.encoding,

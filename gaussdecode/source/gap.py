@@ -7,6 +7,7 @@ own can tell of a gap; a wrong `dsn` is a mistake in the configuration and no lo
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import LogState, ServerState
+from gaussdecode.source.start import log_position
 
 
 def find_gap(log: LogState, server: ServerState) -> Gap | None:
@@ -20,22 +21,22 @@ def find_gap(log: LogState, server: ServerState) -> Gap | None:
         What is missing, or None when nothing is, or when the server is another.
     """
     is_own = (log.system_identifier, log.database) == (server.system_identifier, server.database)
-    if not is_own or server.wal_end < log.lsn:
+    if not is_own or server.wal_end < (at := log_position(log, server)):
         return None
     slot = server.slot
     if slot is None:
-        return _to_the_end(log, server, GapReason.SLOT_MISSING, "does not exist any more")
+        return _to_the_end(log, at, server, GapReason.SLOT_MISSING, "does not exist any more")
     if slot.wal_status == "lost" or slot.restart_lsn is None or slot.invalidation_reason:
         why = slot.invalidation_reason or "the server removed WAL it needs"
-        return _to_the_end(log, server, GapReason.SLOT_LOST, f"is lost ({why})")
+        return _to_the_end(log, at, server, GapReason.SLOT_LOST, f"is lost ({why})")
     confirmed = slot.confirmed_flush_lsn
-    if confirmed is not None and confirmed > log.lsn:
-        text = f"slot {log.slot!r} was confirmed up to {confirmed}, the log is at {log.lsn}"
-        return Gap(GapReason.SLOT_ADVANCED, log.lsn, confirmed, is_open=False, text=text)
+    if confirmed is not None and confirmed > at:
+        text = f"slot {log.slot!r} was confirmed up to {confirmed}, the log is at {at}"
+        return Gap(GapReason.SLOT_ADVANCED, at, confirmed, is_open=False, text=text)
     return None
 
 
-def _to_the_end(log: LogState, server: ServerState, reason: GapReason, what: str) -> Gap:
+def _to_the_end(log: LogState, at: Lsn, server: ServerState, reason: GapReason, what: str) -> Gap:
     end: Lsn = server.wal_end
     text = f"slot {log.slot!r} {what}; seen when the server's WAL ended at {end}"
-    return Gap(reason, log.lsn, end, is_open=True, text=text)
+    return Gap(reason, at, end, is_open=True, text=text)

@@ -4,14 +4,12 @@ Two connections: one for SQL, closed once the server has said what it is, and on
 streams. The catalogue is asked on a third one, when a row's shape is not known.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from gaussdecode.errors import GaussDecodeError, WireError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
-from gaussdecode.model.lsn import Lsn
 from gaussdecode.options import SourceKind
 from gaussdecode.protocol.gaussdb.messages import notice_fields
 from gaussdecode.protocol.gaussdb.notices import is_loss
@@ -48,7 +46,7 @@ from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.relations import relation_record, white_list
 from gaussdecode.source.sqlstate import Phase
-from gaussdecode.source.start import refuse_active
+from gaussdecode.source.start import log_position, refuse_active
 
 _MAX_LOGGED: Final = 100  # other notices in one session; arbitrary
 _VALUE_CLASS: Final = "22"  # SQLSTATEs whose texts may repeat a value of a row
@@ -126,7 +124,7 @@ class GaussSource:
         self._say = say
         self._slot: str = settings["slot"]
         position = settings["log"]
-        state = None if position is None else _log_state(position)
+        state = None if position is None else slots.LogState.from_record(position)
         config = options_config(settings)
         address = SourceAddress(
             settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
@@ -137,6 +135,7 @@ class GaussSource:
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
         refuse_active(state, self._server)
+        self._log_lsn = None if state is None else log_position(state, self._server)
         self._options = server_options(config, self._server.profile)
         self._is_parallel = config.decoding.is_parallel
         self._translator = translator_of(
@@ -161,6 +160,7 @@ class GaussSource:
                 )
             ),
             "start_lsn": int(self._start_lsn),
+            "log_lsn": self._log_lsn,
             "timeline": server.timeline,
             "server_version": server.version,
             "encoding": server.encoding,
@@ -230,10 +230,6 @@ def relations_of(settings: Record, catalog: TableCatalog) -> GaussRelations:
     """Make the registry of a stream's relations."""
     spill = Spill(settings["desc_memory_bytes"] // 2, settings["desc_directory"])
     return GaussRelations(white_list(settings), catalog, spill)
-
-
-def _log_state(position: Mapping[str, Any]) -> slots.LogState:  # Any: JSON
-    return slots.LogState(**{**position, "lsn": Lsn(position["lsn"])})
 
 
 def options_config(settings: Record) -> Config:

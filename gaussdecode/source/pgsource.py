@@ -3,7 +3,6 @@
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
-from gaussdecode.model.lsn import Lsn
 from gaussdecode.source import coverage
 from gaussdecode.source import slot as slots
 from gaussdecode.source._dispatch import Dispatcher
@@ -15,7 +14,7 @@ from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.libpq import address_of
 from gaussdecode.source.postgresql import SourceAddress, connect
 from gaussdecode.source.relations import Relations, white_list
-from gaussdecode.source.start import check_start, refuse_active, warnings
+from gaussdecode.source.start import check_start, log_position, refuse_active, warnings
 
 
 def known_messages(settings: Record) -> KnownMessages:
@@ -59,7 +58,7 @@ class PostgresSource:
     def __init__(self, settings: Record, say: Log) -> None:
         self._slot: str = settings["slot"]
         log = settings["log"]
-        state = None if log is None else slots.LogState(**{**log, "lsn": Lsn(log["lsn"])})
+        state = None if log is None else slots.LogState.from_record(log)
         publications: list[str] = settings["publications"]
         self._connection = connect(
             SourceAddress(
@@ -69,6 +68,7 @@ class PostgresSource:
         self._server = slots.read_server(self._connection, self._slot, publications, state)
         self._start_lsn = check_start(state, self._server, self._slot)
         refuse_active(state, self._server)
+        self._log_lsn = None if state is None else log_position(state, self._server)
         self._relations = Relations(
             white_list(settings), self._connection.encoding, settings["unread"]
         )
@@ -103,6 +103,7 @@ class PostgresSource:
                 )
             ),
             "start_lsn": int(self._start_lsn),
+            "log_lsn": self._log_lsn,
             "timeline": server.timeline,
             "server_version": server.version,
             "encoding": server.encoding,

@@ -1,35 +1,14 @@
 """What the reader's process is told: JSON of one line, see `reader_settings`."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from gaussdecode.model.landing import SourceIdentity, SourcePosition
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source.postgresql import SourceAddress
+from gaussdecode.source.slot import LogState
 
 _SPOOL: Final = "spool"  # below the landing; made when the landing is opened
-
-
-class Layout(Protocol):
-    """Whose landing it is."""
-
-    @property
-    def sources(self) -> Mapping[str, SourceIdentity]:
-        """Identity by name; there is one."""
-
-
-class Log(Protocol):
-    """A commit log, as far as the source must know it."""
-
-    @property
-    def layout(self) -> Layout:
-        """Content of ``layout.json``."""
-
-    @property
-    def position(self) -> SourcePosition | None:
-        """The durable position; None in an empty log."""
 
 
 def source_address(config: Config) -> SourceAddress:
@@ -41,12 +20,12 @@ def source_address(config: Config) -> SourceAddress:
     return SourceAddress(config.conninfo(), config.password(), config.source.allow_insecure)
 
 
-def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: JSON
+def reader_settings(config: Config, log: LogState | None) -> dict[str, Any]:  # Any: JSON
     """Settings of ``gaussdecode.source.reader``.
 
     Args:
         config: checked.
-        log: of the landing; None, or one without a position, for a landing yet to begin.
+        log: of the landing; None for one yet to begin.
 
     Returns:
         ========================= ==================================================
@@ -71,7 +50,7 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         ``decoding``              fields of `DecodingConfig`
         ``start_position``        CSN and LSN, or None
         ``max_message_bytes``     longest message that GaussDB may send
-        ``log``                   fields of `slot.LogState`, ``lsn`` as a number; or None
+        ``log``                   record of `slot.LogState`, or None
         ========================= ==================================================
 
         The daemon adds ``ring_fds`` (producer's ends: raw rings, or the one decoded ring
@@ -105,19 +84,5 @@ def reader_settings(config: Config, log: Log | None) -> dict[str, Any]:  # Any: 
         "decoding": {**dataclasses.asdict(config.decoding), "given": dict(config.decoding.given)},
         "start_position": config.decoding.start_at,
         "max_message_bytes": source.max_message_size,
-        "log": _log_record(log),
-    }
-
-
-def _log_record(log: Log | None) -> dict[str, Any] | None:  # Any: JSON
-    if log is None or log.position is None:
-        return None
-    (identity,) = log.layout.sources.values()
-    return {
-        "system_identifier": identity.system_identifier,
-        "timeline": log.position.timeline,
-        "database": identity.database,
-        "slot": identity.slot,
-        "plugin": identity.plugin,
-        "lsn": log.position.lsn,
+        "log": None if log is None else log.to_record(),
     }

@@ -7,7 +7,7 @@ started is decided in `start`, from what `read_server` finds here.
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, Self
 
 from gaussdecode.encoding import spelled_name
 from gaussdecode.errors import SourceError, SourceRefusedError
@@ -108,6 +108,8 @@ class LogState:
         slot: name.
         plugin: output plug-in.
         lsn: the durable position.
+        landed_lsn: nothing that ends beyond it has landed: the position moves on where there
+            is nothing to land. None for the position itself.
     """
 
     system_identifier: str
@@ -116,6 +118,21 @@ class LogState:
     slot: str
     plugin: str
     lsn: Lsn
+    landed_lsn: Lsn | None = None
+
+    def to_record(self) -> dict[str, Any]:  # Any: JSON
+        """Make it fit for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:  # Any: JSON
+        """Read what `to_record` wrote."""
+        landed = record["landed_lsn"]
+        positions = {
+            "lsn": Lsn(record["lsn"]),
+            "landed_lsn": None if landed is None else Lsn(landed),
+        }
+        return cls(**{**record, **positions})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -39,6 +39,27 @@ class Start:
     plugins: tuple[str, ...] = (PLUGIN,)
 
     @property
+    def lsn(self) -> Lsn:
+        """The log's position, as the server's history has it.
+
+        Beyond the fork of a newer timeline nothing of the older one is left. A log that only
+        counted idle WAL there goes on from the fork.
+        """
+        log = self.log
+        assert log is not None
+        point = self.server.switch_points.get(log.timeline)
+        if point is None or self.server.timeline <= log.timeline:
+            return log.lsn
+        return point if self.landed_lsn <= point < log.lsn else log.lsn
+
+    @property
+    def landed_lsn(self) -> Lsn:
+        """Nothing that ends beyond it has landed."""
+        log = self.log
+        assert log is not None
+        return log.lsn if log.landed_lsn is None else log.landed_lsn
+
+    @property
     def slot(self) -> SlotState:
         """The slot, for rules that come after the one that wants it there."""
         assert self.server.slot is not None
@@ -128,7 +149,7 @@ def _timeline(start: Start) -> str | None:
             "older copy; connect to the current primary"
         )
     point = start.server.switch_points.get(start.log.timeline)
-    if point is None or start.log.lsn > point:
+    if point is None or max(start.lsn, start.landed_lsn) > point:
         where = "is not in its history" if point is None else f"ended at {point}"
         return (
             f"the log is at {start.log.lsn} of timeline {start.log.timeline}, which {where} for the server "
@@ -139,7 +160,7 @@ def _timeline(start: Start) -> str | None:
 
 
 def _wal_end(start: Start) -> str | None:
-    if start.log is None or start.log.lsn <= start.server.wal_end or start.server.is_standby:
+    if start.log is None or start.lsn <= start.server.wal_end or start.server.is_standby:
         return None
     return (
         f"the log is at {start.log.lsn}, the server's WAL ends at {start.server.wal_end}: the server was "
@@ -149,10 +170,10 @@ def _wal_end(start: Start) -> str | None:
 
 def _confirmed(start: Start) -> str | None:
     confirmed = start.slot.confirmed_flush_lsn
-    if start.log is None or confirmed is None or confirmed <= start.log.lsn:
+    if start.log is None or confirmed is None or confirmed <= start.lsn:
         return None
     return (
-        f"slot {start.name!r} was confirmed up to {confirmed}, the log is at {start.log.lsn}: somebody else "
+        f"slot {start.name!r} was confirmed up to {confirmed}, the log is at {start.lsn}: somebody else "
         f"read the slot, it was made again, or the landing is an older copy; {_ADVICE_GAP}"
     )
 
@@ -179,6 +200,11 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
+def log_position(log: LogState, server: ServerState) -> Lsn:
+    """The position of a log as a server's history has it; lower than its own beyond a fork."""
+    return Start(log, server, log.slot).lsn
+
+
 def check_start(
     log: LogState | None, server: ServerState, slot: str, plugins: tuple[str, ...] = (PLUGIN,)
 ) -> Lsn:
@@ -203,15 +229,15 @@ def check_start(
         problem = rule(start)
         if problem is not None:
             raise IdentityError(problem)
-    if log is not None and log.lsn > server.wal_end:
+    if log is not None and start.lsn > server.wal_end:
         # After a crash it replays again from its last restart point.
         raise SourceError(
             f"the server is a standby that has replayed up to {server.wal_end}, the log is at "
-            f"{log.lsn}; the stream begins when it has come so far"
+            f"{start.lsn}; the stream begins when it has come so far"
         )
     confirmed = start.slot.confirmed_flush_lsn
     if confirmed is None:
-        return Lsn(0) if log is None else log.lsn
+        return Lsn(0) if log is None else start.lsn
     return confirmed
 
 
@@ -227,7 +253,8 @@ def refuse_active(log: LogState | None, server: ServerState) -> None:
     slot = server.slot
     if log is None or slot is None or not slot.is_active:
         return
-    if slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn < log.lsn:
+    confirmed = slot.confirmed_flush_lsn
+    if confirmed is not None and confirmed < log_position(log, server):
         raise SourceError(
             f"slot {slot.name!r} is in use by process {slot.active_pid or 'unknown'} of the server"
         )

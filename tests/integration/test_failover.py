@@ -1,6 +1,7 @@
 """The server is replaced by its standby: the daemon goes on where both agree, else stops."""
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -58,6 +59,13 @@ def pair(own_server: Postgres) -> Iterator[tuple[Database, Standby]]:
 def _land(database: Database, daemon: Daemon, first: int, last: int) -> None:
     database.execute(f"INSERT INTO public.t SELECT generate_series({first}, {last})")
     daemon.catch_up()
+
+
+def snapshot_state(daemon: Daemon, title: str) -> str | None:
+    """How far a table's snapshot is."""
+    snapshots = (daemon.status() or {}).get("snapshot") or {}
+    state: str | None = snapshots.get(title, {}).get("state")
+    return state
 
 
 def _switch_to(standby: Standby, database: Database, daemon: Daemon) -> None:
@@ -136,6 +144,73 @@ def test_promoted_standby_that_lacks_what_landed_is_refused(
     assert daemon.start().wait() == EX_CONFIG
     assert "changes were landed that the new primary never had" in daemon.log_tail()
     assert landing.read_entries(daemon.root) == before
+
+
+def test_idle_position_beyond_the_fork_is_followed(
+    pair: tuple[Database, Standby], make_daemon: MakeDaemon
+) -> None:
+    """Only WAL of others was beyond the fork: the log goes on from there, in the next epoch."""
+    database, standby = pair
+    primary = database.server
+    daemon = make_daemon(database).start()
+    _land(database, daemon, 1, 100)
+    standby.wait_for(primary)
+    standby.stop()
+    fork = database.wal_end()
+    with primary.connect() as other:  # in another database
+        other.execute("CREATE TABLE public.busy AS SELECT generate_series(1, 300000)")
+    target = database.wal_end()
+    daemon.wait_while_running(lambda: daemon.durable_lsn() >= target, "the idle log to move on")
+    assert daemon.stop() == 0
+    primary.stop("immediate")
+    standby.start()
+    _switch_to(standby, database, daemon)
+    database.execute("INSERT INTO public.t SELECT generate_series(101, 150)")
+    assert fork <= database.wal_end() < target
+    daemon.start()
+    daemon.catch_up()
+    _land(database, daemon, 151, 200)
+    assert daemon.stop() == 0
+    landed = oracle.check(daemon.root, database)
+    assert [change.new["id"] for change in landed.changes] == list(range(1, 201))
+    (position,) = landed.entries[-1]["positions"].values()
+    assert (position["epoch"], position["timeline"]) == (2, 2)
+    assert main(["verify", str(daemon.root)]) == EX_OK
+
+
+def test_pieces_read_beyond_the_fork_are_forgotten(
+    pair: tuple[Database, Standby], make_daemon: MakeDaemon
+) -> None:
+    """A view of the old primary may show rows that the new one never had, and no stream takes back."""
+    database, standby = pair
+    primary = database.server
+    database.execute(
+        "DROP TABLE public.t; CREATE TABLE public.big (id int8 PRIMARY KEY, v text);"
+        "INSERT INTO public.big SELECT g, repeat('x', 200) FROM generate_series(1, 5000) g"
+    )
+    standby.wait_for(primary)
+    standby.stop()
+    database.execute("INSERT INTO public.big VALUES (-1, 'nobody else has it')")
+    daemon = make_daemon(
+        database,
+        config={
+            "snapshot": {"mode": "initial", "chunk-bytes": "64KiB"},
+            "landing": {"max-commit-interval": "60s"},
+        },
+        environment={"GAUSSDECODE_FAILPOINTS": "snapshot_read=kill"},
+    )
+    assert daemon.start().wait() == -signal.SIGKILL
+    assert list(daemon.root.glob("snapshots/public.big/chunk-*"))
+    primary.stop("immediate")
+    standby.start()
+    _switch_to(standby, database, daemon)
+    daemon.environment.clear()
+    daemon.write_config(landing={"max-commit-interval": "300ms"})
+    daemon.start()
+    wait_until(lambda: snapshot_state(daemon, "public.big") == "done", "the snapshot")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    oracle.check(daemon.root, database)
 
 
 def test_older_copy_is_refused(pair: tuple[Database, Standby], make_daemon: MakeDaemon) -> None:

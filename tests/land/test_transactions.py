@@ -13,7 +13,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.names import TRANSACTIONS
 from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.land.transactions import landed_since
+from gaussdecode.land.transactions import landed_lsn, landed_since
 from gaussdecode.land.writer import Writer
 from gaussdecode.model.account import Account
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
@@ -82,6 +82,11 @@ class _Run:
             self.intake.write(_row_group(schema_id, [lsn]))
         self.publish(EntryKind.DATA, lsns[-1], epoch, len(lsns))
 
+    @property
+    def landed_lsn(self) -> int:
+        """Where the last of what landed ends."""
+        return landed_lsn(self.log.entries, self.log.source)
+
     def since(self, lsn: int) -> tuple[int, list[int]]:
         """From where on the log is known, and the ends; the marks are seen to be right."""
         stretch = landed_since(self.log, lsn)
@@ -142,6 +147,27 @@ def test_what_retention_took_is_not_known(run: _Run) -> None:
     known, found = run.since(1001)
     assert known == 1000 + run.log.floor + 1
     assert found == list(range(known + 1, 1012))
+
+
+def test_what_landed_last(run: _Run) -> None:
+    """The position moves on where there is nothing to land; what landed does not."""
+    assert run.landed_lsn == FIRST
+    run.land(1001, 1005)
+    run.publish(EntryKind.IDLE, 1010)
+    run.publish(EntryKind.IDLE, 1020)
+    assert run.log.position is not None
+    assert (run.landed_lsn, run.log.position.lsn) == (1005, 1020)
+    run.publish(EntryKind.SNAPSHOT, 1030)
+    run.publish(EntryKind.IDLE, 1040)
+    assert run.landed_lsn == 1030
+
+
+def test_long_idle_log_is_not_searched_to_its_beginning(run: _Run) -> None:
+    """Then the oldest idle entry that was looked at bounds what can have landed."""
+    run.land(1001)
+    for lsn in range(2001, 2301):
+        run.publish(EntryKind.IDLE, lsn)
+    assert 1001 < run.landed_lsn < 2300
 
 
 def test_file_that_is_gone_is_named(run: _Run) -> None:

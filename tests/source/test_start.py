@@ -7,7 +7,7 @@ import pytest
 from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import LogState, ServerState, SlotState
-from gaussdecode.source.start import RULES, check_start, refuse_active, warnings
+from gaussdecode.source.start import RULES, check_start, log_position, refuse_active, warnings
 
 SLOT = SlotState(
     name="orders",
@@ -71,6 +71,16 @@ BROKEN = {
     "invalidated slot": (LOG, slot(invalidation_reason="idle_timeout"), ("idle_timeout",)),
     "timeline below": (log(timeline=4), SERVER, ("timeline 4", "on 3")),
     "past the fork": (log(timeline=2, lsn=Lsn(0x501)), SERVER, ("0/501", "0/500", "never had")),
+    "past the fork with what landed": (
+        log(timeline=2, lsn=Lsn(0x600), landed_lsn=Lsn(0x501)),
+        SERVER,
+        ("0/600", "never had"),
+    ),
+    "a snapshot past the fork": (
+        log(timeline=2, lsn=Lsn(0x400), landed_lsn=Lsn(0x501)),
+        SERVER,
+        ("0/400", "never had"),
+    ),
     "timeline unknown": (
         log(timeline=2),
         server(switch_points={}),
@@ -142,6 +152,24 @@ def test_promoted_standby_is_allowed_up_to_the_fork() -> None:
     """A log at or below the switch point has nothing the new primary lacks."""
     state = log(timeline=2, lsn=Lsn(0x500))
     assert check_start(state, SERVER, "orders") == SLOT.confirmed_flush_lsn
+
+
+def test_idle_position_past_the_fork_goes_on_from_it() -> None:
+    """Nothing that landed lies beyond the fork, so nothing is in danger."""
+    state = log(timeline=2, lsn=Lsn(0x600), landed_lsn=Lsn(0x500))
+    assert check_start(state, SERVER, "orders") == SLOT.confirmed_flush_lsn
+    assert log_position(state, SERVER) == Lsn(0x500)
+    short = server(wal_end=Lsn(0x580))  # what the new primary has written so far
+    assert check_start(state, short, "orders") == SLOT.confirmed_flush_lsn
+    with pytest.raises(IdentityError, match="somebody else"):
+        check_start(state, slot(confirmed_flush_lsn=Lsn(0x501)), "orders")
+
+
+def test_log_before_the_fork_stays_where_it_is() -> None:
+    """The position is the log's own, whatever landed."""
+    state = log(timeline=2, lsn=Lsn(0x400), landed_lsn=Lsn(0x300))
+    assert log_position(state, SERVER) == Lsn(0x400)
+    assert log_position(LOG, SERVER) == LOG.lsn
 
 
 def test_log_without_timeline_is_not_compared() -> None:

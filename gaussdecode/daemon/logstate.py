@@ -1,0 +1,30 @@
+"""What a landing tells the source of itself: whose it is, how far it is, what landed last."""
+
+from gaussdecode.land.entry import Entries
+from gaussdecode.land.layout import Layout
+from gaussdecode.land.transactions import landed_lsn
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.slot import LogState
+
+
+def log_state(layout: Layout, entries: Entries) -> LogState | None:
+    """Read it from the newest entries; None for a log that has none.
+
+    Raises:
+        LandingError: an entry is damaged.
+        DiskError: the file system failed.
+    """
+    ((name, identity),) = layout.sources.items()
+    numbers = entries.numbers()
+    if not numbers:
+        return None
+    position = entries.one(numbers[-1]).positions[name]
+    return LogState(
+        system_identifier=identity.system_identifier,
+        timeline=position.timeline,
+        database=identity.database,
+        slot=identity.slot,
+        plugin=identity.plugin,
+        lsn=Lsn(position.lsn),
+        landed_lsn=Lsn(landed_lsn(entries, name)),
+    )
