@@ -26,6 +26,7 @@ from typing import Final
 from gaussdecode.commands._asking import ask_status
 from gaussdecode.commands._progress import describe
 from gaussdecode.config import Config, load
+from gaussdecode.daemon.snapshotchoice import NEEDS_ALL_ROWS, needs_all_rows
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
@@ -71,7 +72,10 @@ def execute(args: argparse.Namespace) -> int:
         disk = Disk(files, SpaceWait(should_stop=lambda: True), secrets.token_hex(8))
         if read_layout(disk) is None:
             raise ConfigError(f"{root} is no landing yet; start the daemon first")
-        waiter = _Waiter(config, SnapshotStore(disk))
+        store = SnapshotStore(disk)
+        if args.where:
+            _check_whole(store, titles)
+        waiter = _Waiter(config, store)
         waiter.ask(titles, args.where or None)
         return EX_OK if args.no_wait else waiter.wait()
     finally:
@@ -103,6 +107,18 @@ def _check_listed(config: Config, title: str) -> None:
         )
 
 
+def _check_whole(store: SnapshotStore, titles: list[str]) -> None:
+    """Refuse some rows of a table that needs all of them.
+
+    Raises:
+        ConfigError: changes of it have not landed.
+    """
+    ledger = store.ledger()
+    for title in titles:
+        if needs_all_rows(ledger.get(title, {})):
+            raise ConfigError(f"table {title}: {NEEDS_ALL_ROWS}")
+
+
 class _Waiter:
     """Asks for tables, and follows them until each has landed or failed.
 
@@ -116,6 +132,7 @@ class _Waiter:
         self._store = store
         self._asked: dict[str, str] = {}
         self._all: str | None = None
+        self._where: str | None = None
         self._status = EX_OK
         self._is_terminal = sys.stderr.isatty()
         self._shown = ""
@@ -123,6 +140,7 @@ class _Waiter:
 
     def ask(self, titles: list[str], where: str | None) -> None:
         """Ask for tables, or for all of them when none is named."""
+        self._where = where
         for title in titles:
             self._asked[title] = self._store.ask({"table": title, "where": where})
         if not titles:
@@ -150,7 +168,10 @@ class _Waiter:
                 continue
             del self._asked[title]
             self._clear()
-            if record.get("state") == "done":
+            if self._where and needs_all_rows(record):
+                self._status = EX_UNAVAILABLE
+                print(f"{title}: {NEEDS_ALL_ROWS}", file=sys.stderr)
+            elif record.get("state") == "done":
                 print(f"{title}: {record['rows']} rows in entry {record['n']}", flush=True)
             else:
                 self._status = EX_UNAVAILABLE

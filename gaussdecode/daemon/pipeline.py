@@ -24,6 +24,7 @@ from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.logstate import log_state
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.snapshot import DaemonFacts
+from gaussdecode.daemon.snapshotchoice import stopped
 from gaussdecode.daemon.snapshotread import published_oids
 from gaussdecode.daemon.tablefilter import TableFilter, settle_beginning, unread
 from gaussdecode.errors import ConfigError
@@ -119,6 +120,7 @@ class Pipeline:
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
         self.table_filter: TableFilter | None = None
+        self._stopped: dict[str, str] = {}
         self._publications: publications.Identities = {}
         self._publications_at = 0.0  # monotonic
 
@@ -168,6 +170,7 @@ class Pipeline:
             _log.info(Event.LANDING_RECOVERED, finding=finding)
         self.snapshots = SnapshotStore(self.log.disk)
         self.snapshots.prepare()
+        self._stopped = stopped(self.snapshots.ledger())
         self.writer = Writer(
             self.log,
             lanes=landing.writer_lanes,
@@ -230,8 +233,10 @@ class Pipeline:
 
     @property
     def quarantined(self) -> dict[str, str]:
-        """Why nothing lands of some tables, by title."""
-        return {} if self.table_filter is None else self.table_filter.quarantined
+        """Why some tables stand still, by title; until all of their rows have landed again."""
+        if self._stopped:
+            self._stopped = stopped(self.snapshots.ledger())
+        return self._stopped
 
     def snapshot_landed(self, entry: CommitEntry) -> None:
         """Collector's thread: count the entry of a snapshot."""
@@ -473,6 +478,7 @@ class Pipeline:
         if config.snapshot_refusal is None:
             settle_beginning(store, config, lambda: published_oids(config), is_new=is_new)
         self.table_filter = TableFilter(store, config)
+        self._stopped = stopped(store.ledger())
         return self.table_filter
 
     def _accept_hidden(self, log: CommitLog) -> None:

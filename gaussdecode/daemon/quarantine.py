@@ -16,6 +16,7 @@ from gaussdecode.errors import TableError
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.publication import Draft
+from gaussdecode.land.snapshots import WHY_STOPPED
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
@@ -47,7 +48,8 @@ def advised(config: Config, error: TableError) -> TableError:
 
 def helps(config: Config, pipeline: Pipeline, error: TableError) -> bool:
     """Whether one table's trouble is to stop that table only, and does not already."""
-    is_out = table_title(error.namespace, error.name) in pipeline.quarantined
+    tables = pipeline.table_filter
+    is_out = tables is not None and table_title(error.namespace, error.name) in tables.quarantined
     return config.landing.on_table_error == _QUARANTINE and not is_out
 
 
@@ -72,7 +74,9 @@ def record(config: Config, pipeline: Pipeline, error: TableError) -> None:
     store = pipeline.snapshots
     store.reach(SnapshotStep.QUARANTINE_PUBLISHED)
     reason = f"behind {found.from_lsn}: {error.reason}"
-    store.note({found.title: {"state": QUARANTINED, "oid": error.oid, "reason": reason}})
+    record = {"state": QUARANTINED, "oid": error.oid, "reason": reason, WHY_STOPPED: reason}
+    request = store.ledger().get(found.title, {}).get("request")  # what led here, and has failed
+    store.note({found.title: {**record, "request": request}})
     store.reach(SnapshotStep.TABLE_QUARANTINED)
     command = f"gaussdecode snapshot {config.path} --table {found.title!r}"
     _log.error(

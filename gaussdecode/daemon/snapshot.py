@@ -40,7 +40,7 @@ class LandingFacts(Protocol):
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """Why nothing lands of some tables, by title."""
+        """Why some tables stand still, by title."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -24,6 +24,8 @@ state           of a table
 ``quarantined`` what it brought could not be landed, and nothing of it is wanted until asked for
 ``missed``      for a while it was not published, or not on the white list: changes are missing
 ==============  ====================================================================
+
+``why_stopped`` of a record stays, whatever the state, from a quarantine until all rows have landed.
 """
 
 import dataclasses
@@ -31,12 +33,18 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
+from gaussdecode.land.snapshots import WHY_STOPPED
 from gaussdecode.settings import SnapshotConfig
 
 ALL: Final = "*"  # key of the landing's own record
 QUARANTINED: Final = "quarantined"
 _SETTLED: Final = frozenset({"done", "streamed", "ignored", QUARANTINED})
 _WANTED: Final = frozenset({"done", "streamed", QUARANTINED})
+
+NEEDS_ALL_ROWS: Final = (
+    "changes of it have not landed, and rows that a condition chose would not bring it back whole; ask "
+    "for all of its rows, without --where"
+)
 
 Json = dict[str, Any]  # Any: JSON
 
@@ -176,3 +184,14 @@ def is_of(record: Mapping[str, Any], oid: int | None) -> bool:  # Any: JSON
     """Whether a record is of this table, not of one that had its name before."""
     known = record.get("oid")
     return not known or not oid or known == oid
+
+
+def stopped(ledger: Mapping[str, Json]) -> dict[str, str]:
+    """Why tables stand still for readers, by title, until all of their rows have landed."""
+    records = sorted(ledger.items())
+    return {title: str(of[WHY_STOPPED]) for title, of in records if of.get(WHY_STOPPED)}
+
+
+def needs_all_rows(record: Mapping[str, Any]) -> bool:  # Any: JSON
+    """Whether some of a table's rows would not do, as changes of it are missing."""
+    return bool(record.get(WHY_STOPPED)) or record.get("state") == "missed"

@@ -28,7 +28,16 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gaussdecode.collect.gate import HoldLostError
-from gaussdecode.daemon.snapshotchoice import ALL, Beginning, Choice, Chooser, Origin
+from gaussdecode.daemon.snapshotchoice import (
+    ALL,
+    NEEDS_ALL_ROWS,
+    QUARANTINED,
+    Beginning,
+    Choice,
+    Chooser,
+    Origin,
+    needs_all_rows,
+)
 from gaussdecode.daemon.snapshotchunks import ATTEMPTS, ChunkedTable
 from gaussdecode.daemon.snapshotitem import Context, Progress, Wanted
 from gaussdecode.daemon.snapshotonce import take_at_once
@@ -50,6 +59,7 @@ from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import Json
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.title import split_title
 from gaussdecode.settings import Config
 from gaussdecode.source.export import PublishedTable, TableChangedError
 from gaussdecode.source.relations import WhiteList
@@ -172,6 +182,8 @@ class Snapshotter:
         self._listed_at = time.monotonic()
         self._forget_others(published)
         self._note_missed(published, {table.oid for table in published.values()})
+        self._give_up_stopped()
+        requests = store.requests()
         wanted = self._requested(requests, published)
         wanted += self._missing(published, {item.title for item in wanted})
         self._take(self._landing_now(wanted))
@@ -214,11 +226,29 @@ class Snapshotter:
         if missed:
             self._tools.store.note(missed)
 
+    def _give_up_stopped(self) -> None:
+        """Forget what was begun of tables that have stopped since; who asked for it has waited."""
+        store = self._tools.store
+        for title, record in store.ledger().items():
+            if record.get("state") == QUARANTINED:
+                directory = table_directory(*split_title(title))
+                begun = store.load(directory) or {}
+                for path in {begun.get("request"), record.get("request")} - {None}:
+                    store.answered(path)
+                store.drop(directory)
+
+    def _refuse_condition(self, title: str, path: str) -> None:
+        """Answer who asked for some rows of a table that needs all of them."""
+        command = f"gaussdecode snapshot {self._config.path} --table {title!r}"
+        _log.error(Event.SNAPSHOT_FAILED, table=title, reason=NEEDS_ALL_ROWS, retry=command)
+        self._tools.store.answered(path)
+
     def _requested(
         self, requests: Sequence[tuple[str, Json]], published: dict[str, PublishedTable]
     ) -> list[Wanted]:
         """Tables that an operator asked for by name; those asked for together are noted."""
         store = self._tools.store
+        ledger = store.ledger()
         found = []
         for path, request in requests:
             if request.get("all"):
@@ -231,6 +261,9 @@ class Snapshotter:
                 reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
                 self._mark_failed(title, reason, request.get("where"))
                 store.answered(path)
+                continue
+            if request.get("where") and needs_all_rows(ledger.get(title, {})):
+                self._refuse_condition(title, path)
                 continue
             self._failed.discard(title)
             item = Wanted(table, request.get("where"), path)
@@ -303,7 +336,12 @@ class Snapshotter:
             self._progress.setdefault(item.title, Progress()).begin_waiting()
         left_out = [item for item in wanted if table_filter.leaves_out(item.title, item.table.oid)]
         if left_out:
-            self._tools.store.note({item.title: self._asked(item.table) for item in left_out})
+            ledger = self._tools.store.ledger()
+            asked = {}
+            for item in left_out:
+                request = item.request or ledger.get(item.title, {}).get("request")
+                asked[item.title] = {**self._asked(item.table), "request": request}
+            self._tools.store.note(asked)
             self._tools.store.reach(SnapshotStep.TABLE_ASKED)
             self._context.restart_session()
             self._listed_at = float("-inf")

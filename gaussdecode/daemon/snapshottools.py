@@ -20,7 +20,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import safe_columns
 from gaussdecode.land.schemas import fingerprint
-from gaussdecode.land.snapshots import Json, SnapshotStore
+from gaussdecode.land.snapshots import WHY_STOPPED, Json, SnapshotStore
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.columns import Known, Placed
 from gaussdecode.model.entry import CommitEntry
@@ -223,6 +223,8 @@ class Tools:
                 continue
             done = {"state": "done", "n": entry.n, "lsn": said["lsn"], "rows": record["rows"]}
             found[title] = {**done, "oid": record["oid"], "request": known.get("request")}
+            if record.get("where") is None:
+                found[title][WHY_STOPPED] = None
         if found:
             self.store.note(found)
         for title, done in found.items():

@@ -31,6 +31,7 @@ from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 
 ROOT: Final = "snapshots"
 LEDGER: Final = "ledger.json"
+WHY_STOPPED: Final = "why_stopped"  # in a record of the ledger
 REQUESTS: Final = "requests"
 STATE: Final = "state.json"
 _LEDGER: Final = f"{ROOT}/{LEDGER}"
@@ -85,9 +86,17 @@ class SnapshotStore:
         return self._read(_LEDGER) or {}
 
     def note(self, records: Mapping[str, Json]) -> None:
-        """Remember what became of tables; all of it is durable when this returns."""
+        """Remember what became of tables; all of it is durable when this returns.
+
+        Why a table stopped stays with it, whatever is tried, until a record says otherwise.
+        """
         with self._lock:
-            self._write(_LEDGER, {**self.ledger(), **records})
+            ledger = self.ledger()
+            for title, record in records.items():
+                kept = {WHY_STOPPED: ledger.get(title, {}).get(WHY_STOPPED)}
+                now = {**kept, **record}
+                ledger[title] = {key: of for key, of in now.items() if of or key != WHY_STOPPED}
+            self._write(_LEDGER, ledger)
 
     # ---- requests --------------------------------------------------------------------
 

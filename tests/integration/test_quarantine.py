@@ -1,15 +1,23 @@
 """One table's trouble: the others go on, the landing says so, and a snapshot brings it back."""
 
+import contextlib
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 from kit import landing
-from kit.daemon import Daemon
-from kit.poison import Poisoner
+from kit.daemon import Daemon, wait_until
+from kit.poison import POISON, Poisoner
 from kit.postgres import Database
+
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.files import Files
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import SpaceWait
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -97,6 +105,80 @@ def test_others_go_on_and_a_snapshot_brings_it_back(
     assert daemon.stop() == 0
     assert sorted(_ids(daemon, "sick")) == [1, 2, 3, 4]
     assert _command("verify", str(daemon.root)).returncode == 0
+    proxy.close()
+
+
+@contextlib.contextmanager
+def _more_poison(database: Database) -> Iterator[None]:
+    """One transaction after the other that holds the value, until the end of the block."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        with database.connect() as session:
+            for number in range(100, 100_000):
+                session.execute(f"INSERT INTO public.sick VALUES ({number}, '{POISON}')")
+                if is_over.wait(0.02):
+                    return
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_it_stands_still_until_all_of_its_rows_have_landed(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """Some rows are refused; asked for while the reason is there, it stops once more and stays so."""
+    _prepare(database_15)
+    proxy = Poisoner(database_15.server.port)
+    config = {"landing": {"on-table-error": "quarantine"}}
+    daemon = make_daemon(database_15, dsn=proxy.dsn(database_15), config=config).start()
+    _poison(database_15)
+    daemon.catch_up()
+
+    def stops() -> int:
+        return sum(entry["kind"] == "quarantine" for entry in daemon.entries())
+
+    def is_still() -> bool:
+        shown = daemon.get("/metrics")[1].decode()
+        (value,) = re.findall(
+            r"^gaussdecode_land_quarantined_tables\{.*\} (.*)$", shown, re.MULTILINE
+        )
+        return float(value) == 1
+
+    ask = ("snapshot", str(daemon.config_path), "--table", "public.sick")
+    assert is_still()
+    refused = _command(*ask, "--where", "id > 1")
+    assert refused.returncode == 78
+    assert "public.sick" in refused.stderr
+    assert "without --where" in refused.stderr
+    files = Files(daemon.root)
+    store = SnapshotStore(Disk(files, SpaceWait(), "test"))
+    path = store.ask({"table": "public.sick", "where": "id > 1"})  # from before it stopped
+    wait_until(lambda: not store.is_asked(path), "an answer")
+    files.close()
+    assert "without --where" in daemon.log.read_text()
+    assert is_still()
+
+    with _more_poison(database_15):
+        failed = _command(*ask)
+    assert failed.returncode == 69
+    assert "behind 0/" in failed.stderr
+    daemon.catch_up()
+    assert stops() == 2, "asked for once, it stops once more"
+    assert is_still()
+
+    proxy.is_poisoning = False
+    assert _command(*ask).returncode == 0
+    assert not is_still()
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    source = database_15.execute("SELECT id FROM public.sick ORDER BY id")
+    assert sorted(set(_ids(daemon, "sick"))) == [id_ for (id_,) in source]
     proxy.close()
 
 
