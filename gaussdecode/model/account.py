@@ -87,8 +87,6 @@ class Account:
             files: what the files of the entry hold, counted by whoever wrote or read them.
         """
         where = f"from {_spell(self.since)} to {_spell(self.until)}"
-        if self.until < self.since:
-            return f"the stretch {where} goes backwards"
         if add([self.landed]) != add([files]):
             return f"{where} {say(self.landed)} were handed over, the files hold {say(files)}"
         found = add([self.landed, *self.left_out.values()])

@@ -4,14 +4,27 @@ import contextlib
 import dataclasses
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.entries import BEGIN, COMMIT, END, Item, Mark, Row, entry, relation, relation_mark
+from kit.entries import (
+    BEGIN,
+    COMMIT,
+    END,
+    TRUNCATE,
+    Item,
+    Mark,
+    Row,
+    entry,
+    relation,
+    relation_mark,
+)
 
 from gaussdecode.collect.collector import Collector, CollectorSettings
+from gaussdecode.collect.gate import Gate, Hold
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
 from gaussdecode.errors import DiskError
@@ -83,11 +96,11 @@ def _inserts(version: int, lsn: int, count: int) -> list[Item]:
 def make_collector(tmp_path: Path) -> Callable[..., Collector]:
     """Make a collector that writes to a given writer."""
 
-    def make(writer: _Writer, **settings: int) -> Collector:
+    def make(writer: _Writer, gate: Gate | None = None, **settings: int) -> Collector:
         tables = Tables(_Schemas(), lambda schema, name: f"{schema}.{name}", list, lambda _: None)
         spool = Spool(tmp_path, SpaceWait().run)
         bounds = dataclasses.replace(_SETTINGS, **settings)  # type: ignore[arg-type]  # sizes
-        return Collector(bounds, tables, writer, spool, SourcePosition(1, 1, 1), {})
+        return Collector(bounds, tables, writer, spool, SourcePosition(1, 1, 1), {}, gate)
 
     return make
 
@@ -228,6 +241,48 @@ def test_a_request_accounts_for_its_stretch(make_collector: Callable[..., Collec
     accounts = [request.account for request in writer.requests]
     sums = {"transactions": 1, "I": 2}
     assert accounts == [Account((1, 1), (1, 11), sums, sums), Account((1, 11), (1, 21), sums, sums)]
+
+
+def test_what_was_published_is_not_told_again(make_collector: Callable[..., Collector]) -> None:
+    """A truncate and a change of the schema stand in the entry of their transaction alone."""
+    writer = _Writer()
+    collector = make_collector(writer)
+    known = relation_mark(relation(1, "t", oid=7))
+    emptied: list[Item] = [
+        Mark(BEGIN, x=10, z=10),
+        Mark(TRUNCATE, index=1),
+        Mark(COMMIT, x=10, y=11),
+    ]
+    collector.assembler.absorb_bytes(entry(0, [known, *emptied]))
+    collector._publish_if(is_due=True)
+    collector.assembler.absorb_bytes(entry(1, _inserts(1, 20, 1)))
+    collector._publish_if(is_due=True)
+    first, second = writer.requests
+    assert [truncate.table for truncate in first.truncates] == ["public.t"]
+    assert [change.table for change in first.schema_changes if change.table == "public.t"]
+    assert not second.truncates
+    assert not second.schema_changes
+
+
+def test_nothing_is_published_while_a_snapshot_holds(
+    make_collector: Callable[..., Collector], tmp_path: Path
+) -> None:
+    """However long ago the last publication was; behind the hold all of it is."""
+    gate = Gate(lambda: Spool(tmp_path, SpaceWait().run))
+    writer = _Writer()
+    collector = make_collector(writer, gate)
+    holds: list[Hold] = []
+    asker = threading.Thread(target=lambda: holds.append(gate.hold({"public.t": ["id"]})))
+    asker.start()
+    while asker.is_alive():
+        collector._attendance.attend(collector)
+    known = relation_mark(relation(1, "t", oid=7))
+    collector.assembler.absorb_bytes(entry(0, [known, *_inserts(1, 10, 1)]))
+    collector._publish_if(is_due=True)
+    assert not writer.requests
+    gate.release(holds[0])
+    collector._publish_if(is_due=True)
+    assert len(writer.requests) == 1
 
 
 def _large_transaction() -> list[bytes]:

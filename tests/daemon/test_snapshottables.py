@@ -8,6 +8,7 @@ import contextlib
 import datetime as dt
 import errno
 import io
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify_files
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.model.account import Account
+from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.publication import PublicationRequest, RowGroup
@@ -71,6 +73,7 @@ SCHEMA: Final = table_schema(RELATION.columns, NAMES)
 PAGE: Final = 10  # rows with ids that far apart are in different pages
 PUBLISHED: Final = PublishedTable("public", "t", 7, False, "d", None, None)
 Rows = dict[int, str]
+Row = tuple[str, int | None, str | None]  # operation, key and note
 
 
 @dataclass(frozen=True)
@@ -251,7 +254,7 @@ class Stream:
     boundary: int
     until: int
     gathered: list[pa.Table] = field(default_factory=list)
-    is_over: bool = False
+    is_over: threading.Event = field(default_factory=threading.Event)
     errors: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -262,7 +265,7 @@ class Stream:
 
     def _run(self) -> None:
         try:
-            while not self.is_over:
+            while not self.is_over.wait(0.001):
                 if self.attendance.is_closed:
                     self.boundary = self.until
                 self.attendance.attend(self)
@@ -306,7 +309,7 @@ class Run:
             slot="orders",
             source=SourceConfig(kind=SourceKind.POSTGRESQL, dsn="host=nowhere dbname=shop"),
             decoding=DecodingConfig(),
-            landing=LandingConfig(root=directory, writer_lanes=1),
+            landing=LandingConfig(root=directory, writer_lanes=1, target_file_size=1),
             ring=RingConfig(),
             monitoring=MonitoringConfig(),
             snapshot=snapshot,
@@ -346,14 +349,9 @@ class Run:
         request = PublicationRequest(kind=EntryKind.DATA, position=position, account=account)
         self.intake.publish(request)
 
-    def landed(self) -> list[tuple[str, int | None, str | None]]:
-        """Operation, key and note of every row that a snapshot has landed."""
-        found = []
-        for entry in self.log.iterate(self.log.floor + 1, self.log.next_n - 1):
-            for file in entry.files if entry.kind is EntryKind.SNAPSHOT else ():
-                rows = pq.read_table(io.BytesIO(self.files.read(file.path))).to_pylist()
-                found += [(row["gd_op"], row["id"], row["note"]) for row in rows]
-        return sorted(found, key=str)
+    def landed(self) -> list[Row]:
+        """Every row that a snapshot has landed."""
+        return landed(self.files)
 
     def hidden(self) -> list[str]:
         """Files below data/ that no entry names yet."""
@@ -361,10 +359,22 @@ class Run:
 
     def close(self) -> None:
         """End all."""
-        self.stream.is_over = True
+        self.stream.is_over.set()
         self.stream.thread.join()
         self.writer.close()
         self.log.close()
+
+
+def landed(files: SimFiles) -> list[Row]:
+    """Every row that a snapshot has landed."""
+    found: list[Row] = []
+    for item in files.items("commits"):
+        if item.name.endswith(".json") and not item.name.startswith("."):
+            entry = CommitEntry.from_bytes(files.read(f"commits/{item.name}"))
+            for file in entry.files if entry.kind is EntryKind.SNAPSHOT else ():
+                rows = pq.read_table(io.BytesIO(files.read(file.path))).to_pylist()
+                found += [(row["gd_op"], row["id"], row["note"]) for row in rows]
+    return sorted(found, key=str)
 
 
 MakeRun = Callable[..., Run]
@@ -391,7 +401,7 @@ OLD: Final = {1: "a", 2: "b", 11: "c", 12: "d"}
 BEFORE: Final = Sight(10, OLD)
 
 
-def read(rows: Rows) -> list[tuple[str, int | None, str | None]]:
+def read(rows: Rows) -> list[Row]:
     """Rows as a snapshot lands them."""
     return sorted((("R", key, note) for key, note in rows.items()), key=str)
 
@@ -507,10 +517,12 @@ BOTH: Final = pytest.mark.parametrize("way", [Run.in_chunks, Run.at_once])
 
 @BOTH
 def test_rows_land(make_run: MakeRun, way: Callable[[Run], None]) -> None:
-    """Each once, and it is noted; nothing else stays."""
+    """Each once, it is noted, and accounted for; nothing else stays."""
     run = make_run(Server([BEFORE]))
     way(run)
     assert run.landed() == read(OLD)
+    (entry,) = run.log.iterate(1, run.log.next_n - 1)
+    assert entry.account == Account((0, 10), (0, 10), {"R": len(OLD)}, {"R": len(OLD)})
     assert run.store.ledger()[TABLE]["rows"] == len(OLD)
     assert run.store.tables() == []
     assert run.hidden() == []
@@ -585,10 +597,13 @@ def test_stream_under_way_comes_first(make_run: MakeRun, way: Callable[[Run], No
             run.land(14, "U", {1: "A"})
 
     run.server.before_view = change
-    way(run)
-    assert run.landed() == read(now)
-    kinds = [entry.kind for entry in run.log.iterate(1, run.log.next_n - 1)]
+    try:
+        way(run)
+        kinds = [entry.kind for entry in run.log.iterate(1, run.log.next_n - 1)]
+    finally:
+        files.let_all_go()
     assert kinds == [EntryKind.DATA, EntryKind.SNAPSHOT]
+    assert run.landed() == read(now)
 
 
 class Gated(SimFiles):
@@ -602,7 +617,6 @@ class Gated(SimFiles):
         super().__init__()
         self.is_gated = False
         self._gate = threading.Event()
-        self._publisher: threading.Thread | None = None
 
     def reach(self, point: Operation | Step | SnapshotStep) -> None:
         """Wait."""
@@ -619,31 +633,33 @@ class Gated(SimFiles):
 
         setattr(waiter, name, waits)
 
-    def close(self) -> None:
-        """Let go of all."""
+    def let_all_go(self) -> None:
+        """From now on."""
         self._gate.set()
 
 
-def test_failure_behind_the_decision_keeps_the_files(make_run: MakeRun) -> None:
-    """The entry may be there: only the next start can tell, and it finds all that it names."""
-    is_due = False
-
-    def fail(_: int, operation: Operation, path: str) -> int:
-        return (
-            errno.EIO
-            if is_due and operation is Operation.SYNC_DIRECTORY and path == "commits"
-            else 0
-        )
-
-    run = make_run(Server([BEFORE]), files=SimFiles(fail=fail))
-    is_due = True
-    with pytest.raises(DiskError):
-        run.at_once()
-    again = SimFiles(run.files.image.copy())
-    log = CommitLog.open(again, IDENTITY)
-    log.close()
-    report = verify_files(again)
-    assert report.is_clean, report.findings
+def test_disk_that_fails_at_any_operation(make_run: MakeRun) -> None:
+    """The entry may be decided then: only the next start can tell, and it lands all or nothing."""
+    outcomes: set[int] = set()
+    broken = [-1]
+    for number in itertools.count():
+        files = SimFiles(fail=lambda at, _, __: errno.EIO if at == broken[0] else 0)
+        run = make_run(Server([BEFORE]), files=files)
+        broken[0] = len(files.operations) + number
+        with contextlib.suppress(DiskError):
+            run.at_once()
+        is_whole = len(files.operations) <= broken[0]
+        broken[0] = -1
+        run.close()
+        again = SimFiles(files.image.copy())
+        CommitLog.open(again, IDENTITY, block=3).close()
+        report = verify_files(again)
+        assert report.is_clean, (number, report.findings)
+        assert landed(again) in ([], read(OLD))
+        outcomes.add(len(landed(again)))
+        if is_whole:
+            break
+    assert outcomes == {0, len(OLD)}
 
 
 def test_refused_entry_leaves_nothing(make_run: MakeRun) -> None:

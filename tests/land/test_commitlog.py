@@ -128,6 +128,18 @@ def damage_swap(files: SimFiles) -> None:
     rewrite(files, f"commits/{1:020d}.json", lambda _: entry.to_bytes())
 
 
+def test_checkpoint_of_another_landing_is_a_hard_stop() -> None:
+    """It is whole and sealed, and not what the entries lead to: nothing may go on from it."""
+    files, other = SimFiles(), SimFiles()
+    for made, token in ((files, "first"), (other, "other")):
+        AnyLanding(made, token, transactions=2).run()
+    (item,) = files.items("commits/checkpoints")
+    path = f"commits/checkpoints/{item.name}"
+    rewrite(files, path, lambda _: other.read(path))
+    with pytest.raises(LandingError, match="its header is not the state behind entry 2: other"):
+        AnyLanding(files, "second", transactions=2).open()
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [

@@ -3,9 +3,10 @@
 import datetime as dt
 
 import pytest
-from kit.landrun import BLOCK, IDENTITY, START, Landing, check_invariants, unseal
+from kit.landrun import BLOCK, IDENTITY, START, Landing, check_invariants, put, unseal
 from kit.simdisk import SimFiles
 
+from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.publication import Draft
 from gaussdecode.land.retention import newest_to_forget, retain
@@ -115,6 +116,21 @@ def test_landing_of_an_earlier_version_ages_alike() -> None:
     header = newest_to_forget(log, dt.timedelta(minutes=20, seconds=30))
     assert header is not None
     assert header.last == 8
+    log.close()
+
+
+def test_checkpoint_with_the_header_of_another_log_stays() -> None:
+    """The chain would go on from an entry that nobody has: retention refuses in a sentence."""
+    path = f"commits/checkpoints/{6:020d}-{8:020d}.jsonl"
+    files, other = SimFiles(), SimFiles()
+    idle_log(other, clock((1, dt.timedelta(seconds=1)))).close()
+    log = idle_log(files, clock())
+    header, lines = other.read(path).partition(b"\n")[0], files.read(path).partition(b"\n")[2]
+    put(files, path, header + b"\n" + lines)
+    floor = log.floor
+    with pytest.raises(LandingError, match="its header names another entry"):
+        retain(log, dt.timedelta(minutes=20, seconds=30))
+    assert log.floor == floor
     log.close()
 
 

@@ -13,7 +13,7 @@ import pytest
 from kit.landrun import COLUMNS, IDENTITY, SCHEMA, row_group
 from kit.simdisk import SimFiles
 
-from gaussdecode.errors import AccountError, DiskError, GaussDecodeError
+from gaussdecode.errors import AccountError, DiskError, GaussDecodeError, SupersededError
 from gaussdecode.land import tablefile
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
@@ -240,6 +240,13 @@ def test_discard_waits_for_what_was_asked_for(bench: Bench) -> None:
     bench.write(11, range(3))
     bench.writer.discard()
     assert bench.durable == [1, 10]
+
+
+def test_ended_intake_is_refused_though_nobody_revoked_it(bench: Bench) -> None:
+    """Whoever comes late is told so, and nothing of theirs was taken."""
+    bench.writer.discard()
+    with pytest.raises(SupersededError):
+        bench.write(10, range(3))
 
 
 def test_close_twice_is_harmless(bench: Bench) -> None:

@@ -141,8 +141,6 @@ GUARDS: Final = (
           "        if False:\n            raise",
           ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")),
     # ---- accounts ----
-    Guard("model/account.py", "        if self.until < self.since:", "        if False:",
-          ("tests/land/test_writer.py", "tests/land/test_verify.py")),
     Guard("model/account.py", "        if add([self.landed]) != add([files]):", "        if False:",
           ("tests/land/test_writer.py",)),
     Guard("model/account.py", "        if found != add([self.framed]):", "        if False:",
