@@ -244,6 +244,11 @@ cdef class Receiver:
             self.publish_counters()
         return End(outcome)
 
+    def attend(self):
+        """Send the status that is due, while the loop stands still for its slow path."""
+        with nogil:
+            self.serve_clock()
+
     def disconnect(self):
         """The connection is broken: send nothing more."""
         self.is_connected = False

@@ -4,6 +4,7 @@ Two connections: one for SQL, closed once the server has said what it is, and on
 streams. The catalogue is asked on a third one, when a row's shape is not known.
 """
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +49,7 @@ from gaussdecode.source.relations import relation_record, white_list
 from gaussdecode.source.sqlstate import Phase
 from gaussdecode.source.start import log_position, refuse_active
 
+_ATTEND_SECONDS: Final = 0.02  # between two looks at the clock of statuses
 _MAX_LOGGED: Final = 100  # other notices in one session; arbitrary
 _VALUE_CLASS: Final = "22"  # SQLSTATEs whose texts may repeat a value of a row
 
@@ -74,6 +76,7 @@ class GaussPath:
         self._say = say
         self._recorded = recorded
         self._logged = 0
+        self._aside = ThreadPoolExecutor(1, "catalogue")
 
     def answer(self, end: End) -> bool:
         """See `Source.answer`."""
@@ -89,7 +92,12 @@ class GaussPath:
         return True
 
     def _define(self) -> None:
-        definition = self._relations.define(self._receiver.translator.describe())
+        """Ask the catalogue in another thread: it may take longer than the server waits for us."""
+        shape = self._receiver.translator.describe()
+        answer = self._aside.submit(self._relations.define, shape)
+        while not wait((answer,), _ATTEND_SECONDS).done:
+            self._receiver.attend()
+        definition = answer.result()
         record = relation_record(definition.relation) if definition.is_new else None
         self._receiver.define(definition, record)
 

@@ -6,13 +6,19 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from kit import gausswire, wire
 from kit.vectors import vector_bytes
 
-from gaussdecode.errors import GaussDecodeError, SequenceError, TruncatedError, WireError
+from gaussdecode.errors import (
+    GaussDecodeError,
+    SequenceError,
+    SourceError,
+    TruncatedError,
+    WireError,
+)
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.shape import Definition
@@ -23,6 +29,7 @@ from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
 from gaussdecode.source._translate import Translator
 from gaussdecode.source.gaussrelations import GaussRelations
+from gaussdecode.source.gausssource import GaussPath
 from gaussdecode.source.relations import WhiteList, relation_record
 
 START_LSN: Final = 0x1000
@@ -82,13 +89,16 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 class Session:
     """A receiver with both ends of everything in this process."""
 
-    def __init__(self, limit: int = LIMIT, *, is_tcp: bool = False) -> None:
+    def __init__(
+        self, limit: int = LIMIT, *, is_tcp: bool = False, sender_timeout_us: int = 10_000_000
+    ) -> None:
         self.server, self.client = tcp_pair() if is_tcp else socket.socketpair()
         self.client.setblocking(False)
         self.control = Control.create()
         self.ring = Ring.create(2 << 20, 128)
         self.dispatcher = Dispatcher([self.ring])
-        clock = StatusClock(START_LSN, time.monotonic_ns() // 1000, 10_000_000, 60_000_000)
+        now_us = time.monotonic_ns() // 1000
+        clock = StatusClock(START_LSN, now_us, sender_timeout_us, 60_000_000)
         translator = Translator(b"b", is_batched=True, encoding="UTF8")
         self.receiver = GaussReceiver(self.control, self.dispatcher, clock, translator, limit)
         self.receiver.attach_socket(self.client, b"")
@@ -233,6 +243,54 @@ def test_status_never_passes_the_last_commit(session: Session) -> None:
         other_session.run()
     assert other_session.statuses() == []
     other_session.close()
+
+
+def _quiet(_event: str, **_fields: object) -> None:
+    """Nothing is logged here."""
+
+
+class _Slow:
+    """Relations whose catalogue answers only after the server has heard from us again."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def define(self, shape: Any) -> Any:  # Any: passed on as it is
+        heard = 0
+        self._session.server.settimeout(30)
+        while heard < 3:
+            heard += self._session.server.recv(1 << 16).count(b"d\0\0\0")
+        return self._session.relations.define(shape)
+
+
+def test_status_goes_on_while_the_catalogue_is_slow() -> None:
+    """The thread that owns the stream keeps it alive; a sender that hears nothing cuts it."""
+    session = Session(sender_timeout_us=60_000)
+    slow: Any = _Slow(session)
+    path = GaussPath(session.receiver, slow, _quiet)
+    session.server.sendall(transaction(0x3000, row()))
+    assert (end := session.receiver.run()) is End.RELATION
+    assert path.answer(end)
+    session.server.shutdown(socket.SHUT_WR)
+    assert session.receiver.run() is End.LOST
+    assert tags(session.messages()) == "bIc"
+    session.close()
+
+
+def test_error_of_the_catalogue_is_the_sessions() -> None:
+    """What it raises in its own thread ends the stream as before."""
+
+    class Ill:
+        def define(self, shape: object) -> None:
+            raise SourceError("the catalogue takes too long")
+
+    session = Session()
+    ill: Any = Ill()
+    path = GaussPath(session.receiver, ill, _quiet)
+    session.server.sendall(transaction(0x3000, row()))
+    with pytest.raises(SourceError, match="takes too long"):
+        path.answer(session.receiver.run())
+    session.close()
 
 
 def test_durable_commit_is_confirmed(session: Session) -> None:
