@@ -7,7 +7,7 @@ watches: reports, exits, the collector, progress. A session ends in one of three
 *Drained*: the reader closed the stream, on request or because the source broke off; all
 that arrived whole is landed, then the reader is told to confirm it and leave. *Failed*: a
 process died, bytes were wrong, the disk failed; what is not durable is dropped. *Stuck*:
-a stage stopped moving; as failed. Nothing of one session reaches the next but the log: before
+a stage stopped moving, or the source did not answer before the stream; as failed. Nothing of one session reaches the next but the log: before
 anything else is given up, the collector is revoked, so that what its thread still does when
 it wakes, however late, is refused (`land.desk`, `collect.gate`).
 
@@ -36,7 +36,7 @@ from typing import Any, Final
 
 from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
-from gaussdecode.errors import ChildError, GaussDecodeError, from_record
+from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, from_record
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Child, spawn_child
 from gaussdecode.ipc.ring import Ring
@@ -414,6 +414,11 @@ class Session:
         return f"{stage} has not moved for {age:.0f} seconds" if age > STUCK_SECONDS else None
 
     def _check_progress(self) -> None:
+        if self._thread is None and time.monotonic() > self._grace_until:
+            # Nobody else would end it where a proxy on the way keeps the connection alive.
+            raise SourceError(
+                f"the source has not answered for {STUCK_SECONDS:.0f} seconds, before the stream began"
+            )
         problem = self.stuck_stage()
         if problem is not None:
             raise ChildError(f"{problem}; {self._next_start()}")

@@ -159,6 +159,17 @@ def test_stage_that_stands_still_ends_the_session(idle_collector: Session) -> No
         idle_collector._check_progress()
 
 
+def test_source_that_does_not_answer_ends_the_session() -> None:
+    """Before the stream nothing moves; the source is asked again by the next session."""
+    session = _session()
+    session._check_progress()
+    session._grace_until = 0.0
+    with pytest.raises(SourceError, match="has not answered") as caught:
+        session._check_progress()
+    assert caught.value.retryable
+    session._close()
+
+
 def test_waiting_for_the_disk_is_not_standing_still(idle_collector: Session) -> None:
     """After a long wait for room the stages have time to move again."""
     idle_collector.control.set(Word.DISK_WAIT, 1)

@@ -78,3 +78,27 @@ def test_stage_that_hangs_ends_the_daemon(
         name = victim.replace("worker", "decoder")
         assert f"{name} has not moved for" in daemon.log.read_text()
         land_the_rest(supervised, database_15)
+
+
+def test_server_that_does_not_answer_before_the_stream(
+    database_15: Database, make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
+    """What is asked first never comes back: the connection is given up, and made again."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import gaussdecode.daemon.session as session\nsession.STUCK_SECONDS = {STUCK_SECONDS}\n"
+    )
+    workload = prepare(database_15, 43)
+    daemon = make_daemon(database_15, environment={"PYTHONPATH": str(tmp_path)})
+    daemon.begin()
+    with database_15.connect() as session:
+        session.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication")
+        daemon.start()
+        daemon.wait_while_running(
+            lambda: "the source has not answered for" in daemon.log.read_text(), "it is noticed"
+        )
+        session.execute("ROLLBACK")
+    daemon.wait_for_state("streaming")
+    workload.run(30)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    oracle.check(daemon.root, database_15)
