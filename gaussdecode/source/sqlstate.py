@@ -82,7 +82,8 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     ),
     (Phase.STREAM, MISSING_PUBLICATION): _refuse(
         "a publication does not exist at this position of the WAL; a publication made later does "
-        "not help; the slot can only be advanced past it, which loses these changes"
+        "not help: these changes are lost; to go on behind them: `gaussdecode slot drop`, then "
+        "`gaussdecode slot accept-gap`, then `gaussdecode snapshot --all`"
     ),
     (Phase.START, "XX000"): _refuse("the server refuses an option; see `gaussdecode check`"),
     (Phase.STREAM, "XX000"): _retry(

@@ -14,7 +14,9 @@ from kit import landing, oracle
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Postgres
 
+from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG
+from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -112,6 +114,37 @@ def test_publication_made_again(
         assert daemon.durable_lsn() < lost_from
         daemon.start()
     assert daemon.wait() == EX_CONFIG
+
+
+def test_the_way_behind_a_missing_publication(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """The commands that the error names lead to the source's rows again."""
+    database = database_15
+    daemon = _streaming(database, make_daemon)
+    assert daemon.stop() == 0
+    database.execute(f'DROP PUBLICATION "{database.publication}"')
+    database.execute("INSERT INTO public.t VALUES (2)")
+    database.execute(f'CREATE PUBLICATION "{database.publication}" FOR ALL TABLES')
+    assert daemon.start().wait() == EX_CONFIG
+    said = daemon.log_tail()
+    config = str(daemon.config_path)
+    position = str(Lsn(daemon.durable_lsn()))
+    for arguments in (
+        ["slot", "drop", "--yes", config],
+        ["slot", "accept-gap", config, "--from-lsn", position],
+        ["snapshot", "--all", "--no-wait", config],
+    ):
+        assert f"gaussdecode {' '.join(arguments[:2])}" in said
+        assert main(arguments) == 0
+    daemon.start()
+    daemon.wait_while_running(
+        lambda: any(entry["kind"] == "snapshot" for entry in daemon.entries()), "the snapshot"
+    )
+    database.execute("INSERT INTO public.t VALUES (3)")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    oracle.check_tables(landing.read(daemon.root), database)
 
 
 def test_slot_behind_the_limit(own_server: Postgres, make_daemon: MakeDaemon) -> None:
