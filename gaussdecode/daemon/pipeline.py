@@ -51,6 +51,7 @@ from gaussdecode.settings import Config
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.lookup import lookup_of
+from gaussdecode.source.pgmembers import read_members
 from gaussdecode.source.settings import reader_settings
 from gaussdecode.source.slot import LogState
 
@@ -455,21 +456,26 @@ class Pipeline:
         """
         self._publications_at = time.monotonic()
         self._publications = seen = publications.read_identities(facts.get("publications", {}))
-        known = publications.known_to(self.snapshots)
+        known, listed = publications.known_to(self.snapshots)
+        if publications.are_known(known, seen):
+            return
+        members, gone = read_members(self._config, listed)
+        self._publications = seen = publications.with_members(seen, members)
         found = publications.differences(known, seen)
+        gone = publications.taken_out(gone, known, seen)
         assert log.position is not None
-        if found:
-            extra = publications.suspect(found, log.position.lsn, int(facts["wal_end"]))
+        if found or gone:
+            extra = publications.suspect(found, log.position.lsn, int(facts["wal_end"]), gone)
             _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
             intake.note(
                 PublicationRequest(kind=EntryKind.SUSPECT, position=log.position, extra=extra)
             )
-        if seen and {**known, **seen} != known:
-            publications.remember(self.snapshots, seen)
+        publications.remember(self.snapshots, seen, members)
 
     def see_publications(self, seen: publications.Identities, at: float) -> None:
         """Take what the server had at a time; what differs is recorded by the next session."""
-        if at > self._publications_at and publications.differences(self._publications, seen):
+        ours = {name: of for name, of in seen.items() if name in self._publications}
+        if at > self._publications_at and not publications.are_known(self._publications, ours):
             self.restart_session()
 
     def _settle_tables(self, *, is_new: bool) -> TableFilter:

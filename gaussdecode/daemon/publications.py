@@ -4,51 +4,82 @@ A publication that is dropped and made again, renamed away and back, or altered,
 whenever somebody looks, and yet changes that were made in between may never have been sent:
 PostgreSQL decides by the catalogue as it was at each change. From 18 on it only warns, and a
 warning can be missed. So OID and version (xmin) of every configured publication are remembered
-with the landing, and compared when a stream is about to start, and now and then while it runs.
-What differs is a suspect entry of the commit log, durable before anything behind it lands.
+with the landing, and so is each table and schema that it lists: a row of its own, of which the publication's
+says nothing. They are compared when a stream is about to start, and now and then while it runs.
+What differs is a suspect entry of the commit log, durable before anything behind it lands. What is
+listed in addition is no difference, nor is what is not listed because it was dropped.
 
 Given what the server said; asks nobody.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
+from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.pgmembers import Member, Members, sums
 
 KEY: Final = "*publications"  # in the ledger, beside the tables
 REASON: Final = "publication_changed"
 
 Json = dict[str, Any]  # Any: JSON
-Identities = Mapping[str, tuple[int, int]]
-"""By name: OID and xmin of the row in pg_publication."""
+Identities = Mapping[str, tuple[int, ...]]
+"""By name: OID and xmin of the row in pg_publication, number and sum of the rows of its members.
+
+Landings of before members were noted have the first two alone."""
 
 
-def read_identities(record: Mapping[str, Any]) -> dict[str, tuple[int, int]]:  # Any: JSON
+def read_identities(record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:  # Any: JSON
     """Identities out of JSON."""
-    return {name: (int(oid), int(xmin)) for name, (oid, xmin) in record.items()}
+    return {name: tuple(map(int, numbers)) for name, numbers in record.items()}
+
+
+def are_known(known: Identities, seen: Identities) -> bool:
+    """Tell whether nothing at all is different; what is missing now is others' to judge."""
+    return all(known.get(name) == of for name, of in seen.items())
 
 
 def differences(known: Identities, seen: Identities) -> list[str]:
     """Say what became of each publication that is not what it was; none is missing here."""
     found = []
     for name in sorted(known.keys() & seen.keys()):
-        (oid, version), (oid_now, version_now) = known[name], seen[name]
-        if oid != oid_now:
+        if known[name][0] != seen[name][0]:
             found.append(f"publication {name!r} was dropped and made again")
-        elif version != version_now:
+        elif known[name][1] != seen[name][1]:
             found.append(f"publication {name!r} was altered")
     return found
 
 
-def suspect(found: list[str], lsn: int, wal_end: int) -> Json:
+def taken_out(gone: Members, known: Identities, seen: Identities) -> dict[str, Sequence[Member]]:
+    """What is to be said of members: nothing where the publication is another one, which says it all."""
+    return {
+        name: members
+        for name, members in gone.items()
+        if members and name in seen and known[name][0] == seen[name][0]
+    }
+
+
+def suspect(found: list[str], lsn: int, wal_end: int, gone: Members = MappingProxyType({})) -> Json:
     """What a suspect entry says.
 
     Args:
         found: from `differences`.
         lsn: everything up to here landed before.
         wal_end: of the server, when it was noticed.
+        gone: from `taken_out`.
     """
+    found = found + [
+        f"{', '.join(member.title for member in members)} was taken out of publication {name!r}"
+        for name, members in sorted(gone.items())
+    ]
+    tables = {
+        table_directory(member.schema, member.name)
+        for members in gone.values()
+        for member in members
+        if member.name is not None
+    }
     return {
         "reason": REASON,
         "text": f"{'; '.join(found)}: changes from {Lsn(lsn)} on that it did not publish meanwhile "
@@ -56,17 +87,30 @@ def suspect(found: list[str], lsn: int, wal_end: int) -> Json:
         "(gaussdecode snapshot --table)",
         "from_lsn": lsn,
         "until_lsn": max(lsn, wal_end),
-        "tables": [],
+        "tables": sorted(tables),
         "transactions": [],
     }
 
 
-def known_to(store: SnapshotStore) -> dict[str, tuple[int, int]]:
-    """What the landing remembers; empty before it was noted first."""
-    return read_identities(store.ledger().get(KEY, {}).get("seen", {}))
+def known_to(store: SnapshotStore) -> tuple[dict[str, tuple[int, ...]], dict[str, list[Member]]]:
+    """What the landing remembers, publications and members; empty before it was noted first."""
+    record = store.ledger().get(KEY, {})
+    members = record.get("members", {})
+    return read_identities(record.get("seen", {})), {
+        name: [Member(*member) for member in of] for name, of in members.items()
+    }
 
 
-def remember(store: SnapshotStore, seen: Identities) -> None:
+def with_members(seen: Identities, members: Members) -> dict[str, tuple[int, ...]]:
+    """The same publications, with these members; they may be newer than what was seen."""
+    return {name: (*of[:2], *sums(members.get(name, ()))) for name, of in seen.items()}
+
+
+def remember(store: SnapshotStore, seen: Identities, members: Members) -> None:
     """Write down what was seen; durable when this returns."""
-    kept = {**known_to(store), **seen}
-    store.note({KEY: {"state": "listed", "seen": {name: list(of) for name, of in kept.items()}}})
+    known, known_members = known_to(store)
+    kept = {name: list(of) for name, of in {**known, **seen}.items()}
+    lists = {
+        name: [list(member) for member in of] for name, of in {**known_members, **members}.items()
+    }
+    store.note({KEY: {"state": "listed", "seen": kept, "members": lists}})

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol, Self
 
 from gaussdecode.errors import GaussDecodeError, SourceError
+from gaussdecode.source.pgmembers import rows_of_members
 from gaussdecode.source.postgresql import Connection, Row, SourceAddress, connect
 from gaussdecode.source.quoting import literal
 
@@ -26,7 +27,9 @@ _VIEW: Final = """
         s.wal_status, s.safe_wal_size, s.active, a.wait_event_type, a.wait_event,
         r.state, r.sent_lsn - '0/0', t.spill_bytes, t.spill_txns, t.total_bytes,
         (SELECT pg_catalog.json_object_agg(p.pubname,
-            pg_catalog.json_build_array(p.oid::int8, p.xmin::text::int8))::text
+            pg_catalog.json_build_array(p.oid::int8, p.xmin::text::int8,
+            (SELECT count(*) FROM ({rows}) m WHERE m.publication = p.oid),
+            (SELECT COALESCE(sum(m.oid::int8), 0) FROM ({rows}) m WHERE m.publication = p.oid)))::text
             FROM pg_catalog.pg_publication p)
     FROM here
     LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = {slot}
@@ -59,7 +62,8 @@ class SlotView:
         read_queues: of the server's own parallel decoding, items that wait for each decoder;
             empty where it does not decode in parallel or does not tell.
         decode_queues: likewise, items that wait for its sender.
-        publications: OID and xmin of every publication of the database, by name.
+        publications: OID and xmin of every publication of the database, and number and sum of
+            the rows of what it lists, by name.
     """
 
     wal_end: int
@@ -77,7 +81,7 @@ class SlotView:
     decoded_bytes: int | None = None
     read_queues: tuple[int, ...] = ()
     decode_queues: tuple[int, ...] = ()
-    publications: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def is_lost(self) -> bool:
@@ -123,7 +127,7 @@ class PostgresProbe:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            (row,) = self._connection.query(_VIEW.format(slot=literal(self._slot)))
+            (row,) = self._connection.query(self._view(self._connection))
         except SourceError as error:
             self.close()
             raise SourceError(f"looking at the slot: {error.reason}", error.sqlstate) from None
@@ -131,6 +135,10 @@ class PostgresProbe:
             self.close()
             raise
         return _view(row)
+
+    def _view(self, connection: Connection) -> str:
+        rows = rows_of_members(connection.server_version)
+        return _VIEW.format(slot=literal(self._slot), rows=rows)
 
     def _connect(self) -> Connection:
         connection = connect(
@@ -167,7 +175,7 @@ def _view(row: Row) -> SlotView:
         spilled_transactions=_whole(spilled_txns),
         decoded_bytes=_whole(decoded),
         publications={
-            name: (oid, xmin) for name, (oid, xmin) in json.loads(str(publications or "{}")).items()
+            name: tuple(numbers) for name, numbers in json.loads(str(publications or "{}")).items()
         },
     )
 

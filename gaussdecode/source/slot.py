@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from gaussdecode.encoding import spelled_name
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.pgmembers import rows_of_members
 from gaussdecode.source.postgresql import Connection, Row
 from gaussdecode.source.quoting import (
     identifier,
@@ -80,7 +81,8 @@ class ServerState:
         missing_publications: configured, but not there.
         switch_points: where each earlier timeline ended.
         is_standby: it recovers; its WAL ends where its replay is.
-        publications: OID and xmin of those that are configured and there, by name.
+        publications: OID and xmin of those that are configured and there, and number and sum of
+            the rows of what they list, by name.
     """
 
     version: int
@@ -94,7 +96,7 @@ class ServerState:
     missing_publications: tuple[str, ...] = ()
     switch_points: Mapping[int, Lsn] = dataclasses.field(default_factory=dict)
     is_standby: bool = False
-    publications: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -207,9 +209,9 @@ def _milliseconds(text: str) -> int:
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
-def _publications(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    rows = connection.query("SELECT pubname, oid, xmin FROM pg_catalog.pg_publication")
-    found = {name or "": (int(oid or 0), int(xmin or 0)) for name, oid, xmin in rows}
+def _publications(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    rows = connection.query(_PUBLICATIONS.format(rows=rows_of_members(connection.server_version)))
+    found = {name or "": tuple(int(number or 0) for number in numbers) for name, *numbers in rows}
     return {name: found[name] for name in names if name in found}
 
 
@@ -229,6 +231,11 @@ _COLUMNS: Final = (
     "confirmed_flush_lsn, wal_status, safe_wal_size, two_phase"
 )
 
+_PUBLICATIONS: Final = """
+    SELECT p.pubname, p.oid, p.xmin, count(m.oid), sum(m.oid::int8)
+    FROM pg_catalog.pg_publication p LEFT JOIN ({rows}) m ON m.publication = p.oid
+    GROUP BY p.pubname, p.oid, p.xmin
+"""
 _SLOTS: Final = "pg_catalog.pg_replication_slots ORDER BY slot_name"
 _TABLES: Final = """
     SELECT DISTINCT n.nspname, c.relname, c.relreplident, EXISTS (

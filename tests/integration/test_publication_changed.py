@@ -66,3 +66,67 @@ def test_changed_while_streaming_and_while_down(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == EX_IOERR
     assert done.stdout.count("was dropped and made again") == 2
+
+
+@pytest.mark.parametrize("kind", ["table", "schema"])
+def test_taken_out_and_put_back(database_15: Database, make_daemon: MakeDaemon, kind: str) -> None:
+    """The publication is what it was, and its table was missing from it for a while."""
+    database, name = database_15, database_15.publication
+    database.execute("CREATE SCHEMA s; CREATE TABLE s.t (id int4 PRIMARY KEY)")
+    what = {"table": "TABLE s.t", "schema": "TABLES IN SCHEMA s"}[kind]
+    database.execute(f'DROP PUBLICATION "{name}"; CREATE PUBLICATION "{name}" FOR {what}')
+    database.create_slot()
+    daemon = make_daemon(database, config={"guard": {"interval": "1s"}}).start()
+    numbers = iter(range(100))
+
+    def insert() -> None:
+        database.execute(f"INSERT INTO s.t VALUES ({next(numbers)})")
+
+    def take_out() -> None:
+        database.execute(f'ALTER PUBLICATION "{name}" DROP {what}')
+        insert()
+        database.execute(f'ALTER PUBLICATION "{name}" ADD {what}')
+
+    insert()
+    daemon.catch_up()
+    take_out()
+    daemon.wait_while_running(lambda: len(_suspects(daemon)) == 1, "it is noticed while streaming")
+    insert()
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    take_out()
+    daemon.start()
+    daemon.wait_while_running(lambda: len(_suspects(daemon)) == 2, "it is noticed at the start")
+    insert()
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    assert [change.new["id"] for change in landing.read(daemon.root).changes] == [0, 2, 4]
+    title = {"table": "table s.t", "schema": "schema 's'"}[kind]
+    for record in _suspects(daemon):
+        assert f"{title} was taken out of publication {name!r}" in record["text"]
+        assert record["tables"] == {"table": ["s.t"], "schema": []}[kind]
+
+
+def test_added_and_dropped_tables_are_no_change(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """A table that is published in addition, or dropped, misses nothing."""
+    database, name = database_15, database_15.publication
+    database.execute("CREATE TABLE a (id int4 PRIMARY KEY); CREATE TABLE b (id int4 PRIMARY KEY)")
+    database.execute(f'DROP PUBLICATION "{name}"; CREATE PUBLICATION "{name}" FOR TABLE a')
+    database.create_slot()
+    daemon = make_daemon(database)
+    for change in ("SELECT", f'ALTER PUBLICATION "{name}" ADD TABLE b', "DROP TABLE a"):
+        database.execute(change)
+        daemon.start()
+        database.execute("INSERT INTO b VALUES ((SELECT count(*) FROM b))")
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    assert _suspects(daemon) == []
+    assert [change.new["id"] for change in landing.read(daemon.root).changes] == [1, 2]
+    database.execute(f'ALTER PUBLICATION "{name}" DROP TABLE b')
+    daemon.start()
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    (record,) = _suspects(daemon)
+    assert f"table public.b was taken out of publication {name!r}" in record["text"]
