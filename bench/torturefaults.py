@@ -19,7 +19,10 @@ from kit.proxy import Fault as Break
 from kit.proxy import Proxy
 from kit.workload import Workload
 
+# All that the workload makes, by the publication's own list, so that something can be taken out.
+PUBLISHED: Final = 'FOR TABLES IN SCHEMA kit, public, "We/ird.""S""", TABLE apart.big'
 _DAY: Final = 86400.0
+_PATIENCE: Final = 400.0  # a source that does not answer is given up after two minutes
 
 
 @dataclasses.dataclass(slots=True)
@@ -55,7 +58,7 @@ class Stage:
                 return False  # it has just ended
 
         try:
-            wait_until(is_streaming, "streaming again")
+            wait_until(is_streaming, "streaming again", _PATIENCE)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.daemon.log_tail(20)}") from None
 
@@ -81,14 +84,27 @@ def kill_main(stage: Stage) -> None:
 
 def kill_child(stage: Stage) -> None:
     """Kill -9 of the reader or a decoder."""
+    if _signal_child(stage):
+        stage.daemon.wait()
+
+
+def _signal_child(stage: Stage) -> bool:
+    """Kill one, if there is one, and do not wait for what follows."""
     children = stage.daemon.children()
     if children:
         os.kill(stage.rng.choice(sorted(children.values())), signal.SIGKILL)
-        stage.daemon.wait()
+    return bool(children)
+
+
+def _terminate(stage: Stage) -> None:
+    """Ask the daemon to stop, and do not wait for it."""
+    if stage.daemon.is_running:
+        os.kill(stage.daemon.pid, signal.SIGTERM)
 
 
 def stop(stage: Stage) -> None:
     """SIGTERM under load."""
+    stage.recover()
     status = stage.daemon.stop()
     assert status == 0, f"stopped with {status}"
 
@@ -131,22 +147,27 @@ def restart_server(stage: Stage) -> None:
 
 
 def slow_sync(stage: Stage) -> None:
-    """Every fsync takes long, and something happens meanwhile."""
+    """Every fsync takes long, and something happens meanwhile.
+
+    With hundreds of them an end in order would take longer than anybody waits.
+    """
     stage.hostile.slow_sync(stage.rng.choice((0.05, 0.5, 4.0)))
     stage.nap(0.5, 4)
-    stage.rng.choice((kill_main, kill_child, stop, cut_all, lambda _: None))(stage)
+    stage.rng.choice((kill_main, _signal_child, _terminate, cut_all, lambda _: None))(stage)
+    stage.nap(0.5, 4)
+    stage.hostile.behave()
+    stage.nap(0.5, 1)
 
 
 def very_slow_sync(stage: Stage) -> None:
     """One fsync takes longer than a session waits for its collector, and a child dies."""
     stage.hostile.slow_sync(14)
     stage.nap(1, 3)
-    children = stage.daemon.children()
-    if children:
-        os.kill(stage.rng.choice(sorted(children.values())), signal.SIGKILL)
+    is_hit = _signal_child(stage)
     stage.nap(0.5, 2)
     stage.hostile.behave()
-    stage.daemon.wait()
+    if is_hit:
+        stage.daemon.wait()
 
 
 def fail_sync(stage: Stage) -> None:
@@ -173,7 +194,8 @@ def leap(stage: Stage) -> None:
     stage.hostile.leap(stage.rng.choice((-40 * 365, -365, -2, -0.01, 0.5, 60, 3650)) * _DAY)
     stage.nap(1, 4)
     if stage.rng.random() < 0.5:
-        stage.rng.choice((kill_main, stop))(stage)
+        stage.rng.choice((kill_main, _terminate))(stage)
+        stage.nap(0.5, 2)
         stage.keep()
         stage.nap(1, 4)
 
@@ -183,6 +205,32 @@ def revoke(stage: Stage) -> None:
     stage.database.execute("REVOKE pg_read_all_data FROM lander")
     stage.nap(0.5, 3)
     stage.database.execute("GRANT pg_read_all_data TO lander")
+
+
+def publish_again(stage: Stage) -> None:
+    """The publication is another one, or a newer one, and never missing: nothing is lost, but said."""
+    name = stage.database.publication
+    alter = f"ALTER PUBLICATION {name}"
+    changes = (
+        f"{alter} RENAME TO aside; ALTER PUBLICATION aside RENAME TO {name}",
+        f"{alter} SET (publish = 'insert'); {alter} SET (publish = 'insert, update, delete, truncate')",
+        f"{alter} DROP TABLE apart.big; {alter} ADD TABLE apart.big",
+    )
+    stage.recover()
+    before = _suspects(stage)
+    stage.database.execute(f"BEGIN; {stage.rng.choice(changes)}; COMMIT")
+    if stage.rng.random() < 0.5:
+        kill_main(stage)
+
+    def is_said() -> bool:
+        stage.keep()
+        return _suspects(stage) > before
+
+    wait_until(is_said, "the other publication is recorded", _PATIENCE)
+
+
+def _suspects(stage: Stage) -> int:
+    return sum(entry["kind"] == "suspect" for entry in stage.daemon.entries())
 
 
 def lock_out(stage: Stage) -> None:
@@ -197,7 +245,7 @@ def lock_out(stage: Stage) -> None:
 
 FAULTS: Final[tuple[Callable[[Stage], None], ...]] = (
     kill_main, kill_child, stop, freeze, cut, cut_all, silence, restart_server, slow_sync,
-    very_slow_sync, fail_sync, fill_disk, leap, revoke, lock_out,
+    very_slow_sync, fail_sync, fill_disk, leap, revoke, lock_out, publish_again,
 )  # fmt: skip
 
 
@@ -212,11 +260,13 @@ class Loss:
         name: for the report.
         happen: does it; the daemon may run or not when it returns.
         is_new_landing: only a new landing mends it.
+        may_be_recorded: the daemon may go on behind a suspect entry, where it is not refused.
     """
 
     name: str
     happen: Callable[[Stage], None]
     is_new_landing: bool = False
+    may_be_recorded: bool = False
 
 
 def _down(stage: Stage) -> None:
@@ -280,9 +330,44 @@ def _restore(stage: Stage) -> None:
     wait_until(lambda: stage.database.wal_end() > landed + 100_000, "the WAL grows beyond the log")
 
 
+def _for_a_while(stage: Stage, change: str, back: str) -> None:
+    """Change the publication under load and change it back, while the daemon streams or is down."""
+    if stage.rng.random() < 0.5:
+        _down(stage)
+    else:
+        stage.recover()
+        stage.ends_before = len(stage.keeper.ends)
+    stage.database.execute(change)
+    low = stage.rng.randint(1, 10_000)
+    stage.database.execute(
+        f"UPDATE apart.big SET v = 'not published' WHERE id BETWEEN {low} AND {low + 5000}"
+    )
+    stage.nap(0.5, 3)
+    stage.database.execute(back)
+
+
+def _drop_publication(stage: Stage) -> None:
+    name = stage.database.publication
+    _for_a_while(stage, f"DROP PUBLICATION {name}", f"CREATE PUBLICATION {name} {PUBLISHED}")
+
+
+def _publish_less(stage: Stage) -> None:
+    alter = f"ALTER PUBLICATION {stage.database.publication} SET (publish = "
+    _for_a_while(stage, f"{alter} 'insert')", f"{alter} 'insert, update, delete, truncate')")
+
+
+def _take_out(stage: Stage) -> None:
+    alter = f"ALTER PUBLICATION {stage.database.publication}"
+    what = stage.rng.choice(("TABLE apart.big", "TABLES IN SCHEMA kit"))
+    _for_a_while(stage, f"{alter} DROP {what}", f"{alter} ADD {what}")
+
+
 LOSSES: Final = (
     Loss("the slot is advanced", _advance),
     Loss("the slot is dropped", _drop),
     Loss("the slot is made again", _make_again),
     Loss("the server is restored to the past", _restore, is_new_landing=True),
+    Loss("the publication is dropped and made again", _drop_publication, may_be_recorded=True),
+    Loss("the publication sends inserts only", _publish_less, may_be_recorded=True),
+    Loss("something is taken out of the publication", _take_out, may_be_recorded=True),
 )
