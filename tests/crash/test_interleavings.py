@@ -36,7 +36,7 @@ from gaussdecode.land import commitlog as commitlog_module
 from gaussdecode.land import desk as desk_module
 from gaussdecode.land import writer as writer_module
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.desk import Desk
+from gaussdecode.land.desk import Desk, Life
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import Operation, SnapshotStep, Step
 from gaussdecode.land.publication import Draft
@@ -477,6 +477,29 @@ def _comes_late(turns: Turns) -> None:
     check(daemon.disk, is_complete=False)
 
 
+def _throws_away(turns: Turns) -> None:
+    """Of what nobody will publish, a lane ends what it has in hand, and begins nothing."""
+    created: list[str] = []
+    disk = SlowDisk(turns, _begun().copy())
+    daemon = Daemon(turns, disk)
+
+    def create(_: int, operation: Operation, path: str) -> int:
+        if operation is Operation.CREATE:
+            created.append(path)
+            turns.pause("create", lambda: daemon.writer._desk._life.state is not Life.OPEN)
+        return 0
+
+    intake = daemon.writer.begin()
+    disk._fail = create
+    for number in range(3):
+        intake.write(row_group(f"public.t{number}", "id", 10, range(2)))
+    turns.pause("until a lane is at work", lambda: bool(created))
+    daemon.writer.discard()
+    assert len(created) == 1, "what is thrown away is written first"
+    daemon.close()
+    check(disk, is_complete=False)
+
+
 def _broken(turns: Turns, number: int) -> None:
     """An operation of the disk fails: what had landed stays, the next daemon lands the rest."""
     disk = SlowDisk(turns, _begun().copy())
@@ -516,9 +539,9 @@ def test_daemon_that_ends(turns: Turns) -> None:
     assert turns.explore(functools.partial(_ends, turns, 2), BOUND) > 1
 
 
-@pytest.mark.parametrize("scenario", [_asleep, _inserts_late, _comes_late])
+@pytest.mark.parametrize("scenario", [_asleep, _inserts_late, _comes_late, _throws_away])
 def test_old_caller(turns: Turns, scenario: Callable[[Turns], None]) -> None:
-    """Who comes when the session is over is refused, and changes nothing."""
+    """Who comes when the session is over is refused, and what it left is not gone on with."""
     assert turns.explore(functools.partial(scenario, turns), 0) == 1
 
 
@@ -611,6 +634,9 @@ MUTATIONS: Final = {
     "what is discarded stays": Mutation(
         Desk.end, "self._content = self._make_content()", "pass",
         functools.partial(_fails, moment=2),
+    ),
+    "lanes go on with what is discarded": Mutation(
+        Desk.end, "self._abandon()", "pass", _throws_away, 0
     ),
     "a hold passes to the next collector": Mutation(
         Attendance.end, "self.hold.life.step(Event.LOSE)", "pass", _asleep, 0

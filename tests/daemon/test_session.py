@@ -8,14 +8,39 @@ import select
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Final, cast
 
 import pytest
+from kit.landrun import Landing
+from kit.simdisk import SimFiles
 
-from gaussdecode.daemon.session import STUCK_SECONDS, Session, SessionSettings, Turn
+from gaussdecode.collect.collector import Collector, CollectorSettings
+from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.tables import Tables
+from gaussdecode.daemon import session as session_module
+from gaussdecode.daemon.session import STUCK_SECONDS, Facts, Session, SessionSettings, Turn
 from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, to_record
 from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Child
+from gaussdecode.ipc.ring import Ring
+from gaussdecode.land.publication import Draft
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.writer import Intake, Writer
+from gaussdecode.model.landing import EntryKind, SourcePosition
+
+_COLLECTOR: Final = CollectorSettings(
+    row_group_rows=10,
+    row_group_bytes=1 << 20,
+    memory_bytes=1 << 22,
+    txn_memory_bytes=1 << 20,
+    target_file_size=1 << 20,
+    max_commit_interval=3600.0,
+    only_local=True,
+    skip_empty_xacts=False,
+    include_xids=False,
+    include_timestamp=False,
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -134,6 +159,79 @@ def test_reader_that_died_without_a_word_is_the_reason() -> None:
     error = _end_of(session, [writing])
     assert isinstance(error, ChildError)
     assert re.search("reader .* ended with status 1", str(error))
+
+
+def test_first_failure_is_the_reason() -> None:
+    """What fails because of it does not take its place."""
+    session = _session()
+    session._fail(SourceError("the disk of the server is full"))
+    session._fail(ChildError("the reader ended without closing its stream"))
+    assert "disk of the server" in str(_end_of(session, []))
+
+
+@pytest.mark.parametrize("turn", [Turn.STOPPED, Turn.FAIL])
+def test_reader_that_connects_too_late_is_not_answered(turn: Turn) -> None:
+    """Nothing is begun for it, and it is not let go."""
+    session = _session()
+    begun: list[Facts] = []
+    session._begin = lambda facts, _: cast("Any", begun.append(facts))
+    session._turn(turn)
+    session._connected({})
+    assert not begun
+    assert not session.control.get(Word.GO)
+    session._close()
+
+
+# ---- the end ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def intake() -> Iterator[Intake]:
+    """The way into a landing."""
+    log = Landing(SimFiles()).open()
+    log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
+    writer = Writer(log, lanes=1, on_durable=lambda _: None, on_error=lambda _: None)
+    yield writer.begin()
+    writer.close()
+    log.close()
+
+
+def _collecting(session: Session, intake: Intake, directory: Path) -> Ring:
+    """Give a session a collector, and a queue to which nothing comes."""
+    tables = Tables(intake.schemas, lambda schema, name: f"{schema}.{name}", list, lambda _: None)
+    spool = Spool(directory, SpaceWait().run)
+    position = SourcePosition(0, 1, 1)
+    session.collector = Collector(_COLLECTOR, tables, intake, spool, position, {})
+    session.decoded_rings = [Ring.create(1 << 16, 4)]
+    session._thread = threading.Thread(target=session._collect, daemon=True)
+    return session.decoded_rings[0]
+
+
+def test_collector_of_a_session_that_was_given_up_ends(intake: Intake, tmp_path: Path) -> None:
+    """Even where nothing comes any more, and nothing that it could hand over."""
+    session = _session()
+    _collecting(session, intake, tmp_path)
+    assert session._thread is not None
+    session._thread.start()
+    session._close()
+    assert not session._thread.is_alive()
+
+
+def test_queue_is_not_closed_under_a_thread_that_uses_it(
+    intake: Intake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits for the disk longer than anybody waits for it: it would read nowhere."""
+    monkeypatch.setattr(session_module, "LEAVE_SECONDS", 0.1)
+    session = _session()
+    ring = _collecting(session, intake, tmp_path)
+    leave = threading.Event()
+    session._thread = threading.Thread(target=leave.wait)
+    session._thread.start()
+    session._close()
+    ring.put_bytes(b"x")
+    leave.set()
+    session._thread.join()
+    ring.close()
 
 
 # ---- standing still -----------------------------------------------------------------------

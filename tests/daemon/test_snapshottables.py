@@ -462,7 +462,9 @@ def test_table_that_is_another_one_behind_the_reading(make_run: MakeRun, last: S
     assert run.tools.attempts.get(TABLE, 0) == (ATTEMPTS if last.unseen else 0)
 
 
-@pytest.mark.parametrize("kind", [EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE])
+@pytest.mark.parametrize(
+    "kind", [EntryKind.GAP, EntryKind.FORK, EntryKind.SUSPECT, EntryKind.QUARANTINE]
+)
 def test_changes_that_may_be_missing(make_run: MakeRun, kind: EntryKind) -> None:
     """The chunks are worth nothing: nobody can tell which rows are not what they were."""
     run = make_run(Server([BEFORE, Sight(20, OLD)]))
@@ -553,19 +555,19 @@ def test_position_that_does_not_hold(make_run: MakeRun, way: Callable[[Run], Non
 
 @BOTH
 @pytest.mark.parametrize(
-    ("server", "settings"),
+    ("server", "verify", "reason"),
     [
-        (Server([BEFORE], counts_more=1), {"verify": "counts"}),
-        (Server([BEFORE], hash=1), {"verify": "checksums"}),
+        (Server([BEFORE], counts_more=1), "counts", "3 rows in a piece of which 2 rows came"),
+        (Server([BEFORE], hash=1), "checksums", r"hashtext\(\) is another one"),
     ],
     ids=["counts", "hash"],
 )
 def test_server_that_disagrees(
-    make_run: MakeRun, way: Callable[[Run], None], server: Server, settings: dict[str, Any]
+    make_run: MakeRun, way: Callable[[Run], None], server: Server, verify: str, reason: str
 ) -> None:
     """A piece of which the server says something else does not land."""
-    run = make_run(replace(server), **settings)
-    with pytest.raises(VerifyError):
+    run = make_run(replace(server), verify=verify)
+    with pytest.raises(VerifyError, match=reason):
         way(run)
     assert run.landed() == []
 

@@ -1,5 +1,6 @@
 """Whose error is whose: a table's fault is marked at that table, and nothing else ends of it."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +15,17 @@ from gaussdecode.collect.gate import HoldLostError
 from gaussdecode.daemon import snapshotter
 from gaussdecode.daemon.snapshotitem import Progress, Wanted
 from gaussdecode.daemon.snapshotter import Snapshotter
-from gaussdecode.errors import ConfigError, DiskError, SequenceError, SourceError, WireError
+from gaussdecode.errors import (
+    ConfigError,
+    DiskError,
+    SequenceError,
+    SourceError,
+    SourceRefusedError,
+    WireError,
+)
+from gaussdecode.land.publication import Draft
 from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import (
     Config,
@@ -25,16 +35,20 @@ from gaussdecode.settings import (
     RingConfig,
     SourceConfig,
 )
-from gaussdecode.source.export import PublishedTable
+from gaussdecode.source.export import PublishedTable, TableChangedError
 
 BAD, GOOD = "public.bad", "public.good"
+
+
+def _table(title: str) -> PublishedTable:
+    return PublishedTable("public", title.rpartition(".")[2], 1, False, "d", None, None)
 
 
 class _Run:
     """A snapshotter over a landing, whose reading of `BAD` raises."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-        log = Landing(SimFiles()).open()
+        self.log = log = Landing(SimFiles()).open()
         self.store = SnapshotStore(log.disk)
         self.store.prepare()
         config = Config(
@@ -61,11 +75,7 @@ class _Run:
     def take(self) -> None:
         wanted = []
         for title in (BAD, GOOD):
-            item: Any = SimpleNamespace(
-                title=title, oid=1, schema="public", name=title.rpartition(".")[2]
-            )
-            table: PublishedTable = item
-            wanted.append(Wanted(table))
+            wanted.append(Wanted(_table(title)))
             self.snapshotter._progress.setdefault(title, Progress())
         self.snapshotter._take_together(wanted)
 
@@ -117,3 +127,79 @@ def test_what_is_no_tables_fault_is_nobodys(
     with pytest.raises(type(error)):
         run.take()
     assert BAD not in run.store.ledger()
+
+
+# ---- what was begun -----------------------------------------------------------------------
+
+
+def _begun(run: _Run, **facts: object) -> None:
+    """Let `BAD` be a table of which some chunks are read."""
+    run.store.save(BAD, {"fingerprint": "f", "since_n": 0, "where": None, **facts})
+    assert run.store.tables() == [BAD]
+
+
+def test_table_that_changed_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No chunk of it fits what is read next."""
+    run = _Run(monkeypatch, TableChangedError("table public.bad was rewritten"))
+    _begun(run)
+    run.take()
+    assert run.store.tables() == []
+
+
+def test_table_that_is_not_published_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its changes do not come, so that nobody could tell which rows of the chunks still hold."""
+    run = _Run(monkeypatch, ValueError())
+    _begun(run)
+    run.snapshotter._forget_others({GOOD: _table(GOOD)})
+    assert run.store.tables() == []
+
+
+def test_other_request_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks were read under the condition of the request before; those of the same one stay."""
+    run = _Run(monkeypatch, ValueError())
+    first = run.store.ask({"table": BAD, "where": "id > 7"})
+    _begun(run, request=first)
+    run.snapshotter._requested(run.store.requests(), {BAD: _table(BAD)})
+    assert run.store.tables() == [BAD]
+    run.store.answered(first)
+    run.store.ask({"table": BAD, "where": None})
+    run.snapshotter._requested(run.store.requests(), {BAD: _table(BAD)})
+    assert run.store.tables() == []
+
+
+def test_entry_that_was_published_last_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ended between the entry and the note: the table is not read again."""
+    run = _Run(monkeypatch, ValueError())
+    run.log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
+    _begun(run)
+    said = {"schema": "public", "name": "bad", "oid": 1, "rows": 4, "where": None}
+    extra = {"snapshot": {"epoch": 0, "lsn": 10, "tables": {BAD: said}}}
+    run.log.publish(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
+    run.snapshotter._settle_published()
+    assert run.store.tables() == []
+    assert run.store.ledger()[BAD]["state"] == "done"
+
+
+def test_what_is_missed_is_noted_unless_it_lands_under_another_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its number: a table that was renamed is the same one."""
+    run = _Run(monkeypatch, ValueError())
+    run.store.note({BAD: {"state": "done", "oid": 1}, GOOD: {"state": "done", "oid": 2}})
+    renamed = "public.renamed"
+    run.snapshotter._note_missed({renamed: _table(renamed)}, {1})
+    states = {title: record["state"] for title, record in run.store.ledger().items()}
+    assert states == {BAD: "done", GOOD: "missed"}
+
+
+def test_condition_needs_a_key() -> None:
+    """Rows without one would stand beside those that are there already."""
+    shape = SimpleNamespace(table=_table(BAD))
+    for where, key, is_refused in (
+        ("id > 7", [], True),
+        ("id > 7", ["id"], False),
+        (None, [], False),
+    ):
+        task: Any = SimpleNamespace(where=where, record={"key": key}, shape=shape)
+        with pytest.raises(SourceRefusedError) if is_refused else contextlib.nullcontext():
+            snapshotter._check_condition(task)

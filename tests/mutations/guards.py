@@ -41,6 +41,7 @@ _GATE: Final = ("tests/collect/test_gate.py", "tests/crash/test_interleavings.py
 _RESENT: Final = ("tests/collect/test_resent.py",)
 _START: Final = ("tests/source/test_start.py",)
 _SNAPSHOT: Final = ("tests/daemon/test_snapshottables.py",)
+_SESSION: Final = ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")
 _TABLES: Final = ("tests/daemon/test_snapshotter.py",)
 
 GUARDS: Final = (
@@ -82,7 +83,7 @@ GUARDS: Final = (
           "                raise", _LOG),
     Guard("land/commitlog.py", "        self._uncertain = True\n", "", _LOG),
     Guard("land/commitlog.py", "            if check is not None:\n                check()\n", "",
-          ("tests/land/test_writer.py", "tests/crash/test_interleavings.py")),
+          _ORDERS),
     # ---- recovery ----
     Guard("land/recovery.py", '        self.disk.sync_directories("", COMMITS, CHECKPOINTS)\n', "", _CRASH),
     Guard("land/recovery.py", "        if n != self.state.next_n:\n            return None\n", "", _LOG),
@@ -136,10 +137,22 @@ GUARDS: Final = (
     # ---- session ----
     Guard("daemon/session.py",
           "        if self.collector is not None:\n            self.collector.revoke()\n", "",
-          ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")),
+          _SESSION),
     Guard("daemon/session.py", "        if self._is_aborted:\n            raise",
           "        if False:\n            raise",
-          ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")),
+          _SESSION),
+    Guard("daemon/session.py", "            if self._failure is None:\n                self._failure = error",
+          "            self._failure = error", _SESSION),
+    Guard("daemon/session.py",
+          "        if self._turn(Turn.CONNECTED) is not Life.STREAMING:\n            return\n",
+          "        self._turn(Turn.CONNECTED)\n", _SESSION),
+    Guard("daemon/session.py", "            if self._thread is None or not self._thread.is_alive():\n"
+          "                ring.close()", "            ring.close()", _SESSION),
+    Guard("daemon/session.py", "        if self._waits_for_disk():\n", "        if False:\n", _SESSION),
+    Guard("daemon/session.py", "        if problem is not None:\n            raise",
+          "        if False:\n            raise", _SESSION),
+    Guard("daemon/session.py", "        if not isinstance(self._failure, ChildError):\n            return\n",
+          "        return\n", _SESSION),
     # ---- accounts ----
     Guard("model/account.py", "        if add([self.landed]) != add([files]):", "        if False:",
           ("tests/land/test_writer.py",)),
@@ -174,9 +187,9 @@ GUARDS: Final = (
     Guard("collect/resent.py", '        self._pass_absent(self._until_lsn + 1, "nothing more up to there")\n', "",
           _RESENT),
     # ---- start ----
-    Guard("source/start.py", "confirmed is None or confirmed <= start.log.lsn:", "True:", _START),
-    Guard("source/start.py", "start.log.lsn <= start.server.wal_end or start.server.is_standby:", "True:", _START),
-    Guard("source/start.py", "    if log is not None and log.lsn > server.wal_end:", "    if False:", _START),
+    Guard("source/start.py", "confirmed is None or confirmed <= start.lsn:", "True:", _START),
+    Guard("source/start.py", "start.lsn <= start.server.wal_end or start.server.is_standby:", "True:", _START),
+    Guard("source/start.py", "    if log is not None and start.lsn > server.wal_end:", "    if False:", _START),
     # ---- snapshots ----
     Guard("daemon/snapshotoutput.py", "        intake.drain()\n", "", _SNAPSHOT),
     Guard("daemon/snapshotoutput.py", "        if self.is_handed_over:\n            return\n", "",
@@ -200,7 +213,7 @@ GUARDS: Final = (
           "            runs = [pool.submit(self._run, view, pieces, take, deadline) for _ in range(count)]\n"
           "        _raise_first([run.exception() for run in runs])",
           "            [pool.submit(self._run, view, pieces, take, deadline) for _ in range(count)]",
-          _SNAPSHOT),
+          ("tests/daemon/test_snapshottables.py::test_rows_that_do_not_come_to_an_end",)),
     Guard("daemon/snapshotread.py",
           "        runs = [pool.submit(job) for job in jobs]\n"
           "    _raise_first([run.exception() for run in runs])",
@@ -235,5 +248,17 @@ GUARDS: Final = (
     Guard("daemon/snapshotchunks.py", "                output.abandon()\n", "                pass\n",
           _SNAPSHOT),
     Guard("land/snapshots.py", "        if not is_whole(self._disk, path):", "        if False:", _SNAPSHOT),
+    Guard("daemon/snapshotter.py", '    if task.where is not None and not task.record["key"]:',
+          "    if False:", _TABLES),
+    Guard("daemon/snapshotter.py", '            if (store.load(item.directory) or {}).get("request") != path:',
+          "            if False:", _TABLES),
+    Guard("daemon/snapshotter.py",
+          "        for directory in set(store.tables()) - directories:\n            store.drop(directory)\n",
+          "", _TABLES),
+    Guard("daemon/snapshotter.py", '            and record.get("oid") not in oids\n', "", _TABLES),
+    Guard("daemon/snapshotter.py", "                    tools.note_done(entry)\n                    store.drop(directory)\n",
+          "", _TABLES),
+    Guard("daemon/snapshotter.py", "            if _has_changed(error) or count >= most:", "            if False:",
+          _TABLES),
     Guard("daemon/snapshotter.py", "    if isinstance(error, _NOBODYS):\n        return True\n", "", _TABLES),
 )  # fmt: skip
