@@ -30,7 +30,7 @@ MARK: Final = "kit mark"
 _POLL_SECONDS: Final = 0.05
 # How long a test waits before it says that something does not happen at all; generous,
 # because nothing is judged by it.
-PATIENCE_SECONDS: Final = 150.0
+PATIENCE_SECONDS: Final = 200.0
 
 _SMALL: Final[Json] = {
     "decoding": {"parallel-decode-num": 2},
