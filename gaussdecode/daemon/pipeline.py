@@ -52,7 +52,7 @@ from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.pgmembers import read_members
-from gaussdecode.source.settings import reader_settings
+from gaussdecode.source.settings import reader_settings, source_address
 from gaussdecode.source.slot import LogState
 
 _COUNTED: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
@@ -459,7 +459,9 @@ class Pipeline:
         known, listed = publications.known_to(self.snapshots)
         if publications.are_known(known, seen):
             return
-        members, gone = read_members(self._config, listed)
+        members, gone = read_members(
+            source_address(self._config), self._config.source.publication, listed
+        )
         self._publications = seen = publications.with_members(seen, members)
         found = publications.differences(known, seen)
         gone = publications.taken_out(gone, known, seen)

@@ -10,10 +10,8 @@ from typing import Final, NamedTuple
 
 from gaussdecode.encoding import spelled_name
 from gaussdecode.model.title import table_title
-from gaussdecode.settings import Config
-from gaussdecode.source.postgresql import Connection, connect
+from gaussdecode.source.postgresql import Connection, SourceAddress, connect
 from gaussdecode.source.quoting import literal
-from gaussdecode.source.settings import source_address
 
 _HAS_SCHEMAS: Final = 150000  # publications of schemas
 _OIDS: Final = "SELECT r.prpubid AS publication, r.oid FROM pg_catalog.pg_publication_rel r"
@@ -80,11 +78,14 @@ def taken_out(known: Collection[Member], seen: Collection[Member]) -> list[Membe
     return [member for member in known if (member.row, member.oid) not in rows]
 
 
-def read_members(config: Config, known: Members) -> tuple[Members, Members]:
-    """Ask the server what the configured publications list.
+def read_members(
+    address: SourceAddress, publications: Sequence[str], known: Members
+) -> tuple[Members, Members]:
+    """Ask the server what publications list.
 
     Args:
-        config: of the slot.
+        address: of the server.
+        publications: names.
         known: what they listed before.
 
     Returns:
@@ -94,8 +95,8 @@ def read_members(config: Config, known: Members) -> tuple[Members, Members]:
     Raises:
         SourceError: the server failed.
     """
-    with connect(source_address(config), is_replication=False) as connection:
-        seen = _read(connection, config.source.publication)
+    with connect(address, is_replication=False) as connection:
+        seen = _read(connection, publications)
         gone = {name: taken_out(of, seen.get(name, ())) for name, of in known.items()}
         oids = [str(member.oid) for of in gone.values() for member in of]
         there = set()
