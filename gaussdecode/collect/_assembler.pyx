@@ -37,7 +37,7 @@ is the one whose decoder holds the oldest batch; it never waits for another's.
 """
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
@@ -170,6 +170,7 @@ cdef class Assembler:
     cdef bint wants_attention
     cdef readonly bint is_comparing  # what was sent again has not all come yet
     cdef uint64_t open_rows         # that would land; counted while comparing only
+    cdef uint64_t open_lands_from   # the least of its tables'
     cdef uint64_t open_commit_lsn
     cdef uint64_t open_xid
     cdef uint64_t memory_limit
@@ -515,6 +516,7 @@ cdef class Assembler:
             self.owner.resent(
                 commit.y, stamp.xid, stamp.time_us,
                 0 if self.is_before_start() else self.open_rows, bool(self.has_origin),
+                commit.y < self.open_lands_from,
             )
         if commit.y == self.resume_lsn:
             self.catch_up()
@@ -534,15 +536,23 @@ cdef class Assembler:
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *events = <const Event *>(entry + header.event_offset)
         cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
+        cdef PyObject *found
         cdef uint32_t i
         for i in range(first, stop):
             if events[i].kind == EVENT_SEGMENT:
-                if self.find(parts[events[i].index].version) != NULL:
-                    self.open_rows += events[i].row_count
+                found = self.find(parts[events[i].index].version)
+                self.count_table(found, events[i].row_count)
             elif events[i].kind == EVENT_TRUNCATE:
-                self.open_rows += self.find(events[i].index) != NULL
+                self.count_table(self.find(events[i].index), 1)
             elif events[i].kind == EVENT_MESSAGE:
                 self.open_rows += 1
+                self.open_lands_from = 0
+
+    cdef inline void count_table(self, PyObject *found, uint64_t rows) noexcept nogil:
+        if found != NULL:
+            self.open_rows += rows
+            if (<Accumulator>found).lands_from < self.open_lands_from:
+                self.open_lands_from = (<Accumulator>found).lands_from
 
     cdef void fill_stamp(self, const Event *commit, Stamp *stamp) noexcept nogil:
         """What all rows of the open transaction share; see the module's text."""
@@ -730,6 +740,7 @@ cdef class Assembler:
                 self.user.size = 0
                 self.open_csn = 0
                 self.open_rows = 0
+                self.open_lands_from = UINT64_MAX
                 self.open_flags = events[i].flags
                 self.open_time_us = events[i].y
                 self.open_commit_lsn = events[i].x

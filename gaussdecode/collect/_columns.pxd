@@ -31,6 +31,7 @@ cdef struct Stamp:
 
 cdef class Accumulator:
     cdef readonly object table
+    cdef public uint64_t lands_from  # nothing of the table that ends before this has landed
     cdef uint32_t new_count
     cdef uint32_t old_count
     cdef GrowingColumn *columns     # new columns, then identity columns

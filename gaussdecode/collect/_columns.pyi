@@ -12,6 +12,7 @@ class OwnedMemory:
 
 @final
 class Accumulator(Generic[_T]):
+    lands_from: int
     @property
     def table(self) -> _T: ...
     @property

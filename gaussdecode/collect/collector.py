@@ -216,6 +216,8 @@ class Collector:
         if landed not in self._accumulators:
             kinds, old_count = landed.kinds()
             accumulator = Accumulator(landed, kinds, old_count)
+            if self._resent is not None and landed.relation is not None:
+                accumulator.lands_from = self._resent.lands_from(landed.directory)
             self._accumulators[landed] = accumulator
             beside = self._by_directory.setdefault(landed.directory, [])
             bisect.insort(beside, accumulator, key=lambda held: held.table.order)
@@ -262,11 +264,18 @@ class Collector:
             self._note_suspects()
 
     def resent(
-        self, end_lsn: int, xid: int, time_us: int, row_count: int, has_origin: bool
+        self,
+        end_lsn: int,
+        xid: int,
+        time_us: int,
+        row_count: int,
+        has_origin: bool,
+        is_of_new_tables: bool,
     ) -> None:
         """Compare a transaction that the server repeats with what landed."""
         assert self._resent is not None
-        self._resent.take(TransactionMark(end_lsn, xid, time_us, row_count, has_origin))
+        mark = TransactionMark(end_lsn, xid, time_us, row_count, has_origin, is_of_new_tables)
+        self._resent.take(mark)
 
     def caught_up(self) -> None:
         """All that has landed was sent again, and is equal: from now on the log grows."""

@@ -8,7 +8,8 @@ system identifier, timeline and positions are the same, once its WAL has grown a
 So both sides are walked side by side, in the order of their ends. A transaction that both
 have is recognised by its end, number and commit time. One that only one side has ends the
 comparison with an error, unless settings decide whether it lands at all: one without rows,
-or one of another server. Until everything up to the log's position was compared, nothing is
+one of another server, or one of tables that are wanted only since, where the sums of the log
+say that transactions were left out there. Until everything up to the log's position was compared, nothing is
 landed or confirmed; then the rest of the stream is what the log goes on with.
 
 Memory: one transaction of either side, whatever the length of the stretch.
@@ -38,6 +39,8 @@ class Resent:
             not hold it any more.
         until_lsn: the log's position.
         on_equal: told the number of transactions, once all up to `until_lsn` are equal.
+        lands_from: of a table, the position before which nothing of it has landed.
+        left_out: how many transactions the log left out as empty.
     """
 
     def __init__(
@@ -46,12 +49,16 @@ class Resent:
         since_lsn: int,
         until_lsn: int,
         on_equal: Callable[[int], None],
+        lands_from: Callable[[str], int] = lambda _: 0,
+        left_out: int = 0,
     ) -> None:
         self._landed = landed
         self._since_lsn = since_lsn
         self._until_lsn = until_lsn
         self._on_equal = on_equal
         self._held = next(landed, None)
+        self._left_out = left_out
+        self.lands_from = lands_from
         self.count = 0
 
     def take(self, sent: TransactionMark) -> None:
@@ -65,7 +72,7 @@ class Resent:
         self._pass_absent(sent.end_lsn, str(sent))
         held = self._held
         if held is None or held.end_lsn > sent.end_lsn:
-            if not sent.may_be_absent:
+            if not sent.may_be_absent and not self._was_left_out(sent):
                 self._refuse("no such transaction" if held is None else str(held), str(sent))
             return
         if not held.is_same(sent):
@@ -81,6 +88,13 @@ class Resent:
         """
         self._pass_absent(self._until_lsn + 1, "nothing more up to there")
         self._on_equal(self.count)
+
+    def _was_left_out(self, sent: TransactionMark) -> bool:
+        """Whether it may be one that had no rows while its tables were not wanted."""
+        if not sent.is_of_new_tables or not self._left_out:
+            return False
+        self._left_out -= 1
+        return True
 
     def _pass_absent(self, end_lsn: int, sent: str) -> None:
         """Pass over what landed before a position and was not repeated, if it may be absent."""

@@ -67,6 +67,7 @@ _HIDDEN_ADVICE: Final = (
 _NOT_LISTED: Final = "published, but not on decoding.white-table-list: none of their changes land"
 _NOT_PUBLISHED: Final = "on decoding.white-table-list, but no configured publication has them"
 _UNUSED: Final = (EntryKind.GENESIS, EntryKind.IDLE, EntryKind.GAP)
+_NOWHERE: Final = 2**64 - 1  # behind every position
 _UNUSED_ENTRIES: Final = 10  # arbitrary: a landing with more has been in use
 _log = get_logger("daemon")
 
@@ -413,7 +414,15 @@ class Pipeline:
             _log.warning(
                 Event.RESENT_UNKNOWN, start=str(Lsn(start_lsn)), known=str(Lsn(stretch.since_lsn))
             )
-        return Resent(stretch.transactions, stretch.since_lsn, until_lsn, on_equal)
+        landed = frozenset(log.schemas)
+
+        def lands_from(directory: str) -> int:
+            return stretch.begun.get(directory, 0) if directory in landed else _NOWHERE
+
+        return Resent(
+            stretch.transactions, stretch.since_lsn, until_lsn, on_equal, lands_from,
+            stretch.left_out,
+        )  # fmt: skip
 
     def _note_fork(self, log: CommitLog, intake: Intake, position: SourcePosition) -> None:
         """Write down that the log goes on with another timeline of its server.

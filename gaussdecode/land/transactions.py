@@ -7,7 +7,7 @@ in which they ended, one row group of each file of one entry in memory.
 import dataclasses
 import heapq
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.names import MESSAGES, TRANSACTIONS
+from gaussdecode.model.account import EMPTY
+from gaussdecode.model.account import TRANSACTIONS as KIND
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
 from gaussdecode.model.transaction import TransactionMark
@@ -41,10 +43,14 @@ class Stretch:
         since_lsn: everything that landed behind this position is in `transactions`; higher
             than what was asked for where the epoch began later or retention took the rest.
         transactions: rising.
+        begun: where tables have landed for the first time in it: end of the transaction.
+        left_out: how many transactions it left out as empty (skip-empty-xacts).
     """
 
     since_lsn: int
     transactions: Iterator[TransactionMark]
+    begun: Mapping[str, int]
+    left_out: int
 
 
 def landed_since(log: CommitLog, lsn: int) -> Stretch:
@@ -57,7 +63,15 @@ def landed_since(log: CommitLog, lsn: int) -> Stretch:
     now = log.position
     assert now is not None
     first, since_lsn = _find_first(log, now, lsn)
-    return Stretch(since_lsn, _read(log, first, since_lsn))
+    begun: dict[str, int] = {}
+    left_out = 0
+    for entry in log.iterate(first, log.next_n - 1):
+        for change in entry.schema_changes:
+            if change.previous is None:
+                begun.setdefault(change.table, change.position.lsn)
+        if entry.account is not None:
+            left_out += entry.account.left_out.get(EMPTY, {}).get(KIND, 0)
+    return Stretch(since_lsn, _read(log, first, since_lsn), begun, left_out)
 
 
 def landed_lsn(entries: Entries, source: str) -> int:

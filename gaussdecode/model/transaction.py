@@ -18,6 +18,7 @@ class TransactionMark:
         time_us: of the commit, microseconds since 1970; 0 where it is not known.
         row_count: rows of it that land, over all tables.
         has_origin: it was applied from another server.
+        is_of_new_tables: of each table that it has rows of, nothing landed before or with it.
     """
 
     end_lsn: int
@@ -25,6 +26,7 @@ class TransactionMark:
     time_us: int
     row_count: int
     has_origin: bool
+    is_of_new_tables: bool = False
 
     @property
     def may_be_absent(self) -> bool:

@@ -97,7 +97,10 @@ class Sink:
     def noticed(self, code: int, text: bytes, lsn: int) -> None:
         raise AssertionError("no notice was sent")
 
-    def resent(self, lsn: int, xid: int, time_us: int, rows: int, has_origin: bool) -> None:
+    def resent(
+        self, lsn: int, xid: int, time_us: int, rows: int, has_origin: bool, is_new: bool
+    ) -> None:
+        assert is_new == (rows == 0), "all tables landed from the beginning"
         self.repeated.append((lsn, xid, time_us, rows, has_origin))
 
     def caught_up(self) -> None:

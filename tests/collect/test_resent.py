@@ -73,6 +73,24 @@ def test_what_settings_may_leave_out_may_be_on_one_side_only(changes: dict[str, 
     assert _compare([FIRST, odd], [FIRST]) == [1]
 
 
+def test_what_was_left_out_while_its_tables_were_not_wanted() -> None:
+    """As many as the log says, and of no table that had landed by then."""
+
+    def compare(left_out: int, *sent: TransactionMark) -> None:
+        resent = Resent(iter([FIRST, LAST]), SINCE, UNTIL, lambda _: None, left_out=left_out)
+        for mark in (FIRST, *sent, LAST):
+            resent.take(mark)
+        resent.finish()
+
+    new = _changed(SECOND, is_of_new_tables=True)
+    newer = _changed(new, end_lsn=160)
+    compare(1, new)
+    compare(2, new, newer)
+    for left_out, sent in ((0, [new]), (1, [new, newer]), (1, [SECOND])):
+        with pytest.raises(IdentityError):
+            compare(left_out, *sent)
+
+
 @pytest.mark.parametrize("unknown", [{"xid": 0}, {"time_us": 0}, {"xid": 0, "time_us": 0}])
 def test_what_one_side_does_not_know_does_not_differ(unknown: dict[str, int]) -> None:
     """Numbers and times may be left out of a landing, or of a stream."""

@@ -1,14 +1,18 @@
 """A server that forgot: confirmations lost in a crash are harmless, a restored past is not."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kit import landing, oracle
 from kit.daemon import Daemon
+from kit.poison import Poisoner
 from kit.postgres import Database, Postgres
 
+from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG
 
 pytestmark = pytest.mark.integration
@@ -138,3 +142,68 @@ def test_server_that_forgot_confirmations_in_a_crash_is_followed(
     assert [change.new["id"] for change in landed.changes] == list(range(1, 31))
     assert '"resent_compared"' in daemon.log.read_text()
     assert database.slot_positions()[1] == daemon.durable_lsn()
+
+
+def _lists(daemon: Daemon) -> None:
+    daemon.write_config(decoding={"white-table-list": "public.kept,public.other"})
+
+
+def _asks(daemon: Daemon) -> None:
+    command = [sys.executable, "-m", "gaussdecode", "snapshot", str(daemon.config_path)]
+    subprocess.run([*command, "--table", "public.other", "--no-wait"], check=True)
+
+
+def _publishes(daemon: Daemon) -> None:
+    database = daemon.database
+    database.execute(f"ALTER PUBLICATION {database.publication} ADD TABLE public.other")
+
+
+@pytest.mark.parametrize("wants", [_lists, _asks, _publishes], ids=["listed", "asked", "published"])
+def test_a_table_that_is_wanted_now_has_not_landed_then(
+    wants: Callable[[Daemon], None], database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """Killed, and started with more tables than before: what is sent again is no other history."""
+    database = database_15
+    database.execute("CREATE TABLE public.kept (id int4 PRIMARY KEY)")
+    if wants is _publishes:
+        name = database.publication
+        database.execute(
+            f"DROP PUBLICATION {name}; CREATE PUBLICATION {name} FOR TABLE public.kept"
+        )
+    database.create_slot()
+    proxy = Poisoner(database.server.port)
+    proxy.is_forgetting = True
+    config = {
+        "decoding": {
+            "skip-empty-xacts": True,
+            "white-table-list": "public.kept" if wants is _lists else "",
+        },
+        "snapshot": {"on-new-table": "ignore" if wants is _asks else "stream"},
+    }
+    daemon = make_daemon(database, dsn=proxy.dsn(database), config=config).start()
+    daemon.wait_for_state("streaming")
+    database.execute("CREATE TABLE public.other (id int4 PRIMARY KEY)")
+    for number in range(3):
+        for table in ("other", "kept"):
+            database.execute(f"INSERT INTO public.{table} VALUES ({number})")
+    daemon.catch_up()
+    daemon.kill9()
+    wants(daemon)
+    daemon.start().catch_up()
+    if wants is _asks:
+        daemon.wait_while_running(
+            lambda: any(entry["kind"] == "snapshot" for entry in daemon.entries()), "the snapshot"
+        )
+    database.execute("INSERT INTO public.other VALUES (10)")
+    daemon.catch_up()
+    daemon.kill9()
+    daemon.start().catch_up()
+    assert daemon.stop() == 0
+    proxy.close()
+    landed = landing.read(daemon.root).settled()
+    ids = {
+        table: sorted(of.new["id"] for of in landed if of.schema.table == ("public", table))
+        for table in ("kept", "other")
+    }
+    assert ids == {"kept": [0, 1, 2], "other": [0, 1, 2, 10] if wants is _asks else [10]}
+    assert main(["verify", str(daemon.root)]) == 0
