@@ -14,6 +14,7 @@ from kit.entries import (
     BEGIN,
     COMMIT,
     END,
+    MESSAGE,
     TRUNCATE,
     Item,
     Mark,
@@ -262,6 +263,25 @@ def test_what_was_published_is_not_told_again(make_collector: Callable[..., Coll
     assert [change.table for change in first.schema_changes if change.table == "public.t"]
     assert not second.truncates
     assert not second.schema_changes
+
+
+def test_message_waits_for_a_boundary_behind_it(
+    make_collector: Callable[..., Collector],
+) -> None:
+    """Landed under a position before it, it would be sent, and land, again."""
+    writer = _Writer()
+    collector = make_collector(writer)
+    message: list[Item] = [Mark(MESSAGE, 0, x=15, payload=b"p\0content")]
+    collector.assembler.absorb_bytes(
+        entry(0, [relation_mark(relation(1, "t", oid=7)), *_inserts(1, 10, 1), *message])
+    )
+    collector._publish_if(is_due=True)
+    assert not writer.requests
+    collector.assembler.absorb_bytes(entry(1, _inserts(1, 20, 1)))
+    collector._publish_if(is_due=True)
+    (request,) = writer.requests
+    assert request.position is not None
+    assert request.position.lsn == 21
 
 
 def test_nothing_is_published_while_a_snapshot_holds(

@@ -502,7 +502,8 @@ def test_damaged_chunk(make_run: MakeRun) -> None:
         if number == 1:
             image = run.files.image
             node, file = image.file(run.store.chunks(TABLE)[0])
-            data = file.data.replace(b"a", b"z")
+            assert b"ab" in file.data
+            data = file.data.replace(b"ab", b"zb")
             image.nodes[node] = file._replace(data=data, synced=data)
 
     run.server.before_view = damage

@@ -131,13 +131,17 @@ def damage_swap(files: SimFiles) -> None:
 def test_checkpoint_of_another_landing_is_a_hard_stop() -> None:
     """It is whole and sealed, and not what the entries lead to: nothing may go on from it."""
     files, other = SimFiles(), SimFiles()
-    for made, token in ((files, "first"), (other, "other")):
-        AnyLanding(made, token, transactions=2).run()
+    for made, step in ((files, 1), (other, 2)):
+        clock = ticking(dt.timedelta(minutes=step))
+        log = CommitLog.open(made, IDENTITY, now=clock, block=3)
+        for n, kind in enumerate((EntryKind.GENESIS, EntryKind.IDLE, EntryKind.IDLE), 1):
+            log.publish(Draft(kind=kind, position=SourcePosition(0, 1, n)))
+        log.close()
     (item,) = files.items("commits/checkpoints")
     path = f"commits/checkpoints/{item.name}"
     rewrite(files, path, lambda _: other.read(path))
     with pytest.raises(LandingError, match="its header is not the state behind entry 2: other"):
-        AnyLanding(files, "second", transactions=2).open()
+        CommitLog.open(files, IDENTITY, block=3)
 
 
 @pytest.mark.parametrize(
