@@ -46,6 +46,7 @@ cdef int read_part(Cursor *cursor, Tuple *row_tuple) except -1 nogil:
             field.text = take(cursor, size)
         elif size == NULL_SIZE:
             field.form = FORM_NULL
+            field.size = 0
         else:
             fail_wire(cursor, b"reserved size of a value", 4)
     return 0

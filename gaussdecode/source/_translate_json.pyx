@@ -32,18 +32,19 @@ cdef inline const uint8_t *read_text(
 ) except NULL nogil:
     """Step over a string with its quotes; what is between them, as sent."""
     cdef const uint8_t *start
-    cdef const uint8_t *quote
+    cdef const uint8_t *quote = NULL
     cdef const uint8_t *escape
     cdef size_t left
     expect(cursor, b'"', 1)
     start = cursor.next
     has_escape[0] = False
     while True:
-        left = cursor.end - cursor.next
-        quote = <const uint8_t *>memchr(cursor.next, c"\"", left) if left else NULL
-        if quote == NULL:
-            fail_truncated(cursor, left + 1)
-            return NULL
+        if quote < cursor.next:  # not looked for again at each escape before it
+            left = cursor.end - cursor.next
+            quote = <const uint8_t *>memchr(cursor.next, c"\"", left) if left else NULL
+            if quote == NULL:
+                fail_truncated(cursor, left + 1)
+                return NULL
         escape = <const uint8_t *>memchr(cursor.next, c"\\", quote - cursor.next)
         if escape == NULL:
             break

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import random
+import resource
 import struct
 from collections.abc import Callable
 from datetime import datetime
@@ -854,6 +855,34 @@ def test_json_escapes() -> None:
     assert message.new == ("\u00e9\U0001f600\b\f/A\0".encode(),)
     with pytest.raises(WireError, match="not UTF-8"):
         Session("j", encoding="GBK").open().feed(row.replace(b'["1"]', literal))
+
+
+def test_json_of_escapes_alone() -> None:
+    """A value of many lines is read once; looked through again at each of them it never ends."""
+    lines = 8 << 20
+    row = payload_of("j", gw.Row("I", 1, b"s", b"t", PAIR[:1], None))
+    literal = b"""["'""" + rb"seven..\n" * lines + b"""'"]"""
+    (message,) = Session("j").open().feed(row.replace(b'["1"]', literal))
+    assert isinstance(message, Insert)
+    (value,) = message.new
+    assert value == b"seven..\n" * lines
+
+
+@pytest.mark.parametrize("style", ["b", "t", "j"])
+def test_null_takes_no_room(style: str) -> None:
+    """A size that means NULL is not taken for one: four gigabytes for each row."""
+    fields = [PAIR[0], (TEXT, None)]
+    row = gw.Row("U", 1, b"s", b"t", fields, fields)
+    session = Session(style).open()
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))
+    try:
+        (message,) = session.rows(row)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert isinstance(message, Update)
+    assert message.new == (b"1", Absent.NULL)
 
 
 @pytest.mark.parametrize("style", ["b", "t", "j", "s", "q"])
