@@ -31,6 +31,7 @@ from gaussdecode.source.sqlstate import redact
 
 _CONNECT_SECONDS: Final = 3
 _STATEMENT_MS: Final = 3000
+_PATIENCE: Final = 10.0  # seconds; the server's own bound comes first where it answers
 _REST_SECONDS: Final = 30.0  # after a failure; arbitrary
 _PATIENCE_SECONDS: Final = 120.0  # of failures that end sessions; arbitrary
 _HAS_LISTS: Final = 150000  # publications of columns
@@ -261,6 +262,7 @@ class Catalog:
             self._session = connect(
                 address,
                 is_replication=False,
+                patience=_PATIENCE,
                 connect_timeout=str(_CONNECT_SECONDS),
                 tcp_user_timeout=str(_STATEMENT_MS),
             )

@@ -13,6 +13,7 @@ from gaussdecode.model.title import table_title
 from gaussdecode.source.postgresql import Connection, SourceAddress, connect
 from gaussdecode.source.quoting import literal
 
+_PATIENCE: Final = 60.0  # seconds, for up to a hundred thousand rows
 _HAS_SCHEMAS: Final = 150000  # publications of schemas
 _OIDS: Final = "SELECT r.prpubid AS publication, r.oid FROM pg_catalog.pg_publication_rel r"
 _SCHEMA_OIDS: Final = (
@@ -95,7 +96,7 @@ def read_members(
     Raises:
         SourceError: the server failed.
     """
-    with connect(address, is_replication=False) as connection:
+    with connect(address, is_replication=False, patience=_PATIENCE) as connection:
         seen = _read(connection, publications)
         gone = {name: taken_out(of, seen.get(name, ())) for name, of in known.items()}
         oids = [str(member.oid) for of in gone.values() for member in of]

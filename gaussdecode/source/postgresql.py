@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Self
 
-from psycopg import ProgrammingError, pq
+from psycopg import OperationalError, ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
@@ -116,6 +116,8 @@ class Connection:
         encoding: of everything the server sends and takes: its own, whatever that is. Asked to
             translate, it would refuse a whole row for one byte that has no letter.
         on_gap: told, from inside libpq, that from here on the stream leaves changes out.
+        patience: seconds that a query may take; None waits as long as the connection lives, and a
+            proxy on the way may keep it alive for ever.
     """
 
     def __init__(self, pgconn: PGconn, libpq: LibPq, secret: str | None) -> None:
@@ -123,6 +125,7 @@ class Connection:
         self.libpq = libpq
         self.encoding = UTF8
         self.on_gap: Callable[[], None] = _nothing
+        self.patience: float | None = None
         self._secret = secret
         self._gap: str | None = None
 
@@ -148,13 +151,37 @@ class Connection:
             SourceError: the server or the connection failed.
             SourceRefusedError: the server refuses.
         """
-        result = self.pgconn.exec_(self.encoding.encode(command))
+        result = self._execute(self.encoding.encode(command))
         if result.status not in _GOOD:
             self._fail(Phase.COMMAND, result)
         return [
             tuple(self._text(result.get_value(row, column)) for column in range(result.nfields))
             for row in range(result.ntuples)
         ]
+
+    def _execute(self, command: bytes) -> PGresult:
+        if self.patience is None:
+            return self.pgconn.exec_(command)
+        deadline = time.monotonic() + self.patience
+        last = None
+        try:
+            self.pgconn.send_query(command)
+            while (result := self._result(deadline)) is not None:
+                last = result
+        except OperationalError:
+            message = self.pgconn.get_error_message()
+            raise error_of(Phase.COMMAND, message, None, self._secret) from None
+        assert last is not None
+        return last
+
+    def _result(self, deadline: float) -> PGresult | None:
+        while self.pgconn.is_busy():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise SourceError(f"the server has not answered for {self.patience:.0f} seconds")
+            select.select([self.pgconn.socket], [], [], left)
+            self.pgconn.consume_input()
+        return self.pgconn.get_result()
 
     def start_stream(self, command: str) -> None:
         """Run START_REPLICATION; afterwards the connection is in CopyBoth and non-blocking.
@@ -259,12 +286,19 @@ def _nothing() -> None:
     """What is called where nobody wants to know."""
 
 
-def connect(address: SourceAddress, *, is_replication: bool = True, **settings: str) -> Connection:
+def connect(
+    address: SourceAddress,
+    *,
+    is_replication: bool = True,
+    patience: float | None = None,
+    **settings: str,
+) -> Connection:
     """Open a connection.
 
     Args:
         address: of the server.
         is_replication: it takes replication commands.
+        patience: see `Connection`.
         settings: of libpq, which win over the address's.
 
     Raises:
@@ -276,6 +310,7 @@ def connect(address: SourceAddress, *, is_replication: bool = True, **settings: 
     libpq = find_libpq()
     pgconn = pq.PGconn.connect_start(conninfo.encode())
     connection = Connection(pgconn, libpq, address.secret)
+    connection.patience = patience
     try:
         _finish_connecting(connection, address, _limit_seconds(conninfo))
         libpq.check_connection(pgconn)

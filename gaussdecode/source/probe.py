@@ -17,6 +17,7 @@ from gaussdecode.source.quoting import literal
 
 _CONNECT_SECONDS: Final = 3
 _STATEMENT_MS: Final = 3000
+_PATIENCE: Final = 10.0  # seconds; the server's own bound comes first where it answers
 
 # In recovery there is no current position; what was received is the nearest to it.
 _VIEW: Final = """
@@ -144,6 +145,7 @@ class PostgresProbe:
         connection = connect(
             self._address,
             is_replication=False,
+            patience=_PATIENCE,
             connect_timeout=str(_CONNECT_SECONDS),
             application_name="gaussdecode guard",
         )
