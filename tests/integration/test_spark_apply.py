@@ -18,7 +18,7 @@ from kit.daemon import Daemon
 from kit.oracle import Cell, TableName, TableState
 from kit.postgres import Database
 from kit.workload import Workload
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.demo.proof import spark_session
 from gaussdecode.model.title import table_title
@@ -145,6 +145,39 @@ def test_tables_and_their_past(
     apply(spark, daemon.root, tmp_path / "target", history=True)
     check_now(spark, daemon.root, tmp_path / "target", database_15)
     check_past(spark, daemon.root, tmp_path / "target", captured)
+
+
+def test_tables_whose_names_read_alike(
+    database_15: Database, make_daemon: Callable[..., Daemon], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each has its own rows, now and in its history, whatever the other does."""
+    names = (("a", "b.c"), ("a.b", "c"))
+    for schema, table in names:
+        database_15.execute(f'CREATE SCHEMA "{schema}"')
+        database_15.execute(f'CREATE TABLE "{schema}"."{table}" (id int8 PRIMARY KEY, v text)')
+    database_15.create_slot()
+    daemon, target = make_daemon(database_15), tmp_path / "target"
+    with daemon:
+        for number, (schema, table) in enumerate(names):
+            database_15.execute(f'INSERT INTO "{schema}"."{table}" VALUES ({number}, \'first\')')
+        daemon.catch_up()
+        apply(spark, daemon.root, target, history=True)
+        database_15.execute('TRUNCATE a."b.c"')
+        database_15.execute("""UPDATE "a.b".c SET v = 'second'""")
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    apply(spark, daemon.root, target, history=True)
+    found = Landing(daemon.root).tables()
+    first, second = (found[table_title(*name)] for name in names)
+    assert first != second
+
+    def rows(frame: DataFrame) -> list[tuple[int, str]]:
+        return sorted((row["id"], row["v"]) for row in frame.collect())
+
+    assert rows(current(spark, target, first)) == []
+    assert rows(current(spark, target, second)) == [(1, "second")]
+    assert rows(history(spark, target, first)) == [(0, "first")]
+    assert rows(history(spark, target, second)) == [(1, "first"), (1, "second")]
 
 
 def check_now(spark: SparkSession, root: Path, path: Path, database: Database) -> None:
