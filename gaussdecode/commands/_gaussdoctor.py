@@ -16,7 +16,7 @@ from gaussdecode.commands._doctor import (
 )
 from gaussdecode.settings import Config
 from gaussdecode.source.gaussinspection import GaussInspection
-from gaussdecode.source.gaussserver import GaussServerState
+from gaussdecode.source.gaussserver import DDL_ADVICE, GaussServerState
 
 _CONNECTIONS: Final = 4  # stream, catalogue, guard, and one of a command
 _MIN_TIMEOUT_MS: Final = 10_000
@@ -58,17 +58,17 @@ def _version(patient: GaussPatient) -> Iterator[Finding]:
             "upgrade the server to the release",
         )
     is_parallel = patient.config.decoding.is_parallel
-    if is_parallel and not profile.warns_of_loss:
+    if profile.drops_after_ddl(is_parallel=is_parallel) and not profile.warns_of_loss:
         yield Finding(
-            f"{profile.name} loses rows in parallel decoding and does not say so",
+            f"{profile.name} loses rows and does not say so",
             "rows that follow DDL in their transaction are not sent; newer servers send a notice",
-            "upgrade the server to 3.0.3 or newer, or decoding.parallel-decode-num: 1",
+            DDL_ADVICE,
         )
     if not is_parallel and not profile.sends_truncate:
         yield Finding(
             f"{profile.name} does not send TRUNCATE",
             "tables that are emptied so keep their rows in what is built from the landing",
-            "DELETE instead of TRUNCATE; openGauss 6.0.0 sends it",
+            "DELETE instead of TRUNCATE; openGauss 6.0.0 sends it, but not that of a partition",
         )
 
 

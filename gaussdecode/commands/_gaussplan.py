@@ -19,7 +19,7 @@ from gaussdecode.settings import Config
 from gaussdecode.source import gaussserver
 from gaussdecode.source.gaussdb import GaussConnection
 from gaussdecode.source.gaussinspection import inspect_gaussdb
-from gaussdecode.source.gaussserver import GaussServerState
+from gaussdecode.source.gaussserver import DDL_ADVICE, GaussServerState
 from gaussdecode.source.slot import PublishedTable
 
 _FIRST_OID: Final = 16384  # of what users make
@@ -90,7 +90,10 @@ def _plan_options(config: Config, profile: VersionProfile, plan: Plan) -> None:
 def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
     state = pair.state
     plan.server = state
-    plan.warnings += [*gaussserver.warnings(state), *_warnings(config, state)]
+    plan.warnings += [
+        *gaussserver.warnings(state, is_parallel=config.decoding.is_parallel),
+        *_warnings(config, state),
+    ]
     plan.problems += _standby_problems(config, state)
     try:
         plan.start_lsn = pair.check_start(config, plan.log)
@@ -117,14 +120,15 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
 def _warnings(config: Config, state: GaussServerState) -> Iterator[str]:
     """Name what cannot be seen or had in the mode that is configured."""
     decoding = config.decoding
-    if decoding.is_parallel:
+    profile = state.profile
+    mode = "parallel decoding" if decoding.is_parallel else f"{profile.name}, decoding serially,"
+    if decoding.is_parallel or not profile.sends_truncate:
         yield (
-            "parallel decoding does not send TRUNCATE and DDL, and drops the rows that follow DDL "
-            "in their own transaction; current-state tables in Spark stop there unless told "
-            "otherwise"
+            f"{mode} does not send TRUNCATE and DDL: current-state tables in Spark stop there "
+            "unless told otherwise"
         )
-    elif not state.profile.sends_truncate:
-        yield f"{state.profile.name} does not send TRUNCATE and DDL"
+    if profile.drops_after_ddl(is_parallel=decoding.is_parallel):
+        yield f"{mode} drops the rows that follow DDL in their own transaction: {DDL_ADVICE}"
     if config.snapshot_refusal is not None and config.snapshot.mode != "none":
         yield (
             f"snapshot.mode: {config.snapshot.mode}: rows that are there already do not land: "

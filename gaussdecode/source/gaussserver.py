@@ -24,6 +24,10 @@ from gaussdecode.source.gaussdb import GaussConnection
 from gaussdecode.source.slot import LogState, ServerState, SlotState
 
 ENCODINGS: Final = ("UTF8", "GBK", "GB18030", "LATIN1", "SQL_ASCII")
+DDL_ADVICE: Final = (
+    "keep DDL out of transactions that change rows; openGauss 3.0.3 and newer announce the loss, 6.0.0 and "
+    "newer have none with parallel-decode-num: 1"
+)
 _GB18030_2022: Final = "GB18030_2022"  # differs from GB18030 in a few rare characters
 _SETTINGS: Final = (
     "DateStyle",
@@ -284,14 +288,14 @@ def check_start(
     return start.check_start(log, server, slot, plugins)
 
 
-def warnings(state: GaussServerState) -> list[str]:
-    """Name what the operator should know of this version."""
+def warnings(state: GaussServerState, *, is_parallel: bool) -> list[str]:
+    """Name what the operator should know of this version, in the mode that is configured."""
     profile = state.profile
     found = []
-    if not profile.warns_of_loss:
+    if profile.drops_after_ddl(is_parallel=is_parallel) and not profile.warns_of_loss:
         found.append(
-            f"{profile.name} drops rows that follow DDL in their transaction without a word in "
-            "parallel mode; use 3.0.3 or newer, or parallel-decode-num: 1"
+            f"{profile.name} drops rows that follow DDL in their transaction without a word; "
+            f"{DDL_ADVICE}"
         )
     if state.slot is not None and state.slot.confirmed_flush_lsn is None:
         found.append(

@@ -175,7 +175,7 @@ class GaussSource:
             "sender_timeout_ms": self.sender_timeout_ms,
             "is_origin_filtered": self._settings["only_local"],
             "hides_truncate": self._is_parallel or not server.profile.sends_truncate,
-            "warnings": gaussserver.warnings(server),
+            "warnings": gaussserver.warnings(server, is_parallel=self._is_parallel),
         }
 
     @property

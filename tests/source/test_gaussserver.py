@@ -261,7 +261,7 @@ def test_plugin_counts_in_serial_mode_only() -> None:
 
 def test_old_versions_are_warned_of() -> None:
     """Silent loss, and a slot that hides its position."""
-    assert gaussserver.warnings(SERVER) == []
+    assert gaussserver.warnings(SERVER, is_parallel=True) == []
     hidden = dataclasses.replace(SLOT, confirmed_flush_lsn=None)
     old = dataclasses.replace(
         SERVER,
@@ -269,8 +269,28 @@ def test_old_versions_are_warned_of() -> None:
         slot=hidden,
         encoding="GB18030_2022",
     )
-    found = " ".join(gaussserver.warnings(old))
+    found = " ".join(gaussserver.warnings(old, is_parallel=True))
     assert all(part in found for part in ("without a word", "has confirmed", "read as GB18030"))
+
+
+@pytest.mark.parametrize(
+    ("version", "in_parallel", "serially"),
+    [
+        ("2.1.0", True, True),
+        ("3.0.0", True, True),
+        ("5.1.0", True, True),
+        ("6.0.0-RC1", True, False),
+        ("6.0.0", True, False),
+        ("7.0.0-RC1", True, False),
+    ],
+)
+def test_serial_decoding_is_no_cure_before_it_is_one(
+    version: str, in_parallel: bool, serially: bool
+) -> None:
+    """Rows behind DDL in their transaction are dropped in both modes up to 5.1.0."""
+    profile = parse_version(f"(openGauss {version} build 1)")
+    assert profile.drops_after_ddl(is_parallel=True) is in_parallel
+    assert profile.drops_after_ddl(is_parallel=False) is serially
 
 
 def test_timeout_falls_back_to_the_servers_default() -> None:

@@ -93,12 +93,20 @@ class VersionProfile:
 
     @property
     def warns_of_loss(self) -> bool:
-        """Rows lost to DDL are announced in a notice."""
+        """Rows lost to DDL are announced in a notice, to a session that hears warnings."""
         return self._since((3, 0, 3))
+
+    def drops_after_ddl(self, *, is_parallel: bool) -> bool:
+        """Whether rows that follow DDL in their own transaction are not sent.
+
+        Parallel decoding drops them in every version. Serial decoding did too, until openGauss
+        6.0.0-RC1 (reorderbuffer.cpp); of GaussDB nobody outside knows, so it is not trusted.
+        """
+        return is_parallel or self.is_commercial or self.version < (6, 0, 0)
 
     @property
     def sends_truncate(self) -> bool:
-        """Serial mppdb_decoding sends TRUNCATE and DDL."""
+        """Serial mppdb_decoding sends TRUNCATE, not that of partitions, and DDL."""
         return not self.is_commercial and self._since((6, 0, 0))
 
     @property
