@@ -19,7 +19,7 @@ from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
-from gaussdecode.daemon import publications
+from gaussdecode.daemon import publications, quarantine
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.logstate import log_state
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
@@ -27,7 +27,7 @@ from gaussdecode.daemon.snapshot import DaemonFacts
 from gaussdecode.daemon.snapshotchoice import stopped
 from gaussdecode.daemon.snapshotread import published_oids
 from gaussdecode.daemon.tablefilter import TableFilter, settle_beginning, unread
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, TableError
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
@@ -123,6 +123,7 @@ class Pipeline:
         self.writer: Writer | None = None
         self.table_filter: TableFilter | None = None
         self._stopped: dict[str, str] = {}
+        self._aside: dict[str, TableError] = {}
         self._publications: publications.Identities = {}
         self._publications_at = 0.0  # monotonic
 
@@ -228,11 +229,6 @@ class Pipeline:
         """Room on the landing's disk for what memory may not hold."""
         return Spool(self._config.landing.root / SPOOL, self._space.run)
 
-    def entry_landed(self, entry: CommitEntry) -> None:
-        """Between sessions: count an entry that holds no rows."""
-        self._on_landed(entry)
-        self._facts.entry = entry.n
-
     @property
     def quarantined(self) -> dict[str, str]:
         """Why some tables stand still, by title; until all of their rows have landed again."""
@@ -240,8 +236,29 @@ class Pipeline:
             self._stopped = stopped(self.snapshots.ledger())
         return self._stopped
 
+    def stop_table(self, error: TableError, session: Session) -> None:
+        """Between sessions: leave a table out from here on, and say so as soon as that may be."""
+        collector = session.collector
+        if collector is not None and collector.assembler.is_comparing:
+            self._aside[table_title(error.namespace, error.name)] = error
+        else:
+            quarantine.record(self._config, self, error)
+
+    def _left_out(self) -> dict[str, Json]:
+        """The ledger, with tables that are left out and not yet written down there."""
+        aside = {title: quarantine.left_out(error) for title, error in self._aside.items()}
+        return {**self.snapshots.ledger(), **aside}
+
+    def _publish_aside(self, intake: Intake) -> None:
+        """Say of which tables nothing lands, before anything else does."""
+        for error in self._aside.values():
+            quarantine.publish(self._config, self, intake, error)
+        if self._aside:
+            self._stopped = stopped(self.snapshots.ledger())
+        self._aside = {}
+
     def snapshot_landed(self, entry: CommitEntry) -> None:
-        """Collector's thread: count the entry of a snapshot."""
+        """Count an entry that is none of the stream's: of a snapshot, or of a quarantine."""
         self._on_landed(entry)
         self._facts.entry = entry.n
 
@@ -321,7 +338,7 @@ class Pipeline:
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
                 reader={
                     **reader_settings(config, self.log_state),
-                    "unread": [] if self.log is None else unread(self.snapshots.ledger()),
+                    "unread": [] if self.log is None else unread(self._left_out()),
                 },
             ),
             begin,
@@ -381,7 +398,7 @@ class Pipeline:
             max_commit_interval=landing.max_commit_interval,
             only_local=decoding.only_local,
             # What is empty without a table in quarantine is known again once that is back.
-            skip_empty_xacts=decoding.skip_empty_xacts and not self.quarantined,
+            skip_empty_xacts=decoding.skip_empty_xacts and not (self.quarantined or self._aside),
             include_xids=decoding.include_xids,
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
@@ -390,6 +407,7 @@ class Pipeline:
         def go_on() -> None:
             if has_forked:
                 self._note_fork(log, intake, position)
+            self._publish_aside(intake)
             confirming.begin(log)
 
         resent = self._resent(log, int(facts["start_lsn"]), position.lsn, go_on)
@@ -494,7 +512,7 @@ class Pipeline:
         config, store = self._config, self.snapshots
         if config.snapshot_refusal is None:
             settle_beginning(store, config, lambda: published_oids(config), is_new=is_new)
-        self.table_filter = TableFilter(store, config)
+        self.table_filter = TableFilter(store, config, self._left_out())
         self._stopped = stopped(store.ledger())
         return self.table_filter
 

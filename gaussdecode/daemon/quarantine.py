@@ -6,17 +6,23 @@ begins at the same position. Killed in between, the next session comes upon the 
 says it once more. So every row of the table up to the entry's position has landed, and none
 behind it, until an operator asks for a snapshot: then it is `asked` in the ledger, its changes
 land again from the next session on, and the snapshot's entry ends the quarantine for readers.
+
+Before what the server sends again is known to be what landed, nothing is published, this neither:
+it may be the row of another history. Then the table is left out for a session, and the entry is
+the first thing that follows the comparison.
 """
 
 from typing import Final
 
-from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.snapshotchoice import QUARANTINED
+from gaussdecode.daemon.snapshotitem import Context
 from gaussdecode.errors import TableError
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.publication import Draft
 from gaussdecode.land.snapshots import WHY_STOPPED
+from gaussdecode.land.snapshots import Json as Record
+from gaussdecode.land.writer import Intake
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
@@ -46,20 +52,31 @@ def advised(config: Config, error: TableError) -> TableError:
     )
 
 
-def helps(config: Config, pipeline: Pipeline, error: TableError) -> bool:
+def helps(config: Config, context: Context, error: TableError) -> bool:
     """Whether one table's trouble is to stop that table only, and does not already."""
-    tables = pipeline.table_filter
+    tables = context.table_filter
     is_out = tables is not None and table_title(error.namespace, error.name) in tables.quarantined
     return config.landing.on_table_error == _QUARANTINE and not is_out
 
 
-def record(config: Config, pipeline: Pipeline, error: TableError) -> None:
-    """Say in the commit log that a table stops here, then leave it out; durable on return."""
-    log, writer = pipeline.log, pipeline.writer
-    assert log is not None
+def left_out(error: TableError) -> Record:
+    """What the ledger says of a table that stops."""
+    reason = f"behind {error.lsn}: {error.reason}"
+    return {"state": QUARANTINED, "oid": error.oid, "reason": reason, WHY_STOPPED: reason}
+
+
+def record(config: Config, context: Context, error: TableError) -> None:
+    """Between sessions, say in the commit log that a table stops here, then leave it out."""
+    writer = context.writer
     assert writer is not None
     writer.discard()  # what was asked for before the error still lands, and moves the position
-    intake = writer.begin()
+    publish(config, context, writer.begin(), error)
+
+
+def publish(config: Config, context: Context, intake: Intake, error: TableError) -> None:
+    """Say it behind all that was published; durable on return."""
+    log, store = context.log, context.snapshots
+    assert log is not None
     assert log.position is not None
     found = Quarantine(
         table_directory(error.namespace, error.name),
@@ -70,13 +87,11 @@ def record(config: Config, pipeline: Pipeline, error: TableError) -> None:
         error.reason,
     )
     draft = Draft(kind=EntryKind.QUARANTINE, extra=found.to_extra())
-    entry = intake.insert(draft, pipeline.entry_landed)
-    store = pipeline.snapshots
+    entry = intake.insert(draft, context.snapshot_landed)
     store.reach(SnapshotStep.QUARANTINE_PUBLISHED)
-    reason = f"behind {found.from_lsn}: {error.reason}"
-    record = {"state": QUARANTINED, "oid": error.oid, "reason": reason, WHY_STOPPED: reason}
     request = store.ledger().get(found.title, {}).get("request")  # what led here, and has failed
-    store.note({found.title: {**record, "request": request}})
+    here = TableError(error.namespace, error.name, error.oid, found.from_lsn, error.reason)
+    store.note({found.title: {**left_out(here), "request": request}})
     store.reach(SnapshotStep.TABLE_QUARANTINED)
     command = f"gaussdecode snapshot {config.path} --table {found.title!r}"
     _log.error(

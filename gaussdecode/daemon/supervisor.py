@@ -288,7 +288,7 @@ class Supervisor:
             snapshots.retire(session)
             self._facts.session = None
             if isinstance(error, TableError):
-                quarantine.record(self._config, pipeline, error)
+                pipeline.stop_table(error, session)
                 continue
             error = self._give_up(pipeline, error)
             if error is None and self._config.source.kind is SourceKind.CAPTURE:

@@ -69,15 +69,16 @@ class TableFilter:
     Args:
         store: of the landing.
         config: checked.
+        ledger: what is known of each table.
     """
 
-    def __init__(self, store: SnapshotStore, config: Config) -> None:
+    def __init__(self, store: SnapshotStore, config: Config, ledger: Mapping[str, Json]) -> None:
         self._store = store
         self._settings = config.snapshot
         self._path = config.path
         self._lock = threading.Lock()
         self._news = threading.Event()
-        self._take(store.ledger())
+        self._take(ledger)
 
     def _take(self, ledger: Mapping[str, Json]) -> None:
         self._ledger = ledger

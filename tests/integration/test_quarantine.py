@@ -212,6 +212,39 @@ def test_what_landed_is_recognised_without_the_table_and_with_it_again(
     proxy.close()
 
 
+def test_a_row_that_landed_may_come_again_damaged(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """All that is sent again is compared first, without the table; then it is said to have stopped."""
+    _prepare(database_15)
+    proxy = Poisoner(database_15.server.port)
+    proxy.is_forgetting, proxy.is_poisoning = True, False
+    config = {"landing": {"on-table-error": "quarantine"}}
+    daemon = make_daemon(database_15, dsn=proxy.dsn(database_15), config=config).start()
+    _poison(database_15)
+    daemon.catch_up()
+    daemon.kill9()
+    proxy.is_poisoning = True
+    database_15.execute("INSERT INTO public.sick VALUES (4, 'd')")
+    database_15.execute("INSERT INTO public.well VALUES (4, 'd')")
+    daemon.start().catch_up()
+    assert (_ids(daemon, "sick"), _ids(daemon, "well")) == ([1, 2, 3], [1, 2, 3, 4])
+    events = [entry["kind"] for entry in daemon.entries()]
+    assert events.count("quarantine") == 1
+    status = daemon.status() or {}
+    assert status["snapshot"]["public.sick"]["state"] == "quarantined"
+    log = daemon.log.read_text()
+    assert log.index('"resent_compared"') < log.index('"table_quarantined"')
+    proxy.is_poisoning = False
+    asked = _command("snapshot", str(daemon.config_path), "--table", "public.sick")
+    assert asked.returncode == 0, asked.stderr
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    assert sorted(_ids(daemon, "sick")) == [1, 2, 3, 4]
+    assert _command("verify", str(daemon.root)).returncode == 0
+    proxy.close()
+
+
 def test_a_table_is_known_by_its_title(database_15: Database, make_daemon: MakeDaemon) -> None:
     """A name with a dot in it: quarantine and snapshot speak of the same table."""
     database_15.execute('CREATE TABLE public."si.ck" (id int4 PRIMARY KEY, v text)')

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kit import landing, oracle
 from kit.daemon import Daemon
-from kit.poison import Poisoner
+from kit.poison import POISON, Poisoner
 from kit.postgres import Database, Postgres
 
 from gaussdecode.cli import main
@@ -91,6 +91,36 @@ def test_restored_server_is_refused_however_often_it_is_tried(
         assert "restored to the past" in daemon.log_tail()
         assert landing.read_entries(daemon.root) == before
         assert database.slot_positions()[1] == confirmed < daemon.durable_lsn()
+
+
+@pytest.mark.parametrize("durable_server", [15], indirect=True)
+def test_no_table_stops_for_a_row_of_another_history(
+    durable_server: Postgres, make_daemon: MakeDaemon
+) -> None:
+    """A damaged row among what a restored server sends again: refused, and nothing is said of it."""
+    database = _prepare(durable_server)
+    database.execute("CREATE TABLE public.sick (v text)")
+    proxy = Poisoner(durable_server.port)
+    config = {"landing": {"on-table-error": "quarantine"}}
+    daemon = make_daemon(database, dsn=proxy.dsn(database), config=config).start()
+    _insert(database, 1, 10)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    saved = _copy(durable_server)
+    daemon.start()
+    _insert(database, 11, 20)
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    _restore(durable_server, saved)
+    database.execute(f"INSERT INTO public.sick VALUES ('{POISON}')")
+    _insert(database, 21, 30)
+    _grow_beyond(database, daemon.durable_lsn())
+    before = len(daemon.entries())
+    for _ in range(2):
+        assert daemon.start().wait() == EX_CONFIG
+        assert "restored to the past" in daemon.log_tail()
+    assert len(daemon.entries()) == before
+    proxy.close()
 
 
 def test_restored_server_that_sends_nothing_again_is_refused(
