@@ -32,7 +32,7 @@ from gaussdecode.errors import DiskError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.account import Account
-from gaussdecode.model.landing import SourcePosition
+from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
 
@@ -263,6 +263,16 @@ def test_what_was_published_is_not_told_again(make_collector: Callable[..., Coll
     assert [change.table for change in first.schema_changes if change.table == "public.t"]
     assert not second.truncates
     assert not second.schema_changes
+
+
+def test_suspect_transactions_are_said_once(make_collector: Callable[..., Collector]) -> None:
+    """Not in every entry that follows."""
+    writer = _Writer()
+    collector = make_collector(writer)
+    collector._suspects.add("changes of some transactions are left out", 1)
+    collector._publish_if(is_due=True)
+    collector._publish_if(is_due=True)
+    assert [request.kind for request in writer.requests] == [EntryKind.SUSPECT]
 
 
 def test_message_waits_for_a_boundary_behind_it(

@@ -14,6 +14,7 @@ from gaussdecode.collect.spool import Spool
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.land.space import SpaceWait
 
+PATIENCE = 30.0  # seconds, for a thread that has nothing to wait for
 ROWS = pa.table({"id": [1], "gd_lsn": [11], "gd_csn": [None], "note": ["x"]})
 
 
@@ -63,7 +64,7 @@ def held(collector: Collector) -> tuple[threading.Thread, list[object]]:
         except GaussDecodeError as error:
             found.append(error)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     return thread, found
 
@@ -95,8 +96,30 @@ def test_abandoned_hold_is_lost(collector: Collector) -> None:
     thread, found = held(collector)
     attend_until(collector, found, 1)
     collector.attendance.end()
-    thread.join()
+    thread.join(PATIENCE)
     assert isinstance(found[-1], HoldLostError)
+
+
+def test_hold_is_lost_when_another_collector_attends(collector: Collector) -> None:
+    """Also where nobody told of the end of the one before."""
+    thread, found = held(collector)
+    attend_until(collector, found, 1)
+    collector.gate.attach()
+    thread.join(PATIENCE)
+    assert isinstance(found[-1], HoldLostError)
+
+
+def test_lost_hold_does_nothing_any_more(collector: Collector) -> None:
+    """Though it was lost between the collector's look at it and its turn."""
+    thread, found = held(collector)
+    attend_until(collector, found, 1)
+    hold = collector.attendance.hold
+    assert hold is not None
+    collector.attendance.end()
+    acted: list[object] = []
+    collector.attendance._act(hold, acted.append, collector)
+    assert not acted
+    thread.join(PATIENCE)
 
 
 def test_only_what_is_looked_at_is_kept(collector: Collector) -> None:

@@ -228,9 +228,11 @@ def test_queue_is_not_closed_under_a_thread_that_uses_it(
     session._thread = threading.Thread(target=leave.wait)
     session._thread.start()
     session._close()
-    ring.put_bytes(b"x")
-    leave.set()
-    session._thread.join()
+    try:
+        ring.put_bytes(b"x")
+    finally:
+        leave.set()
+        session._thread.join()
     ring.close()
 
 

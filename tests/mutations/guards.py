@@ -36,11 +36,7 @@ _FLIPS: Final = (
     "tests/land/test_flips.py",
 )
 
-_COLLECT: Final = (
-    "tests/collect/test_collector.py",
-    "tests/collect",
-    "tests/crash/test_interleavings.py",
-)
+_COLLECT: Final = ("tests/collect/test_collector.py",)
 _GATE: Final = ("tests/collect/test_gate.py", "tests/crash/test_interleavings.py")
 _RESENT: Final = ("tests/collect/test_resent.py",)
 _START: Final = ("tests/source/test_start.py",)
@@ -166,9 +162,9 @@ GUARDS: Final = (
           ("tests/land/test_writer.py", "tests/land/test_verify.py")),
     # ---- collector and gate ----
     Guard("collect/collector.py", "        if not assembler.can_publish or self._attendance.is_closed:",
-          "        if not assembler.can_publish:", ("tests/collect/test_collector.py",)),
+          "        if not assembler.can_publish:", _COLLECT),
     Guard("collect/collector.py", "        if not assembler.can_publish or self._attendance.is_closed:",
-          "        if self._attendance.is_closed:", ("tests/collect/test_collector.py",)),
+          "        if self._attendance.is_closed:", _COLLECT),
     Guard("collect/collector.py",
           "        self._writer.end()\n        self._attendance.end()\n\n    # ---- called by the gate",
           "        self._attendance.end()\n\n    # ---- called by the gate", _ORDERS),

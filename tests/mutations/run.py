@@ -37,6 +37,7 @@ _COPIED: Final = (
     "README.md",
 )
 _SECONDS: Final = 1200  # of one run of tests; arbitrary
+_SECONDS_OF_A_TEST: Final = 240
 _FIRST_FAILURE: Final = re.compile(r"^(?:FAILED|ERROR) tests/(.*)$", re.MULTILINE)
 
 
@@ -76,6 +77,7 @@ def first_failure(tests: Sequence[str], guard: Guard | None) -> str:
         if guard is not None:
             (tree / "gaussdecode" / guard.file).write_text(mutated(guard))
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", *tests]
+        command += [f"--timeout={_SECONDS_OF_A_TEST}"]
         environment = {
             **os.environ,
             "PYTHONPATH": str(tree),
