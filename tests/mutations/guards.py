@@ -181,7 +181,8 @@ GUARDS: Final = (
           _GATE),
     # ---- what the server sends again ----
     Guard("collect/resent.py", "        if sent.end_lsn <= self._since_lsn:", "        if False:", _RESENT),
-    Guard("collect/resent.py", "            if not sent.may_be_absent:", "            if False:", _RESENT),
+    Guard("collect/resent.py", "            if not sent.may_be_absent and not self._was_left_out(sent):",
+          "            if False:", _RESENT),
     Guard("collect/resent.py", "        if not held.is_same(sent):", "        if False:", _RESENT),
     Guard("collect/resent.py", "            if not held.may_be_absent:", "            if False:", _RESENT),
     Guard("collect/resent.py", '        self._pass_absent(self._until_lsn + 1, "nothing more up to there")\n', "",
