@@ -49,10 +49,9 @@ _MAJORS: Final = (15, 18)
 _LOSS_EVERY: Final = 3
 _SETTINGS: Final = {"fsync": "on", "wal_sender_timeout": "8s"}
 _ROWS: Final = 20_000
-_BIG: Final = f"""
-CREATE SCHEMA apart;
-CREATE TABLE apart.big (id int8 PRIMARY KEY, v text, n numeric(12,2));
-INSERT INTO apart.big SELECT g, repeat(md5(g::text), 3), g / 7.0 FROM generate_series(1, {_ROWS}) g;
+_BIG_COLUMNS: Final = "(id int8 PRIMARY KEY, v text, n numeric(12,2))"
+_BIG_ROWS: Final = f"""
+INSERT INTO apart.big SELECT g, repeat(md5(g::text), 3), g / 7.0 FROM generate_series(1, {_ROWS}) g
 """
 _CONFIG: Final[dict[str, Any]] = {
     "source": {"receiver-timeout": "6s", "retry-first": "200ms", "retry-max": "1s"},
@@ -158,12 +157,15 @@ def staged(outcome: Outcome, directory: Path, rng: Random) -> Iterator[Stage]:
         database = Database(server, "torture")
         workload = Workload(database, rng.randrange(10**6))
         workload.create()
-        database.execute(_BIG)
+        database.execute("CREATE SCHEMA apart; CREATE TABLE apart.big " + _BIG_COLUMNS)
         database.execute(f"DROP PUBLICATION torture; CREATE PUBLICATION torture {PUBLISHED}")
         database.execute("CREATE ROLE lander LOGIN REPLICATION IN ROLE pg_read_all_data")
-        if outcome.with_snapshot:
+        if outcome.with_snapshot:  # rows from before the slot land by nothing else
+            database.execute(_BIG_ROWS)
             workload.run(30)
         database.create_slot()
+        if not outcome.with_snapshot:
+            database.execute(_BIG_ROWS)
         proxy = stack.enter_context(Proxy(server.port))
         dsn = database.dsn.replace(f"port={server.port}", f"port={proxy.port}")
         config = {
