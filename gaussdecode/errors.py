@@ -139,9 +139,22 @@ class TableError(GaussDecodeError):
 
 
 class LostRowError(GaussDecodeError):
-    """The server sent a row without its columns: what was in it is nowhere in the stream."""
+    """The server sent a row without its columns: what was in it is nowhere in the stream.
+
+    Attributes:
+        reason: what is wrong; never a value.
+        table: namespace and name.
+    """
 
     exit_status = EX_PROTOCOL
+
+    def __init__(self, reason: str, table: Sequence[str]) -> None:
+        super().__init__(reason, list(table))
+        self.reason = reason
+        self.table = tuple(table)
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class SequenceError(GaussDecodeError):

@@ -338,7 +338,7 @@ class Pipeline:
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
                 reader={
                     **reader_settings(config, self.log_state),
-                    "unread": [] if self.log is None else unread(self._left_out()),
+                    **({} if self.log is None else unread(self._left_out())),
                 },
             ),
             begin,

@@ -57,10 +57,14 @@ def settle_beginning(
     return now
 
 
-def unread(ledger: Mapping[str, Json]) -> list[int]:
-    """OIDs of the tables in quarantine: decoders must not even look at their rows."""
-    records = (record for record in ledger.values() if record.get("state") == QUARANTINED)
-    return sorted(int(record["oid"]) for record in records if record.get("oid"))
+def unread(ledger: Mapping[str, Json]) -> Json:
+    """The tables in quarantine, as settings of the reader: nobody must even look at their rows.
+
+    By OID, and by title where the stream has no OIDs.
+    """
+    held = {title: of for title, of in ledger.items() if of.get("state") == QUARANTINED}
+    oids = sorted(int(record["oid"]) for record in held.values() if record.get("oid"))
+    return {"unread": oids, "left_out": sorted(held)}
 
 
 class TableFilter:

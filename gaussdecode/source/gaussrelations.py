@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from gaussdecode.errors import LostRowError, SourceRefusedError
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.shape import Definition, Shape, ShapeColumn
+from gaussdecode.model.title import table_title
 from gaussdecode.model.types import column_type, is_built_in, type_oid
 from gaussdecode.source._spill import Record, Spill
 from gaussdecode.source.catalog import CatalogTable
@@ -67,6 +68,7 @@ class GaussRelations:
         white_list: which tables are wanted.
         catalog: of the server, or None; its errors are passed on.
         spill: where versions of quiet tables go, or None to keep all in memory.
+        left_out: titles of tables whose rows are stepped over, whatever they hold.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class GaussRelations:
         white_list: WhiteList,
         catalog: TableCatalog | None = None,
         spill: Spill | None = None,
+        left_out: Iterable[str] = (),
     ) -> None:
+        self._left_out = frozenset(left_out)
         self._white_list = white_list
         self._catalog = catalog
         self._known = spill if spill is not None else Spill()
@@ -98,7 +102,7 @@ class GaussRelations:
         table, catalog = self._choose(shape)
         record = self._known.get(table)
         before = None if record is None else _from_record(record)
-        if not self._white_list.allows(*table):
+        if not self._white_list.allows(*table) or table_title(*table) in self._left_out:
             return self._filtered(table, before)
         if catalog is None and self._catalog is not None:
             catalog = self._catalog.look_up_table(*table)
@@ -271,7 +275,8 @@ def _check_lost(
         raise LostRowError(
             f"the server sent a row of {'.'.join(table)} without its columns (a compressed row, "
             "or one with more columns than the table has now): its content cannot be had from "
-            "the stream; take a new snapshot of the table"
+            "the stream; take a new snapshot of the table",
+            table,
         )
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.errors import GaussDecodeError, WireError
+from gaussdecode.errors import GaussDecodeError, LostRowError, TableError, WireError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.options import SourceKind
@@ -97,7 +97,12 @@ class GaussPath:
         answer = self._aside.submit(self._relations.define, shape)
         while not wait((answer,), _ATTEND_SECONDS).done:
             self._receiver.attend()
-        definition = answer.result()
+        try:
+            definition = answer.result()
+        except LostRowError as error:
+            namespace, name = error.table
+            end_lsn = self._receiver.translator.end_lsn
+            raise TableError(namespace, name, None, end_lsn, error.reason) from error
         record = relation_record(definition.relation) if definition.is_new else None
         self._receiver.define(definition, record)
 
@@ -237,7 +242,7 @@ def translator_of(settings: Record, style: str, encoding: str, *, is_batched: bo
 def relations_of(settings: Record, catalog: TableCatalog) -> GaussRelations:
     """Make the registry of a stream's relations."""
     spill = Spill(settings["desc_memory_bytes"] // 2, settings["desc_directory"])
-    return GaussRelations(white_list(settings), catalog, spill)
+    return GaussRelations(white_list(settings), catalog, spill, settings["left_out"])
 
 
 def options_config(settings: Record) -> Config:

@@ -40,6 +40,7 @@ def reader_settings(config: Config, log: LogState | None) -> dict[str, Any]:  # 
         ``only_local``            leave out what has an origin, where the server can
         ``white_tables``          pairs of schema and table
         ``unread``                OIDs of tables whose rows are stepped over
+        ``left_out``              their titles
         ``receiver_timeout``      seconds of silence
         ``kept_buffer_bytes``     of a decoder's result buffer between batches
         ``desc_memory_bytes``     of descriptions of tables; above it they go to disk
@@ -74,6 +75,7 @@ def reader_settings(config: Config, log: LogState | None) -> dict[str, Any]:  # 
         "only_local": config.decoding.only_local,
         "white_tables": [list(pair) for pair in config.decoding.white_tables],
         "unread": [],
+        "left_out": [],
         "receiver_timeout": source.receiver_timeout,
         "kept_buffer_bytes": config.decoding.kept_buffer_bytes,
         "desc_memory_bytes": config.decoding.desc_memory_bytes,

@@ -145,6 +145,39 @@ def test_lost_rows_are_suspect_before_they_are_confirmed(
     assert ids == [1, 2]
 
 
+@pytest.mark.parametrize("style", ["binary_batched", "json", "serial"])
+def test_a_row_that_the_server_lost_stops_its_table_only(
+    style: str, make_gauss: MakeGauss, tmp_path: Path
+) -> None:
+    """By default it ends the daemon, and says whose row it was; in quarantine the others go on."""
+    gauss = make_gauss(V6_0_0)
+    columns = {"id": "int8", "v": "text"}
+    sick, well = (
+        gauss.store.create_table("public", name, columns, key=["id"]) for name in ("sick", "well")
+    )
+    daemon = lands(GaussDatabase(gauss), tmp_path / "daemon", **STYLES[style]).start()
+    daemon.wait_for_state("streaming")
+    for number in range(4):
+        transaction = gauss.store.begin()
+        values = {"id": str(number), "v": "x"}
+        transaction.insert(sick, values, is_compressed=number in (2, 3))
+        transaction.insert(well, values)
+        transaction.commit()
+    assert daemon.wait() == 76
+    assert re.search(r"table public\.sick, behind [0-9A-F]+/[0-9A-F]+: ", daemon.log_tail())
+    assert "on-table-error: quarantine" in daemon.log_tail()
+    daemon.write_config(landing={"on-table-error": "quarantine"})
+    daemon.start().catch_up()
+    assert daemon.stop() == 0
+    changes = landing.read(daemon.root).changes
+    ids = {
+        name: [of.new["id"] for of in changes if of.schema.table == ("public", name)]
+        for name in ("sick", "well")
+    }
+    assert ids == {"sick": [0, 1], "well": [0, 1, 2, 3]}
+    assert [e["kind"] for e in daemon.entries()].count("quarantine") == 1
+
+
 def test_hidden_truncate_can_be_refused(make_gauss: MakeGauss, tmp_path: Path) -> None:
     """Whoever must see every TRUNCATE can have the daemon stay down instead."""
     gauss = make_gauss(V6_0_0)

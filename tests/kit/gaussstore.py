@@ -105,6 +105,7 @@ class Change:
     new: Values | None = None
     old: Values | None = None
     row_id: int = 0
+    is_compressed: bool = False  # the server cannot decode it, and sends no columns
 
     @property
     def table(self) -> Table:
@@ -409,13 +410,16 @@ class Transaction:
                 return change.new
         return self._store.contents(table)[row_id]
 
-    def insert(self, table: Table, *rows: Mapping[str, Value]) -> list[int]:
+    def insert(
+        self, table: Table, *rows: Mapping[str, Value], is_compressed: bool = False
+    ) -> list[int]:
         """Insert rows; several of them share one WAL record, as COPY writes them."""
         made = [table.values(given) for given in rows]
         lsn = self._put(sum(len(value or "") for values in made for value in values) + 40)
         ids = [self._store.new_row_id() for _ in made]
         for row_id, values in zip(ids, made, strict=True):
-            self._changes.append(Change("I", lsn, (table,), values, None, row_id))
+            change = Change("I", lsn, (table,), values, None, row_id, is_compressed)
+            self._changes.append(change)
         return ids
 
     def update(self, table: Table, row_id: int, changes: Mapping[str, Value]) -> None:
@@ -544,7 +548,7 @@ class Decoder:
             names = tuple(
                 column.name
                 for column in table.columns
-                if not (self._skips_generated and column.is_generated)
+                if not (self._skips_generated and column.is_generated) and not change.is_compressed
             )
             new = self._fields(table, change.new, names, is_old=False)
         return Row(

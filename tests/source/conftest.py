@@ -214,6 +214,7 @@ def settings_for(database: Database, **changes: Any) -> dict[str, Any]:  # Any: 
         "only_local": True,
         "white_tables": [],
         "unread": [],
+        "left_out": [],
         "receiver_timeout": 60.0,
         "kept_buffer_bytes": 16 << 20,
         "desc_memory_bytes": 100 << 20,

@@ -181,6 +181,7 @@ def _settings(path: Path) -> dict[str, Any]:
         "only_local": True,
         "white_tables": [],
         "unread": [],
+        "left_out": [],
         "receiver_timeout": 60.0,
         "kept_buffer_bytes": 16 << 20,
         "desc_memory_bytes": 100 << 20,
