@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import errno
 import functools
 import json
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from kit.landrun import IDENTITY, START, check_invariants, ticking
+from kit.landrun import IDENTITY, START, check_invariants, put, ticking
 from kit.landrun import Landing as AnyLanding
 from kit.simdisk import Image, SimFiles
 
@@ -142,6 +143,43 @@ def test_checkpoint_of_another_landing_is_a_hard_stop() -> None:
     rewrite(files, path, lambda _: other.read(path))
     with pytest.raises(LandingError, match="its header is not the state behind entry 2: other"):
         CommitLog.open(files, IDENTITY, block=3)
+
+
+def test_file_that_is_there_before_its_entry_is_a_hard_stop() -> None:
+    """It is not ours, and a reader may have it: nothing is put in its place."""
+    (path,) = (
+        path
+        for path in landed(1).image.paths()
+        if "/data/public.a/" in f"/{path}" and path.endswith(".parquet")
+    )
+    image = Image()
+
+    def come_between(_: int, operation: Operation, target: str) -> int:
+        if operation is Operation.CREATE and target.rpartition("/")[0] == path.rpartition("/")[0]:
+            put(SimFiles(image, holds_lock=False), path, b"of somebody else")
+        return 0
+
+    files = SimFiles(image, fail=come_between)
+    with pytest.raises(LandingError, match="is there before its entry"):
+        Landing(files, transactions=1).run()
+    assert files.read(path) == b"of somebody else"
+
+
+def test_other_entry_under_the_same_number_fences() -> None:
+    """It came between the decision and the name: whoever was slower stops, and keeps it."""
+    path = f"commits/{1:020d}.json"
+    image = Image()
+
+    def come_between(_: int, operation: Operation, target: str) -> int:
+        if operation is not Operation.LINK or target != path:
+            return 0
+        put(SimFiles(image, holds_lock=False), path, b"of somebody else")
+        return errno.EEXIST
+
+    files = SimFiles(image, fail=come_between)
+    with pytest.raises(LandingError, match="fenced"):
+        Landing(files, transactions=1).run()
+    assert files.read(path) == b"of somebody else"
 
 
 @pytest.mark.parametrize(
