@@ -169,7 +169,7 @@ class Snapshotter:
             self._is_settled = True
         requests = store.requests()
         is_list_due = self._lists and (self._has_news() or self._is_list_old())
-        if not requests and not is_list_due and not store.tables():
+        if not (requests or is_list_due or store.tables() or self._is_asked()):
             return
         with self._tools.reader() as reader:
             found = {table.title: table for table in reader.published()}
@@ -189,6 +189,10 @@ class Snapshotter:
         self._take(self._landing_now(wanted))
         if self._settings.mode == "only":
             self._finish({self._progress[item.title].state for item in wanted})
+
+    def _is_asked(self) -> bool:
+        """Whether a table that was asked for has not landed: it changed while it was read."""
+        return any(record.get("state") == "asked" for record in self._tools.store.ledger().values())
 
     def _is_list_old(self) -> bool:
         return time.monotonic() - self._listed_at >= _LIST_SECONDS
