@@ -129,7 +129,7 @@ class LogState:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:  # Any: JSON
         """Read what `to_record` wrote."""
-        landed = record["landed_lsn"]
+        landed = record.get("landed_lsn")
         positions = {
             "lsn": Lsn(record["lsn"]),
             "landed_lsn": None if landed is None else Lsn(landed),

@@ -68,6 +68,13 @@ def snapshot_state(daemon: Daemon, title: str) -> str | None:
     return state
 
 
+def epoch(daemon: Daemon) -> int:
+    """In which epoch the log is."""
+    (position,) = daemon.entries()[-1]["positions"].values()
+    found: int = position["epoch"]
+    return found
+
+
 def _switch_to(standby: Standby, database: Database, daemon: Daemon) -> None:
     """Promote the standby, and point the daemon there as an operator would."""
     standby.promote()
@@ -168,6 +175,7 @@ def test_idle_position_beyond_the_fork_is_followed(
     database.execute("INSERT INTO public.t SELECT generate_series(101, 150)")
     assert fork <= database.wal_end() < target
     daemon.start()
+    daemon.wait_while_running(lambda: epoch(daemon) == 2, "going on from the fork")
     daemon.catch_up()
     _land(database, daemon, 151, 200)
     assert daemon.stop() == 0

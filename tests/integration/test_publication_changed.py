@@ -28,6 +28,7 @@ def _suspects(daemon: Daemon) -> list[dict[str, Any]]:
     return [entry["extra"] for entry in daemon.entries() if entry["kind"] == "suspect"]
 
 
+@pytest.mark.parametrize("postgres", [15, 18], indirect=True)
 def test_changed_while_streaming_and_while_down(
     database: Database, make_daemon: MakeDaemon
 ) -> None:

@@ -70,6 +70,7 @@ def _entries_of(daemon: Daemon, title: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.parametrize("postgres", [15, 18], indirect=True)
 @pytest.mark.parametrize("seed", [2])
 def test_initial_under_load(database: Database, make_daemon: MakeDaemon, seed: int) -> None:
     """Rows of before the slot and all changes since give the tables, in one entry per table."""
