@@ -373,11 +373,7 @@ class Pipeline:
             intake.drain()
         self._check_publications(log, intake, facts)
         assert log.position is not None
-        position = dataclasses.replace(log.position, timeline=timeline)
-        if int(facts["log_lsn"] or position.lsn) < position.lsn:
-            position = dataclasses.replace(
-                position, epoch=position.epoch + 1, lsn=int(facts["log_lsn"])
-            )
+        position = _goes_on_at(log.position, timeline, facts["log_lsn"])
         has_forked = log.position.timeline not in (0, timeline)
         decoding, landing = config.decoding, config.landing
         tables = Tables(
@@ -573,6 +569,13 @@ def _no_landing(config: Config) -> str:
         f"mount it. To begin a landing there: gaussdecode slot create {config.path}, or, for a slot that "
         f"exists, gaussdecode slot adopt {config.path}"
     )
+
+
+def _goes_on_at(known: SourcePosition, timeline: int, log_lsn: int | None) -> SourcePosition:
+    """Where the stream goes on: at the log's position, or at a fork below it, in the next epoch."""
+    if log_lsn is None or log_lsn >= known.lsn:
+        return dataclasses.replace(known, timeline=timeline)
+    return dataclasses.replace(known, epoch=known.epoch + 1, timeline=timeline, lsn=log_lsn)
 
 
 def _is_unused(log: CommitLog) -> bool:

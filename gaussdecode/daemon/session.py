@@ -7,9 +7,10 @@ watches: reports, exits, the collector, progress. A session ends in one of three
 *Drained*: the reader closed the stream, on request or because the source broke off; all
 that arrived whole is landed, then the reader is told to confirm it and leave. *Failed*: a
 process died, bytes were wrong, the disk failed; what is not durable is dropped. *Stuck*:
-a stage stopped moving, or the source did not answer before the stream; as failed. Nothing of one session reaches the next but the log: before
-anything else is given up, the collector is revoked, so that what its thread still does when
-it wakes, however late, is refused (`land.desk`, `collect.gate`).
+a stage stopped moving, or the source did not answer before the stream; as failed. Nothing
+of one session reaches the next but the log: before anything else is given up, the collector
+is revoked, so that what its thread still does when it wakes, however late, is refused
+(`land.desk`, `collect.gate`).
 
 A session's life, by event::
 

@@ -108,6 +108,7 @@ class Snapshotter:
         self._white_list = WhiteList(config.decoding.white_tables)
         self._listed_at = float("-inf")
         self._is_settled = False
+        self._may_be_asked = True  # the ledger tells
         self._lists = self._settings.wants_rows or self._settings.on_new_table == "ignore"
         self._failed: set[str] = set()
         self._unlisted: AbstractSet[str] = frozenset()
@@ -191,8 +192,14 @@ class Snapshotter:
             self._finish({self._progress[item.title].state for item in wanted})
 
     def _is_asked(self) -> bool:
-        """Whether a table that was asked for has not landed: it changed while it was read."""
-        return any(record.get("state") == "asked" for record in self._tools.store.ledger().values())
+        """Whether a table that was asked for has not landed: it changed while it was read.
+
+        The ledger is as long as there are tables, and is not read again each time for nothing.
+        """
+        if self._may_be_asked:
+            records = self._tools.store.ledger().values()
+            self._may_be_asked = any(record.get("state") == "asked" for record in records)
+        return self._may_be_asked
 
     def _is_list_old(self) -> bool:
         return time.monotonic() - self._listed_at >= _LIST_SECONDS
@@ -292,6 +299,7 @@ class Snapshotter:
         store.reach(SnapshotStep.TABLE_ASKED)
 
     def _asked(self, table: PublishedTable) -> Json:
+        self._may_be_asked = True
         return {"state": "asked", "oid": table.oid, "n": self._tools.log.next_n - 1}
 
     def _missing(self, published: dict[str, PublishedTable], taken: set[str]) -> list[Wanted]:

@@ -205,19 +205,25 @@ def test_condition_needs_a_key() -> None:
             snapshotter._check_condition(task)
 
 
-def test_table_that_was_asked_for_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_started_again", [False, True])
+def test_table_that_was_asked_for_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, *, is_started_again: bool
+) -> None:
     """Also where the settings want no rows, and the request with it is answered already."""
     run = _Run(monkeypatch, ValueError())
     subject: Any = run.snapshotter
     subject._lists, subject._is_settled = False, True
-    subject._context.log = SimpleNamespace(position=SourcePosition(1, 1, 1))
+    subject._context.log = SimpleNamespace(position=SourcePosition(1, 1, 1), next_n=5)
     subject._context.gate = SimpleNamespace(is_attended=True)
 
     def ask() -> None:
         raise SourceError("the server is asked")
 
     monkeypatch.setattr(subject._tools, "reader", ask)
-    subject._round()
-    run.store.note({BAD: {"state": "asked", "oid": 1}})
+    if is_started_again:
+        run.store.note({BAD: {"state": "asked", "oid": 1}})
+    else:
+        subject._round()
+        run.store.note({BAD: subject._asked(SimpleNamespace(oid=1))})
     with pytest.raises(SourceError, match="the server is asked"):
         subject._round()
