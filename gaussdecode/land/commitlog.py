@@ -249,8 +249,10 @@ class CommitLog:
                 publication.tidy(self.disk, entry)
                 self._checkpoints.advance(self._state)
             except BaseException as error:
-                self._broken = error
-                raise
+                self._broken = _told(error)
+                if self._broken is error:
+                    raise
+                raise self._broken from error
             return entry
 
     def close(self) -> None:
@@ -288,6 +290,15 @@ class CommitLog:
             raise LandingError(
                 f"the commit log stopped at an error ({self._broken}); restart, recovery decides"
             )
+
+
+def _told(error: BaseException) -> BaseException:
+    """Say what it means that something written here is not there any more."""
+    if not isinstance(error, FileNotFoundError):
+        return error
+    return LandingError(
+        f"fenced: {error.filename} was written here and is gone: another process works below the root"
+    )
 
 
 def _hash(raw: bytes, n: int) -> str:

@@ -14,7 +14,7 @@ from kit.landrun import IDENTITY, START, check_invariants, put, ticking
 from kit.landrun import Landing as AnyLanding
 from kit.simdisk import Image, SimFiles
 
-from gaussdecode.errors import ConfigError, IdentityError, LandingError
+from gaussdecode.errors import ConfigError, DiskError, IdentityError, LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
@@ -180,6 +180,149 @@ def test_other_entry_under_the_same_number_fences() -> None:
     with pytest.raises(LandingError, match="fenced"):
         Landing(files, transactions=1).run()
     assert files.read(path) == b"of somebody else"
+
+
+def other_first_entry(files: SimFiles) -> None:
+    """Put another entry 1 on the disk, whole and sealed, as another writer leaves it."""
+    raw = files.read(f"commits/{1:020d}.json")
+    entry = dataclasses.replace(CommitEntry.from_bytes(raw), extra={"x": 1}).sealed()
+    put(files, f"commits/{1:020d}.json", entry.to_bytes())
+
+
+def further_entry(files: SimFiles) -> None:
+    """Add the next entry, as another writer does on a disk whose lock does not hold."""
+    raw = files.read(f"commits/{1:020d}.json")
+    entry = CommitEntry.from_bytes(raw)
+    more = dataclasses.replace(
+        entry, n=2, kind=EntryKind.IDLE, previous=entry.hash, files=(), hidden=(), extra={}
+    ).sealed()
+    put(files, f"commits/{2:020d}.json", more.to_bytes())
+
+
+def further_process(files: SimFiles) -> None:
+    """Recover the landing, and land more, on a disk whose lock does not hold."""
+    Landing(files, "fast", transactions=2).run()
+
+
+@pytest.mark.parametrize("come_between", [other_first_entry, further_entry, further_process])
+def test_writer_that_was_passed_by_shows_nothing(
+    come_between: Callable[[SimFiles], None],
+) -> None:
+    """The log on disk is not the one it goes on from: nothing of its own gets a name."""
+    image = landed(1).image
+    files = SimFiles(image)
+    after: list[set[str]] = []
+
+    def notice(_: int, operation: Operation, path: str) -> int:
+        if operation is Operation.LINK and path == f"commits/.{2:020d}.json" and not after:
+            come_between(SimFiles(image, holds_lock=False))
+            after.append(named_paths(image))
+        return 0
+
+    files._fail = notice
+    with pytest.raises(LandingError, match="fenced"):
+        Landing(files, "slow", transactions=3).run()
+    assert after == [named_paths(image)]
+
+
+def named_paths(image: Image) -> set[str]:
+    """What a reader may look at."""
+    return {path for path in image.paths() if not path.rpartition("/")[2].startswith(".")}
+
+
+def test_hidden_entry_under_another_number_is_not_taken() -> None:
+    """It is whole and next by its text; but nobody writes one under another's name."""
+    files = undecided_landing()
+    files.rename(f"commits/.{2:020d}.json", f"commits/.{9:020d}.json")
+    log = Landing(files, "second").open()
+    assert log.next_n == 2
+    assert "hidden entry 9 was not decided; removed" in log.findings
+
+
+def test_hidden_entry_that_does_not_follow_is_not_shown() -> None:
+    """An older log with a later hidden entry: what does not follow is no part of it."""
+    files = undecided_landing()
+    other_first_entry(files)
+    log = Landing(files, "second").open()
+    assert log.next_n == 2
+    assert "hidden entry 2 was not decided; removed" in log.findings
+    assert not [path for path in files.image.paths() if f"/{2:020d}" in path]
+
+
+def undecided_landing() -> SimFiles:
+    """A landing whose entry 2 is decided, and none of whose files has its name yet."""
+    image = Image()
+    files = SimFiles(
+        image,
+        fail=lambda _n, operation, path: (
+            errno.EIO
+            if operation is Operation.SYNC_DIRECTORY
+            and path == "commits"
+            and SimFiles(image).size(f"commits/.{2:020d}.json") is not None
+            else 0
+        ),
+    )
+    with pytest.raises(DiskError):
+        Landing(files, transactions=2).run()
+    again = SimFiles(files.image)
+    assert again.size(f"commits/.{2:020d}.json") is not None
+    return again
+
+
+@pytest.mark.parametrize("at", ["sync", "second name"])
+def test_failure_after_the_decision_keeps_what_the_entry_names(at: str) -> None:
+    """A writer that fails there removes no file; the next start completes the entry."""
+    if at == "sync":
+        files = undecided_landing()
+    else:
+        renamed: list[str] = []
+
+        def fail(_: int, operation: Operation, path: str) -> int:
+            name = path.rpartition("/")[2]
+            if operation is Operation.RENAME and name.startswith(f"{2:020d}-"):
+                renamed.append(path)
+            return errno.EIO if len(renamed) == 2 else 0
+
+        files = SimFiles(fail=fail)
+        with pytest.raises(DiskError):
+            Landing(files, transactions=2).run()
+        files = SimFiles(files.image)
+    log = Landing(files, "second").open()
+    assert log.next_n == 3
+    assert any("completed" in finding for finding in log.findings)
+    log.close()
+    check_invariants(files, 2, with_retention=False)
+
+
+def test_hidden_entry_of_a_slower_writer_is_a_hard_stop_once_its_files_show() -> None:
+    """Its number is another's entry by now, but a reader may have its file."""
+    files, other = landed(), SimFiles()
+    log = CommitLog.open(other, IDENTITY, now=ticking(dt.timedelta(minutes=1)), writer="other")
+    log.close()
+    Landing(other, "other", transactions=2).run()
+    entry = CommitEntry.from_bytes(other.read(f"commits/{1:020d}.json"))
+    (first, *_) = entry.files
+    moved = dataclasses.replace(first, path=first.path.replace(f"{1:020d}-", f"{1:020d}-0"))
+    slower = dataclasses.replace(entry, files=(moved, *entry.files[1:])).sealed()
+    put(files, f"commits/.{1:020d}.json", slower.to_bytes())
+    put(files, moved.path, other.read(first.path))
+    before = sorted(files.image.paths())
+    with pytest.raises(LandingError, match="has been renamed already"):
+        Landing(files, "second").open()
+    assert sorted(files.image.paths()) == before
+
+
+def test_file_that_is_not_the_one_that_lost_its_name_is_a_hard_stop() -> None:
+    """A published file is gone, and what lies under its hidden name is something else."""
+    files = landed()
+    entry = json.loads(files.read(f"commits/{2:020d}.json"))
+    path = entry["files"][0]["path"]
+    hidden = f"{path.rpartition('/')[0]}/{entry['hidden'][0]}"
+    files.rename(path, hidden)
+    rewrite(files, hidden, lambda raw: raw[:-1] + b"?")
+    with pytest.raises(LandingError, match=r"is missing, and .* is not it"):
+        Landing(files, "second").open()
+    assert files.size(hidden) == entry["files"][0]["bytes"]
 
 
 @pytest.mark.parametrize(
