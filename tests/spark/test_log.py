@@ -256,6 +256,23 @@ def test_new_epoch_with_lower_positions(history: History, tmp_path: Path) -> Non
     check(history, tmp_path)
 
 
+def test_fork_below_an_idle_position(history: History, tmp_path: Path) -> None:
+    """Idle WAL of the older timeline was counted; rows then come at lower positions again."""
+    run(tmp_path)
+    idle = history.lsn + 1_000_000
+    history.writer.entry(EntryKind.IDLE, idle)
+    history.writer.epoch += 1
+    extra = {"from_lsn": idle, "from_timeline": 1}
+    fork = history.writer.entry(EntryKind.FORK, history.lsn, extra=extra)
+    for _ in range(3):
+        history.transaction()
+        history.publish()
+    assert history.lsn < idle
+    assert run(tmp_path).n == history.writer.n - 1
+    check(history, tmp_path)
+    assert Landing(tmp_path / "landing").resolve(Point(lsn=idle)) == history.writer.n - 1 > fork
+
+
 def test_points(history: History, tmp_path: Path) -> None:
     """Numbers, positions and times find the entries they mean."""
     landing = Landing(tmp_path / "landing")
