@@ -11,6 +11,8 @@ from kit.postgres import Database, Postgres
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_OK
+from gaussdecode.land.failpoints import VARIABLE
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
@@ -174,6 +176,10 @@ def test_idle_position_beyond_the_fork_is_followed(
     _switch_to(standby, database, daemon)
     database.execute("INSERT INTO public.t SELECT generate_series(101, 150)")
     assert fork <= database.wal_end() < target
+    daemon.environment[VARIABLE] = "entry_shown=kill"
+    daemon.start().wait()
+    assert daemon.entries()[-1]["kind"] == EntryKind.FORK, "killed before anything was confirmed"
+    del daemon.environment[VARIABLE]
     daemon.start()
     daemon.wait_while_running(lambda: epoch(daemon) == 2, "going on from the fork")
     daemon.catch_up()
@@ -212,7 +218,7 @@ def test_pieces_read_beyond_the_fork_are_forgotten(
     primary.stop("immediate")
     standby.start()
     _switch_to(standby, database, daemon)
-    daemon.environment.clear()
+    del daemon.environment[VARIABLE]
     daemon.write_config(landing={"max-commit-interval": "300ms"})
     daemon.start()
     wait_until(lambda: snapshot_state(daemon, "public.big") == "done", "the snapshot")
