@@ -183,11 +183,13 @@ def key_of(
     """The columns that identify a row, by their true names.
 
     The replica identity as sent; under FULL, which marks all columns, the primary key of
-    the catalogue. None where there is neither: the table is a multiset.
+    the catalogue. None where there is neither, or not all of it is sent: the table is a multiset.
     """
     if relation.identity is ReplicaIdentity.NOTHING:
         return None
     if relation.identity is not ReplicaIdentity.FULL:
+        if relation.identity is ReplicaIdentity.DEFAULT and _hides_key(relation, catalog, columns):
+            return None
         return [column.name for column in relation.columns if column.is_identity] or None
     wanted = () if catalog is None else [c for c in catalog.columns if c.key_position is not None]
     found = [
@@ -196,6 +198,22 @@ def key_of(
         if known is not None and known.key_position is not None
     ]
     return [name for _, name in sorted(found)] if found and len(found) == len(wanted) else None
+
+
+def _hides_key(relation: Relation, catalog: CatalogTable | None, columns: Described) -> bool:
+    """Whether a list of columns leaves out some of the primary key.
+
+    Publications of inserts alone may; the rest of the key, as marked in the stream, then
+    identifies nothing.
+    """
+    if catalog is None or catalog.reading is None or not catalog.reading.may_hide:
+        return False
+    sent = {known.number for known in columns if known is not None}
+    names = {column.name for column in relation.columns}
+    return any(
+        column.key_position is not None and column.number not in sent and column.name not in names
+        for column in catalog.columns
+    )
 
 
 def generated_columns(

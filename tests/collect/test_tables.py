@@ -225,3 +225,23 @@ def test_key_of_full_identity_goes_by_number() -> None:
     newer = dataclasses.replace(there, columns=(renamed, *there.columns[1:]), reading=reading)
     Tables(schemas, lambda s, n: f"{s}.{n}", list, lambda _: newer).find(full)
     assert schemas.records[0]["key"] == ["id"]
+
+
+@pytest.mark.parametrize("may_hide", [False, True])
+def test_part_of_a_key_is_no_key(*, may_hide: bool) -> None:
+    """A list of columns may leave out some of the primary key where only inserts are published."""
+    there, schemas = catalog("id", "price"), Schemas()
+    assert there.reading is not None
+    reading = dataclasses.replace(there.reading, may_hide=may_hide)
+    newer = dataclasses.replace(there, reading=reading)
+    whole = relation(ReplicaIdentity.DEFAULT, "id", "price")
+    part = dataclasses.replace(
+        relation(ReplicaIdentity.DEFAULT, "id"),
+        columns=tuple(column for column in whole.columns if column.name != "price"),
+    )
+    for sent in (whole, part):
+        Tables(schemas, lambda s, n: f"{s}.{n}", list, lambda _: newer).find(sent)
+    assert [record["key"] for record in schemas.records] == [
+        ["id", "price"],
+        None if may_hide else ["id"],
+    ]

@@ -7,6 +7,7 @@ its rows can be judged, also where the stream does not tell what came later.
 
 import contextlib
 import dataclasses
+import json
 import threading
 from collections.abc import Callable, Iterator
 from random import Random
@@ -163,3 +164,25 @@ def test_rows_stand_at_one_position(
             session.execute(oracle.OUTPUT_SETTINGS)
             wanted = oracle.source_rows_of(session, query)
         oracle.compare(table, oracle.replay(landed.settled())[table], wanted)
+
+
+def test_part_of_a_key_identifies_nothing(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """Inserts may be published with some columns of the key: then no key is claimed."""
+    database = database_15
+    database.execute(
+        "CREATE SCHEMA kit; CREATE TABLE kit.pair (a int, b int, v int, PRIMARY KEY (a, b))"
+    )
+    database.execute(f'DROP PUBLICATION "{database.publication}"')
+    database.execute(
+        f'CREATE PUBLICATION "{database.publication}"'
+        " FOR TABLE kit.pair (a, v) WITH (publish = 'insert')"
+    )
+    database.create_slot()
+    daemon = make_daemon(database).start()
+    database.execute("INSERT INTO kit.pair SELECT 1, g, g FROM generate_series(1, 9) g")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    landed = [change.new for change in landing.read(daemon.root).changes]
+    assert landed == [{"a": 1, "v": v} for v in range(1, 10)]
+    (schema,) = (daemon.root / "schemas" / "kit.pair").glob("*.json")
+    assert json.loads(schema.read_bytes())["key"] is None
