@@ -18,7 +18,6 @@ Examples:
 import argparse
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -26,6 +25,7 @@ from typing import Final
 from gaussdecode.commands._arguments import seconds
 from gaussdecode.commands._asking import Record, ask_status
 from gaussdecode.commands._progress import describe_table
+from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._table import print_table
 from gaussdecode.config import Config, load
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
@@ -75,8 +75,7 @@ def execute(args: argparse.Namespace) -> int:
         if silent:
             raise SourceError("\n".join(silent))
         return status
-    status = EX_OK
-    try:
+    with until_signal() as stop:
         while True:
             if sys.stdout.isatty():
                 sys.stdout.write(_CLEAR)
@@ -84,9 +83,8 @@ def execute(args: argparse.Namespace) -> int:
             for text in silent:
                 print(text, file=sys.stderr)
             sys.stdout.flush()
-            time.sleep(args.watch)
-    except KeyboardInterrupt:
-        return status
+            if stop.wait(args.watch):
+                return status
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

@@ -150,13 +150,14 @@ def test_scripts_see_a_lag(tmp_path: Path, port: int, changes: dict[str, object]
     assert main(["status", "--max-lag", "29", path]) == EX_UNAVAILABLE
 
 
-def test_watch_shows_it_again(tmp_path: Path, port: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_watch_shows_it_again(tmp_path: Path, port: int, number: signal.Signals) -> None:
     """Until interrupted, which is the usual end; a terminal is not needed."""
     command = [sys.executable, "-m", "gaussdecode", "status", "--watch", "0.01", "--json"]
     with subprocess.Popen([*command, config(tmp_path, port)], stdout=subprocess.PIPE) as watching:
         assert watching.stdout is not None
         lines = [json.loads(watching.stdout.readline()) for _ in range(3)]
-        watching.send_signal(signal.SIGINT)
+        watching.send_signal(number)
         watching.stdout.read()
         assert watching.wait(60) == EX_OK
     assert lines == [RECORD] * 3
