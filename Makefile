@@ -10,7 +10,7 @@ RESULTS := build/bench
 PEERS := bench/peers
 PYTEST := $(BIN)/python -m pytest
 # Most tests wait for servers; a file's tests share theirs, and stay together.
-PARALLEL := -n 3 --dist loadfile
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## list the targets

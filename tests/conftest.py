@@ -10,6 +10,28 @@ from kit.postgres import MAJORS, Database, Postgres
 
 _numbers = itertools.count(1)
 
+_LONG = (
+    "test_snapshot",
+    "test_kill",
+    "test_columns",
+    "test_gauss_source",
+    "test_lake",
+    "test_alerts",
+)
+"""Files that take minutes."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that at the end no worker is left alone with it."""
+
+    def rank(item: pytest.Item) -> int:
+        if item.path.stem in _LONG:
+            return 0
+        return 1 if any(map(item.get_closest_marker, ("integration", "spark", "crash"))) else 2
+
+    items.sort(key=rank)
+
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Callable[[int], Postgres]]:
