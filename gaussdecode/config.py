@@ -170,6 +170,8 @@ class _Reader:
         self._check_guard(tree, fields["guard"])
         if self.problems or not isinstance(slot, str):
             return None
+        if kind is SourceKind.GAUSSDB:
+            slot = slot.lower()  # as the server reads a name without quotes
         sections = {name: cls(**fields[name]) for name, cls in SECTIONS.items()}
         decoding = _decoding(given, sections["source"])
         return Config(path=self.path, slot=slot, decoding=decoding, **sections)

@@ -105,13 +105,15 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "source_lag_bytes",
         "bytes",
-        "WAL between the server's end and the durable position",
+        "WAL between the server's end and the durable position, but for what a GaussDB server said to "
+        "hold nothing more for the slot",
         "Alert on growth: compare with max_slot_wal_keep_size, beyond which the slot is lost.",
     ),
     _gauge(
         "source_lag_seconds",
         "seconds",
-        "Age of the oldest end of WAL that was seen on the server and is not yet durable",
+        "Age of the oldest end of WAL that was seen on the server and is not yet durable; WAL that "
+        "holds nothing for the slot does not count",
         "A few times max-commit-interval is usual. More: find the stage that the others wait for.",
     ),
     _gauge(

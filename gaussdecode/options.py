@@ -33,6 +33,11 @@ __all__ = [
     "refusals",
 ]
 
+_NO_ADVANCE: Final = (
+    "true is possible with parallel-decode-num 1 only: in parallel decoding the server tells how far "
+    "it has read, not what it has sent, so a slot that followed it would skip transactions; leave it "
+    "out, and let skip-empty-xacts: false move an idle slot"
+)
 BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
 
 
@@ -60,6 +65,10 @@ def refusals(
             yield name, "applies only with parallel-decode-num from 2 to 20; leave it out"
         elif option.section is Section.SERIAL and not is_serial:
             yield name, "applies only with parallel-decode-num 1; leave it out"
+        elif (
+            option.name == "auto-advance" and value and kind is SourceKind.GAUSSDB and not is_serial
+        ):
+            yield name, _NO_ADVANCE
         elif not any(support.can_have(value) for support in supports):
             spelled = option.type.show(value)
             yield name, f"{spelled} is not possible on {where}: {supports[0].problem(value)}"

@@ -71,9 +71,15 @@ _UTC: Final = (
     "what lands is UTC whatever the server prints, because values carry their offset; peek "
     "prints the server's"
 )
+_ADVANCE: Final = (
+    "in serial decoding the slot follows what the server says to have sent, through the commit log; "
+    "in parallel decoding true is refused, and commits of the whole instance move an idle slot with "
+    "skip-empty-xacts: false"
+)
 _DATA_LIMIT: Final = "peek and get end after the transaction that reaches it; a landing has no end"
 _START: Final = "the reader drops them when their CSN stands in BEGIN, in parallel decoding, in any output-order"
 
+_SWITCH: Final = Boolean(takes_numbers=True)
 _NAME_LIST: Final = Text(
     r"(?:[^\s,'\"]+(?:,[^\s,'\"]+)*)?", "names separated by commas, without spaces and quotes"
 )
@@ -99,7 +105,7 @@ def _not_gaussdb(value: object) -> dict[SourceKind, object]:
 OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="include-xids",
-        type=Boolean(),
+        type=_SWITCH,
         default=True,
         meaning="Transactions carry their transaction id (column gd_xid).",
         postgresql=_daemon("false leaves gd_xid empty and peek prints no ids"),
@@ -108,7 +114,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="skip-empty-xacts",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         meaning="Transactions without a change in a listed table are not recorded.",
         postgresql=_daemon(
@@ -126,7 +132,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="include-timestamp",
-        type=Boolean(),
+        type=_SWITCH,
         default=True,
         default_parallel=False,
         own_defaults=_everywhere(True),
@@ -139,7 +145,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="only-local",
-        type=Boolean(),
+        type=_SWITCH,
         default=True,
         meaning="Changes that the source itself replicated from elsewhere are left out.",
         postgresql=_daemon("transactions that carry a replication origin are dropped"),
@@ -211,7 +217,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="include-user",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         meaning="Transactions carry the name of the user who made them.",
         postgresql=_refused(_NO_USER, False),
@@ -238,7 +244,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="dynamic-resolution",
-        type=Boolean(),
+        type=_SWITCH,
         default=True,
         meaning="A user of exclude-users who does not exist is not an error.",
         postgresql=_refused(_NO_USER, True),
@@ -247,7 +253,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="standby-connection",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         meaning="Decode on a standby only; a primary is refused.",
         postgresql=_refused("the daemon follows whichever server the dsn names", False),
@@ -295,7 +301,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="enable-heartbeat",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         meaning="The stream holds signs of life with the server's position.",
         postgresql=_daemon(_SIGNS_OF_LIFE),
@@ -329,23 +335,17 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="auto-advance",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         own_defaults=_not_gaussdb(True),
         meaning="The slot advances by itself when all is confirmed and nothing waits to be sent.",
         postgresql=_daemon("always, else an idle slot would hold back WAL; false is refused", True),
-        gaussdb=_daemon(
-            "not passed on: only the commit log moves the slot; an idle one advances by a "
-            "heartbeat row, or by empty commits with skip-empty-xacts: false"
-        ),
-        opengauss=_daemon(
-            "not passed on: only the commit log moves the slot; an idle one advances by a "
-            "heartbeat row, or by empty commits with skip-empty-xacts: false"
-        ),
+        gaussdb=_daemon(_ADVANCE),
+        opengauss=_daemon(_ADVANCE),
     ),
     Option(
         name="skip-generated-columns",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         meaning="Stored generated columns are left out of new rows.",
         postgresql=_daemon(
@@ -359,7 +359,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="enable-ddl-decoding",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         meaning="DDL statements are decoded.",
         postgresql=_refused(_NO_DDL, False),
@@ -368,7 +368,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="enable-ddl-json-format",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         meaning="Decoded DDL statements are JSON.",
         postgresql=_refused(_NO_DDL, False),
@@ -377,7 +377,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="timezone-is-utc",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         own_defaults=_not_gaussdb(True),
         meaning="Times with a zone are sent in UTC.",
@@ -389,7 +389,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="decode-sequence",
-        type=Boolean(only=False),
+        type=Boolean(only=False, takes_numbers=True),
         default=False,
         meaning="Changes of sequences are decoded; the product allows only false.",
         postgresql=_refused("PostgreSQL does not decode sequences", False),
@@ -439,7 +439,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="force-binary",
         section=Section.SERIAL,
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         meaning="Output in binary; without effect on a stream, as the product says.",
         postgresql=_refused("it has no effect on a stream", False),
@@ -496,7 +496,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="include-originid",
-        type=Boolean(),
+        type=_SWITCH,
         default=False,
         own_defaults=_not_gaussdb(True),
         meaning="Transactions carry where they were replicated from; only in openGauss's source.",

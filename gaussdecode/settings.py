@@ -38,8 +38,9 @@ _DAY: Final = 86400.0
 _HOUR: Final = 3600.0
 SLOT_NAME: Final = Text(r"[a-z0-9_]{1,63}", "1 to 63 of a-z, 0-9 and _")
 GAUSSDB_SLOT_NAME: Final = Text(
-    r"(?!gs_roach)(?!\.{1,2}\Z)[a-z0-9_?.-]{1,63}",
-    "1 to 63 of a-z, 0-9, _, ?, . and -, other than . and .., not beginning with gs_roach",
+    r"(?!(?i:gs_roach))(?!\.{1,2}\Z)[A-Za-z0-9_?.-]{1,63}",
+    "1 to 63 of a-z, 0-9, _, ?, . and -, other than . and .., not beginning with gs_roach; upper "
+    "case is read as lower case",
 )
 MPPDB_DECODING: Final = "mppdb_decoding"
 SQL_DECODING: Final = "sql_decoding"
@@ -112,8 +113,8 @@ class SourceConfig:
         default=None,
         metadata=_is(
             Integer(1, 65535),
-            "With kind gaussdb: the port for replication, where it is not that of the dsn. Needed "
-            "with `enable_thread_pool = on`; by convention the dsn's port plus 1.",
+            "With kind gaussdb: the port for replication, where it is not that of the dsn. Unset, "
+            "it is the dsn's port plus 1 where `enable_thread_pool` is on, which needs it.",
         ),
     )
     plugin: str = dataclasses.field(

@@ -98,9 +98,11 @@ class Boolean:
 
     Attributes:
         only: the single value that can be had, or None for both.
+        takes_numbers: 1 and 0 are read too, as the product does.
     """
 
     only: bool | None = None
+    takes_numbers: bool = False
 
     @property
     def allowed(self) -> str:
@@ -108,7 +110,9 @@ class Boolean:
         return "true, false" if self.only is None else self.show(self.only)
 
     def read(self, value: object) -> bool:
-        """Accept a YAML boolean only."""
+        """Accept a YAML boolean, and 1 and 0 where they are taken."""
+        if self.takes_numbers and type(value) is int and value in {0, 1}:
+            value = bool(value)
         if not isinstance(value, bool):
             raise refuse(value, "is not a boolean", self.allowed)
         if self.only is not None and value is not self.only:

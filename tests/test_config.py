@@ -289,7 +289,7 @@ def test_gaussdb_has_keys_of_its_own(tmp_path: Path) -> None:
         (", file: /f", "s", "", "source.file: has no use with kind gaussdb"),
         ("", "gs_roach_1", "", "slot: gs_roach_1 has the wrong form; allowed: 1 to 63 of a-z"),
         ("", "..", "", "slot: .. has the wrong form"),
-        ("", "Orders", "", "slot: Orders has the wrong form"),
+        ("", "or ders", "", "slot: or ders has the wrong form"),
         ("", "s", "enable-ddl-decoding: true", "decoding.enable-ddl-decoding: true is not poss"),
         ("", "s", "decode-style: j", "decoding.decode-style: applies only with parallel-decode"),
         ("", "s", "start-position: abc", "decoding.start-position: abc has the wrong form"),

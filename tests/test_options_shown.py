@@ -100,7 +100,10 @@ SHOWN = {
         f"{LANDED}::test_what_cannot_be_had_keeps_the_daemon_down",
         f"{GAUSS_PEEK}::test_csn_order_needs_its_slot",
     ],
-    "auto-advance": [f"{LANDED}::test_an_idle_slot_advances_by_empty_commits"],
+    "auto-advance": [
+        f"{LANDED}::test_auto_advance_follows_a_serial_stream",
+        f"{COMMAND}::test_a_parallel_stream_does_not_advance_by_itself",
+    ],
     "skip-generated-columns": [
         "collect/test_tables.py::test_generated_columns_are_skipped",
         f"{LANDED}::test_generated_columns",

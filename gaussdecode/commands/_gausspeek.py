@@ -1,6 +1,7 @@
 """Printing a GaussDB stream: the server's own lines, in the style that is asked for."""
 
 import dataclasses
+import enum
 import sys
 from typing import Final
 
@@ -22,7 +23,14 @@ from gaussdecode.source.gaussstream import GaussStream
 
 _WAIT_SECONDS: Final = 0.2
 _BATCH_BYTES: Final = 1 << 20  # of sending-batch 1
-_QUIET_KEEPALIVES: Final = 2  # in a row, without data in between: nothing more is on its way
+_QUIET_SIGNS: Final = 2  # of life in a row, without data in between: nothing more is on its way
+
+
+class _Sign(enum.Enum):
+    """How a server says that it is there."""
+
+    KEEPALIVE = enum.auto()
+    HEARTBEAT = enum.auto()
 
 
 def styled(config: Config, style: str | None) -> Config:
@@ -86,7 +94,13 @@ def print_gaussdb(
 def _stream(config: Config, pair: GaussPair, start_lsn: Lsn) -> GaussStream:
     asked = config.decoding.sender_timeout
     timeout_ms = pair.state.sender_timeout_ms if asked is None else asked
-    return GaussStream(pair.stream, start_lsn, timeout_ms, config.source.receiver_timeout)
+    return GaussStream(
+        pair.stream,
+        start_lsn,
+        timeout_ms,
+        config.source.receiver_timeout,
+        is_asking=not config.decoding.is_parallel,
+    )
 
 
 class _Printing:
@@ -116,7 +130,7 @@ class _Printing:
         self._is_open = False
         self._is_dropped = False
         self._rows_from: Lsn | None = None
-        self._quiet = 0
+        self._quiet = dict.fromkeys(_Sign, 0)
         self._shown = Lsn(0)
         self._confirmed = Lsn(0)
 
@@ -146,7 +160,6 @@ class _Printing:
         if not isinstance(message, XLogData):
             self._keepalive(message.wal_end)
             return
-        self._quiet = 0
         for statement in statements(
             message.payload, self._style, is_batched=self._is_batched, header_lsn=message.start_lsn
         ):
@@ -155,24 +168,35 @@ class _Printing:
                 return
 
     def _keepalive(self, wal_end: Lsn) -> None:
-        """Only a server that says twice that it is there, and nothing between, has sent all."""
         if self.shows_keepalives and wal_end > self._shown and not self._is_open:
             self._output.line(f"HeartBeat: {wal_end}".encode())
             self._output.commit(None)
             self._shown = wal_end
+        self._alive(_Sign.KEEPALIVE, wal_end)
+
+    def _alive(self, sign: "_Sign", wal_end: Lsn) -> None:
+        """Only a server that says twice that it is there, and nothing between, has sent all.
+
+        Keepalives and heartbeats come together, so each kind is counted for itself.
+        """
         if self._target is not None and wal_end >= self._target and not self._is_open:
-            self._quiet += 1
-            if self._quiet >= _QUIET_KEEPALIVES:
+            self._quiet[sign] += 1
+            if self._quiet[sign] >= _QUIET_SIGNS:
                 self._output.is_full = True
 
     def _print(self, statement: Statement) -> None:
+        if statement.part is Part.HEARTBEAT:
+            self._output.line(statement.line)
+            if statement.lsn is not None:
+                self._alive(_Sign.HEARTBEAT, statement.lsn)
+            return
+        self._quiet = dict.fromkeys(_Sign, 0)
         if statement.part is Part.BEGIN:
             self._begin(statement)
         elif statement.part is Part.COMMIT:
             self._commit(statement)
         elif not self._is_dropped and not self._is_early(statement):
-            is_change = statement.part is Part.CHANGE
-            self._output.line(statement.line, is_change=is_change)
+            self._output.line(statement.line, is_change=True)
 
     def _begin(self, statement: Statement) -> None:
         self._is_open = True

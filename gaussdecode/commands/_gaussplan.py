@@ -55,7 +55,6 @@ def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
     try:
         with open_sql(config) as sql:
             plan.profile = sql.profile
-            plan.warnings += _port_warnings(config, sql)
     except SourceRefusedError as error:
         plan.problems.append(f"server: {error}")
         return []
@@ -67,15 +66,6 @@ def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
     except SourceRefusedError as error:
         plan.problems.append(f"replication: {error}")
     return []
-
-
-def _port_warnings(config: Config, sql: GaussConnection) -> Iterator[str]:
-    settings = gaussserver.read_settings(sql)
-    if settings.get("enable_thread_pool") == "on" and config.source.ha_port is None:
-        yield (
-            "enable_thread_pool is on: replication must use the HA port; set source.ha-port, by "
-            "convention the port of SQL plus 1"
-        )
 
 
 def _plan_options(config: Config, profile: VersionProfile, plan: Plan) -> None:
@@ -92,7 +82,7 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
     plan.server = state
     plan.warnings += [
         *gaussserver.warnings(state, is_parallel=config.decoding.is_parallel),
-        *_warnings(config, state),
+        *_warnings(config, state, plan.command or ""),
     ]
     plan.problems += _standby_problems(config, state)
     try:
@@ -117,8 +107,8 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
     ]
 
 
-def _warnings(config: Config, state: GaussServerState) -> Iterator[str]:
-    """Name what cannot be seen or had in the mode that is configured."""
+def _warnings(config: Config, state: GaussServerState, command: str) -> Iterator[str]:
+    """Name what cannot be seen or had in the mode that is configured, and started so."""
     decoding = config.decoding
     profile = state.profile
     mode = "parallel decoding" if decoding.is_parallel else f"{profile.name}, decoding serially,"
@@ -134,11 +124,31 @@ def _warnings(config: Config, state: GaussServerState) -> Iterator[str]:
             f"snapshot.mode: {config.snapshot.mode}: rows that are there already do not land: "
             f"{config.snapshot_refusal}"
         )
-    if decoding.skip_empty_xacts and not decoding.enable_heartbeat:
+    if decoding.is_parallel and decoding.skip_empty_xacts:
         yield (
             "skip-empty-xacts: an idle slot advances only when a row of a listed table changes; "
             "update a heartbeat row now and then, or leave the option out"
         )
+    if not decoding.is_parallel and not decoding.auto_advance:
+        yield (
+            "serial decoding: an idle slot advances only when a transaction of this database commits, "
+            "and the server keeps the WAL of the whole instance until then; set "
+            "decoding.auto-advance: true"
+        )
+    if defaults := state.settings.get("logical_decode_options_default"):
+        held = ", ".join(_defaults_in_force(defaults, command)) or "nothing of it"
+        yield (
+            f"the server's logical_decode_options_default is {defaults}: {held} holds for this "
+            "stream; what the configuration sets under decoding goes before it"
+        )
+
+
+def _defaults_in_force(defaults: str, command: str) -> Iterator[str]:
+    """Of the server's defaults for streams, those that the stream does not say itself."""
+    for setting in defaults.split(","):
+        name, _, value = setting.partition("=")
+        if f'"{name.strip()}"' not in command:
+            yield f"{name.strip()} {value.strip()}"
 
 
 def _standby_problems(config: Config, state: GaussServerState) -> Iterator[str]:

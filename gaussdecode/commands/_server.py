@@ -12,7 +12,6 @@ from gaussdecode.source import gaussserver
 from gaussdecode.source.gaussdb import GaussConnection
 from gaussdecode.source.gaussdb import connect as connect_gaussdb
 from gaussdecode.source.gaussserver import GaussServerState
-from gaussdecode.source.gausstarget import on_port
 from gaussdecode.source.postgresql import Connection, SourceAddress, connect
 from gaussdecode.source.settings import source_address
 from gaussdecode.source.slot import LogState
@@ -96,7 +95,8 @@ def open_pair(config: Config) -> GaussPair:
     address = address_of(config)
     sql = connect_gaussdb(address, is_replication=False)
     try:
-        stream = connect_gaussdb(on_port(address, config.source.ha_port), is_replication=True)
+        place = gaussserver.stream_address(address, config.source.ha_port, sql)
+        stream = connect_gaussdb(place, is_replication=True)
     except BaseException:
         sql.close()
         raise

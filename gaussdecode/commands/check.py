@@ -129,6 +129,8 @@ def _print_gaussdb(config: Config, server: GaussServerState) -> None:
     role = "standby" if server.is_standby else "primary"
     print(f" version      {server.profile.name}, {role}, encoding {server.encoding}")
     port = "the same port" if config.source.ha_port is None else f"port {config.source.ha_port}"
+    if config.source.ha_port is None and server.settings.get("enable_thread_pool") == "on":
+        port = "the next port, because enable_thread_pool is on"
     print(f" replication  {port}; pg_hba.conf needs a line for replication and one for SQL")
     settings = [
         f"{name} {server.settings[name]}"

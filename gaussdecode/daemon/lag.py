@@ -3,6 +3,9 @@
 The server's end of WAL is noted now and then. The lag in time is the age of the oldest
 noted end that is not yet durable: on a server that never rests there is always something
 behind, and it is late only when it has been so for long. Thread-safe and bounded.
+
+WAL that holds nothing for us is no lag: where everything that was sent has landed, what the server
+says to hold nothing more counts as landed too (`reached`).
 """
 
 import dataclasses
@@ -10,6 +13,17 @@ import threading
 from typing import Final
 
 _LENGTH: Final = 1024  # marks; when there are more, every second one goes
+
+
+def reached(durable: int, received: int, idle: int) -> int:
+    """Up to where nothing is left to land.
+
+    Args:
+        durable: the landing is complete up to here.
+        received: end of the last commit that was received.
+        idle: the server has nothing more to send up to here; 0 when it does not say.
+    """
+    return max(durable, idle) if durable >= received else durable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source import gaussdb, gaussserver, postgresql, slot
 from gaussdecode.source.gap import find_gap
-from gaussdecode.source.gausstarget import on_port
 from gaussdecode.source.settings import source_address
 from gaussdecode.source.slot import ServerState
 
@@ -86,8 +85,8 @@ def _ask(config: Config, *, is_dropping: bool) -> ServerState:
     with contextlib.closing(gaussdb.connect(address, is_replication=False)) as sql:
         if is_dropping:
             gaussserver.drop_slot(sql, config.slot)
-        port = on_port(address, config.source.ha_port)
-        with contextlib.closing(gaussdb.connect(port, is_replication=True)) as stream:
+        place = gaussserver.stream_address(address, config.source.ha_port, sql)
+        with contextlib.closing(gaussdb.connect(place, is_replication=True)) as stream:
             return gaussserver.read_server(sql, stream, config.slot)
 
 

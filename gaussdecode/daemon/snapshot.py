@@ -17,12 +17,13 @@ from gaussdecode.collect.collector import Collector
 from gaussdecode.daemon.advice import Advice, Surroundings, find_advice
 from gaussdecode.daemon.guard import Guard
 from gaussdecode.daemon.history import History, Sample
-from gaussdecode.daemon.lag import Lag
+from gaussdecode.daemon.lag import Lag, reached
 from gaussdecode.daemon.landed import Landed
 from gaussdecode.daemon.limit import WINDOW_SECONDS, Context, Limit, Stage, find_limit
 from gaussdecode.daemon.page import Picture
 from gaussdecode.daemon.serverside import guard_values, server_hint, server_record
 from gaussdecode.daemon.session import Session
+from gaussdecode.ipc.control import Word
 from gaussdecode.metrics import BY_NAME, Kind, Labels
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
@@ -169,7 +170,7 @@ class Snapshots:
         now = time.monotonic()
         if self._facts.history.is_due(now):
             end = self._wal_end(self._facts.session)
-            self._facts.lag.note(now, end, self._facts.durable_lsn)
+            self._facts.lag.note(now, end, self._reached(self._facts.session))
             self._facts.history.add(Sample.of(now, self.metrics()))
 
     def limit(self) -> Limit:
@@ -224,13 +225,21 @@ class Snapshots:
         )
 
     def lag(self, session: Session | None) -> dict[str, float]:
-        """How far the durable position is behind the server's end of WAL."""
-        durable = self._facts.durable_lsn
-        behind = max(0, self._wal_end(session) - durable)
+        """How far what has landed is behind the server's end of WAL."""
+        landed = self._reached(session)
+        behind = max(0, self._wal_end(session) - landed)
         return {
             "lag_bytes": behind,
-            "lag_seconds": self._facts.lag.seconds(time.monotonic(), durable),
+            "lag_seconds": self._facts.lag.seconds(time.monotonic(), landed),
         }
+
+    def _reached(self, session: Session | None) -> int:
+        """Up to where nothing is left to land; what is idle is read before what was received."""
+        durable = self._facts.durable_lsn
+        if session is None:
+            return durable
+        idle = session.control.get(Word.IDLE_LSN)
+        return reached(durable, session.control.get(Word.RECEIVED_LSN), idle)
 
     def _wal_end(self, session: Session | None) -> int:
         """The newest end that is known.

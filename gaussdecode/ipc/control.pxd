@@ -37,6 +37,7 @@ cdef enum ControlWord:
     WORD_HEARTBEATS = 32        # GaussDB: heartbeat records
     WORD_HEARTBEAT_LSN = 33     # how far the server had read when it sent the last one
     WORD_HEARTBEAT_TIME_US = 34  # since 1970; of the last record it had decoded then
+    WORD_IDLE_LSN = 35          # GaussDB: the server had nothing more to send up to here
 
 # Words of one decoder, from DECODER_BASE + decoder_index * DECODER_STRIDE.
 cdef enum DecoderWord:

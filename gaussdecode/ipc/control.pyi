@@ -29,6 +29,7 @@ class Word(IntEnum):
     HEARTBEATS = 32
     HEARTBEAT_LSN = 33
     HEARTBEAT_TIME_US = 34
+    IDLE_LSN = 35
 
 class DecoderField(IntEnum):
     HEARTBEAT_NS = 0

@@ -28,11 +28,18 @@ cdef class GaussReceiver(Receiver):
     cdef readonly str failure   # why reading or writing failed
     cdef uint64_t notice_count
     cdef uint64_t heartbeat_count
+    cdef bint is_serial         # keepalives tell what was sent, not what was read
+    cdef bint is_advancing      # option auto-advance
+    cdef uint64_t told_lsn      # of the last keepalive; 0 when data came after it
+    cdef uint64_t idle_lsn      # all commits up to here were sent
+    cdef uint64_t offered_lsn   # idle_lsn, to go in-band; 0 for none
+    cdef uint64_t passed_lsn    # the last that went in-band
 
     cdef int take_messages(self) except -1 nogil
     cdef int pass_message(self, uint8_t tag) except -1 nogil
     cdef bint is_before_start(self) noexcept nogil
     cdef int note_heartbeat(self) except -1 nogil
+    cdef void note_idle(self, uint64_t wal_end) noexcept nogil
     cdef int take_notice(self) except -1 nogil
     cdef int keep_error(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int make_room(self) except -1 nogil

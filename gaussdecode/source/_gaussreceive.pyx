@@ -9,11 +9,18 @@ to put in its place (`reply`). ParameterStatus and notifications are passed over
 (the server shuts down) or CopyDone end the copy. An ErrorResponse is kept for the error's
 text and ends the stream as lost.
 
-**Positions.** The position to confirm is the end of a commit record and nothing else:
-headers and keepalives run ahead of transactions that were never sent. They are shown as
-the server's WAL end and go no further. Before a status leaves, its flushed position is
-compared with the last commit that was received; a higher one would make the server
-skip transactions for ever, so it ends the session instead.
+**Positions.** The position to confirm is the end of a commit record: headers, and in parallel
+decoding keepalives, run ahead of transactions that were never sent. They are shown as
+the server's WAL end and go no further. Serial decoding has sent every commit up to what a
+keepalive tells; with auto-advance that goes in-band, and is confirmed when it has gone through
+the log. Before a status leaves, its flushed position is compared with the last position that may
+be confirmed; a higher one would make the server skip transactions for ever, so it ends the
+session instead.
+
+**Rest.** Up to `idle_lsn` the server has nothing more to send: in serial decoding where a keepalive
+says so, in parallel decoding where one did and another followed with no data in between, for the
+second comes a second later at the soonest and the first was the reader's position, whose queues
+are short. Lag goes by it, and nothing else does in parallel decoding.
 
 **Statuses** are 65 bytes in native byte order, as server and client are little-endian on
 every platform there is. One waits for the socket at most; the next is made after it has gone.
@@ -40,6 +47,7 @@ from gaussdecode.ipc.control cimport (
     WORD_HEARTBEAT_LSN,
     WORD_HEARTBEAT_TIME_US,
     WORD_HEARTBEATS,
+    WORD_IDLE_LSN,
     WORD_NOTICES,
 )
 from gaussdecode.source._frames cimport (
@@ -113,11 +121,16 @@ cdef class GaussReceiver(Receiver):
     Args:
         translator: knows the form of the stream.
         max_message_bytes: a longer message is refused.
+        is_serial: keepalives tell how far all was sent.
+        is_advancing: what a serial stream's keepalives tell may be confirmed.
     """
 
     def __cinit__(self, control, dispatcher, StatusClock clock not None,
-                  Translator translator not None, size_t max_message_bytes=1 << 30):
+                  Translator translator not None, size_t max_message_bytes=1 << 30,
+                  bint is_serial=False, bint is_advancing=False):
         self.translator = translator
+        self.is_serial = is_serial
+        self.is_advancing = is_serial and is_advancing
         self.start_lsn = clock.durable_lsn
         self.frames.inbox.limit = max_message_bytes
         self.output_next = STATUS_MESSAGE
@@ -187,6 +200,7 @@ cdef class GaussReceiver(Receiver):
 
     cdef int take_data(self, const uint8_t *data, size_t size) except -1 nogil:
         cdef int outcome
+        self.told_lsn = 0
         if not self.translator.is_open:
             if size < DATA_HEADER:
                 fail_short(data[0], size)
@@ -267,7 +281,31 @@ cdef class GaussReceiver(Receiver):
             self.server_wal_end = wal_end
         if data[25]:
             self.clock.note_reply_requested()
-        return GO_ON
+        if not self.in_transaction:
+            self.note_idle(wal_end)
+        return self.pass_keepalive()
+
+    cdef void note_idle(self, uint64_t wal_end) noexcept nogil:
+        """See Rest in the head of this module."""
+        cdef uint64_t idle = wal_end if self.is_serial else self.told_lsn
+        self.told_lsn = wal_end
+        if idle > self.idle_lsn:
+            self.idle_lsn = idle
+            store_release(self.control.words + <int>WORD_IDLE_LSN, idle)
+            if self.is_advancing:
+                self.offered_lsn = idle
+
+    cdef int pass_keepalive(self) except -1 nogil:
+        """Send the newest position of an idle serial stream in-band, once nothing is open."""
+        cdef uint64_t lsn = self.offered_lsn
+        if lsn == 0 or self.in_transaction or self.dispatcher.is_waiting:
+            return GO_ON
+        self.offered_lsn = 0
+        if lsn <= self.end_lsn or lsn <= self.clock.durable_lsn:
+            return GO_ON
+        self.passed_lsn = lsn
+        self.clock.note_written(lsn)
+        return self.cut(lsn, False)
 
     cdef int take_other(self, uint8_t letter, const uint8_t *data, size_t size) except -1 nogil:
         if letter == c"N":
@@ -387,6 +425,8 @@ cdef class GaussReceiver(Receiver):
     cdef int put_status(self, const StatusNumbers *status) except -1 nogil:
         cdef uint8_t *message = &self.output[MESSAGE_HEADER]
         cdef uint64_t limit = self.end_lsn if self.end_lsn > self.start_lsn else self.start_lsn
+        if self.passed_lsn > limit:
+            limit = self.passed_lsn
         if status.flushed_lsn > limit:
             fail_flush(status.flushed_lsn, limit)
         memset(&self.output[0], 0, STATUS_MESSAGE)
@@ -399,7 +439,7 @@ cdef class GaussReceiver(Receiver):
         write_native(message + 25, status.flushed_lsn)
         write_native(message + 33, status.flushed_lsn)
         write_native(message + 49, <uint64_t>wall_us())
-        message[57] = status.reply_wanted
+        message[57] = status.reply_wanted or self.is_serial  # it tells nothing unasked
         self.output_next = 0
         self.is_output_full = True
         return 0

@@ -38,7 +38,6 @@ from gaussdecode.source.gaussdb import GaussConnection, connect
 from gaussdecode.source.gaussrelations import GaussRelations
 from gaussdecode.source.gaussserver import GaussServerState
 from gaussdecode.source.gaussstream import GaussStream
-from gaussdecode.source.gausstarget import on_port
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.relations import WhiteList
 
@@ -143,7 +142,8 @@ def record_gaussdb(
         DiskError: the file cannot be written.
     """
     with connect(address, is_replication=False) as sql:
-        connection = connect(on_port(address, config.source.ha_port), is_replication=True)
+        place = gaussserver.stream_address(address, config.source.ha_port, sql)
+        connection = connect(place, is_replication=True)
         server = gaussserver.read_server(sql, connection, config.slot)
     with connection, GaussCatalog(address) as catalog:
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
@@ -171,7 +171,8 @@ def wal_end(config: Config, address: SourceAddress) -> Lsn:
         SourceError: the server failed or refused.
     """
     with connect(address, is_replication=False) as sql:
-        stream: GaussConnection = connect(on_port(address, config.source.ha_port))
+        place = gaussserver.stream_address(address, config.source.ha_port, sql)
+        stream: GaussConnection = connect(place)
         with stream:
             return gaussserver.read_server(sql, stream, config.slot).wal_end
 

@@ -21,6 +21,8 @@ from gaussdecode.protocol.gaussdb.commands import IDENTIFY_SYSTEM, slot_name, sq
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.source import start
 from gaussdecode.source.gaussdb import GaussConnection
+from gaussdecode.source.gausstarget import on_next_port, on_port
+from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.slot import LogState, ServerState, SlotState
 
 ENCODINGS: Final = ("UTF8", "GBK", "GB18030", "LATIN1", "SQL_ASCII")
@@ -40,6 +42,7 @@ _SETTINGS: Final = (
     "wal_sender_timeout",
     "enable_thread_pool",
     "sql_compatibility",
+    "logical_decode_options_default",
 )
 _CANONICAL: Final = {name.lower(): name for name in _SETTINGS}
 _NAMES: Final = ", ".join(f"'{name}'" for name in _CANONICAL)
@@ -138,6 +141,20 @@ def read_settings(sql: GaussConnection) -> dict[str, str]:
     reported = {name: value for name, value in sql.parameters.items() if name in _SETTINGS}
     rows = sql.query(_READ_SETTINGS)
     return reported | {_CANONICAL[(name or "").lower()]: value or "" for name, value in rows}
+
+
+def stream_address(
+    address: SourceAddress, ha_port: int | None, sql: GaussConnection
+) -> SourceAddress:
+    """Where replication goes: to ``source.ha-port``; unset, to the next port if there is a thread pool.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    if ha_port is not None:
+        return on_port(address, ha_port)
+    has_pool = read_settings(sql).get("enable_thread_pool") == "on"
+    return on_next_port(address) if has_pool else address
 
 
 def is_standby(sql: GaussConnection) -> bool:

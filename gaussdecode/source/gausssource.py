@@ -42,7 +42,6 @@ from gaussdecode.source.gausscatalog import GaussCatalog
 from gaussdecode.source.gaussdb import connect
 from gaussdecode.source.gausserrors import broken
 from gaussdecode.source.gaussrelations import GaussRelations, TableCatalog
-from gaussdecode.source.gausstarget import on_port
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.relations import relation_record, white_list
@@ -143,7 +142,8 @@ class GaussSource:
             settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
         )
         with connect(address, is_replication=False) as sql:
-            self._stream = connect(on_port(address, settings["ha_port"]), is_replication=True)
+            place = gaussserver.stream_address(address, settings["ha_port"], sql)
+            self._stream = connect(place, is_replication=True)
             self._server = gaussserver.read_server(sql, self._stream, self._slot)
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
@@ -194,7 +194,13 @@ class GaussSource:
     ) -> GaussReceiver:
         """See `Source`."""
         self._receiver = GaussReceiver(
-            control, dispatcher, clock, self._translator, self._settings["max_message_bytes"]
+            control,
+            dispatcher,
+            clock,
+            self._translator,
+            self._settings["max_message_bytes"],
+            not self._is_parallel,
+            self._settings["decoding"]["auto_advance"],
         )
         start = self._settings["start_position"]
         if start is not None:

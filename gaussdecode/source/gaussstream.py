@@ -15,7 +15,7 @@ from typing import Final
 from gaussdecode.errors import SequenceError, SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import EPOCH_US, XLogData
-from gaussdecode.protocol.feedback import Feedback
+from gaussdecode.protocol.feedback import MAX_INTERVAL_US, Feedback
 from gaussdecode.protocol.gaussdb import messages
 from gaussdecode.protocol.gaussdb.copyboth import (
     Keepalive,
@@ -28,6 +28,7 @@ from gaussdecode.source.gaussdb import GaussConnection
 
 MAX_MESSAGE_BYTES: Final = 1 << 30  # a row can be that long
 _READ_BYTES: Final = 1 << 16
+_ASKING_US: Final = 1_000_000  # arbitrary
 
 
 class GaussStream:
@@ -38,6 +39,7 @@ class GaussStream:
         start_lsn: what was asked for.
         sender_timeout_ms: the server's ``logical_sender_timeout``, or the option's.
         receiver_timeout_seconds: silence after which the connection is given up.
+        is_asking: ask how far the server is, once a second; serial decoding tells nothing unasked.
 
     Attributes:
         notices: texts of the server between the data, not yet looked at.
@@ -49,10 +51,17 @@ class GaussStream:
         start_lsn: Lsn,
         sender_timeout_ms: int,
         receiver_timeout_seconds: float = 60.0,
+        *,
+        is_asking: bool = False,
     ) -> None:
         self._connection = connection
+        self._is_asking = is_asking
         self._feedback = Feedback(
-            start_lsn, _now_us(), sender_timeout_ms * 1000, int(receiver_timeout_seconds * 1e6)
+            start_lsn,
+            _now_us(),
+            sender_timeout_ms * 1000,
+            int(receiver_timeout_seconds * 1e6),
+            _ASKING_US if is_asking else MAX_INTERVAL_US,
         )
         self._reader = MessageReader(MAX_MESSAGE_BYTES)
         self._reader.feed(connection.pending)
@@ -152,7 +161,7 @@ class GaussStream:
             raise SourceError("streaming: the server is silent")
         status = self._feedback.take(now_us)
         if status is not None:
-            self._send(status.written_lsn, is_reply_wanted=status.reply_wanted)
+            self._send(status.written_lsn, is_reply_wanted=status.reply_wanted or self._is_asking)
 
     def _send(self, written_lsn: int, *, is_reply_wanted: bool) -> None:
         check_flush(self._confirmed, self._reached)

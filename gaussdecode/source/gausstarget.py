@@ -144,10 +144,16 @@ class Target:
         return tuple(text for text in (self.password, self.tls.key_password) if text)
 
 
-def on_port(address: SourceAddress, port: int | None) -> SourceAddress:
-    """The same server at another port, such as the HA port; None leaves it."""
-    if port is None:
-        return address
+def on_next_port(address: SourceAddress) -> SourceAddress:
+    """The same servers, each at the port after its own: where a thread pool has replication."""
+    given = _parameters(address.conninfo)
+    ports = [str(int(port or _DEFAULT_PORT) + 1) for port in given.get("port", "").split(",")]
+    parameters = {**given, "port": ",".join(ports)}
+    return dataclasses.replace(address, conninfo=make_conninfo("", **parameters))
+
+
+def on_port(address: SourceAddress, port: int) -> SourceAddress:
+    """The same server at another port, such as the HA port."""
     parameters = {**_parameters(address.conninfo), "port": str(port)}
     return dataclasses.replace(address, conninfo=make_conninfo("", **parameters))
 

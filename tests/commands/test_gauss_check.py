@@ -91,34 +91,72 @@ def test_everything_wrong_is_shown(
 
 
 @pytest.mark.parametrize(
-    ("how", "source", "expected"),
+    ("how", "expected"),
     [
-        ({"thread_pool": True}, "HA", "set source.ha-port"),
-        ({"replication_hba": "reject"}, "", "pg_hba"),
-        ({"settings": {"DateStyle": "SQL, DMY"}}, "", "DateStyle"),
-        ({"settings": {"IntervalStyle": "iso_8601"}}, "", "IntervalStyle"),
-        ({"settings": {"wal_level": "hot_standby"}}, "", "wal_level is hot_standby"),
+        ({"replication_hba": "reject"}, "pg_hba"),
+        ({"settings": {"DateStyle": "SQL, DMY"}}, "DateStyle"),
+        ({"settings": {"IntervalStyle": "iso_8601"}}, "IntervalStyle"),
+        ({"settings": {"wal_level": "hot_standby"}}, "wal_level is hot_standby"),
     ],
-    ids=["ha port", "pg_hba", "DateStyle", "IntervalStyle", "wal_level"],
+    ids=["pg_hba", "DateStyle", "IntervalStyle", "wal_level"],
 )
 def test_servers_that_cannot_be_followed(
     make_gauss: MakeGauss,
     configure_gauss: Configure,
     run: Run,
     how: dict[str, object],
-    source: str,
     expected: str,
 ) -> None:
     """What stands in the way is named, with what puts it right."""
     server = make_gauss(**how)
     server.create_slot("orders")
     path = configure_gauss(server, PARALLEL)
-    if source == "HA":
-        text = Path(path).read_text().replace(f"  ha-port: {server.ha_port}\n", "")
-        Path(path).write_text(text)
     result = run("check", path)
     assert result.status == EX_CONFIG
     assert expected in result.err
+
+
+def test_the_ha_port_is_found(make_gauss: MakeGauss, configure_gauss: Configure, run: Run) -> None:
+    """With a thread pool replication goes to the next port, unless the configuration names one."""
+    server = make_gauss(thread_pool=True)
+    server.create_slot("orders")
+    path = Path(configure_gauss(server, PARALLEL))
+    path.write_text(path.read_text().replace(f"  ha-port: {server.ha_port}\n", ""))
+    assert server.ha_port == server.port + 1
+    result = run("check", str(path))
+    assert result.status == EX_OK, result.err
+    assert "replication  the next port, because enable_thread_pool is on" in result.out
+
+
+def test_defaults_of_the_server_are_told(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """logical_decode_options_default holds for what the configuration leaves open."""
+    defaults = "parallel-decode-num=8,max-txn-in-memory=20"
+    server = make_gauss(settings={"logical_decode_options_default": defaults})
+    server.create_slot("orders")
+    result = run("check", configure_gauss(server, PARALLEL))
+    told = f"logical_decode_options_default is {defaults}: max-txn-in-memory 20 holds for this"
+    assert told in " ".join((result.out + result.err).split())
+
+
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [
+        ("parallel-decode-num: 2, skip-empty-xacts: true, enable-heartbeat: true", True),
+        ("parallel-decode-num: 2", False),
+        ("parallel-decode-num: 1", True),
+        ("parallel-decode-num: 1, auto-advance: true", False),
+    ],
+)
+def test_a_slot_that_would_stand_still_is_told(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run, options: str, *, is_told: bool
+) -> None:
+    """Heartbeats move no slot; empty commits do, and in serial decoding auto-advance."""
+    server = make_gauss()
+    server.create_slot("orders")
+    result = run("check", configure_gauss(server, f"decoding: {{{options}}}"))
+    assert ("an idle slot advances only when" in result.out + result.err) is is_told
 
 
 def test_wrong_passwords_are_a_problem(
@@ -141,7 +179,7 @@ def test_quiet_modes_are_warned_of(
     """Without empty commits an idle slot does not advance."""
     server = make_gauss()
     server.create_slot("orders")
-    path = configure_gauss(server, "decoding: {skip-empty-xacts: true}")
+    path = configure_gauss(server, "decoding: {parallel-decode-num: 2, skip-empty-xacts: true}")
     result = run("check", path)
     assert result.status == EX_OK, result.err
     assert "an idle slot advances only when a row" in result.err

@@ -275,6 +275,32 @@ def test_heartbeats_of_gaussdb_are_printed(
     assert "HeartBeat: " in result.out
 
 
+@pytest.mark.parametrize("style", ["b", "t"])
+def test_heartbeats_do_not_keep_peek_from_its_end(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run, style: str
+) -> None:
+    """They are signs of life, not data: two of them and nothing in between, and all has come."""
+    server = make_gauss(COMMERCIAL, flush_seconds=0.05)
+    insert(server, orders(server), 1)
+    server.store.write(300)  # no commit brings the stream up to the end of the WAL
+    path = configure_gauss(server, decoding("enable-heartbeat: true", f"decode-style: {style}"))
+    result = run("peek", path)
+    assert result.status == EX_OK, result.err
+    assert len(re.findall(r"(?i)\bcommit\b", result.out)) == 1
+
+
+def test_a_serial_stream_is_asked_for_its_end(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """Its sender says nothing of its own accord; peek ends at WAL without a commit too."""
+    server = make_gauss()
+    insert(server, orders(server), 1)
+    server.store.write(300)
+    result = run("peek", configure_gauss(server, "decoding: {parallel-decode-num: 1}"))
+    assert result.status == EX_OK, result.err
+    assert "COMMIT" in result.out
+
+
 def test_users_are_named_and_left_out(
     make_gauss: MakeGauss, configure_gauss: Configure, run: Run
 ) -> None:

@@ -1,6 +1,6 @@
 """Tests for `gaussdecode.daemon.lag`."""
 
-from gaussdecode.daemon.lag import Lag
+from gaussdecode.daemon.lag import Lag, reached
 
 
 def test_a_server_that_never_rests_is_not_late() -> None:
@@ -35,3 +35,16 @@ def test_memory_is_bounded_and_the_oldest_stays() -> None:
         lag.note(float(at), at + 1, durable=0)
     assert len(lag._marks) <= 1024
     assert lag.seconds(100_000.0, durable=0) == 100_000.0
+
+
+def test_wal_without_anything_for_us_is_no_lag() -> None:
+    """What the server says to hold nothing more counts once all that was sent has landed."""
+    assert reached(durable=100, received=100, idle=300) == 300
+    assert reached(durable=100, received=200, idle=300) == 100
+    assert reached(durable=400, received=200, idle=300) == 400
+    assert reached(durable=100, received=100, idle=0) == 100
+    lag = Lag()
+    for second in range(100):
+        end = 100 + 50 * second
+        lag.note(float(second), end, reached(100, 100, idle=end - 50))
+    assert lag.seconds(99.0, reached(100, 100, idle=end)) == 0.0

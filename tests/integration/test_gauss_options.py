@@ -14,6 +14,7 @@ from kit.gaussstore import Committed, Table
 from kit.landing import Landing
 
 from gaussdecode.errors import EX_CONFIG
+from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
@@ -104,16 +105,69 @@ def test_empty_transactions_are_recorded_unless_told_otherwise(
 
 
 def test_an_idle_slot_advances_by_empty_commits(make_gauss: MakeGauss, tmp_path: Path) -> None:
-    """auto-advance: what the server commits elsewhere moves the slot, without a row landed."""
+    """What the server commits elsewhere moves the slot, without a row landed."""
     server = with_slot(make_gauss)
     insert(server, make_table(server), 1)
     database = GaussDatabase(server)
-    with lands(database, tmp_path, **PARALLEL, auto_advance=True) as daemon:
+    with lands(database, tmp_path, **PARALLEL) as daemon:
         daemon.catch_up()
         last = server.store.commit_elsewhere()
         daemon.wait_while_running(
             lambda: server.slots["s"].confirmed_lsn == last.end_lsn, "the slot to advance"
         )
+        assert daemon.stop() == 0
+    assert server.violations == []
+
+
+def test_auto_advance_follows_a_serial_stream(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """auto-advance: WAL without commits, and commits elsewhere, move log and slot; rows go on."""
+    server = with_slot(make_gauss)
+    table = make_table(server)
+    insert(server, table, 1)
+    database = GaussDatabase(server)
+    options = {"parallel_decode_num": 1, "auto_advance": True, "sender_timeout": 1500}
+    with lands(database, tmp_path, **options) as daemon:
+        daemon.catch_up()
+        server.store.commit_elsewhere()
+        server.store.write(20 << 20)  # so much that an entry is due
+        end = server.store.wal_end
+        daemon.wait_while_running(
+            lambda: server.slots["s"].confirmed_lsn == end, "the slot to advance"
+        )
+        daemon.kill9()
+        daemon.start()
+        insert(server, table, 2)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    assert server.violations == []
+    landed = landing.read(daemon.root)
+    assert numbers(landed) == [1, 2]
+    assert end in {landing.position(entry) for entry in landed.entries if entry["kind"] == "idle"}
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["serial", "parallel"])
+def test_an_idle_server_is_no_lag(make_gauss: MakeGauss, tmp_path: Path, number: int) -> None:
+    """WAL that holds no commit neither moves the slot nor counts as lag, however old it is."""
+    server = with_slot(make_gauss, flush_seconds=0.1)
+    last = insert(server, make_table(server), 1)
+    database = GaussDatabase(server)
+    options = {"parallel_decode_num": number, "sender_timeout": 600, "skip_empty_xacts": True}
+    with lands(database, tmp_path, **options) as daemon:
+        daemon.catch_up()
+        server.store.write(300)
+
+        def shown() -> tuple[int, float]:
+            status = daemon.status() or {}
+            return status.get("lag_bytes", -1), status.get("lag_seconds", -1.0)
+
+        end = str(Lsn(server.store.wal_end))
+        daemon.wait_while_running(
+            lambda: (daemon.status() or {}).get("server_wal_end") == end, "the server's end"
+        )
+        daemon.wait_while_running(lambda: shown() == (0, 0.0), "no lag")
+        assert server.slots["s"].confirmed_lsn <= last.end_lsn
+        insert(server, next(iter(server.store.tables.values())), 2)
+        daemon.catch_up()
         assert daemon.stop() == 0
     assert server.violations == []
 

@@ -52,6 +52,7 @@ class Sender:
         self._asked = False
         self._is_first_keepalive = True
         self._load: Iterator[memoryview] | None = None
+        self._told_lsn = 0  # serial: all before it was sent, and a client may confirm it
         self.sent_lsn = 0
 
     # --- start -------------------------------------------------------------------------
@@ -289,12 +290,21 @@ class Sender:
         if self._options.is_parallel:
             position = 0 if self._is_first_keepalive else server.wal_end
         else:
-            position = max(self.sent_lsn, self._start)
+            position = self._told_lsn = self._sent_all()
         self._is_first_keepalive = False
         role = gausswire.STANDBY if server.behaviour.is_standby else gausswire.PRIMARY
         body = gausswire.keepalive(position, server.now_us(), wants_reply=wants_reply, role=role)
         self._put(gausswire.copy_data(body))
         self._last_sent = server.clock()
+
+    def _sent_all(self) -> int:
+        """Up to where a serial stream has sent everything, WAL without commits included."""
+        store, is_idle = self._server.store, not self._out
+        with store.changed:
+            is_idle &= self._next >= len(store.committed)
+            if is_idle and not self._server.behaviour.is_held:
+                return store.wal_end
+        return max(self.sent_lsn, self._start, self._told_lsn)
 
     # --- what the client says ----------------------------------------------------------
 
@@ -362,9 +372,11 @@ class Sender:
             if self._load is not None:
                 if flush > self._server.wal_end:
                     self._server.violate(f"confirmed {flush:X}, beyond all that was sent")
-            elif flush > max(self.sent_lsn, self._start):
+            elif flush > max(self.sent_lsn, self._start, self._told_lsn):
                 self._server.violate(f"confirmed {flush:X}, beyond all that was sent")
-            elif flush > self._start and not self._is_commit_end(flush):
+            elif flush > self._start and not (
+                self._is_commit_end(flush) or 0 < flush <= self._told_lsn
+            ):
                 self._server.violate(f"confirmed {flush:X}, which is no commit's end")
             slot.confirmed_lsn = max(slot.confirmed_lsn, flush)
 

@@ -200,7 +200,7 @@ class GaussServer:
         """Listen; on the same ports as before after a stop."""
         self.is_stopping = False
         for is_ha in (False, True):
-            listener = socket.create_server(("127.0.0.1", self.ha_port if is_ha else self.port))
+            listener = self._listener(is_ha=is_ha)
             port = listener.getsockname()[1]
             if is_ha:
                 self.ha_port = port
@@ -211,6 +211,13 @@ class GaussServer:
             thread.start()
             self._threads.append(thread)
         return self
+
+    def _listener(self, *, is_ha: bool) -> socket.socket:
+        """On the port of before; the HA port is at first the next one, where that is free."""
+        if is_ha and not self.ha_port:
+            with contextlib.suppress(OSError):
+                return socket.create_server(("127.0.0.1", self.port + 1))
+        return socket.create_server(("127.0.0.1", self.ha_port if is_ha else self.port))
 
     def stop(self) -> None:
         """Shut down in order: slots are saved, streams end with a CommandComplete."""

@@ -34,6 +34,7 @@ from gaussdecode.source.relations import WhiteList, relation_record
 
 START_LSN: Final = 0x1000
 LIMIT: Final = 1 << 20
+KEEPALIVE_FIELD: Final = 7  # of a batch's header
 STATUS: Final = struct.Struct("<c5Qiiq?3xI")
 
 
@@ -90,7 +91,13 @@ class Session:
     """A receiver with both ends of everything in this process."""
 
     def __init__(
-        self, limit: int = LIMIT, *, is_tcp: bool = False, sender_timeout_us: int = 10_000_000
+        self,
+        limit: int = LIMIT,
+        *,
+        is_tcp: bool = False,
+        sender_timeout_us: int = 10_000_000,
+        is_serial: bool = False,
+        is_advancing: bool = False,
     ) -> None:
         self.server, self.client = tcp_pair() if is_tcp else socket.socketpair()
         self.client.setblocking(False)
@@ -100,10 +107,19 @@ class Session:
         now_us = time.monotonic_ns() // 1000
         clock = StatusClock(START_LSN, now_us, sender_timeout_us, 60_000_000)
         translator = Translator(b"b", is_batched=True, encoding="UTF8")
-        self.receiver = GaussReceiver(self.control, self.dispatcher, clock, translator, limit)
+        self.receiver = GaussReceiver(
+            self.control,
+            self.dispatcher,
+            clock,
+            translator,
+            limit,
+            is_serial,
+            is_advancing,
+        )
         self.receiver.attach_socket(self.client, b"")
         self.relations = GaussRelations(WhiteList())
         self.notices: list[bytes] = []
+        self.keepalives: list[int] = []  # in-band, from `messages`
 
     def run(self) -> End:
         """Receive to the end, with the slow path."""
@@ -138,6 +154,7 @@ class Session:
         found = []
         while (entry := self.ring.get_bytes(0)) is not None:
             header = wire.RAW_HEADER.unpack_from(entry)
+            self.keepalives += [header[KEEPALIVE_FIELD]] if header[KEEPALIVE_FIELD] else []
             at = header[5]
             for _ in range(header[4]):
                 (size,) = struct.unpack_from("=I", entry, at)
@@ -343,6 +360,75 @@ def test_longest_message_is_taken(session: Session) -> None:
     assert session.run() is End.LOST
     thread.join()
     assert [len(each) for each in session.messages()][1] > size
+
+
+def alive(wal_end: int) -> bytes:
+    """A keepalive."""
+    return gausswire.copy_data(gausswire.keepalive(wal_end, 5))
+
+
+def test_rest_of_a_parallel_stream(session: Session) -> None:
+    """A position is idle when another keepalive follows it and no data; nothing is confirmed."""
+    session.feed(
+        alive(0), alive(0x2800), transaction(0x3000, row()), alive(0x3400), data(begin(0x3500)),
+        alive(0x9000), alive(0x9100), data(row(), commit(0x3600)),
+        alive(0x9200), alive(0x9300), data(begin(0x9400)), alive(0x9500),
+    )  # fmt: skip
+    assert session.control.get(Word.IDLE_LSN) == 0x9200
+    session.messages()
+    assert session.keepalives == []
+
+
+@pytest.mark.parametrize("is_advancing", [False, True])
+def test_rest_of_a_serial_stream(*, is_advancing: bool) -> None:
+    """Every keepalive outside of a transaction tells what was sent; auto-advance passes it on."""
+    session = Session(is_serial=True, is_advancing=is_advancing)
+    session.feed(
+        alive(0x2000), transaction(0x3000, row()), alive(0x2F00), alive(0x3800),
+        data(begin(0x3900)), alive(0x3A00), data(row(), commit(0x4000)), alive(0x4000),
+    )  # fmt: skip
+    assert session.control.get(Word.IDLE_LSN) == 0x4000
+    assert tags(session.messages()) == "bIcbIc"
+    assert session.keepalives == ([0x2000, 0x3800] if is_advancing else [])
+    session.close()
+
+
+@pytest.mark.parametrize("is_serial", [False, True])
+def test_serial_streams_are_asked(*, is_serial: bool) -> None:
+    """A serial sender says nothing of its own accord, so each status wants an answer."""
+    session = Session(is_serial=is_serial)
+    session.feed(transaction(0x3000, row()))
+    session.server.setblocking(False)
+    assert STATUS.unpack_from(session.server.recv(70), 5)[9] is is_serial
+    session.messages()
+    session.close()
+
+
+@pytest.mark.parametrize(("durable", "is_refused"), [(0x3800, False), (0x3801, True)])
+def test_a_position_that_went_in_band_may_be_confirmed(durable: int, *, is_refused: bool) -> None:
+    """And none beyond it."""
+    session = Session(is_serial=True, is_advancing=True)
+    failures: list[GaussDecodeError] = []
+
+    def receive() -> None:
+        try:
+            session.run()
+        except GaussDecodeError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    session.server.sendall(transaction(0x3000, row()) + alive(0x3800))
+    while session.control.get(Word.IDLE_LSN) != 0x3800:
+        time.sleep(0.001)
+    session.control.set(Word.DURABLE_LSN, durable)
+    while thread.is_alive() and session.control.get(Word.CONFIRMED_LSN) != durable:
+        time.sleep(0.001)
+    session.server.shutdown(socket.SHUT_WR)
+    thread.join()
+    assert bool(failures) is is_refused
+    assert (session.statuses()[-1][1] == durable) is not is_refused
+    session.close()
 
 
 def test_vector_of_a_keepalive(session: Session) -> None:

@@ -8,7 +8,14 @@ import pytest
 from kit.postgres import make_certificates
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.source.gausstarget import Target, TlsFiles, on_port, parse_target, tls_context
+from gaussdecode.source.gausstarget import (
+    Target,
+    TlsFiles,
+    on_next_port,
+    on_port,
+    parse_target,
+    tls_context,
+)
 from gaussdecode.source.postgresql import SourceAddress
 
 WHO = "dbname=shop user=gaussdecode"
@@ -146,7 +153,14 @@ def test_other_port_keeps_everything_else() -> None:
     moved = on_port(address, 9)
     assert [str(e) for e in parse_target(moved).endpoints] == ["a:9", "b:9"]
     assert (moved.password, moved.is_insecure_allowed) == ("geheim", True)
-    assert on_port(address, None) is address
+
+
+def test_the_port_after_each() -> None:
+    """Where a thread pool has replication; a port that is not named has one too."""
+    for ports, expected in (("port=8000,9000", ["a:8001", "b:9001"]), ("", ["a:5433", "b:5433"])):
+        moved = on_next_port(SourceAddress(f"host=a,b {ports} {WHO}", "geheim", True))
+        assert [str(e) for e in parse_target(moved).endpoints] == expected
+        assert moved.password == "geheim"
 
 
 def test_naming_an_authority_has_it_asked() -> None:

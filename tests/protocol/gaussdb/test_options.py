@@ -59,7 +59,7 @@ TOLD: dict[str, tuple[str, str | None, str | None, str | None]] = {
     "enable-heartbeat": ("enable-heartbeat: true", None, None, "true"),
     "parallel-decode-num": (PARALLEL, "4", "4", "4"),
     "output-order": ("output-order: 1", None, None, "1"),
-    "auto-advance": ("auto-advance: true", None, None, None),
+    "auto-advance": ("parallel-decode-num: 1, auto-advance: true", None, None, None),
     "skip-generated-columns": ("skip-generated-columns: true", None, None, "true"),
     "enable-ddl-decoding": ("enable-ddl-decoding: false", None, None, None),
     "enable-ddl-json-format": ("enable-ddl-json-format: false", None, None, None),
@@ -99,7 +99,7 @@ def test_the_table_below_is_complete() -> None:
 def test_what_is_passed_on(option: Option, which: int, tmp_path: Path) -> None:
     """A set option reaches exactly the servers that know it; or it is refused, with its key."""
     text, *expected = TOLD[option.name]
-    is_serial = option.section is Section.SERIAL or text == PARALLEL
+    is_serial = option.section is Section.SERIAL or "parallel-decode-num" in text
     config = configured(tmp_path, text if is_serial else f"{PARALLEL}, {text}")
     server = SERVERS[which]
     try:
@@ -247,3 +247,25 @@ def test_memory_above_what_opengauss_takes_is_refused_when_it_is_known(tmp_path:
     assert server_options(config, GAUSSDB)["max-txn-in-memory"] == "500"
     with pytest.raises(ConfigError, match=r"orders.yaml: decoding.max-txn-in-memory: 500 is not"):
         server_options(config, OPENGAUSS)
+
+
+def test_a_parallel_stream_does_not_advance_by_itself(tmp_path: Path) -> None:
+    """The positions that its server tells lie ahead of what it has sent."""
+    with pytest.raises(ConfigError, match=r"decoding.auto-advance: true is possible with parallel"):
+        configured(tmp_path, f"{PARALLEL}, auto-advance: true")
+    configured(tmp_path, f"{PARALLEL}, auto-advance: false")
+
+
+def test_switches_take_numbers_as_the_product_does(tmp_path: Path) -> None:
+    """1 and 0, for every option that is true or false."""
+    assert configured(tmp_path, "standby-connection: 1").decoding.standby_connection is True
+    assert configured(tmp_path, "standby-connection: 0").decoding.standby_connection is False
+    with pytest.raises(ConfigError, match="standby-connection: 2 is not a boolean"):
+        configured(tmp_path, "standby-connection: 2")
+
+
+def test_names_of_slots_are_lowered(tmp_path: Path) -> None:
+    """As the server reads a name without quotes."""
+    path = configured(tmp_path).path
+    path.write_text(path.read_text().replace("slot: orders", "slot: Orders"))
+    assert load(path, memory_bytes=8 * GIB).slot == "orders"
