@@ -174,7 +174,12 @@ class _Reader:
             slot = slot.lower()  # as the server reads a name without quotes
         sections = {name: cls(**fields[name]) for name, cls in SECTIONS.items()}
         decoding = _decoding(given, sections["source"])
-        return Config(path=self.path, slot=slot, decoding=decoding, **sections)
+        config = Config(path=self.path, slot=slot, decoding=decoding, **sections)
+        if config.landing.on_suspect == "snapshot" and config.snapshot_refusal is not None:
+            at = _lines(self._sub(tree, "landing"))("on-suspect")
+            self.problems.append((at, f"landing.on-suspect: snapshot: {config.snapshot_refusal}"))
+            return None
+        return config
 
     def _sub(self, tree: Section, name: str) -> Section:
         """Find a section; complaining once when something else stands there."""

@@ -138,6 +138,12 @@ class TableError(GaussDecodeError):
         return f"table {table_title(self.namespace, self.name)}, behind {self.lsn}: {self.reason}"
 
 
+class SuspectError(GaussDecodeError):
+    """The server may have left changes out, and an operator is to decide before anything goes on."""
+
+    exit_status = EX_CONFIG
+
+
 class LostRowError(GaussDecodeError):
     """The server sent a row without its columns: what was in it is nowhere in the stream.
 
@@ -227,6 +233,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         RowError,
         TableError,
         LostRowError,
+        SuspectError,
         SequenceError,
         AccountError,
         LandingError,

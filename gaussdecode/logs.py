@@ -78,6 +78,7 @@ class Event(enum.StrEnum):
     TABLES_NOT_PUBLISHED = "tables_not_published"
     TABLE_IGNORED = "table_ignored"
     TABLE_QUARANTINED = "table_quarantined"
+    TABLES_IN_DOUBT = "tables_in_doubt"
     SLOT_CREATED = "slot_created"
     SLOT_DROPPED = "slot_dropped"
     SLOT_ADVANCED = "slot_advanced"

@@ -266,6 +266,16 @@ class LandingConfig:
             "of the commit log, and goes on with all others, until a snapshot of it is asked for.",
         ),
     )
+    on_suspect: str = dataclasses.field(
+        default="record",
+        metadata=_is(
+            Choice(("record", "snapshot", "stop")),
+            "When changes may be missing, because a GaussDB server says that it dropped rows after "
+            "DDL in their transaction, or a publication is not what it was: `record` says so in a "
+            "suspect entry of the commit log and goes on, `snapshot` also reads the tables that "
+            "may be meant again, `stop` ends the daemon before any of it is confirmed.",
+        ),
+    )
     retention: float | None = dataclasses.field(
         default=None,
         metadata=_is(
@@ -445,6 +455,14 @@ class SnapshotConfig:
         default=None,
         metadata=_is(
             Size(64 * KIB, 1024 * GIB, or_none=True), "Most bytes per second that are read."
+        ),
+    )
+    suspect_interval: float = dataclasses.field(
+        default=_HOUR,
+        metadata=_is(
+            Duration(1.0, 30 * _DAY),
+            "Least time between two orders of `landing.on-suspect: snapshot`; what becomes suspect "
+            "meanwhile is read together.",
         ),
     )
     verify: str = dataclasses.field(

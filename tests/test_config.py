@@ -372,3 +372,28 @@ def test_modes_of_single_tables(tmp_path: Path) -> None:
         ("{a.b: {c: d}}", "{'c'"),
     ):
         assert expected in problems(tmp_path, f"{head}snapshot: {{tables: {tables}}}\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("decoding", "expected"),
+    [
+        ("{parallel-decode-num: 1}", "set snapshot.nudge"),
+        ("{parallel-decode-num: 2, skip-empty-xacts: true}", "set snapshot.nudge"),
+        ("{parallel-decode-num: 2}", None),
+    ],
+)
+def test_suspects_are_read_again_only_where_tables_can_be(
+    tmp_path: Path, decoding: str, expected: str | None
+) -> None:
+    """on-suspect: snapshot is refused where no snapshot is possible, with what makes it so."""
+    text = (
+        "slot: s\nsource: {kind: gaussdb, dsn: host=db dbname=d user=u}\n"
+        f"decoding: {decoding}\nlanding: {{root: /l, on-suspect: snapshot}}\n"
+    )
+    if expected is None:
+        assert load(write(tmp_path, text), memory_bytes=8 * GIB).landing.on_suspect == "snapshot"
+        return
+    with pytest.raises(ConfigError) as refused:
+        load(write(tmp_path, text), memory_bytes=8 * GIB)
+    assert "landing.on-suspect: snapshot: " in str(refused.value)
+    assert expected in str(refused.value)

@@ -23,9 +23,9 @@ from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows,
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
-from gaussdecode.collect.suspects import Suspects
+from gaussdecode.collect.suspects import Suspects, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
-from gaussdecode.errors import RowError, TableError
+from gaussdecode.errors import RowError, SuspectError, TableError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Account
 from gaussdecode.model.landing import (
@@ -109,6 +109,7 @@ class CollectorSettings:
     include_xids: bool
     include_timestamp: bool
     start_csn: int = 0
+    stops_at_suspects: bool = False  # nothing after one lands
     most_tables: int = 1000  # that keep their place in memory between publications; arbitrary
 
 
@@ -259,7 +260,10 @@ class Collector:
     def noticed(self, code: int, text: bytes, lsn: int) -> None:
         """Remember what a notice of the server says of the changes around it."""
         if code == ROWS_MAY_BE_MISSING:
-            self._suspects.add(text.decode("utf-8", "replace"), lsn)
+            said = text.decode("utf-8", "replace")
+            if self._settings.stops_at_suspects:
+                raise SuspectError(refusal(said, lsn))
+            self._suspects.add(said, lsn)
         if self._suspects.is_full:
             self._note_suspects()
 
@@ -483,7 +487,7 @@ class Collector:
 
     def _is_due(self) -> bool:
         assembler = self.assembler
-        if assembler.keepalive_is_urgent or self._suspects.age >= self.effective_interval:
+        if assembler.keepalive_is_urgent or self._suspects.is_due(self.effective_interval):
             return True
         if not assembler.unpublished_count:
             behind = assembler.boundary_lsn - self._position.lsn

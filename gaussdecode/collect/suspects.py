@@ -1,8 +1,13 @@
 """Transactions that the server said may be incomplete, until the commit log says so too.
 
-In parallel mode GaussDB drops rows that follow DDL in their transaction, and tells once, in a
-notice beside the stream: which transactions, and from which position on. It names no
-tables. Bounded: past `LIMIT` transactions they must be described and forgotten.
+GaussDB drops rows that follow DDL in their transaction, and tells once, in a notice beside the
+stream: which transactions, and from which position on. It names no tables, and also
+transactions that lost nothing or are of other databases; which these are it does not say.
+
+Bounded: past `LIMIT` transactions they must be described and forgotten. They must also be before the
+position passes them, and else may wait for one another: what is not confirmed is told again.
+After some were described, others wait `QUIET_SECONDS` where nothing else is published, so
+that a server that never stops telling makes no more entries than publications.
 """
 
 import dataclasses
@@ -10,10 +15,17 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.notices import LostChanges, lost_changes
 
 LIMIT: Final = 1000  # transactions in one entry; arbitrary
+QUIET_SECONDS: Final = 600.0  # arbitrary
+_MOST_TOLD: Final = 5  # transactions in a message; arbitrary
 REASON: Final = "ddl_in_transaction"
+STOPPED: Final = (
+    "landing.on-suspect is stop: set record to go on with an entry that says so, or snapshot to have "
+    "the tables that may be meant read again too"
+)
 _TEXT: Final = (
     "the server may have left out rows that follow DDL in the same transaction; compare the "
     "tables these transactions changed, and take a new snapshot of those that differ"
@@ -36,6 +48,7 @@ class Suspects:
         self._has_unread = False
         self._lsn = 0
         self._since: float | None = None
+        self._described_at: float | None = None
         self.count = 0
 
     def add(self, text: str, lsn: int) -> None:
@@ -58,10 +71,16 @@ class Suspects:
         """No more should be gathered."""
         return len(self._named) >= LIMIT
 
-    @property
-    def age(self) -> float:
-        """Seconds since the oldest notice; 0 without one."""
-        return 0.0 if self._since is None else self._clock() - self._since
+    def is_due(self, interval: float) -> bool:
+        """Whether they are to be described although nothing else is published.
+
+        Args:
+            interval: seconds that a notice waits for others.
+        """
+        now = self._clock()
+        if self._since is None or now - self._since < interval:
+            return False
+        return self._described_at is None or now - self._described_at >= QUIET_SECONDS
 
     def describe(self) -> dict[str, Any] | None:  # Any: JSON
         """Give what a suspect entry says; None when there is nothing.
@@ -77,6 +96,7 @@ class Suspects:
             "text": _TEXT,
             "from_lsn": min([self._lsn, *(changes.skip_start_lsn for changes in named)]),
             "tables": [],
+            "is_any_table": True,
             "transactions": [
                 {key: int(value) for key, value in dataclasses.asdict(changes).items()}
                 for changes in named
@@ -94,3 +114,21 @@ class Suspects:
         """What was described is in the commit log."""
         self._named.clear()
         self._has_unread, self._since = False, None
+        self._described_at = self._clock()
+
+
+def refusal(text: str, lsn: int) -> str:
+    """Say why nothing may go on after a notice, and how it can.
+
+    Args:
+        text: of the server.
+        lsn: the last position that is complete without doubt.
+    """
+    named = lost_changes(text)
+    told = [f"{of.xid} from {of.skip_start_lsn} to {of.final_lsn}" for of in named[:_MOST_TOLD]]
+    more = f" and {len(named) - _MOST_TOLD} more" if len(named) > _MOST_TOLD else ""
+    which = f" (transactions {', '.join(told)}{more})" if told else ""
+    return (
+        f"the server may have left out rows that follow DDL in the same transaction{which}. Nothing "
+        f"after {Lsn(lsn)} is confirmed beyond what had landed, and it comes again. {STOPPED}"
+    )

@@ -141,7 +141,8 @@ def _landing(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
         yield Advice(
             False,
             "The server said that transactions may be incomplete.",
-            "Run `gaussdecode gaps ROOT`, and compare these tables with the source.",
+            "Run `gaussdecode gaps ROOT`, and compare these tables with the source, or have them "
+            "read again: landing.on-suspect: snapshot.",
             "GaussdecodeSuspectTransactions",
         )
     stopped = reading.get("land_quarantined_tables")

@@ -18,6 +18,7 @@ from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.suspects import STOPPED
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import publications, quarantine
 from gaussdecode.daemon.housekeeping import Housekeeper
@@ -27,7 +28,7 @@ from gaussdecode.daemon.snapshot import DaemonFacts
 from gaussdecode.daemon.snapshotchoice import stopped
 from gaussdecode.daemon.snapshotread import published_oids
 from gaussdecode.daemon.tablefilter import TableFilter, settle_beginning, unread
-from gaussdecode.errors import ConfigError, TableError
+from gaussdecode.errors import ConfigError, SuspectError, TableError
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
@@ -398,6 +399,7 @@ class Pipeline:
             include_xids=decoding.include_xids,
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
+            stops_at_suspects=landing.on_suspect == "stop",
         )
 
         def go_on() -> None:
@@ -491,6 +493,8 @@ class Pipeline:
         assert log.position is not None
         if found or gone:
             extra = publications.suspect(found, log.position.lsn, int(facts["wal_end"]), gone)
+            if self._config.landing.on_suspect == "stop":
+                raise SuspectError(f"{extra['text']}. {STOPPED}")
             _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
             intake.note(
                 PublicationRequest(kind=EntryKind.SUSPECT, position=log.position, extra=extra)

@@ -70,10 +70,11 @@ def suspect(found: list[str], lsn: int, wal_end: int, gone: Members = MappingPro
         wal_end: of the server, when it was noticed.
         gone: from `taken_out`.
     """
-    found = found + [
+    told = found + [
         f"{', '.join(member.title for member in members)} was taken out of publication {name!r}"
         for name, members in sorted(gone.items())
     ]
+    is_any = bool(found) or any(member.name is None for of in gone.values() for member in of)
     tables = {
         table_directory(member.schema, member.name)
         for members in gone.values()
@@ -82,12 +83,13 @@ def suspect(found: list[str], lsn: int, wal_end: int, gone: Members = MappingPro
     }
     return {
         "reason": REASON,
-        "text": f"{'; '.join(found)}: changes from {Lsn(lsn)} on that it did not publish meanwhile "
+        "text": f"{'; '.join(told)}: changes from {Lsn(lsn)} on that it did not publish meanwhile "
         "were never sent; compare the tables, and take a new snapshot of those that differ "
         "(gaussdecode snapshot --table)",
         "from_lsn": lsn,
         "until_lsn": max(lsn, wal_end),
         "tables": sorted(tables),
+        "is_any_table": is_any,
         "transactions": [],
     }
 

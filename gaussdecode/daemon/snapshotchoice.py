@@ -38,6 +38,7 @@ from gaussdecode.settings import SnapshotConfig
 
 ALL: Final = "*"  # key of the landing's own record
 QUARANTINED: Final = "quarantined"
+LEFT_OUT: Final = frozenset({"ignored", QUARANTINED})  # states of a table whose changes do not land
 _SETTLED: Final = frozenset({"done", "streamed", "ignored", QUARANTINED})
 _WANTED: Final = frozenset({"done", "streamed", QUARANTINED})
 
@@ -173,7 +174,7 @@ class Chooser:
     def leaves_out(self, title: str, oid: int | None) -> bool:
         """Whether the changes of a table in the stream are not wanted either."""
         record = self._ledger.get(title, {})
-        if record.get("state") in {"ignored", QUARANTINED} and is_of(record, oid):
+        if record.get("state") in LEFT_OUT and is_of(record, oid):
             return True
         if oid in self._quarantined:  # under another name
             return True

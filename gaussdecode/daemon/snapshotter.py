@@ -28,8 +28,10 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gaussdecode.collect.gate import HoldLostError
+from gaussdecode.daemon.doubts import Doubts
 from gaussdecode.daemon.snapshotchoice import (
     ALL,
+    LEFT_OUT,
     NEEDS_ALL_ROWS,
     QUARANTINED,
     Beginning,
@@ -61,6 +63,7 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.title import split_title
 from gaussdecode.settings import Config
+from gaussdecode.source.coverage import listing
 from gaussdecode.source.export import PublishedTable, TableChangedError
 from gaussdecode.source.relations import WhiteList
 
@@ -68,6 +71,7 @@ _ROUND_SECONDS: Final = 1.0  # between two looks at requests
 _LIST_SECONDS: Final = 15.0  # between two looks at the publications; arbitrary
 _RETRY_SECONDS: Final = 2.0
 _TABLES_AT_ONCE: Final = 64  # small tables that share one hold; arbitrary
+_MOST_TOLD: Final = 20  # tables in a line of the log; arbitrary
 _CHANGES: Final = 20  # of a table, until it is given up; arbitrary
 _NO_COLUMN: Final = "42703"
 _LOCKED: Final = "55P03"  # by lock_timeout
@@ -112,6 +116,8 @@ class Snapshotter:
         self._lists = self._settings.wants_rows or self._settings.on_new_table == "ignore"
         self._failed: set[str] = set()
         self._unlisted: AbstractSet[str] = frozenset()
+        self._doubts: Doubts | None = None
+        self._order_at = float("-inf")
         self._progress = self._tools.progress
 
     def start(self) -> None:
@@ -170,7 +176,8 @@ class Snapshotter:
             self._is_settled = True
         requests = store.requests()
         is_list_due = self._lists and (self._has_news() or self._is_list_old())
-        if not (requests or is_list_due or store.tables() or self._is_asked()):
+        is_in_doubt = self._is_in_doubt()
+        if not (requests or is_list_due or store.tables() or self._is_asked() or is_in_doubt):
             return
         with self._tools.reader() as reader:
             found = {table.title: table for table in reader.published()}
@@ -184,6 +191,8 @@ class Snapshotter:
         self._forget_others(published)
         self._note_missed(published, {table.oid for table in published.values()})
         self._give_up_stopped()
+        if is_in_doubt:
+            self._order(published)
         requests = store.requests()
         wanted = self._requested(requests, published)
         wanted += self._missing(published, {item.title for item in wanted})
@@ -200,6 +209,35 @@ class Snapshotter:
             records = self._tools.store.ledger().values()
             self._may_be_asked = any(record.get("state") == "asked" for record in records)
         return self._may_be_asked
+
+    def _is_in_doubt(self) -> bool:
+        """Whether suspect entries want tables to be read again, and it is time for it."""
+        if self._config.landing.on_suspect != "snapshot":
+            return False
+        if self._doubts is None:
+            self._doubts = Doubts(self._tools.log, self._tools.store)
+        return self._doubts.look() and time.monotonic() >= self._order_at
+
+    def _order(self, published: dict[str, PublishedTable]) -> None:
+        """Have the tables that suspect entries may mean read again, all of their rows."""
+        doubts, store = self._doubts, self._tools.store
+        assert doubts is not None
+        ledger = store.ledger()
+        records: dict[str, Json] = {}
+        for title, table in published.items():
+            known = ledger.get(title, {})
+            directory = table_directory(table.schema, table.name)
+            if not doubts.concerns(directory) or known.get("state") in LEFT_OUT:
+                continue
+            records[title] = {**self._asked(table), "request": known.get("request")}
+            store.drop(directory)
+            self._failed.discard(title)
+        store.note({**records, **doubts.answered()})
+        doubts.settle()
+        self._order_at = time.monotonic() + self._settings.suspect_interval
+        store.reach(SnapshotStep.TABLE_ASKED)
+        titles = sorted(records)
+        _log.warning(Event.TABLES_IN_DOUBT, tables=listing(titles[:_MOST_TOLD], len(titles)))
 
     def _is_list_old(self) -> bool:
         return time.monotonic() - self._listed_at >= _LIST_SECONDS

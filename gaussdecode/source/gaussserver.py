@@ -27,8 +27,8 @@ from gaussdecode.source.slot import LogState, ServerState, SlotState
 
 ENCODINGS: Final = ("UTF8", "GBK", "GB18030", "LATIN1", "SQL_ASCII")
 DDL_ADVICE: Final = (
-    "keep DDL out of transactions that change rows; openGauss 3.0.3 and newer announce the loss, 6.0.0 and "
-    "newer have none with parallel-decode-num: 1"
+    "keep DDL out of transactions that change rows; openGauss 3.0.3 and newer announce the loss (and "
+    "landing.on-suspect says what then), 6.0.0 and newer have none with parallel-decode-num: 1"
 )
 _GB18030_2022: Final = "GB18030_2022"  # differs from GB18030 in a few rare characters
 _SETTINGS: Final = (

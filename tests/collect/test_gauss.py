@@ -11,9 +11,9 @@ from kit.entries import relation_mark as describe
 
 from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.spool import Spool
-from gaussdecode.collect.suspects import LIMIT, Suspects
+from gaussdecode.collect.suspects import LIMIT, QUIET_SECONDS, Suspects
 from gaussdecode.collect.tables import Tables
-from gaussdecode.errors import SequenceError
+from gaussdecode.errors import EX_CONFIG, SequenceError, SuspectError
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.publication import PublicationRequest, RowGroup
@@ -225,3 +225,52 @@ def test_notice_that_names_nobody_is_an_open_suspect() -> None:
     assert (extra["from_lsn"], extra["is_open"], extra["transactions"]) == (500, True, [])
     suspects.forget()
     assert suspects.describe() is None
+
+
+def test_notices_without_end_make_few_entries(make: Make) -> None:
+    """What follows waits for a publication, or ten minutes; the first is told at once."""
+    now = [0.0]
+    suspects = Suspects(lambda: now[0])
+    told = gausswire.ddl_notice([(77, 1, 3, 2)])
+    described = []
+    while now[0] < 4 * QUIET_SECONDS:
+        suspects.add(told, 1)
+        if suspects.is_due(30.0):
+            described.append(now[0])
+            assert suspects.describe() is not None
+            suspects.forget()
+        now[0] += 1.0
+    assert described == [
+        30.0,
+        30.0 + QUIET_SECONDS,
+        30.0 + 2 * QUIET_SECONDS,
+        30 + 3 * QUIET_SECONDS,
+    ]
+
+    collector, writer = make(max_commit_interval=1e-9)
+    for end in (100, 200):  # whatever waits is said before the position passes it
+        collect(collector, notice((end, 1, 3, 2)), begin(), Row(1, 1, "a"), commit(end, 77))
+        collector._publish_if(is_due=True)
+        collect(collector, notice((end + 1, 1, 3, 2)))
+        assert not collector._is_due()
+    kinds = [request.kind for request in writer.requests]
+    assert kinds == 2 * [EntryKind.SUSPECT, EntryKind.DATA]
+    assert [of["xid"] for of in writer.requests[2].extra["transactions"]] == [101, 200]
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_suspect_may_stop_everything(make: Make, is_inside: bool) -> None:
+    """Nothing of it or after it is published; what stood before it is."""
+    collector, writer = make(stops_at_suspects=True)
+    collect(collector, begin(), Row(1, 1, "a"), commit(90, 76))
+    collector._publish_if(is_due=True)
+    told = notice((77, 0x10, 0x90, 0x50))
+    rows: list[Item] = [begin(), Row(1, 1, "a"), commit(100, 77)]
+    rows.insert(1 if is_inside else 0, told)
+    with pytest.raises(SuspectError) as stopped:
+        collect(collector, *rows)
+    assert "transactions 77 from 0/50 to 0/90" in str(stopped.value)
+    assert "0/5A" in str(stopped.value)
+    assert "landing.on-suspect is stop: set record to go on" in str(stopped.value)
+    assert [request.position.lsn for request in writer.requests] == [90]
+    assert stopped.value.exit_status == EX_CONFIG

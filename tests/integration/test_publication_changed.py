@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit import landing
+from kit import landing, oracle
 from kit.daemon import Daemon
 from kit.postgres import Database
 
-from gaussdecode.errors import EX_IOERR
+from gaussdecode.errors import EX_CONFIG, EX_IOERR
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -131,3 +131,58 @@ def test_added_and_dropped_tables_are_no_change(
     assert daemon.stop() == 0
     (record,) = _suspects(daemon)
     assert f"table public.b was taken out of publication {name!r}" in record["text"]
+
+
+def test_what_was_not_published_comes_back_by_a_snapshot(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """on-suspect: snapshot reads the table that was taken out again, and no other."""
+    database, name = database_15, database_15.publication
+    database.execute("CREATE TABLE a (id int4 PRIMARY KEY); CREATE TABLE b (id int4 PRIMARY KEY)")
+    database.execute(f'DROP PUBLICATION "{name}"; CREATE PUBLICATION "{name}" FOR TABLE a, b')
+    database.create_slot()
+    config = {
+        "guard": {"interval": "1s"},
+        "landing": {"on-suspect": "snapshot"},
+        "snapshot": {"mode": "none"},
+    }
+    daemon = make_daemon(database, config=config).start()
+    database.execute("INSERT INTO a VALUES (1); INSERT INTO b VALUES (1)")
+    daemon.catch_up()
+    database.execute(f'ALTER PUBLICATION "{name}" DROP TABLE a')
+    database.execute("INSERT INTO a VALUES (2)")
+    database.execute(f'ALTER PUBLICATION "{name}" ADD TABLE a')
+    daemon.wait_while_running(
+        lambda: "snapshot_landed" in daemon.log.read_text(), "the rows of the table"
+    )
+    database.execute("INSERT INTO a VALUES (3)")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    landed = landing.read(daemon.root)
+    oracle.check_snapshots(landed)
+    rows = {change.new["id"] for change in landed.settled() if change.schema.table[1] == "a"}
+    assert rows == {1, 2, 3}
+    assert {change.schema.table[1] for change in landed.changes if change.is_snapshot} == {"a"}
+
+
+def test_a_changed_publication_stops_the_daemon(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """on-suspect: stop ends it at each start, until the operator has it recorded."""
+    database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
+    database_15.create_slot()
+    daemon = make_daemon(database_15, config={"landing": {"on-suspect": "stop"}}).start()
+    daemon.wait_for_state("streaming")
+    assert daemon.stop() == 0
+    _again(database_15)
+    for _ in range(2):
+        assert daemon.start().wait() == EX_CONFIG
+        assert "was dropped and made again" in daemon.log_tail()
+        assert "landing.on-suspect is stop: set record" in daemon.log_tail()
+    assert _suspects(daemon) == []
+    daemon.write_config(landing={"on-suspect": "record"})
+    daemon.start()
+    database_15.execute("INSERT INTO public.t VALUES (1)")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    assert len(_suspects(daemon)) == 1

@@ -1,0 +1,74 @@
+"""Which tables suspect entries leave in doubt, until a snapshot of them has been ordered.
+
+With `landing.on-suspect: snapshot`. Nothing is remembered but the number up to which entries are
+answered for: it stands in the ledger, and is written together with the orders. So an order
+follows from the commit log alone, and no end of the process loses one, or gives it twice.
+
+A view that is taken after the order shows all that the suspect transactions did, for a server
+tells of a transaction when it has committed; so the table is whole again from the snapshot on,
+wherever its position is.
+"""
+
+from typing import Any, Final
+
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind
+
+KEY: Final = "*suspects"  # in the ledger, beside the tables
+ANY_TABLE: Final = "is_any_table"  # in a suspect entry: more tables than it names may be meant
+
+Json = dict[str, Any]  # Any: JSON
+
+
+class Doubts:
+    """Of one landing.
+
+    Args:
+        log: is read on, each entry once.
+        store: its ledger.
+    """
+
+    def __init__(self, log: CommitLog, store: SnapshotStore) -> None:
+        self._log = log
+        self._store = store
+        self._seen_n = int(store.ledger().get(KEY, {}).get("n", -1))
+        self._titles: set[str] = set()
+        self._is_of_all = False
+        self._has_begun = False
+
+    def look(self) -> bool:
+        """Read the log on; gives whether some table is in doubt.
+
+        What was read at the start and holds no doubt need not be read by the next start.
+        """
+        last = self._log.next_n - 1
+        for entry in self._log.iterate(max(self._seen_n, self._log.floor) + 1, last):
+            if entry.kind is EntryKind.SUSPECT:
+                self._take(entry)
+        is_long = last > self._seen_n
+        self._seen_n = max(self._seen_n, last)
+        is_in_doubt = self._is_of_all or bool(self._titles)
+        if is_long and not is_in_doubt and not self._has_begun:
+            self._store.note(self.answered())
+        self._has_begun = True
+        return is_in_doubt
+
+    def _take(self, entry: CommitEntry) -> None:
+        tables = entry.extra.get("tables", ())
+        self._titles.update(str(table) for table in tables)
+        self._is_of_all |= bool(entry.extra.get(ANY_TABLE, True)) or not tables
+
+    def concerns(self, directory: str) -> bool:
+        """Whether a table may lack changes."""
+        return self._is_of_all or directory in self._titles
+
+    def answered(self) -> dict[str, Json]:
+        """What the ledger says once everything that `look` saw has been ordered."""
+        return {KEY: {"state": "listed", "n": self._seen_n}}
+
+    def settle(self) -> None:
+        """What `answered` gave is durable."""
+        self._titles.clear()
+        self._is_of_all = False
