@@ -41,6 +41,8 @@ WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= {_FIRST_OID}
 ORDER BY 1, 2, a.attnum
 """  # noqa: S608 - constants
 _TRUE: Final = "t"
+_FLOATS: Final = (700, 701, 1021, 1022)  # real, double precision, and arrays of them
+_ROUNDED: Final = "rounded by the server: 6 digits of real, 15 of double precision"
 
 
 def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
@@ -96,7 +98,12 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
         if not listed or any(s in {"*", table.schema} and t in {"*", table.name} for s, t in listed)
     ]
     names = {f"{table.schema}.{table.name}" for table in plan.tables}
-    plan.columns = [column for column in _columns(pair.sql) if column.table in names]
+    is_rounding = state.profile.rounds_floats(
+        config.source.plugin, is_parallel=config.decoding.is_parallel
+    )
+    plan.columns = [
+        column for column in _columns(pair.sql, is_rounding=is_rounding) if column.table in names
+    ]
     if not plan.tables:
         plan.warnings.append("no table of the database is on white-table-list, or it has none")
     plan.warnings += [
@@ -119,6 +126,11 @@ def _warnings(config: Config, state: GaussServerState, command: str) -> Iterator
         )
     if profile.drops_after_ddl(is_parallel=decoding.is_parallel):
         yield f"{mode} drops the rows that follow DDL in their own transaction: {DDL_ADVICE}"
+    if profile.rounds_floats(config.source.plugin, is_parallel=decoding.is_parallel):
+        yield (
+            f"{config.source.plugin} of {profile.name} rounds real to 6 and double precision to 15 "
+            "digits: decode in parallel, or use source.plugin mppdb_decoding on 3.0.0 or newer"
+        )
     if config.snapshot_refusal is not None and config.snapshot.mode != "none":
         yield (
             f"snapshot.mode: {config.snapshot.mode}: rows that are there already do not land: "
@@ -167,7 +179,7 @@ def _tables(sql: GaussConnection) -> list[PublishedTable]:
     ]
 
 
-def _columns(sql: GaussConnection) -> Iterator[PlannedColumn]:
+def _columns(sql: GaussConnection, *, is_rounding: bool) -> Iterator[PlannedColumn]:
     for row in sql.query(_COLUMNS):
         schema, table, name, _, modifier, spelled, base_oid, base_schema, base = (
             item or "" for item in row
@@ -175,6 +187,5 @@ def _columns(sql: GaussConnection) -> Iterator[PlannedColumn]:
         oid = int(base_oid)
         user_type = None if is_built_in(oid) else (base_schema, base)
         held, type_name = column_type(oid, int(modifier), user_type)
-        yield PlannedColumn(
-            f"{schema}.{table}", name, spelled, arrow(held), fidelity(held, type_name)
-        )
+        kept = _ROUNDED if is_rounding and oid in _FLOATS else fidelity(held, type_name)
+        yield PlannedColumn(f"{schema}.{table}", name, spelled, arrow(held), kept)

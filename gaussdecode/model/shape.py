@@ -50,10 +50,12 @@ class Definition:
     Attributes:
         relation: the version that describes them.
         is_new: no decoder has been told this version yet; the batch must be cut before it.
-        has_gaps: old tuples may leave columns out because they are NULL (servers 3.0.0,
-            3.0.1, 3.1), so that fewer columns than the identity's are no contradiction.
+        has_gaps: old tuples may leave columns out because they are NULL (servers 3.0.0 to
+            3.0.2 and 3.1), so that fewer columns than the identity's are no contradiction.
+        takes_bare: an old tuple without any column is a row of NULLs; JSON does not show it.
     """
 
     relation: Relation
     is_new: bool
     has_gaps: bool = False
+    takes_bare: bool = False

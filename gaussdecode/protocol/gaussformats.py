@@ -46,7 +46,8 @@ _RESERVED_SIZE: Final = 0xFFFFFFFE
 _LEAST_COLUMN: Final = 10
 _CASCADE: Final = 1
 _RESTART: Final = 2
-_DDL: Final = b"mppdb_decoding.ddl\0"
+_MPPDB_DDL: Final = b"mppdb_decoding.ddl\0"
+_SQL_DDL: Final = b"sql_decoding.ddl\0"
 
 Define = Callable[[Shape], Definition]
 Span = tuple[bytes, bytes]
@@ -159,7 +160,7 @@ class PlainTranslator:
         style = self._style
         if style in "js" and record.peek(1) == b"{":
             self._row(record, json_row(record, is_utf8=self._codec is None), define)
-        elif style in "ts" and record.accept(b"table "):
+        elif style in "tsq" and record.accept(b"table "):
             row = text_row(record)
             if row.op == "T":
                 self._truncate(record, row.head, define)
@@ -174,11 +175,9 @@ class PlainTranslator:
         elif record.accept(b"HeartBeat:"):
             self._heartbeat(heartbeat_text(record, self._lsn))
         elif style == "s" and record.peek(8) == b"prefix: ":
-            self._require(True, "a DDL statement outside of a transaction")
-            text = self._converted(record.take(record.left))
-            self._emit(
-                b"M\1", struct.pack(">Q", self._lsn), _DDL, struct.pack(">I", len(text)), text
-            )
+            self._ddl(record, _MPPDB_DDL)
+        elif style == "q" and record.peek(16) == b"message: prefix ":
+            self._ddl(record, _SQL_DDL)
         else:
             raise record.fail("unknown statement")
 
@@ -201,6 +200,11 @@ class PlainTranslator:
         self._require(True, "a COMMIT outside of a transaction")
         self._in_transaction = False
         self._emit(b"c", struct.pack(">QQqQ", self._lsn, boundary.xid, boundary.time, boundary.csn))
+
+    def _ddl(self, record: Reader, prefix: bytes) -> None:
+        self._require(True, "a DDL statement outside of a transaction")
+        text = self._converted(record.take(record.left))
+        self._emit(b"M\1", struct.pack(">Q", self._lsn), prefix, struct.pack(">I", len(text)), text)
 
     def _heartbeat(self, heartbeat: Heartbeat) -> None:
         self._emit(b"h", struct.pack(">QQq", heartbeat.lsn, heartbeat.flushed, heartbeat.time))
@@ -245,7 +249,7 @@ class PlainTranslator:
             return
         parts = [row.op.encode(), struct.pack(">I", relation.oid)]
         columns = relation.columns
-        if row.old is not None or row.op == "D":
+        if row.old is not None or row.op == "D" or _is_bare(known, row):
             is_full = relation.identity is ReplicaIdentity.FULL
             parts.append((b"O" if is_full else b"K") + struct.pack(">H", len(columns)))
             parts += self._old(record, columns, row.old or [], places)
@@ -332,6 +336,11 @@ def _spans(fields: Tuple | None) -> list[Span] | None:
     return None if fields is None else [(field.name, field.type) for field in fields]
 
 
+def _is_bare(known: _Known, row: Row) -> bool:
+    """Whether the row has an old tuple of NULLs alone, which JSON does not show."""
+    return known.definition.takes_bare and row.is_json and row.op != "I"
+
+
 def _match(known: _Known, row: Row) -> list[int] | None:
     """Find the old columns of a row among the table's; None: the version is another."""
     relation = known.definition.relation
@@ -346,9 +355,10 @@ def _match(known: _Known, row: Row) -> list[int] | None:
         return None
     identity = [index for index, column in enumerate(relation.columns) if column.is_identity]
     if row.old is None:
-        return None if row.op == "D" and identity else []
+        is_kept = row.op != "D" or not identity or _is_bare(known, row)
+        return [] if is_kept else None
     if not row.old and known.columns:
-        return None
+        return [] if known.definition.takes_bare else None
     rest = iter(identity)
     places = []
     for span in _spans(row.old) or []:

@@ -86,7 +86,7 @@ cdef class Translator:
     cdef int begin(self, const Boundary *boundary) except -1 nogil
     cdef int commit(self, const Boundary *boundary) except -1 nogil
     cdef int take_heartbeat(self) except -1 nogil
-    cdef int emit_ddl(self) except -1 nogil
+    cdef int emit_ddl(self, const char *prefix, size_t prefix_size) except -1 nogil
     cdef Known *find(self) noexcept nogil
     cdef int ask(self) except -1 nogil
     cdef int take_row(self) except -1 nogil

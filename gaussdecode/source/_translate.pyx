@@ -26,8 +26,8 @@ Canonical messages (integers big-endian; I U D T M as in `protocol/pgoutput.py`)
 
 What was not sent is 0, an empty user, or a time of INT64_MIN; times count microseconds since
 2000. Serial plug-ins send the CSN with the commit only. A DELETE without an old tuple becomes
-a K tuple of NULLs, under a relation without identity. A DDL statement of mppdb_decoding becomes
-a transactional logical message with the prefix `mppdb_decoding.ddl`.
+a K tuple of NULLs, under a relation without identity. A DDL statement of a serial plug-in becomes
+a transactional logical message with the prefix `mppdb_decoding.ddl` or `sql_decoding.ddl`.
 
 A version costs memory for its table's spelling; above `memory_limit` all are forgotten but the
 newest, and asked for again.
@@ -51,8 +51,8 @@ from gaussdecode.source._translate_emit cimport (
 )
 from gaussdecode.source._translate_json cimport scan_json
 from gaussdecode.source._translate_known cimport (
-    fill_columns, known_create, known_matches, sent_of, span, spans, spelling_of, table_find,
-    table_free, table_put,
+    fill_columns, is_bare, known_create, known_matches, sent_of, span, spans, spelling_of,
+    table_find, table_free, table_put,
 )
 from gaussdecode.source._translate_row cimport (
     FORM_DOUBLED, FORM_FALSE, FORM_NULL, FORM_PLAIN, FORM_TRUE, FORM_UNCHANGED, accept, expect,
@@ -81,10 +81,13 @@ cdef enum:
 
 cdef extern from *:
     """
-    #define GD_DDL_PREFIX "mppdb_decoding.ddl"
+    #define GD_MPPDB_DDL "mppdb_decoding.ddl"
+    #define GD_SQL_DDL "sql_decoding.ddl"
     """
-    const char *DDL_PREFIX "GD_DDL_PREFIX"
-    const size_t DDL_PREFIX_SIZE "sizeof(GD_DDL_PREFIX)"
+    const char *MPPDB_DDL "GD_MPPDB_DDL"
+    const size_t MPPDB_DDL_SIZE "sizeof(GD_MPPDB_DDL)"
+    const char *SQL_DDL "GD_SQL_DDL"
+    const size_t SQL_DDL_SIZE "sizeof(GD_SQL_DDL)"
 
 
 cdef class Translator:
@@ -253,7 +256,7 @@ cdef class Translator:
             self.is_json = True
             scan_json(record, &self.row)
             return self.take_row()
-        if (is_serial or self.style == c"t") and accept(record, b"table ", 6):
+        if self.style != c"j" and accept(record, b"table ", 6):
             scan_text(
                 record, &self.row, NULL if self.last == NULL else self.last.bytes,
                 0 if self.last == NULL else self.last.head_size,
@@ -275,7 +278,10 @@ cdef class Translator:
             return self.take_heartbeat()
         if is_serial and accept(record, b"prefix: ", 8):
             record.next -= 8
-            return self.emit_ddl()
+            return self.emit_ddl(MPPDB_DDL, MPPDB_DDL_SIZE)
+        if self.style == c"q" and accept(record, b"message: prefix ", 16):
+            record.next -= 16
+            return self.emit_ddl(SQL_DDL, SQL_DDL_SIZE)
         return fail_wire(record, b"unknown statement", 0)
 
     # ---- boundaries
@@ -342,7 +348,7 @@ cdef class Translator:
         append_uint64(out, <uint64_t>heartbeat.time)
         return TRANSLATED
 
-    cdef int emit_ddl(self) except -1 nogil:
+    cdef int emit_ddl(self, const char *prefix, size_t prefix_size) except -1 nogil:
         """Pass a DDL statement on as a transactional logical message."""
         cdef Buffer *out = &self.out
         cdef size_t start
@@ -352,7 +358,7 @@ cdef class Translator:
         self.framed.count[<int>TALLY_MESSAGE] += 1
         buffer_append(out, b"M\x01", 2)
         append_uint64(out, self.lsn)
-        buffer_append(out, DDL_PREFIX, DDL_PREFIX_SIZE)
+        buffer_append(out, prefix, prefix_size)
         append_uint32(out, 0)
         start = out.size
         if not self.transcoder.append(
@@ -408,7 +414,7 @@ cdef class Translator:
         self.tag = row.op
         append_byte(out, row.op)
         append_uint32(out, known.oid)
-        if row.old.is_present or row.op == c"D":
+        if row.old.is_present or row.op == c"D" or is_bare(known, row):
             self.emit_old(known)
         if row.new.is_present:
             append_count(out, c"N", known.column_count)
@@ -594,6 +600,7 @@ cdef class Translator:
         known.version = relation.version
         known.is_filtered = relation.is_filtered
         known.has_gaps = definition.has_gaps
+        known.takes_bare = definition.takes_bare
         known.is_full = relation.identity is ReplicaIdentity.FULL
         fill_columns(known, relation.columns, spelled)
         self.last = NULL

@@ -264,4 +264,5 @@ cdef int scan_json(Cursor *cursor, Row *row) except -1 nogil:
         fail_wire(cursor, b"tuple that its operation does not have", 0)
     row.new.is_present = row.op != c"D"
     row.old.is_present = row.old.count > 0
+    row.hides_bare = True
     return 0

@@ -25,6 +25,7 @@ cdef struct Known:
     uint32_t identity_count
     bint is_filtered
     bint has_gaps               # old tuples may leave NULLs out
+    bint takes_bare             # an old tuple without columns is a row of NULLs
     bint is_full                # all columns are the identity because the table says so
     KnownColumn *columns
 
@@ -41,6 +42,7 @@ cdef Known *table_find(
     const KnownTable *table, const uint8_t *head, size_t size
 ) noexcept nogil
 cdef int table_put(KnownTable *table, Known *known) except -1 nogil
+cdef bint is_bare(const Known *known, const Row *row) noexcept nogil
 cdef bint known_matches(const Known *known, Row *row) noexcept nogil
 
 cdef bytes span(const uint8_t *data, size_t size)

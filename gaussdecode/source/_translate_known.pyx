@@ -172,6 +172,11 @@ cdef bint match_old(const Known *known, Row *row) noexcept nogil:
     return known.has_gaps and row.old.count < known.identity_count
 
 
+cdef bint is_bare(const Known *known, const Row *row) noexcept nogil:
+    """Whether the row has an old tuple of NULLs alone, which does not show."""
+    return known.takes_bare and row.hides_bare and row.op != c"I"
+
+
 cdef bint known_matches(const Known *known, Row *row) noexcept nogil:
     """Whether this version describes the row; then its fields know their columns."""
     cdef uint32_t index
@@ -185,11 +190,11 @@ cdef bint known_matches(const Known *known, Row *row) noexcept nogil:
     elif row.op != c"D":
         return False
     if row.old.is_present:
-        # No column where the table has some is a tuple that the server lost.
+        # No column where the table has some: all were NULL, or the server lost the tuple.
         if row.old.count == 0 and known.column_count:
-            return False
+            return known.takes_bare
         return match_old(known, row)
-    return row.op != c"D" or known.identity_count == 0
+    return row.op != c"D" or known.identity_count == 0 or is_bare(known, row)
 
 
 # ---- the slow path

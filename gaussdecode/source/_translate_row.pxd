@@ -37,6 +37,7 @@ cdef struct Tuple:
 cdef struct Row:
     uint8_t op                  # I, U, D or T
     bint is_positional          # the new tuple names no columns
+    bint hides_bare             # an old tuple without columns does not show
     bint is_utf8                # the database is
     const uint8_t *head         # what names the table, as sent
     size_t head_size

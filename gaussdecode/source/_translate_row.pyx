@@ -27,6 +27,7 @@ cdef int row_clear(Row *row, uint8_t op) except -1 nogil:
     """Begin a row; memory stays."""
     row.op = op
     row.is_positional = False
+    row.hides_bare = False
     row.head = NULL
     row.head_size = 0
     row.new.count = row.old.count = 0

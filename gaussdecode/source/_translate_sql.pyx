@@ -5,7 +5,11 @@
     delete from public.t where a = 1;insert into public.t values (1, 'new');
 
 The last is an UPDATE, in one message. An insert names no columns: their names and types are
-the catalogue's. A list may end in a comma, where the table's last column was dropped.
+the catalogue's. A list may end in a comma, where the table's last column was dropped. TRUNCATE is
+written as the other serial plug-ins do (`_translate_text`); a DDL statement is passed on whole:
+
+    table public.t, public.u: TRUNCATE: cascade
+    message: prefix x, relid 16390, cmdtype: Simple, sz: 99 content: {...}
 
 References:
     openGauss, contrib/sql_decoding: pg_decode_change(), TupleToStringinfo().

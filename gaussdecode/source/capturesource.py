@@ -14,6 +14,7 @@ from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
 from gaussdecode.source.capture import Capture, Style
 from gaussdecode.source.gausscapture import RecordedCatalog
+from gaussdecode.source.gaussidentity import nulls_of
 from gaussdecode.source.gausssource import GaussPath, relations_of, translator_of
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.pgsource import SlowPath, known_messages
@@ -110,7 +111,8 @@ class CaptureSource:
         receiver = GaussReceiver(
             control, dispatcher, clock, translator, settings["max_message_bytes"]
         )
-        relations = relations_of(settings, recorded)
+        nulls = nulls_of(self._capture.header.server_version, style.letter)
+        relations = relations_of(settings, recorded, nulls)
         self._slow_path = GaussPath(receiver, relations, self._say, recorded)
         return receiver
 

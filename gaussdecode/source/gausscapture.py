@@ -35,6 +35,7 @@ from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, Sty
 from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gausscatalog import CatalogType, GaussCatalog
 from gaussdecode.source.gaussdb import GaussConnection, connect
+from gaussdecode.source.gaussidentity import nulls_of
 from gaussdecode.source.gaussrelations import GaussRelations
 from gaussdecode.source.gaussserver import GaussServerState
 from gaussdecode.source.gaussstream import GaussStream
@@ -212,7 +213,8 @@ class _Recorder:
         writer: CaptureWriter,
     ) -> None:
         self._writer = writer
-        self._relations = GaussRelations(WhiteList(), catalog)
+        nulls = nulls_of(server.version, stream_style(config))
+        self._relations = GaussRelations(WhiteList(), catalog, nulls=nulls)
         self._translator = Translator(
             stream_style(config).encode(), is_batched(config), server.encoding
         )

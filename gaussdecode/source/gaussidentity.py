@@ -7,19 +7,48 @@ nothing, because servers before 3.0 left an unchanged key out.
 
 **Gaps.** Fewer columns than before are a new identity. But servers 3.0.0, 3.0.1 and 3.1, and
 old serial plug-ins, leave NULLs out of old tuples, so that under REPLICA IDENTITY FULL they can
-also be a full tuple with gaps. They are one for certain if the key and more is there, or if the
-table has no key; else they are taken for a new identity, until a table has gone back to a full
-one `MAX_FLIPS` times: then they are gaps, too.
+also be a full tuple with gaps. They are one where the server is known to leave NULLs out and FULL is
+declared: there a tuple without any column is a row of NULLs, which JSON does not even show. Of
+another server they are one for certain if the key and more is there, or if the table has no key;
+else they are taken for a new identity, until a table has gone back to a full one `MAX_FLIPS` times:
+then they are gaps, too.
 """
 
 import dataclasses
+import enum
 from typing import Final
 
 from gaussdecode.model.relation import ReplicaIdentity
 from gaussdecode.model.shape import Shape
+from gaussdecode.protocol.gaussdb.profile import omits_nulls
 from gaussdecode.source.catalog import CatalogTable
 
 MAX_FLIPS: Final = 3  # arbitrary
+
+
+class Nulls(enum.Enum):
+    """What becomes of NULLs in the old tuples of a stream.
+
+    SENT: they are sent, as far as is known of the server.
+    LEFT_OUT: they are left out; a tuple of NULLs alone has no column.
+    HIDDEN: they are left out; a tuple of NULLs alone looks like none.
+    """
+
+    SENT = enum.auto()
+    LEFT_OUT = enum.auto()
+    HIDDEN = enum.auto()
+
+
+def nulls_of(version: int, style: str) -> Nulls:
+    """What becomes of NULLs in the old tuples of a version's stream.
+
+    Args:
+        version: as one number.
+        style: ``b``, ``t``, ``j``, ``s`` or ``q``; the serial text of these versions is JSON.
+    """
+    if not omits_nulls(version):
+        return Nulls.SENT
+    return Nulls.HIDDEN if style in "js" else Nulls.LEFT_OUT
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,7 +69,11 @@ class Identity:
 
 
 def judge(
-    shape: Shape, names: frozenset[str], before: Identity | None, catalog: CatalogTable | None
+    shape: Shape,
+    names: frozenset[str],
+    before: Identity | None,
+    catalog: CatalogTable | None,
+    nulls: Nulls = Nulls.SENT,
 ) -> Identity:
     """Say which old columns are sent: what was seen, else what is declared.
 
@@ -49,7 +82,49 @@ def judge(
         names: all columns of the table.
         before: what was in force until now, or None.
         catalog: what is declared now, or None.
+        nulls: what becomes of them in old tuples.
     """
+    if nulls is Nulls.SENT:
+        return _seen(shape, names, before, catalog)
+    if _is_whole(shape, names, before, catalog, nulls):
+        found = Identity(ReplicaIdentity.FULL, names)
+    else:
+        found = _seen(shape, names, before, catalog)
+    has_gaps = found.has_gaps or found.letter is ReplicaIdentity.FULL
+    return dataclasses.replace(found, has_gaps=has_gaps)
+
+
+def _is_whole(
+    shape: Shape,
+    names: frozenset[str],
+    before: Identity | None,
+    catalog: CatalogTable | None,
+    nulls: Nulls,
+) -> bool:
+    """Whether the old columns, however few, are a whole row without its NULLs."""
+    if shape.old == ():
+        return True  # a key has no NULL
+    if catalog is None:
+        is_full = before is not None and before.letter is ReplicaIdentity.FULL
+    else:
+        declared = _declared(names, catalog)
+        is_full = declared.letter is ReplicaIdentity.FULL
+        if shape.old is not None and not is_full:
+            is_full = _is_keyless(declared, catalog)
+    if shape.old is None:
+        return is_full and nulls is Nulls.HIDDEN and shape.op in "UD"
+    return is_full
+
+
+def _is_keyless(declared: Identity, catalog: CatalogTable) -> bool:
+    """Whether only whole rows can be sent: only ustore sends any of a table without a key."""
+    return declared.letter is ReplicaIdentity.DEFAULT and not catalog.primary_key
+
+
+def _seen(
+    shape: Shape, names: frozenset[str], before: Identity | None, catalog: CatalogTable | None
+) -> Identity:
+    """Judge by what was seen: of a server that sends NULLs, or that is not known."""
     declared = _declared(names, catalog)
     held = _held(names, before)
     gaps, flips = (False, 0) if before is None else (before.has_gaps, before.flips)
@@ -65,8 +140,7 @@ def judge(
         return dataclasses.replace(_whole(names, declared, held), has_gaps=gaps, flips=flips)
     was_full = held is not None and held.letter is ReplicaIdentity.FULL
     key = frozenset[str]() if catalog is None else frozenset(catalog.primary_key)
-    # Only ustore sends old rows of a table that has no key, and then whole ones.
-    is_keyless = catalog is not None and declared.letter is ReplicaIdentity.DEFAULT and not key
+    is_keyless = catalog is not None and _is_keyless(declared, catalog)
     is_full = (
         declared.letter is ReplicaIdentity.FULL or is_keyless or (catalog is None and was_full)
     )

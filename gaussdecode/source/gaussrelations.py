@@ -25,7 +25,7 @@ from gaussdecode.model.types import column_type, is_built_in, type_oid
 from gaussdecode.source._spill import Record, Spill
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.gausscatalog import CatalogType
-from gaussdecode.source.gaussidentity import Identity, judge
+from gaussdecode.source.gaussidentity import Identity, Nulls, judge
 from gaussdecode.source.relations import WhiteList
 
 _OWN_OIDS: Final = 0xFFFF0000  # downwards from here; pg_class OIDs rarely get there
@@ -69,6 +69,7 @@ class GaussRelations:
         catalog: of the server, or None; its errors are passed on.
         spill: where versions of quiet tables go, or None to keep all in memory.
         left_out: titles of tables whose rows are stepped over, whatever they hold.
+        nulls: what becomes of them in old tuples.
     """
 
     def __init__(
@@ -77,7 +78,9 @@ class GaussRelations:
         catalog: TableCatalog | None = None,
         spill: Spill | None = None,
         left_out: Iterable[str] = (),
+        nulls: Nulls = Nulls.SENT,
     ) -> None:
+        self._nulls = nulls
         self._left_out = frozenset(left_out)
         self._white_list = white_list
         self._catalog = catalog
@@ -107,13 +110,14 @@ class GaussRelations:
         if catalog is None and self._catalog is not None:
             catalog = self._catalog.look_up_table(*table)
         shape = _named(shape, table, before, catalog)
-        _check_lost(shape, table, before, catalog)
+        _check_lost(shape, table, before, catalog, self._nulls)
         columns = self._columns(shape, before, catalog)
         identity = judge(
             shape,
             frozenset(column.name for column in columns),
             None if before is None else before.identity(),
             catalog,
+            self._nulls,
         )
         oid, is_known = self._oid(table, before, catalog)
         relation = Relation(
@@ -130,7 +134,8 @@ class GaussRelations:
             relation = dataclasses.replace(relation, version=self._last_version)
         known = _Known(relation, identity.has_gaps, identity.flips)
         self._known.put(table, known.to_record())
-        return Definition(relation, is_new, identity.has_gaps)
+        takes_bare = self._nulls is not Nulls.SENT and identity.letter is ReplicaIdentity.FULL
+        return Definition(relation, is_new, identity.has_gaps, takes_bare)
 
     def _choose(self, shape: Shape) -> tuple[Table, CatalogTable | None]:
         """Find out which table a row in text style names; most often there is one way."""
@@ -262,20 +267,24 @@ def _named(
 
 
 def _check_lost(
-    shape: Shape, table: Table, before: _Known | None, catalog: CatalogTable | None
+    shape: Shape,
+    table: Table,
+    before: _Known | None,
+    catalog: CatalogTable | None,
+    nulls: Nulls,
 ) -> None:
-    """Refuse a row without columns, unless its table has none."""
+    """Refuse a row without columns, unless its table has none or all it had was NULL."""
     has_columns = (
         bool(before and before.relation.columns) if catalog is None else bool(catalog.columns)
     )
     is_without = shape.op in ("I", "U") and not shape.new
     if (shape.op in ("I", "U") and shape.new is None) or (
-        has_columns and (is_without or shape.old == ())
+        has_columns and (is_without or (shape.old == () and nulls is Nulls.SENT))
     ):
         raise LostRowError(
             f"the server sent a row of {'.'.join(table)} without its columns (a compressed row, "
-            "or one with more columns than the table has now): its content cannot be had from "
-            "the stream; take a new snapshot of the table",
+            "or one with more columns than the table has now): its content is not in the stream, only "
+            "a new snapshot of the table can bring it",
             table,
         )
 

@@ -41,6 +41,7 @@ from gaussdecode.source.gausscapture import RecordedCatalog
 from gaussdecode.source.gausscatalog import GaussCatalog
 from gaussdecode.source.gaussdb import connect
 from gaussdecode.source.gausserrors import broken
+from gaussdecode.source.gaussidentity import Nulls, nulls_of
 from gaussdecode.source.gaussrelations import GaussRelations, TableCatalog
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import SourceAddress
@@ -155,7 +156,8 @@ class GaussSource:
             settings, stream_style(config), self._server.encoding, is_batched=is_batched(config)
         )
         self._catalog = GaussCatalog(address)
-        self._relations = relations_of(settings, self._catalog)
+        nulls = nulls_of(self._server.version, stream_style(config))
+        self._relations = relations_of(settings, self._catalog, nulls)
 
     @property
     def facts(self) -> Record:
@@ -245,10 +247,10 @@ def translator_of(settings: Record, style: str, encoding: str, *, is_batched: bo
     return Translator(style.encode(), is_batched, encoding, memory_limit)
 
 
-def relations_of(settings: Record, catalog: TableCatalog) -> GaussRelations:
+def relations_of(settings: Record, catalog: TableCatalog, nulls: Nulls) -> GaussRelations:
     """Make the registry of a stream's relations."""
     spill = Spill(settings["desc_memory_bytes"] // 2, settings["desc_directory"])
-    return GaussRelations(white_list(settings), catalog, spill, settings["left_out"])
+    return GaussRelations(white_list(settings), catalog, spill, settings["left_out"], nulls)
 
 
 def options_config(settings: Record) -> Config:

@@ -183,3 +183,23 @@ def test_quiet_modes_are_warned_of(
     result = run("check", path)
     assert result.status == EX_OK, result.err
     assert "an idle slot advances only when a row" in result.err
+
+
+def test_rounded_floats_are_said(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """sql_decoding rounds them, mppdb_decoding does not."""
+    server = make_gauss(V6_0_0)
+    server.store.create_table("public", "t1", {"id": "int8", "f": "float8"}, key=["id"])
+    for plugin, expected in (
+        ("sql_decoding", "rounded by the server"),
+        ("mppdb_decoding", "exact"),
+    ):
+        server.create_slot(plugin, plugin)
+        path = configure_gauss(
+            server, "decoding: {parallel-decode-num: 1}", source=f"plugin: {plugin}", slot=plugin
+        )
+        result = run("check", path)
+        assert result.status == EX_OK, result.err
+        assert table_rows(result.out)["public.t1"][-1].startswith(expected)
+        assert ("rounds real to 6" in result.err) is (plugin == "sql_decoding")

@@ -328,3 +328,31 @@ def test_capture_and_replay(make_gauss: MakeGauss, tmp_path: Path) -> None:
     assert "suspect" in kinds
     layout = json.loads((replayed / "layout.json").read_text())
     assert "hides-truncate" in layout["capabilities"]
+
+
+def test_rows_of_nulls_alone(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Where the server leaves NULLs out of old tuples, an old row of them lands in every style."""
+    gauss = make_gauss(PROFILES["3.0.0"])
+    columns = {"id": "int8", "v": "text"}
+    table = gauss.store.create_table("public", "whole", columns, identity="f")
+    daemons: list[GaussDaemon] = []
+    with contextlib.ExitStack() as stack:
+        for style in ("binary_batched", "text", "json", "serial"):
+            database = GaussDatabase(gauss, style)
+            daemons.append(stack.enter_context(lands(database, tmp_path / style, **STYLES[style])))
+        transaction = gauss.store.begin()
+        ids = transaction.insert(table, {}, {}, {"id": "1"}, {"v": "x"}, {"id": "2", "v": "y"})
+        transaction.update(table, ids[0], {"id": "5"})
+        transaction.delete(table, ids[1])
+        transaction.update(table, ids[2], {"id": None})
+        transaction.delete(table, ids[3])
+        transaction.delete(table, ids[4])
+        transaction.commit()
+        for daemon in daemons:
+            daemon.catch_up()
+            assert daemon.stop() == 0
+    for daemon in daemons:
+        changes = gausscheck.check(daemon.root, gauss).changes
+        assert [change.old for change in changes if change.op == "U"] == [
+            {"id": None, "v": None}, {"id": 1, "v": None},
+        ]  # fmt: skip

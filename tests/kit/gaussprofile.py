@@ -19,7 +19,8 @@ class Profile:
         status_columns: columns of ``gs_get_parallel_decode_status()``.
         has_confirmed_flush: pg_replication_slots shows it.
         warns_of_ddl: rows lost to DDL are announced by a notice.
-        sends_truncate: mppdb_decoding prints TRUNCATE in serial mode.
+        serial_drops: serial decoding, too, drops the rows that follow DDL.
+        sends_truncate: TRUNCATE is printed in serial mode.
         has_short_floats: floats print as the shortest text that reads back.
         is_commercial: options of the product document are known: users, heartbeats, CSN.
     """
@@ -34,6 +35,7 @@ class Profile:
     status_columns: int = 7
     has_confirmed_flush: bool = True
     warns_of_ddl: bool = True
+    serial_drops: bool = False
     sends_truncate: bool = True
     has_short_floats: bool = False
     is_commercial: bool = False
@@ -46,7 +48,9 @@ def _opengauss(release: str, build: str, compiled: str) -> str:
     )
 
 
-_OLD: Final = {"begin_has_xid": False, "has_originid": False, "sends_truncate": False}
+_OLD: Final = {
+    "begin_has_xid": False, "has_originid": False, "sends_truncate": False, "serial_drops": True,
+}  # fmt: skip
 V3_0_0: Final = Profile(
     "3.0.0",
     _opengauss("3.0.0", "02c14696", "2022-04-01 18:12:34"),
@@ -69,6 +73,7 @@ V5_0_1: Final = Profile(
     "5.0.1",
     _opengauss("5.0.1", "33b035fd", "2023-12-15 20:28:19"),
     begin_has_xid=False,
+    serial_drops=True,
     sends_truncate=False,
 )
 V6_0_0: Final = Profile("6.0.0", _opengauss("6.0.0", "aee4abd5", "2024-09-29 18:39:35"))

@@ -7,6 +7,7 @@ into the future too; what it should never have said goes to ``GaussServer.violat
 """
 
 import bisect
+import dataclasses
 import select
 import ssl
 import struct
@@ -28,6 +29,7 @@ _PLUGIN_STYLES: Final = {
     "parallel_binary_decoding": "b", "parallel_json_decoding": "j", "parallel_text_decoding": "t",
 }  # fmt: skip
 _PIECE: Final = 1 << 18
+_SHUTDOWN: Final = "terminating connection due to administrator command"
 
 
 class Sender:
@@ -141,8 +143,11 @@ class Sender:
             self._stream = SqlStream(wanted, profile, server.now_us)
         else:
             self._stream = SerialStream(wanted, profile, server.now_us)
+        is_rounding = not options.is_parallel and self._slot.plugin == "sql_decoding"
         self._decoder = Decoder(
-            server.printer(is_utc=options.timezone_is_utc),
+            dataclasses.replace(
+                server.printer(is_utc=options.timezone_is_utc), rounds_floats=is_rounding
+            ),
             options.white_table_list,
             is_parallel=options.is_parallel,
             skips_generated=options.skip_generated_columns,
@@ -177,7 +182,8 @@ class Sender:
                 return
             if self._server.is_stopping and not self._out:
                 self._session.socket.setblocking(True)
-                self._session.send(b"C" + struct.pack(">I", 11) + b"COPY 0\0")
+                if not self._options.is_parallel:
+                    self._session.send(report(b"E", "FATAL", _SHUTDOWN, "57P01"))
                 return
             if self._timed_out():
                 return
@@ -240,9 +246,11 @@ class Sender:
         is_filtered = (options.only_local and of.origin != 0) or of.user in options.exclude_users
         if of.is_elsewhere and not options.is_parallel:
             return
-        is_told = self._server.profile.warns_of_ddl and self._session.hears_warnings
-        if of.ddl_lsn is not None and options.is_parallel and is_told:
-            yield self._ddl_notice(of)
+        profile = self._server.profile
+        is_dropping = options.is_parallel or profile.serial_drops
+        is_told = profile.warns_of_ddl and self._session.hears_warnings
+        if of.ddl_lsn is not None and is_dropping and is_told:
+            yield self._ddl_notice(of) + gausswire.READY
         rendered = self._decoder.transaction(of, is_empty=is_filtered or of.is_elsewhere)
         last: bytes | None = None  # goes out when its commit may be confirmed, not before
         for body in stream.transaction(rendered):

@@ -517,7 +517,7 @@ class Decoder:
         self._skips_generated = skips_generated
 
     def transaction(self, of: Committed, *, is_empty: bool = False) -> WireTransaction:
-        """Render one transaction; rows after DDL are lost in parallel mode."""
+        """Render one transaction; rows after DDL are lost in parallel mode, and in old serial."""
         return WireTransaction(
             of.xid, of.csn, of.first_lsn, of.commit_lsn, of.end_lsn, of.commit_time_us,
             iter(()) if is_empty else self._changes(of), of.origin, of.user.encode(self._printer.encoding),
@@ -526,7 +526,7 @@ class Decoder:
     def _changes(self, of: Committed) -> Iterator[Row | Truncate]:
         for change in of.changes:
             is_lost = of.ddl_lsn is not None and change.lsn > of.ddl_lsn
-            if self._is_parallel and is_lost:
+            if is_lost and (self._is_parallel or self._printer.profile.serial_drops):
                 return
             yield self._truncate(change) if change.op == "T" else self._row(change)
 

@@ -78,6 +78,7 @@ class Printer:
         leading_zero: ``display_leading_zero`` is in behavior_compat_options.
         short_infinity: the switch of A-compatible databases: ``Inf``, ``Nan``.
         zone_minutes: TimeZone of the database, as a fixed offset.
+        rounds_floats: as with extra_float_digits 0, which sql_decoding sets.
     """
 
     profile: Profile
@@ -85,6 +86,7 @@ class Printer:
     leading_zero: bool = False
     short_infinity: bool = False
     zone_minutes: int = 0
+    rounds_floats: bool = False
 
     def print(self, oid: int, value: str | bytes | None) -> bytes | None:
         """Print one value; bytes are what the table holds, whatever they are."""
@@ -119,6 +121,8 @@ class Printer:
         number = float(text)
         if number != number or number in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
             return self._special(text)
+        if self.rounds_floats:
+            return f"{number:.{6 if oid == FLOAT4 else 15}g}"
         if self.profile.has_short_floats:
             return text
         if oid == FLOAT4:

@@ -502,7 +502,7 @@ class SerialStream:
 
 
 def truncate_text(change: Truncate) -> bytes:
-    """Print a TRUNCATE as mppdb_decoding does."""
+    """Print a TRUNCATE as the serial plug-ins do."""
     names = b", ".join(
         quote_identifier(schema) + b"." + quote_identifier(table) for schema, table in change.tables
     )
@@ -524,7 +524,7 @@ class SqlStream(SerialStream):
 
     def _change(self, change: Row | Truncate) -> bytes | None:
         if isinstance(change, Truncate):
-            return None
+            return truncate_text(change) if self._profile.sends_truncate else None
         table = quote_identifier(change.schema) + b"." + quote_identifier(change.table)
         parts = []
         if change.op in "UD":
@@ -554,6 +554,7 @@ def _where(fields: Fields | None) -> bytes:
 
 KEEPALIVE: Final = struct.Struct("<QiiqBBBB4x")
 STATUS: Final = struct.Struct("<QQQQQiiqB3xI")
+READY: Final = b"Z\x00\x00\x00\x05I"  # follows each notice, in the stream too
 COPY_BOTH: Final = b"W\x00\x00\x00\x07\x00\x00\x00"
 PRIMARY: Final = 2
 STANDBY: Final = 3

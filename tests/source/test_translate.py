@@ -38,6 +38,7 @@ from gaussdecode.protocol.pgoutput import (
     parse,
 )
 from gaussdecode.source._translate import Translator
+from gaussdecode.source.gaussidentity import Nulls, nulls_of
 from gaussdecode.source.gaussrelations import GaussRelations, TableCatalog
 from gaussdecode.source.relations import WhiteList
 
@@ -65,10 +66,11 @@ class Session:
         catalog: TableCatalog | None = None,
         encoding: str = "UTF8",
         white_list: WhiteList | None = None,
+        nulls: Nulls = Nulls.SENT,
     ) -> None:
         self.style = style
         self.translator = Translator(style.encode(), bool(batch), encoding)
-        self.relations = GaussRelations(white_list or WhiteList(), catalog)
+        self.relations = GaussRelations(white_list or WhiteList(), catalog, nulls=nulls)
         self.definitions: list[Definition] = []
 
     def define(self, shape: Shape) -> Definition:
@@ -346,6 +348,33 @@ def test_truncate_of_a_serial_plug_in() -> None:
     assert new == {"a": b"1", "b": b"x"}
 
 
+def test_truncate_of_sql_decoding() -> None:
+    """It is written as mppdb_decoding does, among statements."""
+    session = Session("q", catalog=gr.Tables([gr.Table(b"s", b"t", (INTEGER, TEXT), (0,), "d")]))
+    session.open().rows(gw.Row("I", 1, b"s", b"t", PAIR, None))
+    text = gw.truncate_text(gw.Truncate(1, [(b"s", b"t"), (b"s", b"u")], True, False))
+    (message,) = session.feed(text)
+    assert isinstance(message, Truncate)
+    assert len(message.relation_oids) == 2
+    with pytest.raises(WireError):
+        session.feed(b"table s.t: TRUNCATE: what")
+
+
+def test_ddl_of_sql_decoding_is_kept() -> None:
+    """As a transactional message under a prefix of its own, whole, line ends included."""
+    text = (
+        b"message: prefix p, relid 16390, cmdtype: Simple, sz: 2 content: {}\n"
+        b"decode to : CREATE TABLE s.t (), [owner none]"
+    )
+    (message,) = Session("q").open().feed(text, 99)
+    assert isinstance(message, LogicalMessage)
+    assert message == LogicalMessage(True, 99, b"sql_decoding.ddl", text)
+    with pytest.raises(SequenceError, match="DDL"):
+        Session("q").feed(text)
+    with pytest.raises(WireError, match="unknown statement"):
+        Session("s").open().feed(text)
+
+
 def test_ddl_of_a_serial_plug_in_is_kept() -> None:
     """A DDL statement becomes a logical message, word for word."""
     text = b"prefix: deparse, lsn: 0/1, relid 5, cmdtype: 1, size: 2, content: {}\ndecode to: x"
@@ -604,6 +633,54 @@ def test_rows_that_the_server_lost(style: str) -> None:
             session.rows(row)
     with pytest.raises(LostRowError):
         Session("b").open().rows(gw.Row("I", 1, b"s", b"t", None, None))
+
+
+@pytest.mark.parametrize("style", ["b", "t", "j", "s", "q"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_old_rows_of_nulls_alone(style: str, *, is_first: bool) -> None:
+    """Where NULLs are left out of old tuples, no column at all is a row of NULLs."""
+    table = gr.Table(b"s", b"t", (INTEGER, TEXT), (), "f")
+    old: gw.Fields | None = None if style in "js" else []
+    for version in (3_00_00, 3_01_01):
+        session = Session(style, catalog=gr.Tables([table]), nulls=nulls_of(version, style)).open()
+        if not is_first:
+            session.rows(gw.Row("I", 1, b"s", b"t", PAIR, None))
+            session.rows(gw.Row("U", 1, b"s", b"t", PAIR, PAIR[1:]))
+        update, delete, part = session.rows(
+            gw.Row("U", 1, b"s", b"t", PAIR, old),
+            gw.Row("D", 1, b"s", b"t", None, old),
+            gw.Row("D", 1, b"s", b"t", None, PAIR[:1]),
+        )
+        for message in (update, delete):
+            assert isinstance(message, Update | Delete)
+            assert message.old_tag == "O"
+            assert message.old == (Absent.NULL, Absent.NULL)
+        assert isinstance(part, Delete)
+        assert part.old_tag == "O"
+        assert part.old == (b"1", Absent.NULL)
+        assert len({definition.relation.identity for definition in session.definitions}) == 1
+
+
+@pytest.mark.parametrize("style", ["b", "t", "j", "s"])
+def test_a_key_is_no_row_of_nulls(style: str) -> None:
+    """Where NULLs are left out, a table that is known by its key still is."""
+    table = gr.Table(b"s", b"t", (INTEGER, TEXT), (0,), "d")
+    session = Session(style, catalog=gr.Tables([table]), nulls=nulls_of(3_00_00, style)).open()
+    update, delete = session.rows(
+        gw.Row("U", 1, b"s", b"t", PAIR, None), gw.Row("D", 1, b"s", b"t", None, PAIR[:1])
+    )
+    assert isinstance(update, Update)
+    assert update.old is None
+    assert isinstance(delete, Delete)
+    assert delete.old_tag == "K"
+    assert not any(definition.has_gaps for definition in session.definitions)
+
+
+@pytest.mark.parametrize("version", [3_00_03, 3_00_06, 5_00_00, 6_00_00, 505_01_00])
+@pytest.mark.parametrize("style", ["b", "t", "j", "s"])
+def test_newer_servers_send_their_nulls(version: int, style: str) -> None:
+    """There a row without columns is one that the server lost."""
+    assert nulls_of(version, style) is Nulls.SENT
 
 
 def test_table_without_columns() -> None:

@@ -110,6 +110,15 @@ class VersionProfile:
         return not self.is_commercial and self._since((6, 0, 0))
 
     @property
+    def omits_nulls(self) -> bool:
+        """Old tuples leave out the columns that are NULL."""
+        return omits_nulls(self.number)
+
+    def rounds_floats(self, plugin: str, *, is_parallel: bool) -> bool:
+        """Floating point columns come with 6 or 15 digits, which is not always what they hold."""
+        return not is_parallel and (plugin == SQL_DECODING or self.number < 3_00_00)
+
+    @property
     def plugins(self) -> tuple[str, ...]:
         """Output plug-ins that a slot can be created with."""
         own = PARALLEL_PLUGINS if self.is_commercial else ()
@@ -119,6 +128,11 @@ class VersionProfile:
         if self.is_commercial or self.version > version:
             return True
         return self.version == version and not self.is_candidate
+
+
+def omits_nulls(number: int) -> bool:
+    """Whether the server of a version leaves NULLs out of old tuples; 3.0.3 to 3.0.6 do not."""
+    return number < 3_00_03 or 3_01_00 <= number < 5_00_00
 
 
 def parse_version(text: str) -> VersionProfile:
