@@ -137,7 +137,7 @@ class GaussStream:
                 return message.body
             case Tag.NOTICE:
                 self.notices.append(messages.notice_fields(message.body).get("M", ""))
-            case Tag.PARAMETER | Tag.NOTIFICATION:
+            case Tag.PARAMETER | Tag.NOTIFICATION | Tag.READY:  # the last follows each notice
                 pass
             case Tag.ERROR:
                 raise self._connection.stream_error(message.body)

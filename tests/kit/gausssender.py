@@ -262,11 +262,12 @@ class Sender:
             yield last
 
     def _ddl_notice(self, of: Committed) -> bytes:
+        """The notice, and the ReadyForQuery that a real server sends behind each."""
         assert of.ddl_lsn is not None
         text = gausswire.ddl_notice(
             (xid, of.first_lsn, of.commit_lsn, of.ddl_lsn) for xid in (of.xid, *of.subxids)
         )
-        return report(b"N", "WARNING", text, "01000")
+        return report(b"N", "WARNING", text, "01000") + b"Z" + struct.pack(">I", 5) + b"I"
 
     def _tick(self) -> None:
         """What the sender does once a second: empty the batch, say where the reader is."""
