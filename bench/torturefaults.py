@@ -86,14 +86,17 @@ def kill_child(stage: Stage) -> None:
     """Kill -9 of the reader or a decoder."""
     pid = _signal_child(stage)
     # one of a session that ends anyway is not missed
-    wait_until(lambda: not is_alive(pid), "the child is gone")
+    wait_until(lambda: pid is None or not is_alive(pid), "the child is gone")
     stage.nap(0.5, 2)
 
 
-def _signal_child(stage: Stage) -> int:
-    """Kill one, and do not wait for what follows; give its process id."""
+def _signal_child(stage: Stage) -> int | None:
+    """Kill one, and do not wait for what follows; give its process id, or None between sessions."""
     stage.recover()
-    pid = stage.rng.choice(sorted(stage.daemon.children().values()))
+    children = sorted(stage.daemon.children().values())
+    if not children:
+        return None
+    pid = stage.rng.choice(children)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     return pid
