@@ -17,18 +17,14 @@ from gaussdecode.protocol.gaussdb.options import server_options, start_command
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings import Config
 from gaussdecode.source import gaussserver
+from gaussdecode.source.coverage import UNSENT, listing
 from gaussdecode.source.gaussdb import GaussConnection
 from gaussdecode.source.gaussinspection import inspect_gaussdb
 from gaussdecode.source.gaussserver import DDL_ADVICE, GaussServerState
+from gaussdecode.source.gausstables import LOGGED, read_tables, unsent
+from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.slot import PublishedTable
 
-_FIRST_OID: Final = 16384  # of what users make
-_TABLES: Final = f"""
-SELECT n.nspname, c.relname, c.relreplident,
-EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= {_FIRST_OID} ORDER BY 1, 2
-"""  # noqa: S608 - constants
 _COLUMNS: Final = f"""
 SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,
 pg_catalog.format_type(a.atttypid, a.atttypmod), b.oid, bn.nspname, b.typname
@@ -37,10 +33,9 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
 JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
-WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= {_FIRST_OID}
+WHERE {LOGGED}
 ORDER BY 1, 2, a.attnum
 """  # noqa: S608 - constants
-_TRUE: Final = "t"
 _FLOATS: Final = (700, 701, 1021, 1022)  # real, double precision, and arrays of them
 _ROUNDED: Final = "rounded by the server: 6 digits of real, 15 of double precision"
 
@@ -91,11 +86,14 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
         plan.start_lsn = pair.check_start(config, plan.log)
     except SourceRefusedError as error:
         plan.problems.append(f"slot: {error}")
-    listed = config.decoding.white_tables
+    stored = read_tables(pair.sql, WhiteList(config.decoding.white_tables))
+    found = unsent(stored)
+    if found.unsent:
+        plan.warnings.append(f"{listing(found.unsent, found.unsent_count)}: {UNSENT}")
     plan.tables = [
-        table
-        for table in _tables(pair.sql)
-        if not listed or any(s in {"*", table.schema} and t in {"*", table.name} for s, t in listed)
+        PublishedTable(table.schema, table.name, table.identity, table.has_key)
+        for table in stored
+        if table.is_by_row
     ]
     names = {f"{table.schema}.{table.name}" for table in plan.tables}
     is_rounding = state.profile.rounds_floats(
@@ -170,13 +168,6 @@ def _standby_problems(config: Config, state: GaussServerState) -> Iterator[str]:
             "'walsender closed because of role is primary.'; name a standby in source.dsn, or leave "
             "the option out"
         )
-
-
-def _tables(sql: GaussConnection) -> list[PublishedTable]:
-    return [
-        PublishedTable(schema or "", name or "", identity or "", has_key == _TRUE)
-        for schema, name, identity, has_key in sql.query(_TABLES)
-    ]
 
 
 def _columns(sql: GaussConnection, *, is_rounding: bool) -> Iterator[PlannedColumn]:

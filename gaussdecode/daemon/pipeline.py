@@ -50,7 +50,7 @@ from gaussdecode.model.title import table_title
 from gaussdecode.options import SourceKind
 from gaussdecode.settings import Config
 from gaussdecode.source.catalog import CatalogTable
-from gaussdecode.source.coverage import Coverage, listing
+from gaussdecode.source.coverage import UNSENT, Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.pgmembers import read_members
 from gaussdecode.source.settings import reader_settings, source_address
@@ -468,6 +468,10 @@ class Pipeline:
         if coverage.unpublished:
             tables = listing(coverage.unpublished, coverage.unpublished_count)
             _log.warning(Event.TABLES_NOT_PUBLISHED, tables=tables, reason=_NOT_PUBLISHED)
+
+        if coverage.unsent:
+            tables = listing(coverage.unsent, coverage.unsent_count)
+            _log.warning(Event.TABLES_NOT_PUBLISHED, tables=tables, reason=UNSENT)
 
     def _check_publications(
         self,

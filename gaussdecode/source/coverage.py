@@ -9,8 +9,13 @@ from typing import Any, Final, Self
 
 from gaussdecode.source.relations import WhiteList
 
-_NAMED: Final = 20  # of each kind, in what is said; arbitrary
+NAMED: Final = 20  # of each kind, in what is said; arbitrary
+_NAMES: Final = ("unlisted", "unpublished", "unsent")
 _ALL: Final = "*"
+UNSENT: Final = (
+    "stored by column: the server sends no change of such tables in any mode, and none of their rows "
+    "land; store a table by row to follow it"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,22 +27,26 @@ class Coverage:
         unlisted_count: of all of them.
         unpublished: some items of the list that no published table matches.
         unpublished_count: of all of them.
+        unsent: some wanted tables that the server never sends, because they are stored by column.
+        unsent_count: of all of them.
     """
 
     unlisted: tuple[str, ...] = ()
     unlisted_count: int = 0
     unpublished: tuple[str, ...] = ()
     unpublished_count: int = 0
+    unsent: tuple[str, ...] = ()
+    unsent_count: int = 0
 
     def to_record(self) -> dict[str, Any]:  # Any: JSON
         """Make it fit for JSON."""
-        return {**dataclasses.asdict(self), "unlisted": list(self.unlisted),
-                "unpublished": list(self.unpublished)}  # fmt: skip
+        lists = {name: list(getattr(self, name)) for name in _NAMES}
+        return {**dataclasses.asdict(self), **lists}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:  # Any: JSON
         """Rebuild it; of a source without publications there is nothing to compare."""
-        names = {name: tuple(record.get(name, ())) for name in ("unlisted", "unpublished")}
+        names = {name: tuple(record.get(name, ())) for name in _NAMES}
         return cls(**{**record, **names})
 
 
@@ -56,7 +65,7 @@ def compare(items: Sequence[tuple[str, str]], published: Iterable[tuple[str, str
     sent = {pair for s, t in tables for pair in ((s, t), (s, _ALL), (_ALL, t), (_ALL, _ALL))}
     unpublished = sorted(f"{s}.{t}" for s, t in set(items) - sent)
     return Coverage(
-        tuple(unlisted[:_NAMED]), len(unlisted), tuple(unpublished[:_NAMED]), len(unpublished)
+        tuple(unlisted[:NAMED]), len(unlisted), tuple(unpublished[:NAMED]), len(unpublished)
     )
 
 

@@ -34,20 +34,13 @@ from gaussdecode.source.export import (
 from gaussdecode.source.gausscatalog import CatalogType, read_table, read_types
 from gaussdecode.source.gaussdb import GaussConnection
 from gaussdecode.source.gaussrelations import GaussRelations
+from gaussdecode.source.gausstables import read_tables, storage_option
 from gaussdecode.source.gaussview import BEGIN, EMPTY, View, connect_lasting
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.quoting import identifier
 from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.settings import source_address
 
-_FIRST_USER_OID: Final = 16384  # below it stands what the server itself made
-_ROW_STORE: Final = ("", "row")
-
-# Not in the stream: temporary and unlogged tables, and those stored by column.
-_TABLES: Final = f"""
-SELECT c.oid, n.nspname, c.relname, c.relreplident, c.reloptions
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= {_FIRST_USER_OID} ORDER BY 2, 3"""  # noqa: S608 - constants
 _FILES: Final = """
 SELECT c.relfilenode, pg_catalog.pg_relation_filenode(c.oid), c.reltuples, c.parttype
 FROM pg_catalog.pg_class c WHERE c.oid = %s"""
@@ -117,12 +110,9 @@ class TableReader:
     def published(self) -> list[PublishedTable]:
         """See `export.TableReader`; there are no publications, but a white list."""
         return [
-            PublishedTable(
-                schema or "", name or "", int(oid or 0), False, identity or "", None, None
-            )
-            for oid, schema, name, identity, options in self.connection.query(_TABLES)
-            if _option(options, "orientation") in _ROW_STORE
-            and self._white_list.allows(schema or "", name or "")
+            PublishedTable(table.schema, table.name, table.oid, False, table.identity, None, None)
+            for table in read_tables(self.connection, self._white_list)
+            if table.is_by_row
         ]
 
     def shape(self, table: PublishedTable) -> TableShape:
@@ -162,7 +152,7 @@ class TableReader:
         """See `export.TableReader`."""
         table = shape.table
         ((options,),) = self.connection.query(_OPTIONS % table.oid)
-        if _option(options, "enable_rowsecurity") in ("true", "on", "1"):
+        if storage_option(options, "enable_rowsecurity") in ("true", "on", "1"):
             raise SourceRefusedError(
                 f"table {table.title} has row level security, which may leave rows out; turn it "
                 "off, or leave the table out of snapshots (snapshot.skip)"
@@ -251,15 +241,6 @@ def _spelling(relation: Relation) -> bytes:
         for column in relation.columns
     )
     return forms if any(forms) else b""
-
-
-def _option(options: str | None, name: str) -> str:
-    """One of a table's storage options, ``{orientation=row,compression=no}``."""
-    for item in (options or "").strip("{}").split(","):
-        key, _, value = item.strip('"').partition("=")
-        if key == name:
-            return value.lower()
-    return ""
 
 
 class GaussExporter:

@@ -43,6 +43,7 @@ from gaussdecode.source.gaussdb import connect
 from gaussdecode.source.gausserrors import broken
 from gaussdecode.source.gaussidentity import Nulls, nulls_of
 from gaussdecode.source.gaussrelations import GaussRelations, TableCatalog
+from gaussdecode.source.gausstables import read_tables, unsent
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.relations import relation_record, white_list
@@ -146,6 +147,7 @@ class GaussSource:
             place = gaussserver.stream_address(address, settings["ha_port"], sql)
             self._stream = connect(place, is_replication=True)
             self._server = gaussserver.read_server(sql, self._stream, self._slot)
+            self._coverage = unsent(read_tables(sql, white_list(settings)))
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
         refuse_active(state, self._server)
@@ -182,6 +184,7 @@ class GaussSource:
             "sender_timeout_ms": self.sender_timeout_ms,
             "is_origin_filtered": self._settings["only_local"],
             "hides_truncate": self._is_parallel or not server.profile.sends_truncate,
+            "coverage": self._coverage.to_record(),
             "warnings": gaussserver.warnings(server, is_parallel=self._is_parallel),
         }
 

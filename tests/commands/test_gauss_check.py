@@ -1,5 +1,6 @@
 """Tests for `gaussdecode.commands.check` on a simulated openGauss or GaussDB."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -203,3 +204,22 @@ def test_rounded_floats_are_said(
         assert result.status == EX_OK, result.err
         assert table_rows(result.out)["public.t1"][-1].startswith(expected)
         assert ("rounds real to 6" in result.err) is (plugin == "sql_decoding")
+
+
+def test_tables_stored_by_column_are_said(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """They are in no stream; what keeps their rows is no table of anybody's."""
+    server = make_gauss(V6_0_0)
+    server.create_slot("orders")
+    sums = server.store.create_table("public", "sums", {"id": "int8"})
+    server.store.put_table(dataclasses.replace(sums, options=("orientation=column",)))
+    server.store.create_table("cstore", "pg_delta_16402", {"id": "int8"})
+    server.store.create_table("public", "t1", {"id": "int8"}, key=["id"])
+    result = run("check", configure_gauss(server, PARALLEL))
+    assert result.status == EX_OK, result.err
+    assert {"public.sums", "cstore.pg_delta_16402"}.isdisjoint(table_rows(result.out))
+    assert "public.sums: stored by column" in result.err
+    assert "cstore" not in result.err
+    listed = "decoding: {parallel-decode-num: 2, white-table-list: public.t1}"
+    assert "stored by column" not in run("check", configure_gauss(server, listed)).err

@@ -58,7 +58,7 @@ def test_differences_are_said_everywhere(database_15: Database, make_daemon: Mak
     assert log.count('"event": "tables_not_published"') == 1
     assert (daemon.status() or {})["coverage"] == {
         "unlisted": ["kit.other"], "unlisted_count": 1,
-        "unpublished": ["kit.absent"], "unpublished_count": 1,
+        "unpublished": ["kit.absent"], "unpublished_count": 1, "unsent": [], "unsent_count": 0,
     }  # fmt: skip
     metrics = daemon.get("/metrics")[1].decode()
     for name in ("unlisted_tables", "unpublished_items"):

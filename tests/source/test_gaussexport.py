@@ -15,6 +15,7 @@ from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.source import gaussexport
 from gaussdecode.source.export import Chunk, PublishedTable, TableChangedError
 from gaussdecode.source.gaussexport import TableReader
+from gaussdecode.source.gausstables import storage_option
 from gaussdecode.source.gaussview import View
 from gaussdecode.source.postgresql import SourceAddress
 from gaussdecode.source.relations import WhiteList
@@ -169,6 +170,8 @@ def test_tables_of_the_stream(gauss: GaussServer) -> None:
     table_of(gauss)
     column_store = gauss.store.create_table("public", "sums", {"id": "int8"})
     gauss.store.put_table(dataclasses.replace(column_store, options=("orientation=column",)))
+    for name in ("pg_cudesc_16402", "pg_delta_16402"):  # where its rows are kept
+        gauss.store.create_table("cstore", name, {"col_id": "int4"})
     gauss.store.create_table("other", "orders", {"id": "int8"})
     with reader_of(gauss) as reader:
         titles = [table.title for table in reader.published()]
@@ -199,5 +202,5 @@ def _generator(lines: Iterator[bytes]) -> Generator[bytes, None, None]:
 def test_options_of_a_table() -> None:
     """Storage options are read as the server spells them."""
     options = '{orientation=row,compression=no,"enable_rowsecurity=True"}'
-    assert gaussexport._option(options, "enable_rowsecurity") == "true"
-    assert gaussexport._option(options, "orient") == gaussexport._option(None, "x") == ""
+    assert storage_option(options, "enable_rowsecurity") == "true"
+    assert storage_option(options, "orient") == storage_option(None, "x") == ""
