@@ -13,6 +13,7 @@ cdef enum:
 @cython.final
 cdef class GaussReceiver(Receiver):
     cdef readonly Translator translator
+    cdef dict settings          # that the server has reported, by name
     cdef object tls             # the SSLSocket, or None
     cdef uint64_t start_lsn
     cdef uint64_t csn           # of the open transaction; 0 not sent
@@ -40,6 +41,7 @@ cdef class GaussReceiver(Receiver):
     cdef bint is_before_start(self) noexcept nogil
     cdef int note_heartbeat(self) except -1 nogil
     cdef void note_idle(self, uint64_t wal_end) noexcept nogil
+    cdef int take_setting(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int take_notice(self) except -1 nogil
     cdef int keep_error(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int make_room(self) except -1 nogil

@@ -78,6 +78,7 @@ from gaussdecode.source._translate cimport END_OF_PAYLOAD, NEED_RELATION, Transl
 import ssl
 
 from gaussdecode.errors import SequenceError
+from gaussdecode.protocol.gaussdb.reported import change_of
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void *buffer, size_t size, int flags)
@@ -133,16 +134,19 @@ cdef class GaussReceiver(Receiver):
         self.is_advancing = is_serial and is_advancing
         self.start_lsn = clock.durable_lsn
         self.frames.inbox.limit = max_message_bytes
+        self.settings = {}
         self.output_next = STATUS_MESSAGE
 
-    def attach_socket(self, sock not None, const uint8_t[::1] pending not None):
+    def attach_socket(self, sock not None, const uint8_t[::1] pending not None, dict settings=None):
         """Read from a socket behind its CopyBothResponse; it must be non-blocking.
 
         Args:
             sock: a ``socket.socket`` or ``ssl.SSLSocket``; nobody else may touch it.
             pending: what was received behind the CopyBothResponse.
+            settings: that the server has reported on this connection.
         """
         cdef Inbox *inbox = &self.frames.inbox
+        self.settings = dict(settings or {})
         self.owner = sock
         self.tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self.is_encrypted = self.tls is not None
@@ -312,7 +316,9 @@ cdef class GaussReceiver(Receiver):
             return self.take_notice()
         if letter == c"T" and self.frames.origin == FROM_MAP:
             return TABLE_RECORDED
-        if letter == c"S" or letter == c"A" or letter == c"Z":
+        if letter == c"S":
+            return self.take_setting(data, size)
+        if letter == c"A" or letter == c"Z":
             return GO_ON
         if letter == c"C" or letter == c"c":
             self.cut(0, False)
@@ -322,6 +328,17 @@ cdef class GaussReceiver(Receiver):
             self.cut(0, False)
             return CONNECTION_LOST
         return fail_frame(letter)
+
+    cdef int take_setting(self, const uint8_t *data, size_t size) except -1 nogil:
+        """End the session where values may be written in another way from here on."""
+        with gil:
+            self.failure = change_of(
+                self.settings, PyBytes_FromStringAndSize(<const char *>data, <Py_ssize_t>size)
+            )
+            if self.failure is None:
+                return GO_ON
+        self.cut(0, False)
+        return CONNECTION_LOST
 
     cdef int take_notice(self) except -1 nogil:
         """Ask Python about the held notice, or put the answer in its place."""

@@ -220,7 +220,8 @@ class GaussSource:
         """
         self._stream.hear_warnings()
         self._stream.start_stream(start_command(self._slot, self._start_lsn, self._options))
-        self._receiver.attach_socket(self._stream.socket, self._stream.pending)
+        stream = self._stream
+        self._receiver.attach_socket(stream.socket, stream.pending, stream.parameters)
 
     def answer(self, end: End) -> bool:
         """See `Source`."""

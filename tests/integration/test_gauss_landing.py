@@ -267,12 +267,17 @@ def test_tls_and_users(make_gauss: MakeGauss, tmp_path: Path) -> None:
     assert {row["user"] for row in landed.transactions} == {"app", "batch"}
 
 
-def test_server_shutdown_and_crash(make_gauss: MakeGauss, tmp_path: Path) -> None:
-    """A server that shuts down, or forgets what was confirmed, is waited for; resent is skipped."""
+@pytest.mark.parametrize("style", ["binary_batched", "serial"])
+def test_server_shutdown_and_crash(style: str, make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """A server that reloads, shuts down, or forgets confirmations is waited for; resent is skipped."""
     gauss = make_gauss(V6_0_0)
     database, workload = GaussDatabase(gauss), Workload(gauss.store, 13, large=False)
-    with lands(database, tmp_path, **BINARY) as daemon:
+    rows_of = gausscheck.visible_rows if style != "serial" else gausscheck.all_rows
+    with lands(database, tmp_path, **STYLES[style]) as daemon:
         workload.run(15)
+        daemon.catch_up()
+        gauss.reload(DateStyle="ISO, YMD")
+        workload.run(5)
         daemon.catch_up()
         gauss.stop()
         workload.run(5)
@@ -284,7 +289,7 @@ def test_server_shutdown_and_crash(make_gauss: MakeGauss, tmp_path: Path) -> Non
         workload.run(5)
         daemon.catch_up()
         assert daemon.stop() == 0
-    gausscheck.check(daemon.root, gauss)
+    gausscheck.check(daemon.root, gauss, rows_of)
 
 
 def test_start_position(make_gauss: MakeGauss, tmp_path: Path) -> None:

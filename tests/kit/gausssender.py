@@ -53,6 +53,7 @@ class Sender:
         self._last_sent = self._last_heard = self._server.clock()
         self._asked = False
         self._is_first_keepalive = True
+        self._reloads = len(self._server.reloads)
         self._load: Iterator[memoryview] | None = None
         self._told_lsn = 0  # serial: all before it was sent, and a client may confirm it
         self.sent_lsn = 0
@@ -180,6 +181,7 @@ class Sender:
                 continue
             if self._read():
                 return
+            self._report_settings()
             if self._server.is_stopping and not self._out:
                 self._session.socket.setblocking(True)
                 if not self._options.is_parallel:
@@ -190,6 +192,14 @@ class Sender:
             if not self._out and not self._server.behaviour.is_silent:
                 self._refill()
             self._write_or_wait()
+
+    def _report_settings(self) -> None:
+        """Report settings after a reload, between two messages."""
+        while self._reloads < len(self._server.reloads) and not self._out:
+            for name, value in self._server.reloads[self._reloads].items():
+                body = name.encode() + b"\0" + value.encode() + b"\0"
+                self._put(b"S" + struct.pack(">I", len(body) + 4) + body)
+            self._reloads += 1
 
     def _write_or_wait(self) -> None:
         raw = self._session.socket

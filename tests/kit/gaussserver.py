@@ -180,6 +180,7 @@ class GaussServer:
         self.port = self.ha_port = 0
         self.lock = threading.RLock()
         self.is_stopping = False
+        self.reloads: list[dict[str, str]] = []
         self._tls = self._context(certificates)
         self._cut_after: int | None = None
         self._sessions: set[Session] = set()
@@ -219,8 +220,12 @@ class GaussServer:
                 return socket.create_server(("127.0.0.1", self.port + 1))
         return socket.create_server(("127.0.0.1", self.ha_port if is_ha else self.port))
 
+    def reload(self, **settings: str) -> None:
+        """Read the configuration again: streams report settings, changed ones or not."""
+        self.reloads.append({"client_encoding": self.behaviour.encoding, **settings})
+
     def stop(self) -> None:
-        """Shut down in order: slots are saved, streams end with a CommandComplete."""
+        """Shut down: slots are saved; serial streams are told, parallel ones just end."""
         self.is_stopping = True
         self._close_listeners()
         with self.lock:

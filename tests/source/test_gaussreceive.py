@@ -447,6 +447,18 @@ def test_server_error_is_kept(session: Session) -> None:
     assert tags(session.messages()) == "bIc"
 
 
+def test_a_setting_that_changes_values_ends_the_session(session: Session) -> None:
+    """After a reload with other date texts nothing more is read; what came before arrives."""
+    session.receiver.attach_socket(session.client, b"", {"DateStyle": "ISO, MDY"})
+    harmless = (other(b"S", b"DateStyle\0ISO, YMD\0"), other(b"S", b"application_name\0x\0"))
+    changed = other(b"S", b"DateStyle\0SQL, MDY\0")
+    end = session.feed(*harmless, transaction(0x3000, row()), changed, transaction(0x4000, row()))
+    assert end is End.LOST
+    assert session.receiver.failure is not None
+    assert "DateStyle is 'SQL, MDY' now" in session.receiver.failure
+    assert tags(session.messages()) == "bIc"
+
+
 def test_heartbeats_stay_out_of_the_stream(session: Session) -> None:
     """Both framings are counted and shown, nothing is passed on."""
     beats = [
