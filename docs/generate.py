@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md and docs/metrics.md from the tables in the code.
+"""Writes docs/configuration.md, docs/metrics.md and docs/versions.md from the tables in the code.
 
 ``python docs/generate.py`` writes them; ``--check`` says which are out of date and ends
 with 1 if any is.
@@ -13,6 +13,7 @@ from typing import Any, Final
 from gaussdecode.config import SECTIONS
 from gaussdecode.metrics import METRICS
 from gaussdecode.options import OPTIONS, Option, SourceKind, Support
+from gaussdecode.protocol.gaussdb.facts import FACTS, VERSIONS, cells
 from gaussdecode.settings import GAUSSDB_SLOT_NAME, SLOT_NAME, Setting
 
 _HERE: Final = Path(__file__).parent
@@ -74,6 +75,19 @@ _METRICS: Final = """# Metrics
 (`process_resident_memory_bytes` and others) are there too.
 
 {table}"""
+
+
+_VERSIONS: Final = """# What each version sends
+
+{note}
+openGauss by the source of its releases, and by recordings of a real 5.0.0. The versions between two
+columns are like the one to their left. What is *assumed* of GaussDB cannot be looked up: `gaussdecode
+check` says what it is taken for.
+
+{table}
+Where it is written, in the tags v2.1.0 to v7.0.0-RC1 of the server's source unless it was seen:
+
+{sources}"""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -221,11 +235,21 @@ def metrics_page() -> str:
     return _METRICS.format(note=_NOTE, table=table(header, rows))
 
 
+def versions_page() -> str:
+    """What each version loses, hides and sends."""
+    return _VERSIONS.format(
+        note=_NOTE,
+        table=table(("", *VERSIONS, "GaussDB"), [(fact.title, *cells(fact)) for fact in FACTS]),
+        sources=table(("what", "source"), [(fact.title, fact.source) for fact in FACTS]),
+    )
+
+
 def pages() -> dict[Path, str]:
     """All generated pages."""
     return {
         _HERE / "configuration.md": configuration_page(),
         _HERE / "metrics.md": metrics_page(),
+        _HERE / "versions.md": versions_page(),
     }
 
 

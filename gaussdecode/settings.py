@@ -535,6 +535,11 @@ class Config:
             return "a recording has no tables that could be read"
         if self.source.kind is SourceKind.POSTGRESQL:
             return None
+        if self.decoding.standby_connection:
+            return (
+                "a view begins with a transaction id of its own, which a standby does not give "
+                "(decoding.standby-connection): follow the primary, or set snapshot.mode: none"
+            )
         if self.snapshot.nudge or not self.hides_empty_commits:
             return None
         return (

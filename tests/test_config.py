@@ -268,6 +268,15 @@ def gauss(directory: Path, source: str = "", slot: str = "orders", decoding: str
     return load(write(directory, text), memory_bytes=8 * GIB)
 
 
+def test_a_standby_takes_no_view(tmp_path: Path) -> None:
+    """It gives no transaction id, with which a view of GaussDB begins."""
+    options = "parallel-decode-num: 2, skip-empty-xacts: false"
+    assert gauss(tmp_path, decoding=options).snapshot_refusal is None
+    refused = gauss(tmp_path, decoding=f"{options}, standby-connection: true").snapshot_refusal
+    assert refused is not None
+    assert "snapshot.mode: none" in refused
+
+
 def test_gaussdb_has_keys_of_its_own(tmp_path: Path) -> None:
     """The HA port, the plug-in, and names of slots that only it takes."""
     config = gauss(tmp_path)

@@ -7,7 +7,7 @@
     (GaussDB Kernel V500R002C10 build ...) compiled at ...
 
 A profile decides which options and columns may be asked for, and what `check` tells the
-operator. It never decides how bytes are read: they say themselves which parts they have.
+operator, by the table of `facts`. It never decides how bytes are read: they say themselves which parts they have.
 Products built from openGauss (MogDB, Vastbase, ...) that name no version we know are taken
 for its 3.0.0, the oldest release with parallel decoding.
 """
@@ -17,6 +17,8 @@ import re
 from typing import Final
 
 from gaussdecode.errors import SourceRefusedError
+from gaussdecode.protocol.gaussdb import facts
+from gaussdecode.protocol.gaussdb.facts import Fact, rank
 
 _OPENGAUSS: Final = re.compile(
     r"openGauss(?:-lite)?\s+(\d+)\.(\d+)(?:\.(\d+))?(-RC\d+)?", re.IGNORECASE
@@ -69,54 +71,54 @@ class VersionProfile:
     @property
     def has_parallel(self) -> bool:
         """More than one decoder can be asked for."""
-        return self._since((3, 0, 0))
+        return self._has(facts.PARALLEL)
 
     @property
     def has_memory_options(self) -> bool:
         """Parallel mode knows max-txn-in-memory, parallel-queue-size, sender-timeout."""
-        return self._since((3, 0, 3))
+        return self._has(facts.MEMORY_OPTIONS)
 
     @property
     def has_confirmed_flush(self) -> bool:
         """A slot shows what was confirmed."""
-        return self._since((3, 0, 3))
+        return self._has(facts.CONFIRMED_FLUSH)
 
     @property
     def has_origins(self) -> bool:
         """The option include-originid is known."""
-        return not self.is_commercial and self._since((5, 0, 0))
+        return self._has(facts.ORIGINS)
 
     @property
     def has_begin_xid(self) -> bool:
         """BEGIN carries the xid in parallel mode."""
-        return not self.is_commercial and self._since((6, 0, 0))
+        return self._has(facts.BEGIN_XID)
 
     @property
     def warns_of_loss(self) -> bool:
         """Rows lost to DDL are announced in a notice, to a session that hears warnings."""
-        return self._since((3, 0, 3))
+        return self._has(facts.WARNS)
 
     def drops_after_ddl(self, *, is_parallel: bool) -> bool:
         """Whether rows that follow DDL in their own transaction are not sent.
 
-        Parallel decoding drops them in every version. Serial decoding did too, until openGauss
-        6.0.0-RC1 (reorderbuffer.cpp); of GaussDB nobody outside knows, so it is not trusted.
+        Of GaussDB nobody outside knows, so it is not trusted.
         """
-        return is_parallel or self.is_commercial or self.version < (6, 0, 0)
+        return self._has(facts.DROPS_PARALLEL if is_parallel else facts.DROPS_SERIAL)
 
     @property
     def sends_truncate(self) -> bool:
         """Serial mppdb_decoding sends TRUNCATE, not that of partitions, and DDL."""
-        return not self.is_commercial and self._since((6, 0, 0))
+        return self._has(facts.TRUNCATE)
 
     @property
     def omits_nulls(self) -> bool:
         """Old tuples leave out the columns that are NULL."""
-        return omits_nulls(self.number)
+        return self._has(facts.OMITS_NULLS)
 
     def rounds_floats(self, plugin: str, *, is_parallel: bool) -> bool:
         """Floating point columns come with 6 or 15 digits, which is not always what they hold."""
-        return not is_parallel and (plugin == SQL_DECODING or self.number < 3_00_00)
+        fact = facts.ROUNDS_SQL if plugin == SQL_DECODING else facts.ROUNDS_MPPDB
+        return not is_parallel and self._has(fact)
 
     @property
     def plugins(self) -> tuple[str, ...]:
@@ -124,15 +126,16 @@ class VersionProfile:
         own = PARALLEL_PLUGINS if self.is_commercial else ()
         return (MPPDB_DECODING, SQL_DECODING, *own)
 
-    def _since(self, version: tuple[int, int, int]) -> bool:
-        if self.is_commercial or self.version > version:
-            return True
-        return self.version == version and not self.is_candidate
+    def _has(self, fact: Fact) -> bool:
+        if self.is_commercial:
+            return fact.in_gaussdb
+        return fact.holds(rank(self.version, is_candidate=self.is_candidate))
 
 
 def omits_nulls(number: int) -> bool:
     """Whether the server of a version leaves NULLs out of old tuples; 3.0.3 to 3.0.6 do not."""
-    return number < 3_00_03 or 3_01_00 <= number < 5_00_00
+    version = number // 10_000, number // 100 % 100, number % 100
+    return facts.OMITS_NULLS.holds(rank(version))
 
 
 def parse_version(text: str) -> VersionProfile:
