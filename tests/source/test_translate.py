@@ -24,6 +24,7 @@ from gaussdecode.errors import (
 )
 from gaussdecode.model.relation import ReplicaIdentity
 from gaussdecode.model.shape import Definition, Shape
+from gaussdecode.protocol.gaussformats import PlainTranslator
 from gaussdecode.protocol.pgoutput import (
     Absent,
     Delete,
@@ -659,6 +660,27 @@ def test_old_rows_of_nulls_alone(style: str, *, is_first: bool) -> None:
         assert part.old_tag == "O"
         assert part.old == (b"1", Absent.NULL)
         assert len({definition.relation.identity for definition in session.definitions}) == 1
+
+
+@pytest.mark.parametrize("style", ["b", "t", "j", "s", "q"])
+def test_the_twin_reads_rows_of_nulls_alike(style: str) -> None:
+    """The plain twin gives the same messages, rows with and without columns mixed."""
+    table = gr.Table(b"s", b"t", (INTEGER, TEXT), (), "f")
+    rows = [
+        gw.Row(op, 1, b"s", b"t", None if op == "D" else PAIR, old)
+        for op in "UD"
+        for old in (PAIR, None if style in "js" else [], PAIR[1:], PAIR[:1])
+    ]
+    payloads = [OPENING[style], *(payload_of(style, row) for row in rows)]
+    nulls = nulls_of(3_00_00, style)
+    fast, plain = (
+        Translator(style.encode(), False, "UTF8"),
+        PlainTranslator(style, is_batched=False),
+    )
+    quick, slow = (GaussRelations(WhiteList(), gr.Tables([table]), nulls=nulls) for _ in range(2))
+    for payload in payloads:
+        found = fast.feed_bytes(payload, 1, quick.define)
+        assert found == plain.feed(payload, 1, slow.define)
 
 
 @pytest.mark.parametrize("style", ["b", "t", "j", "s"])
