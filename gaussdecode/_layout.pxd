@@ -107,6 +107,8 @@ cdef packed struct RawHeader:
     uint64_t keepalive_lsn      # not 0: nothing is open at the end of this batch, and the
     uint32_t keepalive_reply    # server has read the WAL up to here; emitted as last event
     uint32_t reserved
+    uint64_t lsn                # of the first message, for errors; 0 not known
+    uint64_t xid                # of the transaction it is of, or 0
     Tally framed
     Tally filtered              # rows of tables that nobody wants
     Tally before_start          # rows before the position to start from

@@ -25,6 +25,9 @@ cdef class BatchDecoder:
     cdef Buffer payloads            # offsets of event payloads count from here until the end
     cdef Buffer result              # of decode_bytes
     cdef size_t retained            # bytes all parts hold on to
+    cdef size_t max_row_bytes
+    cdef uint64_t lsn               # of the first message of this batch; 0 not known
+    cdef uint64_t xid               # of the open transaction, or 0
     cdef Tally decoded              # of this batch
     cdef Tally filtered             # of these, what becomes no event
     cdef readonly uint64_t row_count        # decoded since the start
@@ -46,6 +49,7 @@ cdef class BatchDecoder:
     cdef int read_commit(self, Cursor *cursor) except -1 nogil
     cdef int read_origin(self, Cursor *cursor) except -1 nogil
     cdef int read_row(self, Cursor *cursor, uint8_t op) except -1 nogil
+    cdef int fail_large(self, const Cursor *cursor) except -1 with gil
     cdef int read_truncate(self, Cursor *cursor) except -1 nogil
     cdef int read_logical(self, Cursor *cursor) except -1 nogil
     cdef int read_gauss_begin(self, Cursor *cursor) except -1 nogil

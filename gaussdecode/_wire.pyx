@@ -42,7 +42,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from gaussdecode._cursor cimport (
-    check_end, fail_wire, read_string, read_uint8, read_uint32, read_uint64, take,
+    check_end, fail_wire, read_string, read_uint8, read_uint16, read_uint32, read_uint64, take,
 )
 from gaussdecode._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
@@ -58,12 +58,13 @@ from gaussdecode._part cimport (
 )
 from gaussdecode._tally cimport tally_add, tally_clear, tally_dict, tally_equals, tally_ops
 
-from gaussdecode.errors import AccountError
+from gaussdecode.errors import AccountError, LargeRowError, StreamError
 
 cdef enum:
     FIRST_SLOTS = 64
     MAX_KEPT_BYTES = 4 << 20        # of an event or payload buffer between batches; arbitrary
     MAX_RETAINED_BYTES = 64 << 20   # of all parts between batches; arbitrary
+    MAX_ROW_BYTES = 1 << 30         # no server sends a longer message
     MOST_AWAKE = 1024               # tables that keep their columns between batches; arbitrary
     TRUNCATE_BITS = 3
     RAW_PADDING = 8                 # fewer bytes than this may follow the last message
@@ -124,10 +125,15 @@ cdef class BatchDecoder:
     Args:
         most_awake: tables that keep columns and buffers between batches; of the others only
             the plan is kept, from which their next row makes them again.
+        max_row_bytes: a row whose message is larger is refused; at least what a batch holds, so
+            that such a row is alone in its batch, and the batch's position is its own.
     """
 
-    def __cinit__(self, size_t most_awake=MOST_AWAKE) -> None:
+    def __cinit__(
+        self, size_t most_awake=MOST_AWAKE, size_t max_row_bytes=MAX_ROW_BYTES
+    ) -> None:
         self.most_awake = most_awake
+        self.max_row_bytes = max_row_bytes
         self.slots = <Part **>calloc(FIRST_SLOTS, sizeof(Part *))
         if self.slots == NULL:
             raise MemoryError("no memory for the table of relations")
@@ -182,6 +188,11 @@ cdef class BatchDecoder:
                 return self.last.oid, (<const char *>self.payloads.data)[start:start + size]
         return self.last.oid, b""
 
+    def locate(self, error):
+        """Tell an error of the protocol where in the stream it stands."""
+        if isinstance(error, StreamError):
+            error.place(self.lsn, self.xid)
+
     # ---- one batch
 
     cdef int decode(self, const uint8_t *data, size_t size, Buffer *out) except -1 nogil:
@@ -196,6 +207,8 @@ cdef class BatchDecoder:
         memcpy(&header, take(&cursor, sizeof(RawHeader)), sizeof(RawHeader))
         if header.magic != RAW_MAGIC or header.size != size:
             fail_wire(&cursor, b"not a raw batch", sizeof(RawHeader))
+        self.lsn = header.lsn
+        self.xid = header.xid
         if header.kind == ENTRY_DATA:
             if header.message_offset < sizeof(RawHeader) or header.message_offset > size:
                 fail_wire(&cursor, b"message section outside of its batch", 0)
@@ -340,6 +353,7 @@ cdef class BatchDecoder:
         event.x = lsn
         event.y = time + GD_EPOCH_SHIFT_US
         event.z = xid
+        self.xid = xid
         return 0
 
     cdef int read_commit(self, Cursor *cursor) except -1 nogil:
@@ -354,6 +368,7 @@ cdef class BatchDecoder:
         event.x = commit_lsn
         event.y = end_lsn
         event.z = time + GD_EPOCH_SHIFT_US
+        self.xid = 0
         return 0
 
     cdef int read_origin(self, Cursor *cursor) except -1 nogil:
@@ -388,6 +403,8 @@ cdef class BatchDecoder:
         if part.flags & RELATION_UNREAD:
             cursor.next = cursor.end
             return 0
+        if <size_t>(cursor.end - cursor.head) > self.max_row_bytes and is_kept:
+            self.fail_large(cursor)
         tag = take(cursor, 1)[0]
         if op != c"I" and (tag == c"K" or tag == c"O"):
             old_tag = tag
@@ -412,6 +429,26 @@ cdef class BatchDecoder:
         if is_kept:
             self.extend_segment(part)
         return 0
+
+    cdef int fail_large(self, const Cursor *cursor) except -1 with gil:
+        """Refuse a row, and say which column it owes its size to; nothing of it is kept."""
+        cdef Cursor at = cursor[0]
+        cdef uint32_t size
+        cdef uint32_t largest = 0
+        cdef int column = 0
+        cdef int index
+        while at.next < at.end:
+            take(&at, 1)
+            for index in range(read_uint16(&at)):
+                if take(&at, 1)[0] == c"t":
+                    read_uint32(&at, &size)
+                    take(&at, size)
+                    if size > largest:
+                        largest = size
+                        column = index
+        raise LargeRowError(
+            cursor.end - cursor.head, self.max_row_bytes, column, largest,
+        )
 
     cdef int read_truncate(self, Cursor *cursor) except -1 nogil:
         """One event per table; the count is believed only as far as there are bytes."""
@@ -476,6 +513,7 @@ cdef class BatchDecoder:
         event.x = first_lsn
         event.y = time_of(time)
         event.z = xid
+        self.xid = xid
         if csn or size:
             self.add_csn(csn, user, size)
         if origin:
@@ -513,6 +551,7 @@ cdef class BatchDecoder:
         event.x = xid
         event.y = end_lsn
         event.z = time_of(time)
+        self.xid = 0
         return 0
 
     cdef int read_notice(self, Cursor *cursor) except -1 nogil:

@@ -70,26 +70,60 @@ class IdentityError(SourceRefusedError):
     """The server, slot or position is not the one the commit log belongs to."""
 
 
-class WireError(GaussDecodeError):
-    """Bytes that do not follow the wire format; the same bytes fail again.
+class StreamError(GaussDecodeError):
+    """What came in the stream breaks its protocol; the same bytes fail again.
 
     Attributes:
-        reason: what is wrong; lower case, no full stop, never a column value.
-        offset: byte in the message where reading stopped, from 0.
-        lsn: WAL position of the message, or None before it is known.
+        lsn: WAL position of the message, or of the first of its batch; None where unknown.
+        xid: of the transaction that was open; None where none was, or it was not sent.
     """
 
     exit_status = EX_PROTOCOL
 
-    def __init__(self, reason: str, offset: int, lsn: int | None = None) -> None:
-        super().__init__(reason, offset, lsn)
+    def __init__(self, lsn: int | None, xid: int | None) -> None:
+        self.lsn = None if lsn is None else Lsn(lsn)
+        self.xid = xid
+        super().__init__(*self.fields())
+
+    def fields(self) -> tuple[Any, ...]:  # Any: of several types
+        """Arguments that make the same error again."""
+        return (self.lsn, self.xid)
+
+    def place(self, lsn: int | None, xid: int | None) -> None:
+        """Say where in the stream it stands, as far as that is not known yet; 0 for unknown."""
+        if self.lsn is None and lsn:
+            self.lsn = Lsn(lsn)
+        self.xid = self.xid or xid or None
+        self.args = self.fields()
+
+    @property
+    def where(self) -> str:
+        """LSN and transaction, after a comma; empty where neither is known."""
+        near = "" if self.lsn is None else f", near {self.lsn}"
+        return near if self.xid is None else f"{near}, in transaction {self.xid}"
+
+
+class WireError(StreamError):
+    """Bytes that do not follow the wire format.
+
+    Attributes:
+        reason: what is wrong; lower case, no full stop, never a column value.
+        offset: byte in the message where reading stopped, from 0.
+    """
+
+    def __init__(
+        self, reason: str, offset: int, lsn: int | None = None, xid: int | None = None
+    ) -> None:
         self.reason = reason
         self.offset = offset
-        self.lsn = None if lsn is None else Lsn(lsn)
+        super().__init__(lsn, xid)
+
+    def fields(self) -> tuple[Any, ...]:  # Any: of several types
+        """See `StreamError`."""
+        return (self.reason, self.offset, self.lsn, self.xid)
 
     def __str__(self) -> str:
-        where = f"{self.reason} at byte {self.offset}"
-        return where if self.lsn is None else f"{where} of message {self.lsn}"
+        return f"{self.reason} at byte {self.offset}{self.where}"
 
 
 class TruncatedError(WireError):
@@ -105,12 +139,65 @@ class RowError(WireError):
     """
 
     def __init__(
-        self, reason: str, offset: int, lsn: int | None, oid: int, described: Sequence[str] = ()
+        self,
+        reason: str,
+        offset: int,
+        lsn: int | None,
+        xid: int | None,
+        oid: int,
+        described: Sequence[str] = (),
     ) -> None:
-        super().__init__(reason, offset, lsn)
-        self.args = (reason, offset, lsn, oid, list(described))
         self.oid = oid
         self.described = tuple(described)
+        super().__init__(reason, offset, lsn, xid)
+
+    def fields(self) -> tuple[Any, ...]:  # Any: of several types
+        """See `StreamError`."""
+        return (*super().fields(), self.oid, list(self.described))
+
+
+class LargeRowError(RowError):
+    """A row above source.max-row-bytes.
+
+    Attributes:
+        size: of the row, in bytes.
+        limit: the largest that is taken.
+        column: number of its largest column, from 0.
+        column_size: of that value, in bytes.
+        name: of that column, or empty.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        limit: int,
+        column: int,
+        column_size: int,
+        name: str = "",
+        lsn: int | None = None,
+        xid: int | None = None,
+        oid: int = 0,
+        described: Sequence[str] = (),
+    ) -> None:
+        self.size = size
+        self.limit = limit
+        self.column = column
+        self.column_size = column_size
+        self.name = name
+        super().__init__("row above source.max-row-bytes", 0, lsn, xid, oid, described)
+
+    def fields(self) -> tuple[Any, ...]:  # Any: of several types
+        """See `StreamError`."""
+        row = (self.size, self.limit, self.column, self.column_size, self.name)
+        return (*row, self.lsn, self.xid, self.oid, list(self.described))
+
+    def __str__(self) -> str:
+        column = self.name or f"number {self.column + 1}"
+        return (
+            f"a row of {self.size} bytes{self.where}, of which {self.column_size} are in column "
+            f"{column}; source.max-row-bytes allows {self.limit}: raise it, as far as `gaussdecode "
+            "check` finds memory for it"
+        )
 
 
 class TableError(GaussDecodeError):
@@ -163,10 +250,23 @@ class LostRowError(GaussDecodeError):
         return self.reason
 
 
-class SequenceError(GaussDecodeError):
-    """Messages or entries came in an order that the protocol forbids."""
+class SequenceError(StreamError):
+    """Messages or entries came in an order that the protocol forbids.
 
-    exit_status = EX_PROTOCOL
+    Attributes:
+        reason: what is wrong; never a column value.
+    """
+
+    def __init__(self, reason: str, lsn: int | None = None, xid: int | None = None) -> None:
+        self.reason = reason
+        super().__init__(lsn, xid)
+
+    def fields(self) -> tuple[Any, ...]:  # Any: of several types
+        """See `StreamError`."""
+        return (self.reason, self.lsn, self.xid)
+
+    def __str__(self) -> str:
+        return f"{self.reason}{self.where}"
 
 
 class AccountError(GaussDecodeError):
@@ -218,7 +318,11 @@ def attributed(error: Exception, blamed: tuple[int, bytes] | None) -> Exception:
     oid, definition = blamed
     found = json.loads(definition) if definition else {}
     described = [found["namespace"], found["name"]] if found else []
-    return RowError(error.reason, error.offset, error.lsn, oid, described)
+    if isinstance(error, LargeRowError):
+        name = found["columns"][error.column]["name"] if found else ""
+        row = (error.size, error.limit, error.column, error.column_size, name)
+        return LargeRowError(*row, error.lsn, error.xid, oid, described)
+    return RowError(error.reason, error.offset, error.lsn, error.xid, oid, described)
 
 
 _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
@@ -231,6 +335,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         WireError,
         TruncatedError,
         RowError,
+        LargeRowError,
         TableError,
         LostRowError,
         SuspectError,

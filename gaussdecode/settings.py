@@ -140,6 +140,15 @@ class SourceConfig:
             "With kind gaussdb: the longest message that is received; one row may be that long.",
         ),
     )
+    max_row_bytes: int = dataclasses.field(
+        default=1 * GIB,
+        metadata=_is(
+            Size(2 * MIB, 2 * GIB - 1),
+            "The largest row that is taken, in bytes of its values. A larger one is an error of its "
+            "table, which `landing.on-table-error` decides about. No server sends more than "
+            "the default; `gaussdecode check` says what such a row costs.",
+        ),
+    )
     file: Path | None = dataclasses.field(
         default=None,
         metadata=_is(AbsolutePath(), "The recording to read, with kind capture."),

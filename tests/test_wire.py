@@ -14,7 +14,15 @@ from kit import plain, texts, wire
 from kit.decoded import Entry, EventKind, read_entry
 
 from gaussdecode._wire import BatchDecoder
-from gaussdecode.errors import AccountError, TruncatedError, WireError
+from gaussdecode.errors import (
+    AccountError,
+    LargeRowError,
+    TruncatedError,
+    WireError,
+    attributed,
+    from_record,
+    to_record,
+)
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.types import ColumnType, Kind
 
@@ -597,3 +605,68 @@ def test_counters_count() -> None:
     assert decoder.wire_bytes == 2 * sum(len(message) + 4 for message in messages)
     assert decoder.misfit_count == 4
     assert decoder.invalid_count == 2
+
+
+# ---- the largest row
+
+ROWS_AT_LIMIT = {
+    "insert": (wire.insert(["1", "x" * 37]), 1, 37),
+    "insert with a long key": (wire.insert(["1" * 9, "x"]), 0, 9),
+    "update": (wire.update(["1", "x" * 18], old=["1", "y" * 7]), 1, 18),
+    "delete of a full row": (wire.delete(["1", "x" * 37], b"O"), 1, 37),
+}
+
+
+@pytest.mark.parametrize("name", ROWS_AT_LIMIT)
+def test_row_above_the_limit_names_its_largest_column(name: str) -> None:
+    """A row of the limit is taken; one byte more is refused, with sizes and no value."""
+    message, column, size = ROWS_AT_LIMIT[name]
+    BatchDecoder(max_row_bytes=len(message)).decode_bytes(wire.raw_batch([message], [RELATION]))
+    decoder = BatchDecoder(max_row_bytes=len(message) - 1)
+    place = (0xABC, 9)
+    with pytest.raises(LargeRowError) as raised:
+        decoder.decode_bytes(wire.raw_batch([message], [RELATION], place=place))
+    decoder.locate(raised.value)
+    error = from_record(to_record(attributed(raised.value, decoder.blamed())))
+    assert isinstance(error, LargeRowError)
+    assert (error.size, error.limit, error.column) == (len(message), len(message) - 1, column)
+    assert error.column_size == size
+    assert (error.oid, error.described) == (wire.OID, ("public", f"t{wire.OID}"))
+    shown = str(error)
+    for part in (f"{len(message)} bytes, near 0/ABC, in transaction 9", "source.max-row-bytes"):
+        assert part in shown
+    assert RELATION.columns[column].name in shown
+    assert "xx" not in shown
+
+
+def test_rows_that_nobody_reads_may_be_of_any_size() -> None:
+    """Of a filtered table no row is kept, and of one in quarantine none is looked at."""
+    decoder = BatchDecoder(max_row_bytes=8)
+    decoder.decode_bytes(wire.raw_batch([wire.insert(["1", "x" * 99], 30000)], [FILTERED]))
+
+
+# ---- where an error stands
+
+
+@pytest.mark.parametrize(
+    ("messages", "xid"),
+    [
+        ([], 5),
+        ([wire.begin(xid=7)], 7),
+        ([wire.gauss_begin(xid=2**40)], 2**40),
+        ([wire.commit()], None),
+        ([wire.gauss_commit()], None),
+        ([wire.commit(), wire.begin(xid=8)], 8),
+    ],
+)
+def test_error_names_position_and_transaction(messages: list[bytes], xid: int | None) -> None:
+    """The transaction is that of the batch's head, or of the last BEGIN in it."""
+    decoder = BatchDecoder()
+    with pytest.raises(WireError) as raised:
+        decoder.decode_bytes(wire.raw_batch([*messages, b"?"], place=(0x16B374D848, 5)))
+    decoder.locate(raised.value)
+    told = from_record(to_record(raised.value))
+    assert isinstance(told, WireError)
+    assert (told.lsn, told.xid) == (0x16B374D848, xid)
+    transaction = "" if xid is None else f", in transaction {xid}"
+    assert str(told).endswith(f"at byte 0, near 16/B374D848{transaction}")

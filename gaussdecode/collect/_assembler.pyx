@@ -109,7 +109,7 @@ cdef inline int64_t now_ns() noexcept nogil:
 
 
 cdef int fail(str reason, uint64_t lsn) except -1:
-    raise SequenceError(f"{reason} near {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}")
+    raise SequenceError(reason, lsn)
 
 
 cdef inline void count_segment(

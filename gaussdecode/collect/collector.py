@@ -25,7 +25,7 @@ from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import Suspects, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
-from gaussdecode.errors import RowError, SuspectError, TableError
+from gaussdecode.errors import LargeRowError, RowError, SuspectError, TableError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Account
 from gaussdecode.model.landing import (
@@ -404,6 +404,8 @@ class Collector:
             if not described:
                 raise
             namespace, name = described
+            if isinstance(error, LargeRowError) and found is not None:
+                error.name = found.columns[error.column].name
             raise self._trouble(namespace, name, error.oid, str(error)) from error
 
     def _relations(self) -> Iterator[Relation]:

@@ -337,6 +337,7 @@ class Pipeline:
                 raw_ring_bytes=config.ring.raw_ring_bytes,
                 decoded_ring_bytes=config.ring.decoded_ring_bytes,
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
+                max_row_bytes=config.source.max_row_bytes,
                 reader={
                     **reader_settings(config, self.log_state),
                     **({} if self.log is None else unread(self._left_out())),

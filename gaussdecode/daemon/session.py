@@ -105,6 +105,7 @@ class SessionSettings:
         raw_ring_bytes: of each ring from reader to decoder.
         decoded_ring_bytes: of each ring from decoder to collector.
         kept_buffer_bytes: what a decoder keeps of its result buffer between batches.
+        max_row_bytes: largest row that is decoded.
         reader: settings of the reader's process, without descriptors.
     """
 
@@ -113,6 +114,7 @@ class SessionSettings:
     raw_ring_bytes: int
     decoded_ring_bytes: int
     kept_buffer_bytes: int
+    max_row_bytes: int
     reader: Mapping[str, Any]  # Any: JSON
 
 
@@ -218,6 +220,7 @@ class Session:
                 **fds,
                 "decoder_index": index,
                 "kept_buffer_bytes": settings.kept_buffer_bytes,
+                "max_row_bytes": settings.max_row_bytes,
             }
             self._start_child("gaussdecode.decode.worker", worker, f"decoder {index}")
             raw.close_consumer_side()

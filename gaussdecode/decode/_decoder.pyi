@@ -10,5 +10,6 @@ class DecoderLoop:
         control: Control,
         decoder_index: int,
         kept_bytes: int = ...,
+        max_row_bytes: int = ...,
     ) -> None: ...
     def run(self) -> None: ...

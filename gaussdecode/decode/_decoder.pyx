@@ -49,6 +49,7 @@ cdef class DecoderLoop:
         control: counters and heartbeat go to the words of this decoder.
         decoder_index: which decoder this is, from 0.
         kept_bytes: a result buffer above this is released after use.
+        max_row_bytes: a larger row is refused.
     """
 
     cdef Ring raw
@@ -63,12 +64,12 @@ cdef class DecoderLoop:
 
     def __cinit__(
         self, Ring raw not None, Ring decoded not None, Control control not None,
-        unsigned int decoder_index, size_t kept_bytes=16 << 20,
+        unsigned int decoder_index, size_t kept_bytes=16 << 20, size_t max_row_bytes=1 << 30,
     ):
         self.raw = raw
         self.decoded = decoded
         self.control = control
-        self.decoder = BatchDecoder()
+        self.decoder = BatchDecoder(max_row_bytes=max_row_bytes)
         self.decoder_index = decoder_index
         self.kept_bytes = kept_bytes
 
@@ -88,6 +89,7 @@ cdef class DecoderLoop:
         except ChildError:
             raise
         except Exception as error:
+            self.decoder.locate(error)
             error = attributed(error, self.decoder.blamed())
             self.pass_on(error)
             raise error from None

@@ -20,7 +20,7 @@ def run(settings: dict[str, Any]) -> None:  # Any: JSON
 
     Args:
         settings: ``raw_ring_fds`` (consumer's end), ``decoded_ring_fds`` (producer's end),
-            ``control_fd``, ``decoder_index``, ``kept_buffer_bytes``.
+            ``control_fd``, ``decoder_index``, ``kept_buffer_bytes``, ``max_row_bytes``.
 
     Raises:
         WireError: bytes that do not follow the format.
@@ -31,7 +31,9 @@ def run(settings: dict[str, Any]) -> None:  # Any: JSON
     control = Control.attach(settings["control_fd"])
     try:
         kept_bytes = settings["kept_buffer_bytes"]
-        DecoderLoop(raw, decoded, control, settings["decoder_index"], kept_bytes).run()
+        DecoderLoop(
+            raw, decoded, control, settings["decoder_index"], kept_bytes, settings["max_row_bytes"]
+        ).run()
     finally:
         decoded.close()
         raw.close()

@@ -27,6 +27,8 @@ cdef class Dispatcher:
     cdef Tally framed           # by the receiver, since the last cut
     cdef Tally filtered         # of these, what it did not append: rows nobody wants,
     cdef Tally before_start     # rows before the position to start from
+    cdef uint64_t batch_lsn     # of its first message,
+    cdef uint64_t batch_xid     # and of its transaction; for errors
     cdef bint is_open           # a batch is being filled
     cdef readonly bint is_waiting  # a finished entry waits for room
     cdef const uint8_t *entry   # that entry

@@ -166,6 +166,9 @@ cdef class Dispatcher:
         header.size = self.batch.size
         header.keepalive_lsn = keepalive_lsn
         header.keepalive_reply = is_reply_wanted
+        header.lsn = self.batch_lsn
+        header.xid = self.batch_xid
+        self.batch_lsn = self.batch_xid = 0
         tally_move(&header.framed, &self.framed)
         tally_move(&header.filtered, &self.filtered)
         tally_move(&header.before_start, &self.before_start)

@@ -67,6 +67,7 @@ from gaussdecode.source._receive cimport (
     NEW_NOTICE,
     NEW_RELATION,
     TABLE_RECORDED,
+    TRANSLATE,
     Receiver,
     fail_frame,
     fail_short,
@@ -92,7 +93,8 @@ cdef enum:
     KEEPALIVE_SIZE = 33         # 'k', wal end, role, state, time, flags, padding
     STATUS_SIZE = 65            # 'r', five positions, role, state, time, reply, padding, flags
     HEARTBEAT_SIZE = 25         # 'h', lsn, flushed lsn, timestamp
-    CSN_OFFSET = 9              # 'b', first lsn, csn
+    CSN_OFFSET = 9              # 'b', first lsn, csn, xid
+    XID_OFFSET = 17
     INBOX_BYTES = 4194304
     KEPT_BYTES = 8388608        # an inbox above this is given back when it is empty
     LEAST_ROOM = 262144         # for one read
@@ -220,7 +222,10 @@ cdef class GaussReceiver(Receiver):
         cdef int step
         while not self.dispatcher.is_waiting:
             if not self.is_pending:
-                step = self.translator.step()
+                if self.is_long(self.frames.size):
+                    step = self.do_aside(TRANSLATE)
+                else:
+                    step = self.translator.step()
                 if step == END_OF_PAYLOAD:
                     return GO_ON
                 if step == NEED_RELATION:
@@ -231,6 +236,15 @@ cdef class GaussReceiver(Receiver):
                 return HOLD
             self.is_pending = False
         return HOLD
+
+    cdef uint64_t message_lsn(self) noexcept nogil:
+        """Position of the record, where its style has one."""
+        if self.translator.is_open and self.translator.lsn:
+            return self.translator.lsn
+        return Receiver.message_lsn(self)
+
+    cdef int translate(self) except -2 nogil:
+        return self.translator.step()
 
     cdef int pass_message(self, uint8_t tag) except -1 nogil:
         """Check the order of one canonical message, and give it to the dispatcher."""
@@ -243,7 +257,7 @@ cdef class GaussReceiver(Receiver):
         if tag == c"c":
             self.close_transaction(tag, self.translator.end_lsn)
         elif tag == c"b":
-            self.open_transaction(tag)
+            self.open_transaction(tag, read_uint64(self.translator.out.data + XID_OFFSET))
             self.csn = read_uint64(self.translator.out.data + CSN_OFFSET)
         else:
             self.check_inside(tag)

@@ -50,6 +50,7 @@ cdef enum:
     DATA_HEADER = 25            # 'w', start lsn, end lsn, server time
     KEEPALIVE_SIZE = 18         # 'k', wal end, server time, reply wanted
     STATUS_SIZE = 34            # 'r', three positions, client time, reply wanted
+    BEGIN_SIZE = 21             # 'B', commit lsn, commit time, xid
     COMMIT_SIZE = 26            # 'C', flags, commit lsn, end lsn, commit time
     KEEPALIVE_GAP_US = 1000000
 
@@ -150,7 +151,9 @@ cdef class PostgresReceiver(Receiver):
         if tag == c"C":
             self.take_commit(data, size)
         elif tag == c"B":
-            self.open_transaction(tag)
+            if size < BEGIN_SIZE:
+                fail_short(tag, size)
+            self.open_transaction(tag, read_uint32(data + 17))
         elif tag != c"M":
             self.check_inside(tag)
         tally_message(&self.dispatcher.framed, tag, data, size)

@@ -22,6 +22,13 @@ cdef enum Outcome:
     NEW_NOTICE = 11             # GaussDB: the held frame is a NoticeResponse
     TABLE_RECORDED = 12         # a capture of GaussDB: what its catalogue said of a table
 
+# What takes long for a long message; see `Receiver.aside`.
+cdef enum Work:
+    TRANSLATE = 0
+    APPEND = 1
+    CLOSE = 2
+    STORE = 3
+
 
 cdef class Receiver:
     cdef readonly Control control
@@ -36,6 +43,7 @@ cdef class Receiver:
     cdef bint is_output_full    # no status can be put
     cdef bint in_transaction
     cdef unsigned int extra_reads  # encrypted: reads left before the socket counts as empty
+    cdef uint64_t xid           # of the open transaction; 0 where none is, or it was not sent
     cdef readonly uint64_t end_lsn  # of the last commit
     cdef readonly uint64_t server_wal_end
     cdef int64_t server_time_us  # since 2000
@@ -49,10 +57,14 @@ cdef class Receiver:
     cdef uint64_t byte_count
     cdef uint64_t batch_count
     cdef uint64_t status_count
+    cdef readonly uint64_t aside_status_count  # statuses sent while another thread worked
     cdef readonly uint64_t stray_count  # messages that do not belong in the stream, dropped
     cdef int64_t stalled_us
     cdef int64_t waited_us
     cdef int64_t begun_us
+    cdef object worker          # has a thread for what takes long, once something did
+    cdef const uint8_t *long_data   # what it is to append
+    cdef size_t long_size
 
     # What a kind of source does its own way. The first three take the held frame, and
     # return GO_ON when it is done with, HOLD to be asked again after the batch is stored,
@@ -60,16 +72,23 @@ cdef class Receiver:
     cdef int take_data(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int take_keepalive(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int take_other(self, uint8_t letter, const uint8_t *data, size_t size) except -1 nogil
+    cdef uint64_t message_lsn(self) noexcept nogil  # of the message at hand; 0 not known
     cdef int pass_keepalive(self) except -1 nogil
     cdef int fill(self) except -1 nogil             # read the socket; False: broken
     cdef int put_status(self, const StatusNumbers *status) except -1 nogil
     cdef int push_output(self) except -1 nogil      # send; True: some is left
 
     # What it builds on.
+    cdef bint is_long(self, size_t size) noexcept nogil
+    cdef int do_aside(self, Work work) except -2 with gil
+    cdef int translate(self) except -2 nogil
+    cdef int append(self, const uint8_t *data, size_t size) except -1 nogil
+    cdef int close_batch(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil
+    cdef int store(self) except -2 nogil
     cdef int has_room(self, size_t size) except -1 nogil
     cdef int add(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int check_inside(self, uint8_t tag) except -1 nogil
-    cdef int open_transaction(self, uint8_t tag) except -1 nogil
+    cdef int open_transaction(self, uint8_t tag, uint64_t xid) except -1 nogil
     cdef int close_transaction(self, uint8_t tag, uint64_t end_lsn) except -1 nogil
     cdef int cut(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil
 

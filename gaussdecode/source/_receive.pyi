@@ -1,8 +1,13 @@
+from collections.abc import Callable
 from enum import IntEnum
+from typing import TypeVar
 
+from gaussdecode.errors import StreamError
 from gaussdecode.ipc.control import Control
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._status import StatusClock
+
+_T = TypeVar("_T")
 
 class End(IntEnum):
     RELATION = 1
@@ -22,10 +27,13 @@ class Receiver:
     clock: StatusClock
     end_lsn: int
     server_wal_end: int
+    aside_status_count: int
     stray_count: int
     def __init__(self, control: Control, dispatcher: Dispatcher, clock: StatusClock) -> None: ...
     def attach_capture(self, frames: bytes | memoryview) -> None: ...
     def run(self) -> End: ...
     def finish(self) -> End: ...
     def attend(self) -> None: ...
+    def aside(self, work: Callable[[], _T]) -> _T: ...
+    def locate(self, error: StreamError) -> None: ...
     def disconnect(self) -> None: ...

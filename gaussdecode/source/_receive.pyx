@@ -27,6 +27,12 @@ timers and by 100 ms, the time after which control words are looked at.
 Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before the
 socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
 
+**What takes long.** A message of 4 MiB or more is translated, appended, decoded (with one
+decoder) and stored by another thread, one of these at a time, while this one goes on looking
+at the clock: it owns the connection, and never leaves it for longer than 20 ms and one copy
+of one message. Work on less is short whatever it is; so the time between two statuses does not
+grow with the size of a row.
+
 **Returns** to Python for what needs its slow path (the frame stays held), for a stop, and at
 every kind of end. It may be called again after the first. `finish` then puts the end
 entries, keeps the connection alive until main says that all is landed, and returns.
@@ -77,11 +83,13 @@ from gaussdecode.source._frames cimport (
     FrameState,
     free_frames,
     next_frame,
+    read_uint64,
     release_frame,
 )
 from gaussdecode.source._status cimport StatusClock, StatusNumbers
 
 import enum
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from gaussdecode.errors import SequenceError, TruncatedError, WireError
 
@@ -121,6 +129,10 @@ cdef enum:
     LOOK_US = 100000            # control words are read at least so often
     LOOK_ENCRYPTED_US = 20000
     EXTRA_READS = 2
+    LETTER_AND_LSN = 9
+    LONG_BYTES = 4 << 20        # work on so much goes to another thread; arbitrary
+
+_ATTEND_SECONDS = 0.02          # between two looks at the clock of statuses
 
 
 class End(enum.IntEnum):
@@ -249,6 +261,34 @@ cdef class Receiver:
         with nogil:
             self.serve_clock()
 
+    def aside(self, work not None):
+        """Have another thread do what takes long; the statuses that are due are sent meanwhile.
+
+        Args:
+            work: called without arguments; must not touch the connection.
+
+        Returns:
+            What it returns.
+        """
+        cdef uint64_t before = self.status_count
+        if self.worker is None:
+            self.worker = ThreadPoolExecutor(1, "aside")
+        done = self.worker.submit(work)
+        while True:
+            self.attend()
+            self.aside_status_count += self.status_count - before
+            before = self.status_count
+            if wait((done,), _ATTEND_SECONDS).done:
+                return done.result()
+
+    def locate(self, error not None):
+        """Tell an error of the protocol where in the stream it stands.
+
+        Args:
+            error: a `StreamError` that ended the loop, or its slow path.
+        """
+        error.place(self.message_lsn() or self.clock.written_lsn, self.xid)
+
     def disconnect(self):
         """The connection is broken: send nothing more."""
         self.is_connected = False
@@ -265,7 +305,7 @@ cdef class Receiver:
         self.serve_clock()
         if load_acquire(self.control.words + <int>WORD_STOP_REQUESTED):
             return STOPPED
-        state = self.dispatcher.flush()
+        state = self.store()
         if state < 0:
             return DECODER_GONE
         if state == 0:
@@ -326,6 +366,14 @@ cdef class Receiver:
     cdef int take_other(self, uint8_t letter, const uint8_t *data, size_t size) except -1 nogil:
         return fail_frame(letter)
 
+    cdef uint64_t message_lsn(self) noexcept nogil:
+        """Position of the held frame, which XLogData and keepalives alike begin with."""
+        if self.frames.data == NULL or self.frames.size < LETTER_AND_LSN:
+            return 0
+        if self.frames.letter != c"w" and self.frames.letter != c"k":
+            return 0
+        return read_uint64(self.frames.data + 1)
+
     cdef int pass_keepalive(self) except -1 nogil:
         return GO_ON
 
@@ -351,7 +399,9 @@ cdef class Receiver:
         """Give one message, for which there is room, to the dispatcher."""
         if not self.dispatcher.is_open:
             self.opened_us = self.now_us
-        self.dispatcher.append(data, size)
+            self.dispatcher.batch_lsn = self.message_lsn()
+            self.dispatcher.batch_xid = self.xid
+        self.append(data, size)
         if self.dispatcher.is_full():
             self.cut(0, False)
         return 0
@@ -361,10 +411,11 @@ cdef class Receiver:
             fail_order(tag, False)
         return 0
 
-    cdef int open_transaction(self, uint8_t tag) except -1 nogil:
+    cdef int open_transaction(self, uint8_t tag, uint64_t xid) except -1 nogil:
         if self.in_transaction:
             fail_order(tag, True)
         self.in_transaction = True
+        self.xid = xid
         return 0
 
     cdef int close_transaction(self, uint8_t tag, uint64_t end_lsn) except -1 nogil:
@@ -374,13 +425,67 @@ cdef class Receiver:
         self.end_lsn = end_lsn
         self.clock.note_written(end_lsn)
         self.in_transaction = False
+        self.xid = 0
         return 0
 
     cdef int cut(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil:
         if self.dispatcher.is_open or keepalive_lsn:
             self.batch_count += 1
             self.cut_us = self.now_us
+        return self.close_batch(keepalive_lsn, is_reply_wanted)
+
+    # ---- what takes long for a long message
+
+    cdef bint is_long(self, size_t size) noexcept nogil:
+        """Whether a server waits for statuses while so much is worked on."""
+        return size >= LONG_BYTES and self.is_connected
+
+    cdef int append(self, const uint8_t *data, size_t size) except -1 nogil:
+        if not self.is_long(size):
+            return self.dispatcher.append(data, size)
+        self.long_data = data
+        self.long_size = size
+        return self.do_aside(APPEND)
+
+    cdef int close_batch(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil:
+        """With one decoder this decodes it; a long message is never followed by a keepalive."""
+        if self.dispatcher.is_serial and self.is_long(self.dispatcher.batch.size) and (
+            keepalive_lsn == 0
+        ):
+            return self.do_aside(CLOSE)
         return self.dispatcher.cut(keepalive_lsn, is_reply_wanted)
+
+    cdef int store(self) except -2 nogil:
+        """Store what waits, as `Dispatcher.flush`."""
+        if self.dispatcher.is_waiting and self.is_long(self.dispatcher.entry_size):
+            return self.do_aside(STORE)
+        return self.dispatcher.flush()
+
+    cdef int translate(self) except -2 nogil:
+        return 0
+
+    cdef int do_aside(self, Work work) except -2 with gil:
+        return self.aside((self._translate, self._append, self._close, self._store)[<int>work])
+
+    def _translate(self):
+        with nogil:
+            outcome = self.translate()
+        return outcome
+
+    def _append(self):
+        with nogil:
+            self.dispatcher.append(self.long_data, self.long_size)
+        return 0
+
+    def _close(self):
+        with nogil:
+            self.dispatcher.cut(0, False)
+        return 0
+
+    def _store(self):
+        with nogil:
+            outcome = self.dispatcher.flush()
+        return outcome
 
     cdef Outcome await_input(self) except? GO_ON nogil:
         """Nothing complete is here: read on, close the batch, or sleep."""
@@ -511,7 +616,7 @@ cdef class Receiver:
         while True:
             self.serve_clock()
             if state != 1:
-                state = self.dispatcher.flush()
+                state = self.store()
                 if state < 0:
                     return DECODER_GONE
             if state == 1 and load_acquire(self.control.words + <int>WORD_FINISHED):

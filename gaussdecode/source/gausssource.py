@@ -4,7 +4,6 @@ Two connections: one for SQL, closed once the server has said what it is, and on
 streams. The catalogue is asked on a third one, when a row's shape is not known.
 """
 
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +49,6 @@ from gaussdecode.source.relations import relation_record, white_list
 from gaussdecode.source.sqlstate import Phase
 from gaussdecode.source.start import log_position, refuse_active
 
-_ATTEND_SECONDS: Final = 0.02  # between two looks at the clock of statuses
 _MAX_LOGGED: Final = 100  # other notices in one session; arbitrary
 _VALUE_CLASS: Final = "22"  # SQLSTATEs whose texts may repeat a value of a row
 
@@ -77,7 +75,6 @@ class GaussPath:
         self._say = say
         self._recorded = recorded
         self._logged = 0
-        self._aside = ThreadPoolExecutor(1, "catalogue")
 
     def answer(self, end: End) -> bool:
         """See `Source.answer`."""
@@ -95,11 +92,8 @@ class GaussPath:
     def _define(self) -> None:
         """Ask the catalogue in another thread: it may take longer than the server waits for us."""
         shape = self._receiver.translator.describe()
-        answer = self._aside.submit(self._relations.define, shape)
-        while not wait((answer,), _ATTEND_SECONDS).done:
-            self._receiver.attend()
         try:
-            definition = answer.result()
+            definition = self._receiver.aside(lambda: self._relations.define(shape))
         except LostRowError as error:
             namespace, name = error.table
             end_lsn = self._receiver.translator.end_lsn

@@ -30,6 +30,7 @@ from gaussdecode.errors import (
     ChildError,
     GaussDecodeError,
     SourceError,
+    StreamError,
     attributed,
     to_record,
 )
@@ -65,7 +66,9 @@ class Reader:
         self._reports = reports
         self._control = Control.attach(settings["control_fd"])
         self._rings = [Ring.attach_producer(fds) for fds in settings["ring_fds"]]
-        self._decoder = BatchDecoder() if settings["decoder_count"] == 1 else None
+        self._decoder: BatchDecoder | None = None
+        if settings["decoder_count"] == 1:
+            self._decoder = BatchDecoder(max_row_bytes=settings["max_row_bytes"])
 
     def run(self) -> None:
         """Stream until the end.
@@ -120,6 +123,8 @@ class Reader:
                 end = receiver.run()
             return self._reason(source, receiver, end)
         except GaussDecodeError as error:
+            if isinstance(error, StreamError):
+                receiver.locate(error)
             if self._decoder is not None and receiver.dispatcher.has_failed:
                 known = attributed(error, self._decoder.blamed())
                 receiver.dispatcher.put_error(json.dumps(to_record(known)).encode())

@@ -51,6 +51,7 @@ def reader_settings(config: Config, log: LogState | None) -> dict[str, Any]:  # 
         ``decoding``              fields of `DecodingConfig`
         ``start_position``        CSN and LSN, or None
         ``max_message_bytes``     longest message that GaussDB may send
+        ``max_row_bytes``         largest row that is decoded
         ``log``                   record of `slot.LogState`, or None
         ========================= ==================================================
 
@@ -86,5 +87,6 @@ def reader_settings(config: Config, log: LogState | None) -> dict[str, Any]:  # 
         "decoding": {**dataclasses.asdict(config.decoding), "given": dict(config.decoding.given)},
         "start_position": config.decoding.start_at,
         "max_message_bytes": source.max_message_size,
+        "max_row_bytes": source.max_row_bytes,
         "log": None if log is None else log.to_record(),
     }

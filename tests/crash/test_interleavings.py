@@ -70,6 +70,7 @@ _SESSION: Final = SessionSettings(
     raw_ring_bytes=1,
     decoded_ring_bytes=1,
     kept_buffer_bytes=1,
+    max_row_bytes=1 << 30,
     reader={},
 )
 _PATCHED: Final = (gate_module, session_module, commitlog_module, desk_module, writer_module)

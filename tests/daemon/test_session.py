@@ -74,6 +74,7 @@ def _session() -> Session:
         raw_ring_bytes=1,
         decoded_ring_bytes=1,
         kept_buffer_bytes=1,
+        max_row_bytes=1 << 30,
         reader={},
     )
     session = Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)

@@ -41,6 +41,7 @@ class Rig:
             "control_fd": self.control.fd,
             "decoder_index": 3,
             "kept_buffer_bytes": 16 << 20,
+            "max_row_bytes": 1 << 30,
         }
         fds = sorted({*raw_fds, *decoded_fds, self.control.fd})
         self.child: Child = spawn_child("gaussdecode.decode.worker", settings, fds)
@@ -122,13 +123,14 @@ def test_batch_larger_than_the_ring_passes(rig: Rig) -> None:
 def test_bad_bytes_are_told_in_place(rig: Rig) -> None:
     """A batch that breaks the format becomes an error entry, and status 76."""
     rig.put(wire.raw_batch([wire.begin()], seq=0))
-    rig.put(wire.raw_batch([b"?"], seq=1))
+    rig.put(wire.raw_batch([b"?"], seq=1, place=(0x3000, 77)))
     rig.get()
     entry = rig.get()
     header = HEADER.unpack_from(entry)
     assert (header[1], header[2], header[3]) == (ERROR, 1, len(entry))
     told = from_record(json.loads(entry[HEADER.size :]))
     assert isinstance(told, WireError)
+    assert str(told).endswith("near 0/3000, in transaction 77")
     assert rig.status() == os.EX_PROTOCOL
     assert str(rig.error()) == str(told)
 

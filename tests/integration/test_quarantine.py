@@ -264,3 +264,35 @@ def test_a_table_is_known_by_its_title(database_15: Database, make_daemon: MakeD
     assert daemon.stop() == 0
     assert _ids(daemon, "si.ck") == [2]
     proxy.close()
+
+
+@pytest.mark.parametrize("decoders", [1, 2])
+def test_row_above_the_limit_is_its_tables_trouble(
+    decoders: int, database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """The error names table, column, position and size; in quarantine the others go on."""
+    _prepare(database_15)
+    config = {
+        "source": {"max-row-bytes": "2MiB"},
+        "decoding": {"parallel-decode-num": decoders},
+        "landing": {"on-table-error": "quarantine"},
+    }
+    daemon = make_daemon(database_15, config=config).start()
+    daemon.catch_up()
+    database_15.execute(
+        "INSERT INTO public.sick VALUES (2, repeat('z', 3 << 20));"
+        "INSERT INTO public.well VALUES (2, 'b')"
+    )
+    daemon.catch_up()
+    assert _ids(daemon, "well") == [1, 2]
+    assert _ids(daemon, "sick") == [1]
+    found = json.loads(_command("gaps", "--json", str(daemon.root)).stdout.splitlines()[0])
+    assert found["tables"] == ["public.sick"]
+    size = 3 << 20
+    pattern = (
+        rf"a row of {size + 19} bytes, near 0/[0-9A-F]+, in transaction [0-9]+, of which {size} are "
+        r"in column v; source\.max-row-bytes allows 2097152: raise it"
+    )
+    assert re.search(pattern, json.dumps(found)), found
+    assert "zzz" not in daemon.log.read_text()
+    assert daemon.stop() == 0

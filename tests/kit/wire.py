@@ -9,7 +9,7 @@ from gaussdecode.model.types import ColumnType, Kind
 
 EPOCH_SHIFT_US = 946_684_800_000_000
 RAW_MAGIC = 0x42524447
-RAW_HEADER = struct.Struct("=IIQIIQQQII18Q")
+RAW_HEADER = struct.Struct("=IIQIIQQQII2Q18Q")
 KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
 Tally = tuple[int, ...]
 NONE: Tally = (0,) * len(KINDS)
@@ -226,6 +226,7 @@ def raw_batch(
     framed: Tally | None = None,
     filtered: Tally = NONE,
     before_start: Tally = NONE,
+    place: tuple[int, int] = (0, 0),
 ) -> bytes:
     """A raw batch of whole messages.
 
@@ -238,6 +239,7 @@ def raw_batch(
         framed: what the reader says it counted; what the messages are by default.
         filtered: what of it the reader left out, because nobody wants the table,
         before_start: or because it stands before the position to start from.
+        place: LSN of the first message, and XID of the transaction that is open before it.
     """
     described = b"".join(map(raw_relation, relations))
     section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
@@ -253,6 +255,7 @@ def raw_batch(
         keepalive[0],
         keepalive[1],
         0,
+        *place,
         *(tally(messages) if framed is None else framed),
         *filtered,
         *before_start,

@@ -43,9 +43,21 @@ class RawBatch:
 
 def parse_batch(entry: bytes) -> RawBatch:
     """Take a raw batch apart; its sizes and its sums must add up."""
-    (_, kind, seq, relation_count, message_count, offset, size, keepalive, reply, _, *sums) = (
-        RAW_HEADER.unpack_from(entry)
-    )
+    (
+        _,
+        kind,
+        seq,
+        relation_count,
+        message_count,
+        offset,
+        size,
+        keepalive,
+        reply,
+        _,
+        _,
+        _,
+        *sums,
+    ) = RAW_HEADER.unpack_from(entry)
     assert size == len(entry)
     relations, at = [], RAW_HEADER.size
     for _ in range(relation_count):
@@ -217,6 +229,7 @@ def settings_for(database: Database, **changes: Any) -> dict[str, Any]:  # Any: 
         "left_out": [],
         "receiver_timeout": 60.0,
         "kept_buffer_bytes": 16 << 20,
+        "max_row_bytes": 1 << 30,
         "desc_memory_bytes": 100 << 20,
         "desc_directory": None,
         "log": None,

@@ -141,6 +141,17 @@ def test_reader_refuses_a_capture_with_a_damaged_frame(tmp_path: Path, make_read
     assert main.messages() == [wire.begin(), wire.commit()]
 
 
+def test_reader_says_where_the_stream_breaks_the_protocol(tmp_path: Path, make_reader: Any) -> None:
+    """Position of the message and the open transaction, whatever found the error."""
+    begin = [
+        XLogData(Lsn(lsn), Lsn(lsn), 0, wire.begin(xid=735)).to_bytes() for lsn in (0x3000, 0x3001)
+    ]
+    main = make_reader(_settings(write(tmp_path / "c", begin)))
+    main.go()
+    assert str(main.error()).endswith("near 0/3001, in transaction 735")
+    assert main.finish() == WireError.exit_status
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
@@ -184,6 +195,7 @@ def _settings(path: Path) -> dict[str, Any]:
         "left_out": [],
         "receiver_timeout": 60.0,
         "kept_buffer_bytes": 16 << 20,
+        "max_row_bytes": 1 << 30,
         "desc_memory_bytes": 100 << 20,
         "desc_directory": None,
         "log": None,

@@ -16,6 +16,7 @@ from gaussdecode.errors import (
     GaussDecodeError,
     SequenceError,
     SourceError,
+    StreamError,
     TruncatedError,
     WireError,
 )
@@ -120,6 +121,7 @@ class Session:
         self.relations = GaussRelations(WhiteList())
         self.notices: list[bytes] = []
         self.keepalives: list[int] = []  # in-band, from `messages`
+        self.places: list[tuple[int, int]] = []
 
     def run(self) -> End:
         """Receive to the end, with the slow path."""
@@ -155,6 +157,7 @@ class Session:
         while (entry := self.ring.get_bytes(0)) is not None:
             header = wire.RAW_HEADER.unpack_from(entry)
             self.keepalives += [header[KEEPALIVE_FIELD]] if header[KEEPALIVE_FIELD] else []
+            self.places.append((header[10], header[11]))
             at = header[5]
             for _ in range(header[4]):
                 (size,) = struct.unpack_from("=I", entry, at)
@@ -344,8 +347,37 @@ def test_breaking_the_protocol_is_an_error(
     session: Session, message: bytes, error: type[GaussDecodeError], reason: str
 ) -> None:
     """Wrong order, short messages and unknown letters end the session with a reason."""
-    with pytest.raises(error, match=reason):
-        session.feed(message)
+    with pytest.raises(error, match=reason) as raised:
+        session.feed(transaction(0x2F00), message)
+    assert isinstance(raised.value, StreamError)
+    session.receiver.locate(raised.value)
+    assert raised.value.lsn
+
+
+def test_error_of_a_record_names_its_position_and_transaction(session: Session) -> None:
+    """Not the message's: a batch may hold many records."""
+    opened = record(b"B", 0x3000, struct.pack(">QQ", 7, 0x3000) + b"X" + struct.pack(">Q", 99))
+    with pytest.raises(WireError, match="unknown type of record") as raised:
+        session.feed(data(opened, row(lsn=0x3001), record(b"?", 0x3002, b"")))
+    session.receiver.locate(raised.value)
+    assert str(raised.value).endswith("near 0/3002, in transaction 99")
+
+
+def test_batches_say_where_they_begin() -> None:
+    """For decoders, which see no positions: of the first message, and its transaction."""
+    opened = record(b"B", 0x3000, struct.pack(">QQ", 7, 0x3000) + b"X" + struct.pack(">Q", 99))
+    large = row(b"x" * LIMIT, lsn=0x3002)
+    session = Session(4 * LIMIT)
+    stream = data(opened) + data(row(lsn=0x3001), large, row(lsn=0x3003)) + data(commit(0x3100))
+    thread = threading.Thread(target=session.send, args=(stream, 1 << 16))
+    thread.start()
+    assert session.run() is End.LOST
+    thread.join()
+    session.messages()
+    assert [place for place in session.places if place[0]] == [
+        (0x3000, 99), (0x3001, 99), (0x3002, 99), (0x3003, 99)
+    ]  # fmt: skip
+    session.close()
 
 
 def test_longest_message_is_taken(session: Session) -> None:
