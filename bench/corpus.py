@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import psycopg
 import pyarrow as pa
 from kit.postgres import Database, Postgres
+from kit.uneven import uneven_sql
 
 from gaussdecode import __version__
 
@@ -44,7 +45,8 @@ _MOVED: Final = 1_000_000_000  # rows that change their key go there; new ones b
 
 
 def _columns(shape: str) -> list[tuple[str, str]]:
-    return list(_MIX) * _WIDTHS.get(shape, 1)
+    mixed = list(_MIX) * _WIDTHS.get(shape, 1)
+    return [(kind, uneven_sql(value, is_text=kind == "text")) for kind, value in mixed]
 
 
 def make_table(database: Database, shape: str, rows: int) -> None:

@@ -11,6 +11,7 @@ column of one row.
 """
 
 import argparse
+import csv as plain_csv
 import io
 import random
 import struct
@@ -22,6 +23,7 @@ from statistics import median
 import corpus
 import pyarrow as pa
 from kit import wire
+from kit.uneven import uneven
 from pyarrow import csv
 
 from gaussdecode._wire import BatchDecoder
@@ -43,8 +45,13 @@ MIXED: list[tuple[ColumnType, pa.DataType]] = [
 ]
 
 
-def value(kind: Kind, rng: random.Random) -> str:
-    """One value as the server writes it."""
+def value(kind: Kind, rng: random.Random) -> str | None:
+    """One value as the server writes it; None for NULL."""
+    return uneven(rng, lambda chosen: even(kind, chosen), is_text=kind is Kind.STRING)
+
+
+def even(kind: Kind, rng: random.Random) -> str:
+    """One value of the usual sort."""
     if kind is Kind.BOOL:
         return rng.choice("tf")
     if kind in (Kind.INT16, Kind.INT32, Kind.INT64):
@@ -57,16 +64,17 @@ def value(kind: Kind, rng: random.Random) -> str:
         return f"20{rng.randrange(10, 40)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
     if kind is Kind.TIMESTAMPTZ:
         clock = f"{rng.randrange(24):02}:{rng.randrange(60):02}:{rng.randrange(60):02}"
-        return f"{value(Kind.DATE, rng)} {clock}.{rng.randrange(1, 10**6):06}+00"
+        return f"{even(Kind.DATE, rng)} {clock}.{rng.randrange(1, 10**6):06}+00"
     return "".join(rng.choices("abcdefghij klmno", k=rng.randrange(4, 24)))
 
 
-def rows_of(kinds: Sequence[Kind], rng: random.Random) -> list[list[str]]:
+def rows_of(kinds: Sequence[Kind], rng: random.Random) -> list[list[str | None]]:
     """Rows for about one raw batch."""
-    rows, size = [], 0
+    rows: list[list[str | None]] = []
+    size = 0
     while size < BATCH_BYTES:
         rows.append([value(kind, rng) for kind in kinds])
-        size += 12 + sum(len(text) + 5 for text in rows[-1])
+        size += 12 + sum(len(text or "") + 5 for text in rows[-1])
     return rows
 
 
@@ -96,15 +104,18 @@ def measure(name: str, repeat: int) -> dict[str, object]:
         for _ in range(loops):
             decoder.decode_bytes(raw)
 
-    text = "\n".join(",".join(row) for row in rows).encode()
+    written = io.StringIO()
+    plain_csv.writer(written, lineterminator="\n").writerows(rows)
+    text = written.getvalue().encode()
     names = [f"c{index}" for index in range(len(columns))]
     options = csv.ConvertOptions(
         column_types=dict(zip(names, (arrow for _, arrow in columns), strict=True)),
         true_values=["t"], false_values=["f"],
     )  # fmt: skip
     read = csv.ReadOptions(use_threads=False, column_names=names)
+    parse = csv.ParseOptions(newlines_in_values=True)
     times = seconds(decode)
-    anchor = seconds(lambda: csv.read_csv(io.BytesIO(text), read, convert_options=options))
+    anchor = seconds(lambda: csv.read_csv(io.BytesIO(text), read, parse, options))
     typical = median(times) / loops
     wire_bytes = sum(len(message) + struct.calcsize("=I") for message in messages)
     return {

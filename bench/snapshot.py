@@ -25,6 +25,7 @@ from typing import Any, Final
 import corpus
 from corpus import Database, Postgres
 from kit.daemon import Daemon
+from kit.uneven import uneven_sql
 from processes import ProcessWatch
 
 _MAJOR: Final = 17
@@ -32,10 +33,20 @@ _BATCH: Final = 1_000_000
 _TABLE: Final = (
     "CREATE TABLE t (id int8 PRIMARY KEY, a int4, b text, n numeric(12,2), t timestamptz)"
 )
-_ROWS: Final = (
-    "INSERT INTO t SELECT g, g % 1000, 'row ' || g, g / 7.0, timestamptz '2026-01-01' "
-    "+ g * interval '1 ms' FROM generate_series({first}, {last}) g"
+_VALUES: Final = (
+    ("g % 1000", False),
+    ("'row ' || g", True),
+    ("g / 7.0", False),
+    ("timestamptz '2026-01-01' + g * interval '1 ms'", False),
 )
+
+
+def statement(first: int, last: int) -> str:
+    """The statement that makes rows with these numbers."""
+    values = ", ".join(uneven_sql(value, is_text=is_text) for value, is_text in _VALUES)
+    return f"INSERT INTO t SELECT g, {values} FROM generate_series({first}, {last}) g"
+
+
 _OLDEST: Final = """
     SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::float8,
         coalesce(max(age(backend_xmin)), 0)::int8
@@ -49,7 +60,7 @@ def fill(database: Database, rows: int) -> None:
     """Make the table."""
     database.execute(_TABLE)
     for first in range(1, rows + 1, _BATCH):
-        database.execute(_ROWS.format(first=first, last=min(first + _BATCH - 1, rows)))
+        database.execute(statement(first, min(first + _BATCH - 1, rows)))
     database.execute("VACUUM ANALYZE t")
 
 

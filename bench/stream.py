@@ -17,6 +17,7 @@ from typing import Final
 
 import corpus  # noqa: F401 - finds the package's test kit
 import recording
+from kit.uneven import uneven
 
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
@@ -25,6 +26,7 @@ from gaussdecode.source.capture import CaptureHeader
 _START: Final = 0x1000000
 _TIME_US: Final = 820_000_000_000_000  # since 2000: in December 2025
 _BLOCK_BYTES: Final = 8 << 20
+_TEXT: Final = 25
 _TYPES: Final = (
     (20, -1), (23, -1), (25, -1), (701, -1), (1700, (12 << 16 | 2) + 4), (1184, -1), (16, -1),
     (1082, -1), (25, -1), (21, -1),
@@ -48,7 +50,13 @@ class Shape:
     total: int = 300_000_000
 
 
-def _value(kind: int, rng: random.Random) -> bytes:
+def _value(kind: int, rng: random.Random) -> bytes | None:
+    is_text = _TYPES[kind % len(_TYPES)][0] == _TEXT
+    text = uneven(rng, lambda chosen: _even(kind, chosen), is_text=is_text)
+    return None if text is None else text.encode()
+
+
+def _even(kind: int, rng: random.Random) -> str:
     number = rng.randrange(1_000_000)
     texts = (
         f"{number * 7919}", f"{number}", f"{number:032x}", f"{number / 7.0!r}", f"{number / 100:.2f}",
@@ -56,7 +64,7 @@ def _value(kind: int, rng: random.Random) -> bytes:
         f"2025-{number % 12 + 1:02}-{number % 28 + 1:02}", f"category {number % 20}",
         f"{number % 30000}",
     )  # fmt: skip
-    return texts[kind % len(_TYPES)].encode()
+    return texts[kind % len(_TYPES)]
 
 
 def _frame(lsn: int, message: bytes) -> bytes:
@@ -76,7 +84,7 @@ def _relation(table: int, columns: int) -> bytes:
 
 def _row(table: int, columns: int, rng: random.Random) -> bytes:
     values = b"".join(
-        b"t" + struct.pack(">I", len(value)) + value
+        b"n" if value is None else b"t" + struct.pack(">I", len(value)) + value
         for value in (_value(column, rng) for column in range(columns))
     )
     return _frame(

@@ -21,6 +21,7 @@ from typing import Final
 
 import corpus
 from kit import gausswire as gw
+from kit.uneven import uneven
 
 from gaussdecode.source._translate import Translator
 from gaussdecode.source.gaussrelations import GaussRelations
@@ -44,8 +45,15 @@ COLUMNS: Final = [
 ]
 
 
-def value(column: gw.Column, rng: random.Random) -> bytes:
-    """One value as the server prints it."""
+def value(column: gw.Column, rng: random.Random) -> bytes | None:
+    """One value as the server prints it; None for NULL."""
+    is_text = column.type_oid == 25
+    text = uneven(rng, lambda chosen: even(column, chosen).decode(), is_text=is_text)
+    return None if text is None else text.encode()
+
+
+def even(column: gw.Column, rng: random.Random) -> bytes:
+    """One value of the usual sort."""
     if column.type_oid == 25:
         return bytes(rng.choices(b"abcdefghij klmno'", k=rng.randrange(10, 60)))
     if column.type_oid == 1184:

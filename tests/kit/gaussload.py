@@ -17,7 +17,7 @@ import json
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -32,11 +32,21 @@ from kit.gaussstore import Decoder, Store, Table, WhiteList
 from kit.gausstypes import Printer
 from kit.gausswire import ParallelStream, Wanted, copy_data
 from kit.postgres import Postgres, make_certificates
+from kit.uneven import uneven
 
 MAX_TRANSACTION_ROWS: Final = 4095  # more would be spilled to disk by the server
 _CYCLE_BYTES: Final = 24 << 20
 _GAP_BYTES: Final = 4096  # more than the record of a new slot
 _KINDS: Final = ("int4", "varchar(200)", "numeric(12,3)", "timestamp", "text", "int8")
+_MADE: Final[Mapping[str, Callable[[Random], str]]] = {
+    "integer": lambda rng: str(rng.randint(-(2**31), 2**31 - 1)),
+    "bigint": lambda rng: str(rng.randint(0, 2**62)),
+    "numeric": lambda rng: f"{rng.randint(-(10**11), 10**11) / 1000:.3f}",
+    "timestamp without time zone": lambda rng: (
+        f"2024-{rng.randint(1, 12):02}-{rng.randint(1, 28):02} {rng.randint(0, 23):02}:"
+        f"{rng.randint(0, 59):02}:{rng.randint(0, 59):02}.{rng.randint(1, 999999):06}".rstrip("0")
+    ),
+}
 
 
 class Load:
@@ -119,29 +129,21 @@ class Load:
         self.store.committed.clear()
         return out
 
-    def _row(self, table: Table, row_bytes: int) -> dict[str, str]:
-        rng = self._rng
-        values = {"id": str(self.cycle_rows)}
-        made = {
-            "integer": lambda: str(rng.randint(-(2**31), 2**31 - 1)),
-            "bigint": lambda: str(rng.randint(0, 2**62)),
-            "numeric": lambda: f"{rng.randint(-(10**11), 10**11) / 1000:.3f}",
-            "timestamp without time zone": lambda: (
-                f"2024-{rng.randint(1, 12):02}-{rng.randint(1, 28):02} "
-                f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:{rng.randint(0, 59):02}.{rng.randint(1, 999999):06}".rstrip(
-                    "0"
-                )
-            ),
-        }
+    def _row(self, table: Table, row_bytes: int) -> dict[str, str | None]:
+        values: dict[str, str | None] = {"id": str(self.cycle_rows)}
         texts = []
         for column in table.columns[1:]:
-            if column.type_name in made:
-                values[column.name] = made[column.type_name]()
+            if column.type_name in _MADE:
+                values[column.name] = uneven(self._rng, _MADE[column.type_name], is_text=False)
             else:
                 texts.append(column.name)
-        left = max(row_bytes - sum(map(len, values.values())), len(texts))
+        held = sum(len(value or "") for value in values.values())
+        each = min(max((row_bytes - held) // len(texts), 1), 200)
         for name in texts:
-            values[name] = f"{rng.getrandbits(800):0200x}"[: min(left // len(texts), 200)]
+            made = uneven(
+                self._rng, lambda rng: f"{rng.getrandbits(800):0200x}"[:each], is_text=True
+            )
+            values[name] = None if made is None else made[:200]
         return values
 
     def _find_fields(self) -> None:

@@ -47,4 +47,9 @@ def test_rows_have_the_size_asked_for() -> None:
     assert len(rows) == load.cycle_rows
     assert {len(row) for row in rows} == {30}
     sizes = [sum(len(value or "") for value in row.values()) for row in rows]
-    assert 700 < sum(sizes) / len(sizes) < 850
+    assert 600 < sum(sizes) / len(sizes) < 850
+    values = [value for row in rows for value in row.values()]
+    assert None in values
+    assert "" in values
+    assert any("'" in (value or "") for value in values)
+    assert any(not (value or "").isascii() for value in values)
