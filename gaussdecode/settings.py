@@ -32,6 +32,7 @@ from gaussdecode.values import (
 )
 
 KEY_PIECE_BYTES: Final = 16 * MIB
+ROW_COPIES: Final = 6  # of a huge row, over all processes; bench/rowmemory.py measures them
 """Keys of changed rows that a snapshot has in memory at a time; arbitrary."""
 
 _DAY: Final = 86400.0
@@ -595,6 +596,11 @@ class Config:
         """Memory of all open transactions above which the current one goes to disk."""
         limit = self.decoding.max_reorderbuffer_in_memory * GIB
         return min(limit or self.landing.memory_bytes, self.landing.memory_bytes)
+
+    @property
+    def row_memory_bytes(self) -> int:
+        """What the largest row takes over all processes, beside the budget."""
+        return ROW_COPIES * self.source.max_row_bytes
 
     def memory_budget(self) -> dict[str, int]:
         """Name every byte bound; their sum is what the processes may hold in buffers."""

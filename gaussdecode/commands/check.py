@@ -194,6 +194,11 @@ def _print_memory(config: Config) -> None:
     rows = [(name, f"{size / _MIB:.0f} MiB") for name, size in budget.items()]
     available = process_memory_bytes()
     print_table(("buffers", "size"), [*rows, ("sum", f"{total / _MIB:.0f} MiB")])
+    row = config.row_memory_bytes
+    print(
+        f"one row of source.max-row-bytes ({config.source.max_row_bytes / _MIB:.0f} MiB) takes about "
+        f"{row / _MIB:.0f} MiB beside that, over all processes"
+    )
     if available is not None and total > available // 2:
         print(
             f"warning: {total / _MIB:.0f} MiB of buffers on a machine with "

@@ -19,6 +19,9 @@ _SAMPLE_ROWS: Final = 4096
 _PAYS_BELOW: Final = 0.1
 """Distinct values per row in the sample below which a dictionary is used."""
 
+_HUGE_BYTES: Final = 1 << 20
+"""A value above this has its column go without statistics; arbitrary."""
+
 _OPERATIONS: Final = "DIRTU"
 _ALWAYS: Final = frozenset({"gd_op", "gd_epoch"})
 
@@ -53,7 +56,7 @@ class ParquetSink:
             compression=compression,
             compression_level=ZSTD_LEVEL if compression == "zstd" else None,
             use_dictionary=dictionary_columns(sample),
-            write_statistics=True,
+            write_statistics=statistics_columns(sample),
             version="2.6",
             metadata_collector=self._footer,
         )
@@ -124,6 +127,36 @@ def dictionary_columns(table: pa.Table) -> list[str]:
             if field.name in _ALWAYS or _pays(values):
                 chosen.append(path)
     return chosen
+
+
+def statistics_columns(table: pa.Table) -> list[str] | bool:
+    """Choose the leaf columns that get statistics: all, but for those with huge values.
+
+    Least and greatest value are copied several times on their way into the file, and help
+    no reader when they are so long.
+
+    Args:
+        table: the first row group.
+
+    Returns:
+        True for all, else Parquet paths.
+    """
+    leaves = [
+        leaf
+        for field, column in zip(table.schema, table.columns, strict=True)
+        for leaf in _leaves(field.name, column)
+    ]
+    short = [path for path, values in leaves if _longest(values) <= _HUGE_BYTES]
+    return len(short) == len(leaves) or short
+
+
+def _longest(values: pa.ChunkedArray) -> int:
+    """Bytes of the longest text or binary; 0 for other types."""
+    if values.nbytes <= _HUGE_BYTES or not (
+        pa.types.is_string(values.type) or pa.types.is_binary(values.type)
+    ):
+        return 0
+    return pc.max(pc.binary_length(values)).as_py() or 0
 
 
 def _leaves(path: str, column: pa.ChunkedArray) -> list[tuple[str, pa.ChunkedArray]]:

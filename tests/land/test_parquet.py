@@ -2,6 +2,7 @@
 
 import decimal
 import io
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +10,7 @@ import pytest
 from kit.simdisk import SimFiles
 
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.parquet import ParquetSink, dictionary_columns
+from gaussdecode.land.parquet import ParquetSink, dictionary_columns, statistics_columns
 from gaussdecode.land.space import SpaceWait
 
 ROWS = 10_000
@@ -77,3 +78,15 @@ def test_choices_reach_the_file() -> None:
 def test_tiny_tables_are_fine(rows: int) -> None:
     """A sample of nothing decides nothing."""
     assert set(dictionary_columns(table().slice(0, rows))) == {"gd_op"}
+
+
+def test_huge_values_have_no_statistics(tmp_path: Path) -> None:
+    """They are copied several times for nobody; all other columns keep theirs."""
+    huge = "x" * (3 << 20)
+    content = pa.table({"id": [1, 2], "v": [huge, None], "old": [{"v": "a"}, {"v": huge}]})
+    assert statistics_columns(content) == ["id"]
+    assert statistics_columns(content.slice(0, 0)) is True
+    pq.write_table(content, tmp_path / "f", write_statistics=statistics_columns(content))
+    group = pq.ParquetFile(tmp_path / "f").metadata.row_group(0)
+    assert [group.column(n).is_stats_set for n in range(3)] == [True, False, False]
+    assert pq.read_table(tmp_path / "f").equals(content)
