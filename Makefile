@@ -94,6 +94,7 @@ bench: setup-test ## every bench that needs no peer, in under ten minutes, to bu
 	$(BIN)/python bench/replay.py --shape wide --times 6 --runs 2 --out $(RESULTS)/replay-wide.json
 	$(BIN)/python bench/gaussdb.py --bytes 1500000000 --decoders 2 4 --curve 10 100 \
 		--curve-bytes 500000000 --runs 2 --out $(RESULTS)/gaussdb.json
+	$(BIN)/python bench/gaussstyles.py --rows 20000 --large 16000000 --runs 2 --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --tables 1 16 --seconds 5 --out $(RESULTS)/latency.json
 	$(BIN)/python bench/scale.py --short --out $(RESULTS)/scale.json
 
@@ -110,6 +111,7 @@ bench-full: setup-test ## the same with enough data to be quoted, and pacing, in
 		$(BIN)/python bench/replay.py --shape $$shape --runs 5 --out $(RESULTS)/replay-$$shape.json; \
 	done
 	$(BIN)/python bench/gaussdb.py --out $(RESULTS)/gaussdb.json
+	$(BIN)/python bench/gaussstyles.py --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --out $(RESULTS)/latency.json
 	$(BIN)/python bench/scale.py --out $(RESULTS)/scale.json
 	$(BIN)/python bench/scale.py --large --curves bytes --out $(RESULTS)/scale-large.json

@@ -49,6 +49,28 @@ _MADE: Final[Mapping[str, Callable[[Random], str]]] = {
 }
 
 
+def columns_of(count: int) -> dict[str, str]:
+    """Columns of the standard scenario: a key, then numbers, texts and times in turn."""
+    return {"id": "int8", **{f"c{i}": _KINDS[i % len(_KINDS)] for i in range(1, count)}}
+
+
+def row_of(rng: Random, table: Table, number: int, row_bytes: int) -> dict[str, str | None]:
+    """A row of about so many bytes, of uneven values."""
+    values: dict[str, str | None] = {"id": str(number)}
+    texts = []
+    for column in table.columns[1:]:
+        if column.type_name in _MADE:
+            values[column.name] = uneven(rng, _MADE[column.type_name], is_text=False)
+        else:
+            texts.append(column.name)
+    held = sum(len(value or "") for value in values.values())
+    each = min(max((row_bytes - held) // len(texts), 1), 200)
+    for name in texts:
+        made = uneven(rng, lambda rng: f"{rng.getrandbits(800):0200x}"[:each], is_text=True)
+        values[name] = None if made is None else made[:200]
+    return values
+
+
 class Load:
     """A stream of insert transactions into one table.
 
@@ -82,8 +104,7 @@ class Load:
     ) -> None:
         assert 1 <= transaction_rows <= MAX_TRANSACTION_ROWS
         self.store = Store()
-        kinds = {f"c{i}": _KINDS[i % len(_KINDS)] for i in range(1, columns)}
-        self.table = self.store.create_table("public", "load", {"id": "int8", **kinds}, key=["id"])
+        self.table = self.store.create_table("public", "load", columns_of(columns), key=["id"])
         self._total = total_bytes
         self._cycle_bytes = cycle_bytes
         self._rng = Random(seed)
@@ -119,7 +140,9 @@ class Load:
             transaction = self.store.begin()
             for _ in range(transaction_rows):
                 self.cycle_rows += 1
-                transaction.insert(self.table, self._row(self.table, row_bytes))
+                transaction.insert(
+                    self.table, row_of(self._rng, self.table, self.cycle_rows, row_bytes)
+                )
             self.cycle_transactions += 1
             for body in stream.transaction(decoder.transaction(transaction.commit())):
                 out += copy_data(body)
@@ -128,23 +151,6 @@ class Load:
             out += copy_data(last)
         self.store.committed.clear()
         return out
-
-    def _row(self, table: Table, row_bytes: int) -> dict[str, str | None]:
-        values: dict[str, str | None] = {"id": str(self.cycle_rows)}
-        texts = []
-        for column in table.columns[1:]:
-            if column.type_name in _MADE:
-                values[column.name] = uneven(self._rng, _MADE[column.type_name], is_text=False)
-            else:
-                texts.append(column.name)
-        held = sum(len(value or "") for value in values.values())
-        each = min(max((row_bytes - held) // len(texts), 1), 200)
-        for name in texts:
-            made = uneven(
-                self._rng, lambda rng: f"{rng.getrandbits(800):0200x}"[:each], is_text=True
-            )
-            values[name] = None if made is None else made[:200]
-        return values
 
     def _find_fields(self) -> None:
         """Find what must be moved on: positions, CSNs, xids."""
