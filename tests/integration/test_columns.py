@@ -108,8 +108,11 @@ def stir(daemon: Daemon, database: Database, scenario: str) -> None:
         )
 
 
-@pytest.mark.parametrize("postgres", [15, 18], indirect=True)
-@pytest.mark.parametrize("scenario", ["streaming", "restarted", "cut", "down"])
+@pytest.mark.parametrize(
+    ("postgres", "scenario"),
+    [(15, "streaming"), (18, "restarted"), (15, "cut"), (18, "down")],
+    indirect=["postgres"],
+)
 def test_every_pair(
     database: Database, make_daemon: MakeDaemon, tmp_path: Path, scenario: str
 ) -> None:

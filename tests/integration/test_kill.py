@@ -45,7 +45,7 @@ def test_kill_under_load(database_15: Database, make_daemon: MakeDaemon, victim:
     daemon = make_daemon(database_15)
     keeper = Keeper(daemon)
     workload.start(pause=0.01)
-    for _ in range(4):
+    for _ in range(2):
         keeper.keep()
         daemon.wait_for_state("streaming")
         time.sleep(rng.uniform(0.05, 1.2))

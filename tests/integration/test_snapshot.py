@@ -109,7 +109,6 @@ def test_kill9_at_any_time(database_15: Database, make_daemon: MakeDaemon, seed:
     chunks = daemon.root / "snapshots" / "kit.big"
     workload.start(pause=0.02)
     stages: list[Callable[[], bool]] = [
-        lambda: rng.random() < 0.1,
         lambda: len(list(chunks.glob("chunk-*"))) >= 2,
         lambda: len(list(chunks.glob("chunk-*"))) >= 8,
         lambda: _progress(daemon).get("kit.big", {}).get("state") == "landing",

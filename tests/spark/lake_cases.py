@@ -99,11 +99,11 @@ def versions(spark: SparkSession, target: Path) -> dict[str, int]:
     return {name: table.version() for name, table in tables_of(spark, target).items()}
 
 
-@pytest.mark.parametrize(("kind", "seed"), [(DELTA, 8), (ICEBERG, 3), (ICEBERG, 8)])
+@pytest.mark.parametrize(("kind", "seed"), [(DELTA, 8), (ICEBERG, 8)])
 def test_rows_are_the_sources(kind: str, seed: int, spark: SparkSession, tmp_path: Path) -> None:
     """Random histories (keys that change, truncates, snapshots, schemas), applied in steps."""
-    source = History(tmp_path / "landing", seed, with_schema_changes=seed == 8)
-    for steps in (3, 2):
+    source = History(tmp_path / "landing", seed, with_schema_changes=True)
+    for steps in (2, 2):
         source.run(steps)
         summary = apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
         assert (summary.n, summary.orphans) == (source.writer.n - 1, 0)
