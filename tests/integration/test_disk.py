@@ -54,8 +54,15 @@ def _small_disk(directory: Path, size: str) -> Iterator[bool]:
             subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
-@pytest.mark.parametrize("point", ["write:20", "create:12", "link:3", "make_directory:6"])
-@pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT"])
+@pytest.mark.parametrize(
+    ("point", "error"),
+    [
+        ("write:20", "ENOSPC"),
+        ("create:12", "EDQUOT"),
+        ("link:3", "ENOSPC"),
+        ("make_directory:6", "EDQUOT"),
+    ],
+)
 def test_full_disk_passes(
     database_15: Database, make_daemon: MakeDaemon, point: str, error: str
 ) -> None:
