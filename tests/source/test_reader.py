@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -79,6 +79,17 @@ def changes_of(told: list[tuple[str, int]]) -> list[tuple[str, int]]:
     return found
 
 
+def with_changes(messages: Sequence[bytes]) -> list[bytes]:
+    """Leave out transactions without a change: autovacuum makes some, which 14 sends, at any time."""
+    kept: list[bytes] = []
+    for message in messages:
+        if message[:1] == b"C" and kept and kept[-1][:1] == b"B":
+            kept.pop()
+        else:
+            kept.append(message)
+    return kept
+
+
 @pytest.mark.parametrize("decoder_count", [2, 3])
 def test_stream_is_what_the_server_sends(
     database_of_each: Database, make_main: MakeMain, decoder_count: int
@@ -100,7 +111,8 @@ def test_stream_is_what_the_server_sends(
     main.wait_for_commits(sum(payload[:1] == b"C" for payload in expected))
     assert main.stop() == 0
 
-    assert main.messages() == [p for p in expected if p[:1] not in (b"R", b"Y")]
+    sent = [payload for payload in expected if payload[:1] not in (b"R", b"Y")]
+    assert with_changes(main.messages()) == with_changes(sent)
     versions = {one.version: one for batch in main.batches for one in batch.relations}
     in_order = [(versions[n].name, len(versions[n].columns)) for n in sorted(versions)]
     # The server tells a table again whenever its cache was emptied, also without a reason in the WAL.
