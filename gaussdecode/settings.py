@@ -32,8 +32,10 @@ from gaussdecode.values import (
 )
 
 KEY_PIECE_BYTES: Final = 16 * MIB
-ROW_COPIES: Final = 6  # of a huge row, over all processes; bench/rowmemory.py measures them
 """Keys of changed rows that a snapshot has in memory at a time; arbitrary."""
+
+ROW_COPIES: Final = 6
+"""Of a huge row, over all processes; bench/rowmemory.py measures them."""
 
 _DAY: Final = 86400.0
 _HOUR: Final = 3600.0
