@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
 
@@ -54,6 +55,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return 1 if any(map(item.get_closest_marker, ("integration", "spark", "crash"))) else 2
 
     items.sort(key=rank)
+
+
+@pytest.fixture(autouse=True)
+def log_as_it_was() -> Iterator[None]:
+    """Undo what a test did to the log, which is the process's."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -4,22 +4,19 @@ import io
 import json
 import re
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 
 from gaussdecode.logs import Event, configure, get_logger, is_for_a_person, redact, relay
 
 
 @pytest.fixture
-def lines() -> Iterator[io.StringIO]:
-    """A log that is read back; the old set-up returns afterwards."""
+def lines() -> io.StringIO:
+    """A log that is read back."""
     file = io.StringIO()
     configure("info", file=file, is_readable=False, slot="orders")
-    yield file
-    structlog.reset_defaults()
+    return file
 
 
 def records(file: io.StringIO) -> list[dict[str, Any]]:
@@ -108,7 +105,6 @@ def test_a_log_that_cannot_be_written_is_no_error() -> None:
 
     configure(file=Full(), is_readable=False)
     get_logger("land").info(Event.BATCH_LANDED)
-    structlog.reset_defaults()
 
 
 def test_lines_for_people_only_on_a_terminal() -> None:

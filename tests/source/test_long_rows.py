@@ -109,10 +109,16 @@ class Session:
             self.server.close()
 
     def _drain(self) -> None:
-        """Take what arrives at the ring, and keep the data of it."""
-        while (entry := self.ring.get_bytes(0.1)) is not None or not self.is_over:
-            if entry is not None and entry[4] == wire.DATA:
-                self.entries.append(entry)
+        """Take what arrives at the ring, and keep the data of it.
+
+        A wait that found nothing says that all was taken only if all was put before it began.
+        """
+        is_last = False
+        while not is_last:
+            is_last = self.is_over
+            while (entry := self.ring.get_bytes(0.1)) is not None:
+                if entry[4] == wire.DATA:
+                    self.entries.append(entry)
 
     def _hear(self) -> None:
         while sent := self.server.recv(MIB):
