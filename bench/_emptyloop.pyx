@@ -11,7 +11,7 @@ grows again by little. Feedback confirms what was received. Nothing is decoded o
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from gaussdecode.source._libpq cimport (
+from gaussdecode.source.postgresql._libpq cimport (
     Libpq,
     consume_input_t,
     flush_t,
@@ -69,7 +69,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     Args:
         owner: kept alive meanwhile.
         connection: address of the ``PGconn``, in CopyBoth and non-blocking.
-        functions: addresses by name, from `source.libpq`.
+        functions: addresses by name, from `source.postgresql.libpq`.
         socket_fd: its socket.
         end_lsn: the first frame at or behind it ends the loop.
         nap_us: longest nap; 0 for none.

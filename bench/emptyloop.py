@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source import slot as slots
-from gaussdecode.source.libpq import address_of
-from gaussdecode.source.postgresql import SourceAddress, connect
+from gaussdecode.source.postgresql.connection import SourceAddress, connect
+from gaussdecode.source.postgresql.libpq import address_of
 
 NAP_US: Final = 3000  # both as in source/_receive.pyx
 LITTLE_BYTES: Final = 32768

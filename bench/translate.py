@@ -23,8 +23,8 @@ import corpus
 from kit import gausswire as gw
 from kit.uneven import uneven
 
-from gaussdecode.source._translate import Translator
-from gaussdecode.source.gaussrelations import GaussRelations
+from gaussdecode.source.gaussdb.relations import GaussRelations
+from gaussdecode.source.gaussdb.translate._translator import Translator
 from gaussdecode.source.relations import WhiteList
 
 RUNS: Final = 9

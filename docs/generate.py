@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gaussdecode.config import SECTIONS
 from gaussdecode.metrics import METRICS
-from gaussdecode.options import OPTIONS, Option, SourceKind, Support
 from gaussdecode.protocol.gaussdb.facts import FACTS, VERSIONS, cells
-from gaussdecode.settings import GAUSSDB_SLOT_NAME, SLOT_NAME, Setting
+from gaussdecode.settings.load import SECTIONS
+from gaussdecode.settings.rules import OPTIONS, Option, SourceKind, Support
+from gaussdecode.settings.sections import GAUSSDB_SLOT_NAME, SLOT_NAME, Setting
 
 _HERE: Final = Path(__file__).parent
 _NOTE: Final = "<!-- Written by docs/generate.py; change the tables in the code instead. -->\n"

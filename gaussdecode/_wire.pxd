@@ -3,9 +3,9 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from gaussdecode._cursor cimport Cursor
-from gaussdecode._layout cimport Buffer, Event, RawHeader, Tally
-from gaussdecode._part cimport Part
+from gaussdecode.wire._cursor cimport Cursor
+from gaussdecode.wire._layout cimport Buffer, Event, RawHeader, Tally
+from gaussdecode.wire._part cimport Part
 
 
 @cython.final

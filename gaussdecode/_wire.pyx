@@ -22,7 +22,7 @@ A tuple is a u16 column count, and per column a byte n (NULL), u (unchanged, not
 t with u32 size and text. Relation (R) and Type (Y) never get here: the reader keeps them.
 Messages of protocol 2 and later (streamed and prepared transactions) are refused.
 
-A GaussDB stream is translated before it gets here (`source._translate`): its rows are I, U
+A GaussDB stream is translated before it gets here (`source.gaussdb.translate._translator`): its rows are I, U
 and D as above, and around them stand messages of our own, in small letters:
 
 | type | message | layout after the type byte (integers big-endian) |
@@ -35,16 +35,16 @@ and D as above, and around them stand messages of our own, in small letters:
 What was not sent is 0 there, the smallest number as a time, an empty name.
 
 One decoder serves one process and is not safe to share between threads.
-`protocol/pgoutput.py` is the plain twin.
+`protocol/canonical.py` is the plain twin.
 """
 
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from gaussdecode._cursor cimport (
+from gaussdecode.wire._cursor cimport (
     check_end, fail_wire, read_string, read_uint8, read_uint16, read_uint32, read_uint64, take,
 )
-from gaussdecode._layout cimport (
+from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
     EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
     EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
@@ -52,11 +52,11 @@ from gaussdecode._layout cimport (
     RawRelation, Tally, buffer_align, buffer_append,
     buffer_fill, buffer_free, buffer_grow,
 )
-from gaussdecode._part cimport (
+from gaussdecode.wire._part cimport (
     part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,
     part_read_old, part_reset, part_skip_tuple, part_sleep, part_wake, part_write,
 )
-from gaussdecode._tally cimport tally_add, tally_clear, tally_dict, tally_equals, tally_ops
+from gaussdecode.wire._tally cimport tally_add, tally_clear, tally_dict, tally_equals, tally_ops
 
 from gaussdecode.errors import AccountError, LargeRowError, StreamError
 

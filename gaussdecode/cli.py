@@ -19,7 +19,7 @@ from typing import Final, Protocol, cast
 
 import gaussdecode
 from gaussdecode import commands
-from gaussdecode.completion import SHELLS, completion_script
+from gaussdecode.commands._completion import SHELLS, completion_script
 from gaussdecode.errors import EX_OK, EX_SOFTWARE, GaussDecodeError
 
 EX_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count

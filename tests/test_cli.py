@@ -1,4 +1,4 @@
-"""Tests for `gaussdecode.cli` and `gaussdecode.completion`."""
+"""Tests for `gaussdecode.cli` and `gaussdecode.commands._completion`."""
 
 import argparse
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 import gaussdecode
 from gaussdecode import cli, errors
 from gaussdecode.cli import build_parser, command_names, load_command, main
-from gaussdecode.completion import completion_script
+from gaussdecode.commands._completion import completion_script
 
 
 def run(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":

@@ -24,13 +24,13 @@ UNITS = (
 )
 SUITE = (
     "tests/model",
-    "tests/protocol/test_pgoutput.py",
+    "tests/protocol/test_canonical.py",
     "tests/decode",
     "tests/ipc/test_ring_processes.py",
     "tests/land/test_writer.py",
     "tests/land/test_verify.py",
     "tests/test_cli.py",
-    "tests/test_config.py",
+    "tests/settings/test_load.py",
     "tests/integration/test_hangup.py",
 )
 """Every layer, and the daemon with its processes over a real server."""

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from kit import plain, wire
 from kit.decoded import Entry, EventKind, read_entry
+from twins.values import Interval
 
 from gaussdecode._wire import BatchDecoder
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol.pgoutput import RelationMessage, TypeMessage, describe, parse
-from gaussdecode.protocol.values import Interval
+from gaussdecode.protocol.canonical import RelationMessage, TypeMessage, describe, parse
 
 VECTORS = sorted((Path(__file__).parent / "vectors").glob("pgoutput-*.json"))
 

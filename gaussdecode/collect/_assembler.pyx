@@ -41,14 +41,14 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
-from gaussdecode._layout cimport (
+from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
     EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
     EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, EntryHeader, Event,
     PartHeader, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally,
     buffer_append, buffer_free,
 )
-from gaussdecode._tally cimport (
+from gaussdecode.wire._tally cimport (
     tally_add, tally_clear, tally_dict, tally_equals, tally_move, tally_ops, tally_rows,
 )
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from gaussdecode._layout cimport Buffer, ColumnHeader, EntryHeader, PartHeader
+from gaussdecode.wire._layout cimport Buffer, ColumnHeader, EntryHeader, PartHeader
 
 
 # One column that grows. `validity` stays empty until the first NULL; lists keep their

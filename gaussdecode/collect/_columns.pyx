@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from gaussdecode._layout cimport (
+from gaussdecode.wire._layout cimport (
     KIND_BOOL, KIND_LIST, Buffer, ColumnHeader, Misfit, PartHeader, Unchanged,
     buffer_append, buffer_fill, buffer_free, buffer_grow, kind_width,
 )

@@ -17,7 +17,7 @@ is hashed of a row is, per column, ``v`` and the value, or ``n`` for NULL, and a
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
-from gaussdecode._layout cimport (
+from gaussdecode.wire._layout cimport (
     ENTRY_DATA, RAW_MAGIC, TALLY_INSERT, Buffer, EntryHeader, PartHeader, RawHeader, buffer_align,
     buffer_append, buffer_free, buffer_grow,
 )

@@ -38,7 +38,7 @@ from gaussdecode.model.landing import (
 from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.transaction import TransactionMark
-from gaussdecode.protocol.pgoutput import ROWS_MAY_BE_MISSING
+from gaussdecode.protocol.canonical import ROWS_MAY_BE_MISSING
 
 IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
 IDLE_BYTES: Final = 16 << 20  # ... or after so much WAL of others (both arbitrary)

@@ -3,7 +3,7 @@
 import argparse
 
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.values import parse_size
+from gaussdecode.settings.types import parse_size
 
 
 def lsn(text: str) -> Lsn:

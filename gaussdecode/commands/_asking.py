@@ -4,8 +4,8 @@ import http.client
 import json
 from typing import Any, Final
 
-from gaussdecode.config import Config
 from gaussdecode.errors import SourceError
+from gaussdecode.settings.load import Config
 
 _SECONDS: Final = 5.0
 _MAX_BYTES: Final = 64_000_000  # a hundred thousand tables that are being read

@@ -14,11 +14,11 @@ from typing import Final
 
 from psycopg.conninfo import conninfo_to_dict
 
-from gaussdecode.dsn import is_local
 from gaussdecode.model.title import table_title
-from gaussdecode.settings import Config
+from gaussdecode.settings.dsn import is_local
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, listing
-from gaussdecode.source.inspection import Inspection
+from gaussdecode.source.postgresql.inspection import Inspection
 from gaussdecode.source.slot import PublishedTable, ServerState
 
 _CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command

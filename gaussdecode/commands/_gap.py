@@ -33,10 +33,11 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.gap import Gap
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings import Config
-from gaussdecode.source import gaussserver, start
+from gaussdecode.settings.sections import Config
+from gaussdecode.source import start
 from gaussdecode.source.gap import find_gap
-from gaussdecode.source.gaussserver import GaussServerState
+from gaussdecode.source.gaussdb import server as gaussserver
+from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.slot import LogState, ServerState, SlotState, read_server
 
 _SEARCHED: Final = 100  # entries at the end of the log, for why the slot was lost; arbitrary

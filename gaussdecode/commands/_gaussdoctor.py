@@ -14,9 +14,9 @@ from gaussdecode.commands._doctor import (
     encryption_finding,
     transaction_findings,
 )
-from gaussdecode.settings import Config
-from gaussdecode.source.gaussinspection import GaussInspection
-from gaussdecode.source.gaussserver import DDL_ADVICE, GaussServerState
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.gaussdb.inspection import GaussInspection
+from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
 
 _CONNECTIONS: Final = 4  # stream, catalogue, guard, and one of a command
 _MIN_TIMEOUT_MS: Final = 10_000

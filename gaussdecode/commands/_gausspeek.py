@@ -18,8 +18,8 @@ from gaussdecode.protocol.gaussdb.options import (
     stream_style,
 )
 from gaussdecode.protocol.gaussdb.printed import Part, Statement, statements
-from gaussdecode.settings import Config
-from gaussdecode.source.gaussstream import GaussStream
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.gaussdb.stream import GaussStream
 
 _WAIT_SECONDS: Final = 0.2
 _BATCH_BYTES: Final = 1 << 20  # of sending-batch 1

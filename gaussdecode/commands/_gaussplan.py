@@ -15,13 +15,13 @@ from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.model.types import column_type, is_built_in
 from gaussdecode.protocol.gaussdb.options import server_options, start_command
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
-from gaussdecode.settings import Config
-from gaussdecode.source import gaussserver
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import UNSENT, listing
-from gaussdecode.source.gaussdb import GaussConnection
-from gaussdecode.source.gaussinspection import inspect_gaussdb
-from gaussdecode.source.gaussserver import DDL_ADVICE, GaussServerState
-from gaussdecode.source.gausstables import LOGGED, read_tables, unsent
+from gaussdecode.source.gaussdb import server as gaussserver
+from gaussdecode.source.gaussdb.connection import GaussConnection
+from gaussdecode.source.gaussdb.inspection import inspect_gaussdb
+from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
+from gaussdecode.source.gaussdb.tables import LOGGED, read_tables, unsent
 from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.slot import PublishedTable
 

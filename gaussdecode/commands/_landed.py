@@ -2,7 +2,7 @@
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.names import CHECKPOINTS, COMMITS, LAYOUT, entry_number
-from gaussdecode.settings import Config
+from gaussdecode.settings.sections import Config
 
 
 def has_landing(config: Config) -> bool:

@@ -8,7 +8,7 @@ from gaussdecode.commands._gausspeek import print_gaussdb
 from gaussdecode.commands._output import Limits
 from gaussdecode.commands._pgpeek import print_postgresql
 from gaussdecode.commands._server import address_of, is_gaussdb
-from gaussdecode.settings import Config
+from gaussdecode.settings.sections import Config
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:

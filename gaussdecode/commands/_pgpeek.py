@@ -10,10 +10,10 @@ from gaussdecode.commands._output import Limits, Output
 from gaussdecode.commands._server import open_server
 from gaussdecode.commands._styles import Styler
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.protocol import pgoutput
+from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.copyboth import EPOCH_US, Keepalive, StatusUpdate, parse_server
-from gaussdecode.settings import Config
-from gaussdecode.source.postgresql import Connection
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.slot import read_server, start_stream, stream_options
 from gaussdecode.source.start import check_start
 

@@ -8,7 +8,6 @@ import dataclasses
 from typing import Final
 
 from gaussdecode.daemon.logstate import log_state
-from gaussdecode.encoding import find_encoding, spelled_name
 from gaussdecode.errors import GaussDecodeError, IdentityError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
@@ -17,11 +16,11 @@ from gaussdecode.land.layout import read_layout
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.types import ColumnType, Kind, column_type
-from gaussdecode.options import OPTIONS, Doer, Option, Section, ServerProfile
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
-from gaussdecode.settings import Config
+from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerProfile
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
-from gaussdecode.source.postgresql import Connection
+from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.quoting import literal
 from gaussdecode.source.slot import (
     LogState,
@@ -31,6 +30,7 @@ from gaussdecode.source.slot import (
     read_server,
 )
 from gaussdecode.source.start import check_start, warnings
+from gaussdecode.wire.encoding import find_encoding, spelled_name
 
 _FIRST_USER_OID: Final = 10000  # types from here on come with a Type message
 _ARROW: Final = {

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gaussdecode.values import format_duration
+from gaussdecode.settings.types import format_duration
 
 _SETTLED: Final = frozenset({"done", "failed", "ignored"})
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")

@@ -6,13 +6,13 @@ from typing import Self
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
-from gaussdecode.source import gaussserver
-from gaussdecode.source.gaussdb import GaussConnection
-from gaussdecode.source.gaussdb import connect as connect_gaussdb
-from gaussdecode.source.gaussserver import GaussServerState
-from gaussdecode.source.postgresql import Connection, SourceAddress, connect
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.gaussdb import server as gaussserver
+from gaussdecode.source.gaussdb.connection import GaussConnection
+from gaussdecode.source.gaussdb.connection import connect as connect_gaussdb
+from gaussdecode.source.gaussdb.server import GaussServerState
+from gaussdecode.source.postgresql.connection import Connection, SourceAddress, connect
 from gaussdecode.source.settings import source_address
 from gaussdecode.source.slot import LogState
 
@@ -80,7 +80,7 @@ class GaussPair:
         self.sql.close()
 
     def check_start(self, config: Config, log: LogState | None) -> Lsn:
-        """Decide whether and where a stream may start; see `gaussserver.check_start`."""
+        """Decide whether and where a stream may start; see `source.gaussdb.server.check_start`."""
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         return gaussserver.check_start(log, self.state, config.slot, plugins)
 

@@ -5,8 +5,9 @@ from typing import Protocol
 from gaussdecode.commands._server import is_gaussdb, open_server, open_sql
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings import Config
-from gaussdecode.source import gaussserver, slot
+from gaussdecode.settings.sections import Config
+from gaussdecode.source import slot
+from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.slot import SlotState
 
 

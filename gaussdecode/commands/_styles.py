@@ -27,9 +27,9 @@ from typing import Final
 
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Column, Relation
-from gaussdecode.protocol import pgoutput
-from gaussdecode.protocol.pgoutput import Absent, Message, Tuple, TupleValue, describe
-from gaussdecode.settings import DecodingConfig
+from gaussdecode.protocol import canonical as pgoutput
+from gaussdecode.protocol.canonical import Absent, Message, Tuple, TupleValue, describe
+from gaussdecode.settings.sections import DecodingConfig
 
 _BARE: Final = frozenset({20, 21, 23, 26, 700, 701, 1700})  # numbers stand without quotes
 _BITS: Final = frozenset({1560, 1562})

@@ -17,12 +17,12 @@ from pathlib import Path
 from gaussdecode.commands._arguments import lsn, seconds, size
 from gaussdecode.commands._server import address_of, is_gaussdb, open_server
 from gaussdecode.commands._signals import until_signal
-from gaussdecode.config import load
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings import Config
+from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.capture import CaptureWriter, Limits, Recording, record
-from gaussdecode.source.gausscapture import record_gaussdb, wal_end
+from gaussdecode.source.gaussdb.capture import record_gaussdb, wal_end
 from gaussdecode.source.slot import read_server
 
 

@@ -31,15 +31,15 @@ from gaussdecode.commands._plan import Plan, option_rows, plan_landing, plan_ser
 from gaussdecode.commands._server import address_of, is_gaussdb, open_server
 from gaussdecode.commands._table import print_table
 from gaussdecode.commands._unit import unit_memory_max, unit_of
-from gaussdecode.config import load, process_memory_bytes
-from gaussdecode.dsn import describe
 from gaussdecode.errors import EX_OK, ConfigError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
-from gaussdecode.source.gaussserver import GaussServerState
-from gaussdecode.source.inspection import inspect
-from gaussdecode.source.postgresql import connect
+from gaussdecode.settings.dsn import describe
+from gaussdecode.settings.load import load, process_memory_bytes
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.gaussdb.server import GaussServerState
+from gaussdecode.source.postgresql.connection import connect
+from gaussdecode.source.postgresql.inspection import inspect
 from gaussdecode.source.slot import SlotState
 
 _MANY_TABLES: Final = 20  # above this, columns are shown only when asked for

@@ -32,12 +32,12 @@ import psycopg
 import yaml
 
 from gaussdecode.commands._begin import begin_landing
-from gaussdecode.config import load
 from gaussdecode.demo import shop
 from gaussdecode.demo.cluster import Cluster, embedded_bin
 from gaussdecode.demo.show import Display, grouped, size
 from gaussdecode.errors import EX_OK, EX_SOFTWARE, ChildError, ConfigError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings.load import load
 
 _SLOT: Final = "gaussdecode_demo"
 _SESSIONS: Final = 4

@@ -16,8 +16,8 @@ Examples:
 import argparse
 
 from gaussdecode.commands._peeking import add_limits, print_changes
-from gaussdecode.config import load
 from gaussdecode.errors import EX_OK
+from gaussdecode.settings.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,14 +24,14 @@ from gaussdecode.commands._arguments import count
 from gaussdecode.commands._lean import forgo_pandas
 from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._table import print_table
-from gaussdecode.daemon import report
-from gaussdecode.daemon.limit import Context
 from gaussdecode.daemon.pipeline import Pipeline
-from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots, Values
+from gaussdecode.daemon.status import report
+from gaussdecode.daemon.status.limit import Context
+from gaussdecode.daemon.status.reading import DaemonFacts, Snapshots, Values
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.options import BY_NAME, SourceKind
-from gaussdecode.settings import (
+from gaussdecode.settings.rules import BY_NAME, SourceKind
+from gaussdecode.settings.sections import (
     Config,
     DecodingConfig,
     LandingConfig,

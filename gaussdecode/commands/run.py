@@ -13,10 +13,10 @@ from pathlib import Path
 
 from gaussdecode import __version__, logs
 from gaussdecode.commands._lean import forgo_pandas
-from gaussdecode.config import load
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.supervisor import Supervisor
 from gaussdecode.errors import EX_OK, GaussDecodeError
+from gaussdecode.settings.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

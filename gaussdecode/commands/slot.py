@@ -34,10 +34,10 @@ from gaussdecode.commands._gap import Hole, open_log
 from gaussdecode.commands._landed import has_landing, refuse_landed
 from gaussdecode.commands._slots import slots_of
 from gaussdecode.commands._table import print_table
-from gaussdecode.config import load
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings import Config
+from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.slot import SlotState
 
 _COLUMNS: Final = (

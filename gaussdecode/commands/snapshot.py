@@ -25,8 +25,6 @@ from typing import Final
 
 from gaussdecode.commands._asking import ask_status
 from gaussdecode.commands._progress import describe
-from gaussdecode.config import Config, load
-from gaussdecode.daemon.snapshotchoice import NEEDS_ALL_ROWS, needs_all_rows
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
@@ -34,6 +32,8 @@ from gaussdecode.land.layout import read_layout
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.title import split_title, table_title
+from gaussdecode.settings.load import Config, load
+from gaussdecode.snapshot.choice import NEEDS_ALL_ROWS, needs_all_rows
 from gaussdecode.source.relations import WhiteList
 
 _POLL_SECONDS: Final = 0.3

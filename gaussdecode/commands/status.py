@@ -27,8 +27,8 @@ from gaussdecode.commands._asking import Record, ask_status
 from gaussdecode.commands._progress import describe_table
 from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._table import print_table
-from gaussdecode.config import Config, load
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
+from gaussdecode.settings.load import Config, load
 
 _WATCH_SECONDS: Final = 2.0
 _CLEAR: Final = "\x1b[H\x1b[2J"

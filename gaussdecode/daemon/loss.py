@@ -14,10 +14,13 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.publication import PublicationRequest
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
-from gaussdecode.source import gaussdb, gaussserver, postgresql, slot
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.source import slot
 from gaussdecode.source.gap import find_gap
+from gaussdecode.source.gaussdb import connection as gaussdb
+from gaussdecode.source.gaussdb import server as gaussserver
+from gaussdecode.source.postgresql import connection as postgresql
 from gaussdecode.source.settings import source_address
 from gaussdecode.source.slot import ServerState
 

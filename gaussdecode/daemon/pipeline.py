@@ -24,10 +24,7 @@ from gaussdecode.daemon import publications, quarantine
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.logstate import log_state
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
-from gaussdecode.daemon.snapshot import DaemonFacts
-from gaussdecode.daemon.snapshotchoice import stopped
-from gaussdecode.daemon.snapshotread import published_oids
-from gaussdecode.daemon.tablefilter import TableFilter, settle_beginning, unread
+from gaussdecode.daemon.status.reading import DaemonFacts
 from gaussdecode.errors import ConfigError, SuspectError, TableError
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
@@ -47,12 +44,15 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.title import table_title
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.choice import stopped
+from gaussdecode.snapshot.read import published_oids
+from gaussdecode.snapshot.tablefilter import TableFilter, settle_beginning, unread
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import UNSENT, Coverage, listing
 from gaussdecode.source.lookup import lookup_of
-from gaussdecode.source.pgmembers import read_members
+from gaussdecode.source.postgresql.members import read_members
 from gaussdecode.source.settings import reader_settings, source_address
 from gaussdecode.source.slot import LogState
 

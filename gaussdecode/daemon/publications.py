@@ -19,7 +19,7 @@ from typing import Any, Final
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.pgmembers import Member, Members, sums
+from gaussdecode.source.postgresql.members import Member, Members, sums
 
 KEY: Final = "*publications"  # in the ledger, beside the tables
 REASON: Final = "publication_changed"

@@ -14,8 +14,6 @@ the first thing that follows the comparison.
 
 from typing import Final
 
-from gaussdecode.daemon.snapshotchoice import QUARANTINED
-from gaussdecode.daemon.snapshotitem import Context
 from gaussdecode.errors import TableError
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
@@ -28,7 +26,9 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import Quarantine
 from gaussdecode.model.title import table_title
-from gaussdecode.settings import Config
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.choice import QUARANTINED
+from gaussdecode.snapshot.item import Context
 
 _log = get_logger("daemon")
 _QUARANTINE: Final = "quarantine"

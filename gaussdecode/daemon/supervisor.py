@@ -22,16 +22,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
-from gaussdecode.config import process_memory_bytes
 from gaussdecode.daemon import loss, quarantine
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
-from gaussdecode.daemon.http import MonitoringServer
 from gaussdecode.daemon.notify import Notifier
-from gaussdecode.daemon.page import render_page
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import POLL_SECONDS, Session
-from gaussdecode.daemon.snapshot import DaemonFacts, Snapshots, free_bytes
-from gaussdecode.daemon.snapshotter import Snapshotter
+from gaussdecode.daemon.status.http import MonitoringServer
+from gaussdecode.daemon.status.page import render_page
+from gaussdecode.daemon.status.reading import DaemonFacts, Snapshots, free_bytes
 from gaussdecode.errors import (
     ConfigError,
     DiskStillFullError,
@@ -41,9 +39,11 @@ from gaussdecode.errors import (
 )
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
-from gaussdecode.source.gaussprobe import GaussProbe
+from gaussdecode.settings.load import process_memory_bytes
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.snapshotter import Snapshotter
+from gaussdecode.source.gaussdb.probe import GaussProbe
 from gaussdecode.source.probe import PostgresProbe, SlotProbe
 from gaussdecode.source.settings import source_address
 

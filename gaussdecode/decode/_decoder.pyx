@@ -13,7 +13,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from gaussdecode._layout cimport (
+from gaussdecode.wire._layout cimport (
     ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, Buffer, EntryHeader, RawHeader, buffer_append,
     buffer_free, buffer_grow,
 )

@@ -2,7 +2,7 @@
 
 Below ``snapshots/``, which no reader of the landing looks into::
 
-    ledger.json                     per table what became of it; daemon/snapshotchoice.py
+    ledger.json                     per table what became of it; snapshot/choice.py
     requests/<n>.json               what an operator asked for; removed when it is taken up
     <table>/state.json              which table, since which entry, how it was cut
     <table>/chunk-<n>-<sha>.arrow   rows of a finished chunk, and the SHA-256 of the file

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from gaussdecode._layout cimport Buffer, Tally
+from gaussdecode.wire._layout cimport Buffer, Tally
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.ipc.ring cimport Ring
 

@@ -20,7 +20,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from gaussdecode._layout cimport (
+from gaussdecode.wire._layout cimport (
     ENTRY_DATA,
     ENTRY_END,
     ENTRY_ERROR,
@@ -34,7 +34,7 @@ from gaussdecode._layout cimport (
     buffer_free,
     buffer_grow,
 )
-from gaussdecode._tally cimport tally_message, tally_move
+from gaussdecode.wire._tally cimport tally_message, tally_move
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.ipc.atomics cimport load_acquire
 from gaussdecode.ipc.ring cimport Ring

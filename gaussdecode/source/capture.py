@@ -6,7 +6,7 @@
     12      n      header: a JSON object, see `CaptureHeader`
     12+n    ...    frames: uint32 size (never 0), then a CopyData payload from its letter,
                    XLogData ('w') and keepalives ('k') as the server sent them; of a
-                   GaussDB stream two kinds more, see `gausscapture`
+                   GaussDB stream two kinds more, see `gaussdb.capture`
     end-20  4      0: no frame
     end-16  8      number of frames
     end-8   8      bytes of the frames with their sizes
@@ -31,9 +31,9 @@ from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, parse_server
 from gaussdecode.source import slot as slots
-from gaussdecode.source.postgresql import SourceAddress, connect
+from gaussdecode.source.postgresql.connection import SourceAddress, connect
+from gaussdecode.source.postgresql.stream import Stream
 from gaussdecode.source.start import check_start
-from gaussdecode.source.stream import Stream
 
 MAGIC: Final = b"GDCAPT01"
 FORMAT: Final = 1

@@ -2,23 +2,23 @@
 
 from pathlib import Path
 
-from gaussdecode.encoding import find_encoding
 from gaussdecode.errors import IdentityError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source._dispatch import Dispatcher
-from gaussdecode.source._gaussreceive import GaussReceiver
-from gaussdecode.source._pgreceive import PostgresReceiver
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
 from gaussdecode.source.capture import Capture, Style
-from gaussdecode.source.gausscapture import RecordedCatalog
-from gaussdecode.source.gaussidentity import nulls_of
-from gaussdecode.source.gausssource import GaussPath, relations_of, translator_of
+from gaussdecode.source.gaussdb._receive import GaussReceiver
+from gaussdecode.source.gaussdb.capture import RecordedCatalog
+from gaussdecode.source.gaussdb.identity import nulls_of
+from gaussdecode.source.gaussdb.source import GaussPath, relations_of, translator_of
 from gaussdecode.source.interface import Log, Record, identity_record
-from gaussdecode.source.pgsource import SlowPath, known_messages
+from gaussdecode.source.postgresql._receive import PostgresReceiver
+from gaussdecode.source.postgresql.source import SlowPath, known_messages
 from gaussdecode.source.relations import Relations, white_list
+from gaussdecode.wire.encoding import find_encoding
 
 
 class CaptureSource:

@@ -18,16 +18,16 @@ import time
 from collections.abc import Callable
 from typing import Final, Self
 
-from gaussdecode.encoding import spelled_name
 from gaussdecode.errors import GaussDecodeError, SourceError
 from gaussdecode.model.columns import Attribute, Reading
 from gaussdecode.model.relation import Relation, ReplicaIdentity
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
-from gaussdecode.source.postgresql import Connection, Row, SourceAddress, connect
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.postgresql.connection import Connection, Row, SourceAddress, connect
 from gaussdecode.source.quoting import literal
 from gaussdecode.source.settings import source_address
 from gaussdecode.source.sqlstate import redact
+from gaussdecode.wire.encoding import spelled_name
 
 _CONNECT_SECONDS: Final = 3
 _STATEMENT_MS: Final = 3000

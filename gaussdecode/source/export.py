@@ -7,9 +7,9 @@ connection; readers import it, each into a short transaction of its own.
 Tables are read in *chunks*: ranges of pages, or whole. What the stream sends of a table is
 what is read of it: the same columns, the same rows, values in the same text form.
 
-How a view comes to its position differs. PostgreSQL takes both together (`pgexport`);
+How a view comes to its position differs. PostgreSQL takes both together (`postgresql.export`);
 GaussDB gives a view a number in the order of commits, and the stream, which tells this
-number of every transaction, is asked for the position that fits (`gaussexport`).
+number of every transaction, is asked for the position that fits (`gaussdb.export`).
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ from typing import Final, Protocol, Self
 
 import pyarrow as pa
 
-from gaussdecode.encoding import UTF8, Encoding
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.title import table_title
 from gaussdecode.source.quoting import identifier
+from gaussdecode.wire.encoding import UTF8, Encoding
 
 CANCELLED: Final = "57014"  # also by statement_timeout
 _VALUE_CLASS: Final = "22"

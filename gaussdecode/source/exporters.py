@@ -1,10 +1,10 @@
 """Which server's rows are read: makes the exporter that fits the kind of source."""
 
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.export import Exporter
-from gaussdecode.source.gaussexport import GaussExporter
-from gaussdecode.source.pgexport import PgExporter
+from gaussdecode.source.gaussdb.export import GaussExporter
+from gaussdecode.source.postgresql.export import PgExporter
 
 
 def exporter_of(config: Config) -> Exporter:

@@ -3,10 +3,10 @@
 from typing import Protocol
 
 from gaussdecode.model.relation import Relation
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
 from gaussdecode.source.catalog import Catalog, CatalogTable
-from gaussdecode.source.gausscatalog import GaussCatalog
+from gaussdecode.source.gaussdb.catalog import GaussCatalog
 from gaussdecode.source.settings import source_address
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final, Protocol, Self
 
 from gaussdecode.errors import GaussDecodeError, SourceError
-from gaussdecode.source.pgmembers import rows_of_members
-from gaussdecode.source.postgresql import Connection, Row, SourceAddress, connect
+from gaussdecode.source.postgresql.connection import Connection, Row, SourceAddress, connect
+from gaussdecode.source.postgresql.members import rows_of_members
 from gaussdecode.source.quoting import literal
 
 _CONNECT_SECONDS: Final = 3

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from gaussdecode.encoding import raw_name
 from gaussdecode.errors import ConfigError
+from gaussdecode.wire.encoding import raw_name
 
 _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
 _MAX_NAME_BYTES: Final = 63

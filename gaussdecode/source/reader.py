@@ -41,9 +41,9 @@ from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
 from gaussdecode.source.capturesource import CaptureSource
-from gaussdecode.source.gausssource import GaussSource
+from gaussdecode.source.gaussdb.source import GaussSource
 from gaussdecode.source.interface import Log, Record, Source
-from gaussdecode.source.pgsource import PostgresSource
+from gaussdecode.source.postgresql.source import PostgresSource
 
 _LOOK_SECONDS: Final = 0.005  # between looks at main's words before the stream starts
 _KINDS: Final[Mapping[str, Callable[[Record, Log], Source]]] = {

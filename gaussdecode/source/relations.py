@@ -10,10 +10,10 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from gaussdecode.encoding import UTF8, Encoding
 from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol.pgoutput import RelationMessage, TypeMessage, describe, parse
+from gaussdecode.protocol.canonical import RelationMessage, TypeMessage, describe, parse
+from gaussdecode.wire.encoding import UTF8, Encoding
 
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
 _PLAN_COLUMN: Final = struct.Struct("=BBBBBBH")

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any, Final
 
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import Config
-from gaussdecode.source.postgresql import SourceAddress
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.postgresql.connection import SourceAddress
 from gaussdecode.source.slot import LogState
 
 _SPOOL: Final = "spool"  # below the landing; made when the landing is opened

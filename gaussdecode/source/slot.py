@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
-from gaussdecode.encoding import spelled_name
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.pgmembers import rows_of_members
-from gaussdecode.source.postgresql import Connection, Row
+from gaussdecode.source.postgresql.connection import Connection, Row
+from gaussdecode.source.postgresql.members import rows_of_members
 from gaussdecode.source.quoting import (
     identifier,
     literal,
@@ -21,6 +20,7 @@ from gaussdecode.source.quoting import (
     slot_identifier,
     start_replication,
 )
+from gaussdecode.wire.encoding import spelled_name
 
 PLUGIN: Final = "pgoutput"
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -7,7 +7,7 @@ from kit.commands import Configure, Run
 from kit.postgres import Database
 
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
-from gaussdecode.options import OPTIONS
+from gaussdecode.settings.rules import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 TYPES = """

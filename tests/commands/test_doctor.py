@@ -15,11 +15,11 @@ from gaussdecode.commands._doctor import (
     examine_server,
 )
 from gaussdecode.commands._unit import unit_memory_max, unit_of
-from gaussdecode.config import load
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings import Config, SnapshotConfig
-from gaussdecode.source.inspection import Inspection
+from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import Config, SnapshotConfig
+from gaussdecode.source.postgresql.inspection import Inspection
 from gaussdecode.source.slot import PublishedTable, ServerState, SlotState
 
 SLOT = SlotState(

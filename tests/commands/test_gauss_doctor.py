@@ -10,13 +10,13 @@ from kit.gausspassword import User
 from kit.gaussserver import GaussServer
 
 from gaussdecode.commands._gaussdoctor import GaussPatient, examine_gaussdb
-from gaussdecode.config import load
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
-from gaussdecode.settings import Config
-from gaussdecode.source.gaussinspection import GaussInspection
-from gaussdecode.source.gaussserver import GaussServerState
+from gaussdecode.settings.load import load
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.gaussdb.inspection import GaussInspection
+from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.slot import SlotState
 
 MakeGauss = Callable[..., GaussServer]

@@ -5,8 +5,8 @@ from kit.commands import Configure
 from kit.postgres import Database
 
 from gaussdecode.commands._server import address_of, open_server
-from gaussdecode.config import load
 from gaussdecode.errors import ConfigError
+from gaussdecode.settings.load import load
 
 pytestmark = pytest.mark.integration
 

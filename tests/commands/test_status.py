@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gaussdecode.cli import main
-from gaussdecode.daemon.http import MonitoringServer
+from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_UNAVAILABLE
-from gaussdecode.values import Address
+from gaussdecode.settings.types import Address
 
 RECORD: dict[str, object] = {
     "slot_name": "orders",

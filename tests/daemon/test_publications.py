@@ -3,7 +3,7 @@
 import pytest
 
 from gaussdecode.daemon import publications
-from gaussdecode.source.pgmembers import Member, sums, taken_out
+from gaussdecode.source.postgresql.members import Member, sums, taken_out
 
 _KNOWN = {"a": (1, 10), "b": (2, 20)}
 

@@ -12,9 +12,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from twins.values import Interval
+
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.types import ColumnType, Kind
-from gaussdecode.protocol.values import Interval
 
 ENTRY_MAGIC = 0x42444447
 HEADER = struct.Struct("=IIQQIIQQQQ18Q")

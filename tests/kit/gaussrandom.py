@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from gaussdecode.source.catalog import CatalogColumn, CatalogTable
-from gaussdecode.source.gausscatalog import CatalogType
+from gaussdecode.source.gaussdb.catalog import CatalogType
 from kit import gausswire as gw
 from kit.gaussprofile import V6_0_0, Profile
 

@@ -1,17 +1,18 @@
 """The plain decoder: what a decoded batch must hold, by way of the plain parser.
 
-Built from `protocol.pgoutput` and `protocol.values` alone, row by row, so that it shares
+Built from `protocol.canonical` and `protocol.values` alone, row by row, so that it shares
 no code with the fast decoder.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from twins.values import Misfit, decode_value
+
 from gaussdecode.errors import WireError
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol import pgoutput
-from gaussdecode.protocol.pgoutput import Absent
-from gaussdecode.protocol.values import Misfit, decode_value
+from gaussdecode.protocol import canonical as pgoutput
+from gaussdecode.protocol.canonical import Absent
 from kit import wire
 from kit.decoded import OLD_COLUMN, Entry, Event, EventKind, Part
 

@@ -22,7 +22,7 @@ from gaussdecode.source.capture import (
     reached,
     record,
 )
-from gaussdecode.source.postgresql import SourceAddress
+from gaussdecode.source.postgresql.connection import SourceAddress
 
 HEADER = CaptureHeader(
     identity=SourceIdentity("postgresql", "77", "shop", "orders", "pgoutput"),

@@ -8,8 +8,8 @@ from kit.postgres import Database
 
 from gaussdecode.errors import SourceError
 from gaussdecode.model.relation import Relation, ReplicaIdentity
-from gaussdecode.options import SourceKind
-from gaussdecode.settings import (
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import (
     Config,
     DecodingConfig,
     LandingConfig,

@@ -20,10 +20,10 @@ from gaussdecode.errors import IdentityError, SourceError, SourceRefusedError
 from gaussdecode.ipc.control import Word
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.types import ColumnType, Kind
-from gaussdecode.protocol.pgoutput import Commit, Insert, LogicalMessage, RelationMessage, parse
-from gaussdecode.source.postgresql import SourceAddress, connect
+from gaussdecode.protocol.canonical import Commit, Insert, LogicalMessage, RelationMessage, parse
+from gaussdecode.source.postgresql.connection import SourceAddress, connect
+from gaussdecode.source.postgresql.stream import Stream
 from gaussdecode.source.slot import read_server, start_stream, stream_options
-from gaussdecode.source.stream import Stream
 
 pytestmark = pytest.mark.integration
 

@@ -7,11 +7,11 @@ from kit.daemon import Daemon
 from kit.postgres import Database
 from kit.proxy import Fault, Proxy
 
-from gaussdecode.config import load
 from gaussdecode.errors import SourceError
+from gaussdecode.settings.load import load
 from gaussdecode.source import catalog, probe
 from gaussdecode.source.catalog import Catalog
-from gaussdecode.source.pgmembers import read_members
+from gaussdecode.source.postgresql.members import read_members
 from gaussdecode.source.probe import PostgresProbe
 from gaussdecode.source.settings import source_address
 

@@ -5,7 +5,7 @@ from kit.postgres import Database
 
 from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.postgresql import SourceAddress, connect
+from gaussdecode.source.postgresql.connection import SourceAddress, connect
 from gaussdecode.source.slot import (
     LogState,
     advance_slot,

@@ -19,7 +19,8 @@ from typing import Final
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.options import (
+from gaussdecode.protocol.gaussdb.commands import is_balanced, literal, start_replication
+from gaussdecode.settings.rules import (
     OPTIONS,
     Option,
     Section,
@@ -27,8 +28,7 @@ from gaussdecode.options import (
     SourceKind,
     refusals,
 )
-from gaussdecode.protocol.gaussdb.commands import is_balanced, literal, start_replication
-from gaussdecode.settings import SQL_DECODING, SQL_DECODING_OPTIONS, Config
+from gaussdecode.settings.sections import SQL_DECODING, SQL_DECODING_OPTIONS, Config
 
 _KIND: Final = SourceKind.GAUSSDB
 _ALWAYS: Final = frozenset({"parallel-decode-num", "include-timestamp"})

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaussdecode.config import load
 from gaussdecode.errors import ConfigError
-from gaussdecode.options import OPTIONS, Option, Section, SourceKind, Version
 from gaussdecode.protocol.gaussdb.commands import MAX_COMMAND_BYTES, is_balanced
 from gaussdecode.protocol.gaussdb.options import (
     is_batched,
@@ -18,8 +16,10 @@ from gaussdecode.protocol.gaussdb.options import (
     start_command,
     stream_style,
 )
-from gaussdecode.settings import Config
-from gaussdecode.values import GIB
+from gaussdecode.settings.load import load
+from gaussdecode.settings.rules import OPTIONS, Option, Section, SourceKind, Version
+from gaussdecode.settings.sections import Config
+from gaussdecode.settings.types import GIB
 
 PARALLEL = "parallel-decode-num: 4"
 

@@ -1,0 +1,225 @@
+"""A small HTTP server for Prometheus, ``gaussdecode status`` and load balancers.
+
+It is given callables and promises to call them from its own threads, only for GET and
+HEAD, for at most `MAX_CONNECTIONS` clients at once and `MAX_SECONDS` each: nothing a
+client does can reach the data path. There is no TLS and no control here. What goes
+wrong in a callable is answered with 500 and no detail.
+"""
+
+import errno
+import json
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+from urllib.parse import urlsplit
+
+from gaussdecode import metrics
+from gaussdecode.daemon.status.page import CONTENT_POLICY
+from gaussdecode.errors import ConfigError
+from gaussdecode.settings.types import Address
+
+MAX_CONNECTIONS: Final = 16  # arbitrary; Prometheus needs one
+MAX_SECONDS: Final = 10.0  # one request, first byte to last
+_IDLE_SECONDS: Final = 5.0  # between two bytes
+_POLL_SECONDS: Final = 0.25
+_TEXT: Final = "text/plain; charset=utf-8"
+_JSON: Final = "application/json"
+_HTML: Final = "text/html; charset=utf-8"
+_BUSY: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+Page = tuple[HTTPStatus, str, bytes]
+_Request = socket.socket | tuple[bytes, socket.socket]  # socketserver's; the pair is for UDP
+
+
+class MonitoringServer:
+    """Serves /, /metrics, /status, /livez and /readyz until it is closed.
+
+    Args:
+        listen: where; port 0 takes any free one, see `address`.
+        render_metrics: text of /metrics.
+        take_status: content of /status, fit for JSON.
+        is_alive: whether the stages make progress.
+        why_not_ready: a reason, or None when changes are streamed and landed.
+        render_page: text of /; None for no such page.
+
+    Attributes:
+        scrapes: how often /metrics was asked for; counted before it is read.
+
+    Raises:
+        ConfigError: the address cannot be had.
+    """
+
+    def __init__(
+        self,
+        listen: Address,
+        *,
+        render_metrics: Callable[[], bytes],
+        take_status: Callable[[], Mapping[str, object]],
+        is_alive: Callable[[], bool],
+        why_not_ready: Callable[[], str | None],
+        render_page: Callable[[], bytes] | None = None,
+    ) -> None:
+        self.scrapes = 0
+
+        def live() -> Page:
+            alive = is_alive()
+            return _plain(alive, "alive" if alive else "no progress")
+
+        def ready() -> Page:
+            reason = why_not_ready()
+            return _plain(reason is None, reason or "ready")
+
+        def scraped() -> Page:
+            self.scrapes += 1
+            return HTTPStatus.OK, metrics.CONTENT_TYPE, render_metrics()
+
+        self._pages: dict[str, Callable[[], Page]] = {
+            "/metrics": scraped,
+            "/status": lambda: (HTTPStatus.OK, _JSON, json.dumps(dict(take_status())).encode()),
+            "/livez": live,
+            "/readyz": ready,
+        }
+        if render_page is not None:
+            self._pages["/"] = lambda: (HTTPStatus.OK, _HTML, render_page())
+        try:
+            self._server = _Server(listen, self._pages)
+        except OSError as error:
+            raise ConfigError(f"monitoring.listen: {listen}: {_explain(error)}") from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="http", daemon=True
+        )
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the real port."""
+        host, port = self._server.server_address[:2]
+        return Address(str(host), int(port))
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering and free the port."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+
+def _plain(is_good: bool, text: str) -> Page:
+    status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
+    return status, _TEXT, f"{text}\n".encode()
+
+
+def _explain(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the port is taken by another program; choose another, one per slot"
+    return error.strerror or "cannot be used"
+
+
+class _Server(ThreadingHTTPServer):
+    """Counts its connections and ends those that last too long."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = MAX_CONNECTIONS
+
+    def __init__(self, listen: Address, pages: Mapping[str, Callable[[], Page]]) -> None:
+        self.pages = pages
+        self._open: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+        family = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0][0]
+        self.address_family = family
+        super().__init__((listen.host, listen.port), _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without the name lookup of http.server, which may block."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def process_request(self, request: _Request, client_address: object) -> None:
+        assert isinstance(request, socket.socket)
+        with self._lock:
+            is_full = len(self._open) >= MAX_CONNECTIONS
+            if not is_full:
+                self._open[request] = time.monotonic()
+        if is_full:
+            _send_busy(request)
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: _Request) -> None:
+        assert isinstance(request, socket.socket)
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End connections that have had their time; called at each poll."""
+        limit = time.monotonic() - MAX_SECONDS
+        with self._lock:
+            late = [request for request, since in self._open.items() if since < limit]
+        for request in late:
+            try:
+                request.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def handle_error(self, request: _Request, client_address: object) -> None:
+        """Say nothing: a client that went away is no event."""
+
+
+def _send_busy(request: socket.socket) -> None:
+    try:
+        request.settimeout(0)
+        request.send(_BUSY)
+    except OSError:
+        pass
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    server: _Server
+    timeout = _IDLE_SECONDS
+    server_version = "gaussdecode"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer with a page."""
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        """Answer with a page's headers."""
+        self._answer()
+
+    def _answer(self) -> None:
+        page = self.server.pages.get(urlsplit(self.path).path)
+        status, content_type, body = HTTPStatus.NOT_FOUND, _TEXT, b"not found\n"
+        if page is not None:
+            try:
+                status, content_type, body = page()
+            except Exception:  # noqa: BLE001 (a page must not end the thread or tell why)
+                status, content_type = HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT
+                body = b"failed\n"
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Content-Security-Policy", CONTENT_POLICY)
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Log nothing: a scrape is no event."""

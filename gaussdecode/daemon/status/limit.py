@@ -1,0 +1,253 @@
+"""Which stage is the limit, and which setting would move it.
+
+Pure: given the share of the time that every stage worked and waited. A pipeline is as fast
+as its slowest stage; the stages before it wait for room, those after it for input. So the
+search begins at the reader and follows the waiting for room to the stage that does not
+wait for another::
+
+    reader stalls? --no--> the server, the network, or the reader itself
+      yes: decoders wait for room? --no--> the decoders
+        yes: collector waits for the writer? --no--> the collector
+          yes: the publisher syncs most of the time? --yes--> the disk's syncs, else the lanes
+
+The server's own view (`ServerHint`) only says more where the search ends at the server.
+"""
+
+import dataclasses
+import enum
+from typing import Final
+
+from gaussdecode.daemon.status.history import Sample
+
+WINDOW_SECONDS: Final = 30.0
+_FULL: Final = 0.5  # share of a server's queue from which it counts as large; arbitrary
+WAITS: Final = 0.2  # share of the time from which a wait counts; arbitrary
+_WORKS: Final = 0.7  # share from which a stage counts as busy; arbitrary
+
+
+class Stage(enum.StrEnum):
+    """Where the limit is; the label of the metric."""
+
+    NONE = "none"
+    CONNECTION = "connection"
+    SERVER = "server"
+    NETWORK = "network"
+    RECEIVE = "receive"
+    DECODE = "decode"
+    COLLECT = "collect"
+    ENCODE = "encode"
+    PUBLISH = "publish"
+    DISK = "disk"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """The answer.
+
+    Attributes:
+        stage: that limits.
+        sentence: says so, with the figures it was concluded from.
+        setting: what would move it, or None when nothing needs to.
+    """
+
+    stage: Stage
+    sentence: str
+    setting: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerHint:
+    """What the server says of the process that sends to us.
+
+    Attributes:
+        wait_event: ``pg_stat_activity.wait_event``; None while it computes.
+        spilled_bytes: per second, to the server's disk while decoding.
+        read_share: how full the server's own read change queues are, 0 to 1; None where it
+            does not decode in parallel or does not tell.
+        decode_share: likewise its decode change queues.
+    """
+
+    wait_event: str | None = None
+    spilled_bytes: float = 0.0
+    read_share: float | None = None
+    decode_share: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Context:
+    """What is known besides the rates.
+
+    Attributes:
+        is_streaming: changes come.
+        reason: why not.
+        is_disk_full: landing waits for room.
+        decoder_count: ``parallel-decode-num``.
+        lane_count: ``landing.writer-lanes``.
+        usual_lag_seconds: up to here a lag is no sign of a limit.
+        hint: of the server, where it may be read.
+    """
+
+    is_streaming: bool
+    reason: str | None
+    is_disk_full: bool
+    decoder_count: int
+    lane_count: int
+    usual_lag_seconds: float
+    hint: ServerHint | None = None
+
+
+def find_limit(rates: Sample | None, context: Context) -> Limit:
+    """Name the limiting stage.
+
+    Args:
+        rates: per second, see `History.rates`; None while nothing is known.
+        context: see there.
+    """
+    if context.is_disk_full:
+        return Limit(
+            Stage.DISK,
+            "The disk of the landing is full: landing waits for room.",
+            "free space, or a shorter landing.retention",
+        )
+    if not context.is_streaming:
+        return Limit(
+            Stage.CONNECTION,
+            f"No changes come: {context.reason or 'not connected'}.",
+            "see the log; source.dsn, the slot, the server",
+        )
+    if rates is None:
+        return Limit(Stage.NONE, "Too early to say: the daemon has just started.", None)
+    if rates.source_stalled_seconds_total < WAITS:
+        return _before_the_queues(rates, context)
+    return _behind_the_reader(rates, context)
+
+
+def _percent(share: float) -> str:
+    return f"{min(share, 1.0):.0%}"
+
+
+def _before_the_queues(rates: Sample, context: Context) -> Limit:
+    """The reader finds room: the limit, if there is one, is before it or the reader."""
+    if rates.source_lag_seconds <= context.usual_lag_seconds:
+        return Limit(
+            Stage.NONE,
+            f"Keeping up: the reader waits for the server {_percent(rates.source_waited_seconds_total)} "
+            "of the time, nobody waits for room.",
+            None,
+        )
+    busy = rates.source_busy_seconds_total
+    if busy >= _WORKS:
+        what = f"works {_percent(busy)} of the time and nothing behind it is full"
+        if context.decoder_count == 1:
+            return Limit(
+                Stage.DECODE,
+                f"Decoding, in the reader's process, {what}.",
+                "decoding.parallel-decode-num",
+            )
+        return Limit(
+            Stage.RECEIVE,
+            f"The reader {what}.",
+            "fewer tables or columns in the publication, or a second slot",
+        )
+    return _server(rates, context.hint)
+
+
+def _server(rates: Sample, hint: ServerHint | None) -> Limit:
+    waits = (
+        f"The reader waits for the server {_percent(rates.source_waited_seconds_total)} of the time"
+    )
+    if hint is None:
+        return Limit(
+            Stage.SERVER,
+            f"{waits}: the server or the network is the limit.",
+            "the role's right to see pg_stat_activity would tell which",
+        )
+    if hint.read_share is not None and hint.decode_share is not None:
+        return _server_queues(waits, hint.read_share, hint.decode_share)
+    if hint.wait_event in {"WalSenderWaitForWAL", "WalSenderMain"}:
+        return Limit(
+            Stage.NONE,
+            f"{waits}, and the server waits for new WAL: what is behind holds no changes, or will "
+            "be published soon.",
+            None,
+        )
+    if hint.wait_event in {"WalSenderWriteData", "ClientWrite"}:
+        return Limit(
+            Stage.NETWORK,
+            f"{waits}, and the server waits until it can send: the network is the limit.",
+            "the network between the server and this machine",
+        )
+    is_spilling = str(hint.wait_event).startswith("ReorderBuffer")
+    if hint.spilled_bytes > 0 or is_spilling:
+        return Limit(
+            Stage.SERVER,
+            f"{waits}, and the server spills {hint.spilled_bytes / 1e6:.1f} MB/s while it decodes.",
+            "logical_decoding_work_mem on the server",
+        )
+    if hint.wait_event == "WALRead":
+        return Limit(
+            Stage.SERVER,
+            f"{waits}, and the server waits for its disk to read WAL.",
+            "the server's disk; a smaller lag is read from memory",
+        )
+    return Limit(
+        Stage.SERVER,
+        f"{waits}: the server's decoding, which has one core per slot, is the limit.",
+        "fewer tables in the publication, or a second slot for some of them",
+    )
+
+
+def _server_queues(waits: str, read: float, decode: float) -> Limit:
+    """As GaussDB's manual reads gs_get_parallel_decode_status()."""
+    seen = f"its read change queues are {_percent(read)} full, its decode change queues {_percent(decode)}"
+    if decode >= _FULL:
+        return Limit(
+            Stage.NETWORK,
+            f"{waits}, and the server waits until it can send: {seen}.",
+            "the network between the server and this machine",
+        )
+    if read >= _FULL:
+        return Limit(
+            Stage.SERVER,
+            f"{waits}: the server's decoders are the limit: {seen}.",
+            "decoding.parallel-decode-num, which the server's decoders follow",
+        )
+    return Limit(
+        Stage.SERVER,
+        f"{waits}: the server's reading of its log is the limit: {seen}.",
+        "the server's disk, or decoding on a standby (decoding.standby-connection)",
+    )
+
+
+def _behind_the_reader(rates: Sample, context: Context) -> Limit:
+    """The reader waits for room: follow the waiting."""
+    waits = rates.decode_waited_output_seconds_total / context.decoder_count
+    works = rates.decode_busy_seconds_total / context.decoder_count
+    if context.decoder_count > 1 and waits < WAITS:
+        return Limit(
+            Stage.DECODE,
+            f"The {context.decoder_count} decoders work {_percent(works)} of the time and the "
+            f"reader waits for them {_percent(rates.source_stalled_seconds_total)}.",
+            "decoding.parallel-decode-num, while the machine has idle cores",
+        )
+    if rates.collect_blocked_seconds_total < WAITS:
+        busy = rates.collect_busy_seconds_total - rates.collect_blocked_seconds_total
+        return Limit(
+            Stage.COLLECT,
+            f"The collector works {_percent(busy)} of the time; the stages before it wait for room.",
+            "a second slot for some of the tables: the collector is one thread",
+        )
+    if rates.land_published_seconds_total >= _WORKS:
+        return Limit(
+            Stage.PUBLISH,
+            f"Publishing (sync and rename) takes {_percent(rates.land_published_seconds_total)} "
+            "of the time, and the collector waits for it.",
+            "landing.max-commit-interval, or a disk that syncs faster",
+        )
+    lanes = rates.land_encoded_seconds_total / context.lane_count
+    return Limit(
+        Stage.ENCODE,
+        f"The {context.lane_count} writer lanes encode {_percent(lanes)} of the time, and the "
+        f"collector waits for them {_percent(rates.collect_blocked_seconds_total)}.",
+        "landing.writer-lanes, while the machine has idle cores; landing.compression",
+    )

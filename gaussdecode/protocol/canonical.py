@@ -1,0 +1,468 @@
+"""Canonical messages as plain values: pgoutput's of protocol 1, and GaussDB's.
+
+The twin of ``_wire.pyx``, which says what the messages of a translated GaussDB stream are.
+
+Given the payload of one XLogData, `parse` returns what it says and refuses what does not
+follow the format, at the same byte as the fast decoder. The reader's slow path uses it
+for relations and types, `peek` for everything, the tests as an oracle. It keeps no state:
+what a row's columns mean is the caller's to know.
+
+References:
+    PostgreSQL manual, "Logical Replication Message Formats".
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gaussdecode.errors import TruncatedError, WireError
+from gaussdecode.model.relation import PG_CATALOG, Column, Relation, ReplicaIdentity
+from gaussdecode.model.types import column_type
+from gaussdecode.wire.encoding import UTF8, Encoding
+
+EPOCH_SHIFT_US: Final = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970-01-01
+_IS_KEY: Final = 1
+_CASCADE: Final = 1
+_RESTART_IDENTITY: Final = 2
+_TRANSACTIONAL: Final = 1
+_NOT_SENT: Final = -(2**63)  # as a commit time
+
+
+class Absent(enum.Enum):
+    """Why a tuple holds no text for a column."""
+
+    NULL = "n"
+    UNCHANGED = "u"
+
+
+TupleValue = bytes | Absent
+Tuple = tuple[TupleValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction begins. Times, here and below: microseconds since 1970-01-01 UTC."""
+
+    commit_lsn: int
+    commit_time_us: int
+    xid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The open transaction ends; `end_lsn` is the position to confirm."""
+
+    commit_lsn: int
+    end_lsn: int
+    commit_time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the open transaction was made first."""
+
+    lsn: int
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RelationColumn:
+    """One column of a relation, as sent."""
+
+    is_key: bool
+    name: str
+    type_oid: int
+    type_modifier: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelationMessage:
+    """What a table looks like from here on; an empty namespace is pg_catalog."""
+
+    oid: int
+    namespace: str
+    name: str
+    identity: ReplicaIdentity
+    columns: tuple[RelationColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMessage:
+    """Name of a user's type, or of the base type of a user's domain."""
+
+    oid: int
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A new row."""
+
+    relation_oid: int
+    new: Tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A changed row; `old_tag` says what `old` is: K a key, O a full row."""
+
+    relation_oid: int
+    old_tag: str | None
+    old: Tuple | None
+    new: Tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A row that is gone; `old_tag` as in Update."""
+
+    relation_oid: int
+    old_tag: str
+    old: Tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Tables that were emptied together."""
+
+    relation_oids: tuple[int, ...]
+    is_cascade: bool
+    is_restart_identity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalMessage:
+    """What pg_logical_emit_message() was given."""
+
+    is_transactional: bool
+    lsn: int
+    prefix: bytes
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GaussBegin:
+    """A transaction of a GaussDB stream begins; what was not sent is None, an empty user."""
+
+    first_lsn: int
+    csn: int | None
+    xid: int | None
+    commit_time_us: int | None
+    origin: int | None
+    user: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GaussCommit:
+    """The open transaction of a GaussDB stream ends; `end_lsn` is the position to confirm."""
+
+    end_lsn: int
+    xid: int | None
+    commit_time_us: int | None
+    csn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the server says beside the changes; code 1: rows may be missing."""
+
+    code: int
+    text: bytes
+
+    def to_bytes(self) -> bytes:
+        """Give the message."""
+        return b"n" + bytes([self.code]) + len(self.text).to_bytes(4, "big") + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """How far the server has read; its positions run ahead of what was sent."""
+
+    lsn: int
+    flushed_lsn: int
+    time_us: int
+
+
+ROWS_MAY_BE_MISSING: Final = 1
+"""Code of a `Notice`."""
+
+Message = (
+    Begin
+    | Commit
+    | Origin
+    | RelationMessage
+    | TypeMessage
+    | Insert
+    | Update
+    | Delete
+    | Truncate
+    | LogicalMessage
+    | GaussBegin
+    | GaussCommit
+    | Notice
+    | Heartbeat
+)
+
+
+class _Reader:
+    """A cursor over one message; every field goes through `take`."""
+
+    def __init__(
+        self, payload: bytes, column_counts: Mapping[int, int] | None, encoding: Encoding
+    ) -> None:
+        self.payload = payload
+        self.next = 0
+        self.column_counts = column_counts
+        self.encoding = encoding
+
+    def take(self, size: int) -> bytes:
+        have = len(self.payload) - self.next
+        if size > have:
+            raise TruncatedError(f"need {size} bytes, have {have}", self.next)
+        self.next += size
+        return self.payload[self.next - size : self.next]
+
+    def number(self, size: int, *, signed: bool = False) -> int:
+        return int.from_bytes(self.take(size), "big", signed=signed)
+
+    def string(self) -> bytes:
+        nul = self.payload.find(b"\0", self.next)
+        if nul < 0:
+            self.take(len(self.payload) - self.next + 1)
+        return self.take(nul + 1 - self.next)[:-1]
+
+    def text(self) -> str:
+        return self.encoding.name_of(self.string())
+
+    def time_us(self) -> int:
+        return self.number(8, signed=True) + EPOCH_SHIFT_US
+
+    def sent_time_us(self) -> int | None:
+        time = self.number(8, signed=True)
+        return None if time == _NOT_SENT else time + EPOCH_SHIFT_US
+
+    def int63(self) -> int | None:
+        value = self.number(8)
+        if value >= 2**63:
+            raise self.fail("a number that does not fit 63 bits", 8)
+        return value or None
+
+    def flags(self, known: int, what: str) -> int:
+        flags = self.number(1)
+        if flags & ~known:
+            raise self.fail(f"unknown flags of a {what}")
+        return flags
+
+    def relation_oid(self) -> int:
+        oid = self.number(4)
+        if self.column_counts is not None and oid not in self.column_counts:
+            raise self.fail("row of a relation that was not described", 4)
+        return oid
+
+    def row(self, relation_oid: int, *, is_old: bool) -> Tuple:
+        count = self.number(2)
+        if self.column_counts is not None and count != self.column_counts[relation_oid]:
+            raise self.fail("another number of columns than its relation", 2)
+        return tuple(self.value(is_old=is_old) for _ in range(count))
+
+    def value(self, *, is_old: bool) -> TupleValue:
+        tag = self.take(1)
+        if tag == b"t":
+            return self.encoding.to_utf8(self.take(self.number(4)))
+        if tag == b"b":
+            raise self.fail("binary value, though binary is off")
+        if tag not in (b"n", b"u"):
+            raise self.fail("unknown kind of value")
+        if tag == b"u" and is_old:
+            raise self.fail("unchanged value in an old tuple")
+        return Absent(tag.decode())
+
+    def fail(self, reason: str, back: int = 1) -> WireError:
+        return WireError(reason, self.next - back)
+
+
+def parse(
+    payload: bytes,
+    column_counts: Mapping[int, int] | None = None,
+    encoding: Encoding = UTF8,
+) -> Message:
+    """Read one message.
+
+    Args:
+        payload: from its type byte; its length is the message's.
+        column_counts: number of columns by relation OID, to check rows against; None
+            takes rows of any relation.
+        encoding: of names and values.
+
+    Returns:
+        What it says, in UTF-8; what has no letter there is escaped.
+
+    Raises:
+        TruncatedError: a field reaches past the end.
+        WireError: unknown type, flags or kind of value; bytes after the end; a row that
+            `column_counts` contradicts.
+    """
+    reader = _Reader(payload, column_counts, encoding)
+    tag = reader.take(1)
+    parser = _PARSERS.get(tag)
+    if parser is None:
+        raise reader.fail("unknown type of message")
+    message = parser(reader)
+    if reader.next != len(payload):
+        raise reader.fail("bytes after the end of the message", 0)
+    return message
+
+
+def describe(
+    message: RelationMessage,
+    version: int,
+    user_types: Mapping[int, tuple[str, str]],
+    *,
+    is_filtered: bool = False,
+) -> Relation:
+    """Resolve the types of a relation, from the wire alone.
+
+    Args:
+        message: the Relation message.
+        version: its number in this connection.
+        user_types: namespace and name of the Type messages so far, by OID.
+        is_filtered: its rows are not wanted.
+
+    Returns:
+        The relation; under REPLICA IDENTITY FULL every column is part of the identity.
+    """
+    columns = []
+    for column in message.columns:
+        held, type_name = column_type(
+            column.type_oid, column.type_modifier, user_types.get(column.type_oid)
+        )
+        is_identity = column.is_key or message.identity is ReplicaIdentity.FULL
+        columns.append(
+            Column(column.name, column.type_oid, column.type_modifier, type_name, held, is_identity)
+        )
+    return Relation(
+        version,
+        message.oid,
+        message.namespace or PG_CATALOG,
+        message.name,
+        message.identity,
+        tuple(columns),
+        is_filtered,
+    )
+
+
+def _begin(reader: _Reader) -> Begin:
+    return Begin(reader.number(8), reader.time_us(), reader.number(4))
+
+
+def _commit(reader: _Reader) -> Commit:
+    reader.flags(0, "commit")
+    return Commit(reader.number(8), reader.number(8), reader.time_us())
+
+
+def _origin(reader: _Reader) -> Origin:
+    return Origin(reader.number(8), reader.string())
+
+
+def _relation(reader: _Reader) -> RelationMessage:
+    oid, namespace, name = reader.number(4), reader.text(), reader.text()
+    letter = reader.take(1)
+    if letter not in (b"d", b"n", b"f", b"i"):
+        raise reader.fail("unknown replica identity")
+    columns = tuple(
+        RelationColumn(
+            bool(reader.flags(_IS_KEY, "column")),
+            reader.text(),
+            reader.number(4),
+            reader.number(4, signed=True),
+        )
+        for _ in range(reader.number(2))
+    )
+    return RelationMessage(oid, namespace, name, ReplicaIdentity(letter.decode()), columns)
+
+
+def _type(reader: _Reader) -> TypeMessage:
+    return TypeMessage(reader.number(4), reader.text(), reader.text())
+
+
+def _new(reader: _Reader, tag: bytes, oid: int) -> Tuple:
+    if tag != b"N":
+        raise reader.fail("no new tuple where one must be")
+    return reader.row(oid, is_old=False)
+
+
+def _insert(reader: _Reader) -> Insert:
+    oid = reader.relation_oid()
+    return Insert(oid, _new(reader, reader.take(1), oid))
+
+
+def _update(reader: _Reader) -> Update:
+    oid, tag = reader.relation_oid(), reader.take(1)
+    if tag not in (b"K", b"O"):
+        return Update(oid, None, None, _new(reader, tag, oid))
+    old = reader.row(oid, is_old=True)
+    return Update(oid, tag.decode(), old, _new(reader, reader.take(1), oid))
+
+
+def _delete(reader: _Reader) -> Delete:
+    oid, tag = reader.relation_oid(), reader.take(1)
+    if tag not in (b"K", b"O"):
+        raise reader.fail("delete without an old tuple")
+    return Delete(oid, tag.decode(), reader.row(oid, is_old=True))
+
+
+def _truncate(reader: _Reader) -> Truncate:
+    count = reader.number(4)
+    bits = reader.flags(_CASCADE | _RESTART_IDENTITY, "truncate")
+    oids = tuple(reader.relation_oid() for _ in range(count))
+    return Truncate(oids, bool(bits & _CASCADE), bool(bits & _RESTART_IDENTITY))
+
+
+def _logical(reader: _Reader) -> LogicalMessage:
+    flags = reader.flags(_TRANSACTIONAL, "logical message")
+    return LogicalMessage(
+        bool(flags), reader.number(8), reader.string(), reader.take(reader.number(4))
+    )
+
+
+def _gauss_begin(reader: _Reader) -> GaussBegin:
+    return GaussBegin(
+        reader.number(8),
+        reader.int63(),
+        reader.int63(),
+        reader.sent_time_us(),
+        reader.number(4) or None,
+        reader.string(),
+    )
+
+
+def _gauss_commit(reader: _Reader) -> GaussCommit:
+    return GaussCommit(reader.number(8), reader.int63(), reader.sent_time_us(), reader.int63())
+
+
+def _notice(reader: _Reader) -> Notice:
+    return Notice(reader.number(1), reader.take(reader.number(4)))
+
+
+def _heartbeat(reader: _Reader) -> Heartbeat:
+    return Heartbeat(reader.number(8), reader.number(8), reader.number(8, signed=True))
+
+
+_PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
+    b"B": _begin,
+    b"C": _commit,
+    b"O": _origin,
+    b"R": _relation,
+    b"Y": _type,
+    b"I": _insert,
+    b"U": _update,
+    b"D": _delete,
+    b"T": _truncate,
+    b"M": _logical,
+    b"b": _gauss_begin,
+    b"c": _gauss_commit,
+    b"n": _notice,
+    b"h": _heartbeat,
+}

@@ -1,0 +1,1 @@
+"""What a configuration may say, and how it is read."""

@@ -1,0 +1,369 @@
+"""One YAML file, one slot: the whole configuration, checked before anything starts.
+
+`load` reports every mistake at once, one line each: file, line, key, value, what is
+allowed. A password is never in a message or in the ``repr`` of a section. What only a
+server can tell is left to ``gaussdecode check``. The sections are in `settings`.
+"""
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.settings import rules as options
+from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems
+from gaussdecode.settings.rules import Doer, SourceKind
+from gaussdecode.settings.sections import (
+    GAUSSDB_SLOT_NAME,
+    PARALLEL_PLUGINS,
+    SLOT_NAME,
+    SQL_DECODING,
+    SQL_DECODING_OPTIONS,
+    Config,
+    DecodingConfig,
+    GuardConfig,
+    LandingConfig,
+    MonitoringConfig,
+    RingConfig,
+    Setting,
+    SnapshotConfig,
+    SourceConfig,
+)
+from gaussdecode.settings.types import Patterns, ValueType
+from gaussdecode.settings.yamlfile import Entry, Section, YamlError, parse
+
+__all__ = [
+    "Config",
+    "DecodingConfig",
+    "GuardConfig",
+    "LandingConfig",
+    "MonitoringConfig",
+    "RingConfig",
+    "SnapshotConfig",
+    "SourceConfig",
+    "load",
+    "process_memory_bytes",
+]
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_SECRET_KEYS: Final = frozenset({"password", "passwd", "pgpassword", "secret"})
+_NEEDED: Final = {
+    SourceKind.POSTGRESQL: ("dsn", "publication"),
+    SourceKind.GAUSSDB: ("dsn",),
+    SourceKind.CAPTURE: ("file",),
+}
+_GAUSSDB_ONLY: Final = ("ha-port", "plugin", "invisible-truncate", "max-message-size")
+_UNUSED: Final = {
+    SourceKind.POSTGRESQL: ("file", *_GAUSSDB_ONLY),
+    SourceKind.GAUSSDB: ("file", "publication", "messages"),
+    SourceKind.CAPTURE: ("dsn", "password-file", "publication", *_GAUSSDB_ONLY),
+}
+SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share no base
+    "source": SourceConfig,
+    "landing": LandingConfig,
+    "ring": RingConfig,
+    "monitoring": MonitoringConfig,
+    "guard": GuardConfig,
+    "snapshot": SnapshotConfig,
+}
+_TOP_KEYS: Final = (
+    "slot",
+    "source",
+    "decoding",
+    "landing",
+    "ring",
+    "monitoring",
+    "guard",
+    "snapshot",
+)
+
+
+def process_memory_bytes(
+    groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> int | None:
+    """Memory this process may use: the machine's or its control groups', whichever is less.
+
+    Args:
+        groups: where control groups are mounted.
+        own: says in which of them this process is.
+    """
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits += [int(text) for text in _group_limits(groups, own) if text.isdigit()]
+    return min((limit for limit in limits if limit > 0), default=None)
+
+
+def _group_limits(groups: Path, own: Path) -> Iterator[str]:
+    """``memory.max`` of this process's control group and of all above it."""
+    path = _text(own).rpartition("::")[2].strip().strip("/")
+    place = groups / path
+    while place.is_relative_to(groups):
+        yield _text(place / "memory.max").strip()
+        place = place.parent
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except OSError:
+        return ""
+
+
+def load(path: Path | str, *, memory_bytes: int | None = None) -> Config:
+    """Read and check one configuration.
+
+    Args:
+        path: the YAML file.
+        memory_bytes: memory of the process, for the options whose range depends on it;
+            None asks the system.
+
+    Raises:
+        ConfigError: with all mistakes, one line each.
+    """
+    path = Path(path)
+    reader = _Reader(path, memory_bytes or process_memory_bytes())
+    config = reader.read()
+    if reader.problems or config is None:
+        lines = sorted(reader.problems)
+        raise ConfigError("\n".join(reader.word(line, text) for line, text in lines))
+    return config
+
+
+class _Reader:
+    """Walks one file and gathers complaints."""
+
+    def __init__(self, path: Path, memory_bytes: int | None) -> None:
+        self.path = path
+        self.memory_bytes = memory_bytes
+        self.problems: list[tuple[int, str]] = []
+
+    def word(self, line: int, text: str) -> str:
+        """Put file and line before a complaint."""
+        return f"{self.path.name}:{line}: {text}" if line else f"{self.path.name}: {text}"
+
+    def read(self) -> Config | None:
+        """Read all sections, then check what spans several; None after any complaint."""
+        try:
+            tree = parse(self.path.read_text(encoding="utf-8"))
+        except OSError as error:
+            self.problems.append((0, f"cannot be read: {error.strerror}"))
+            return None
+        except UnicodeDecodeError:
+            self.problems.append((0, "is not UTF-8"))
+            return None
+        except YamlError as error:
+            self.problems.extend(error.problems)
+            return None
+        self._refuse_unknown(tree, "", _TOP_KEYS)
+        fields = {name: self._fields(tree, name, cls) for name, cls in SECTIONS.items()}
+        kind = fields["source"].get("kind")
+        slot_name = GAUSSDB_SLOT_NAME if kind is SourceKind.GAUSSDB else SLOT_NAME
+        slot = self._value(tree, "", "slot", slot_name, is_required=True)
+        given = self._options(tree, kind)
+        self._check_source(tree, fields["source"])
+        if kind is SourceKind.GAUSSDB:
+            self._check_gaussdb(tree, fields["source"], given)
+        self._check_landing(tree, fields["landing"])
+        self._check_monitoring(tree, fields["monitoring"])
+        self._check_guard(tree, fields["guard"])
+        if self.problems or not isinstance(slot, str):
+            return None
+        if kind is SourceKind.GAUSSDB:
+            slot = slot.lower()  # as the server reads a name without quotes
+        sections = {name: cls(**fields[name]) for name, cls in SECTIONS.items()}
+        decoding = _decoding(given, sections["source"])
+        config = Config(path=self.path, slot=slot, decoding=decoding, **sections)
+        if config.landing.on_suspect == "snapshot" and config.snapshot_refusal is not None:
+            at = _lines(self._sub(tree, "landing"))("on-suspect")
+            self.problems.append((at, f"landing.on-suspect: snapshot: {config.snapshot_refusal}"))
+            return None
+        return config
+
+    def _sub(self, tree: Section, name: str) -> Section:
+        """Find a section; complaining once when something else stands there."""
+        entry = tree.get(name)
+        if entry is None or entry.value is None:
+            return {}
+        if not isinstance(entry.value, dict):
+            self.problems.append((entry.line, f"{name}: must hold keys and values"))
+            return {}
+        return entry.value
+
+    def _refuse_unknown(self, section: Section, prefix: str, known: tuple[str, ...]) -> None:
+        for key, entry in section.items():
+            if key in known:
+                continue
+            if key.replace("-", "").replace("_", "").lower() in _SECRET_KEYS:
+                hint = "passwords do not stand here; use source.password-file"
+            else:
+                close = difflib.get_close_matches(key.replace("_", "-"), known, 1)
+                hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+            self.problems.append((entry.line, f"{prefix}{key}: unknown key; {hint}"))
+
+    def _value(
+        self, section: Section, prefix: str, key: str, value_type: ValueType, *, is_required: bool
+    ) -> object:
+        entry = section.get(key)
+        if entry is None:
+            if is_required:
+                self.problems.append((0, f"{prefix}{key}: missing; allowed: {value_type.allowed}"))
+            return None
+        return self._checked(entry, f"{prefix}{key}", value_type)
+
+    def _checked(self, entry: Entry, path: str, value_type: ValueType) -> object:
+        try:
+            value = entry.value
+            if isinstance(value, dict):
+                is_wanted = isinstance(value_type, Patterns)
+                value = {key: of.value for key, of in value.items()} if is_wanted else "{...}"
+            return value_type.read(value)
+        except ValueError as error:
+            self.problems.append((entry.line, f"{path}: {error}"))
+            return None
+
+    def _fields(self, tree: Section, name: str, cls: type[Any]) -> dict[str, Any]:  # Any: fields
+        """Read the fields of a section that are present and right."""
+        section = self._sub(tree, name)
+        fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
+        self._refuse_unknown(section, f"{name}.", tuple(fields))
+        values: dict[str, Any] = {}  # Any: field values of several types
+        for key, field in fields.items():
+            setting: Setting = field.metadata["setting"]
+            is_required = field.default is dataclasses.MISSING
+            if key not in section and not is_required:
+                continue
+            before = len(self.problems)
+            if setting.is_secret and not isinstance(section[key].value, str):
+                self.problems.append((section[key].line, f"{name}.{key}: is not a text"))
+                continue
+            value = self._value(section, f"{name}.", key, setting.type, is_required=is_required)
+            if len(self.problems) == before:
+                values[field.name] = SourceKind(str(value)) if key == "kind" else value
+        return values
+
+    def _options(self, tree: Section, kind: SourceKind | None) -> dict[str, object]:
+        section = self._sub(tree, "decoding")
+        self._refuse_unknown(section, "decoding.", tuple(options.BY_NAME))
+        decoders = section.get("parallel-decode-num")
+        is_parallel = decoders is not None and decoders.value != 1
+        given: dict[str, object] = {}
+        for name, entry in section.items():
+            option = options.BY_NAME.get(name)
+            if option is None:
+                continue
+            allowed = option.range(is_parallel=is_parallel, memory_bytes=self.memory_bytes)
+            before = len(self.problems)
+            value = self._checked(entry, f"decoding.{name}", allowed)
+            if len(self.problems) == before:
+                given[name] = value
+        for name, reason in options.refusals(given, kind or SourceKind.POSTGRESQL):
+            self.problems.append((section[name].line, f"decoding.{name}: {reason}"))
+        return given
+
+    def _check_source(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        section = self._sub(tree, "source")
+        kind: SourceKind = fields.get("kind", SourceKind.POSTGRESQL)
+        at = _lines(section)
+        for key in _NEEDED.get(kind, ()):
+            if key not in section:
+                self.problems.append((0, f"source.{key}: missing; kind {kind} needs it"))
+        for key in _UNUSED.get(kind, ()):
+            if key in section:
+                self.problems.append((at(key), f"source.{key}: has no use with kind {kind}"))
+        if "dsn" in fields and kind is not SourceKind.CAPTURE:
+            is_private = _is_private(self.path)
+            is_insecure_allowed = bool(fields.get("allow_insecure"))
+            for text in dsn_problems(fields["dsn"], is_private, is_insecure_allowed):
+                self.problems.append((at("dsn"), f"source.dsn: {text}"))
+        if fields.get("retry_first", 1.0) > fields.get("retry_max", 60.0):
+            self.problems.append((at("retry-first"), "source.retry-first: above source.retry-max"))
+
+    def _check_gaussdb(
+        self,
+        tree: Section,
+        fields: Mapping[str, Any],
+        given: Mapping[str, object],  # Any: fields
+    ) -> None:
+        """Check what only our own client and the server's plug-ins ask for."""
+        at = _lines(self._sub(tree, "source"))
+        for text in gaussdb_dsn_problems(fields.get("dsn", "")):
+            self.problems.append((at("dsn"), f"source.dsn: {text}"))
+        plugin = fields.get("plugin")
+        if given.get("parallel-decode-num", 1) != 1:
+            return
+        if plugin in PARALLEL_PLUGINS:
+            reason = f"{plugin} needs decoding.parallel-decode-num from 2 to 20"
+            self.problems.append((at("plugin"), f"source.plugin: {reason}"))
+        if plugin == SQL_DECODING:
+            lines = _lines(self._sub(tree, "decoding"))
+            for name in _beyond_sql_decoding(given):
+                reason = "sql_decoding has no such option; use source.plugin mppdb_decoding"
+                self.problems.append((lines(name), f"decoding.{name}: {reason}"))
+
+    def _check_landing(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        at = _lines(self._sub(tree, "landing"))
+        defaults = {f.name: f.default for f in dataclasses.fields(LandingConfig)}
+        values = {**defaults, **fields}
+        if values["row_group_bytes"] > values["memory_bytes"]:
+            self.problems.append(
+                (at("row-group-bytes"), "landing.row-group-bytes: above landing.memory-bytes")
+            )
+
+    def _check_monitoring(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        at = _lines(self._sub(tree, "monitoring"))
+        listen = fields.get("listen")
+        if listen is not None and listen.host not in _LOOPBACK and not fields.get("allow_remote"):
+            reason = (
+                f"{listen} is reached from other machines, without TLS; "
+                "allowed: 127.0.0.1, ::1, localhost, or any with allow-remote: true"
+            )
+            self.problems.append((at("listen"), f"monitoring.listen: {reason}"))
+
+    def _check_guard(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        at = _lines(self._sub(tree, "guard"))
+        defaults = {f.name: f.default for f in dataclasses.fields(GuardConfig)}
+        warn = fields.get("warn_before", defaults["warn_before"])
+        pause = fields.get("pause_before", defaults["pause_before"])
+        if "pause_before" in fields and None not in (warn, pause) and pause > warn:
+            self.problems.append(
+                (at("pause-before"), "guard.pause-before: above guard.warn-before")
+            )
+
+
+def _lines(section: Section) -> Callable[[str], int]:
+    return lambda key: section[key].line if key in section else 0
+
+
+def _is_private(path: Path) -> bool:
+    """Whether nobody but us (and root) reads the file."""
+    status = path.stat()
+    return status.st_uid in {os.geteuid(), 0} and not status.st_mode & 0o077
+
+
+def _beyond_sql_decoding(given: Mapping[str, object]) -> list[str]:
+    """Name the options that ask the server for something its serial plug-in cannot do."""
+    return [
+        name
+        for name, value in given.items()
+        if name not in SQL_DECODING_OPTIONS
+        and value != options.BY_NAME[name].default
+        and options.BY_NAME[name].support(SourceKind.GAUSSDB).by is Doer.SERVER
+    ]
+
+
+def _decoding(given: Mapping[str, Any], source: SourceConfig) -> DecodingConfig:  # Any: values
+    """Fill in the defaults of the source's kind, and the style that its plug-in means."""
+    is_parallel = given.get("parallel-decode-num", 1) != 1
+    values = {
+        name: given.get(name, option.effective_default(source.kind, is_parallel=is_parallel))
+        for name, option in options.BY_NAME.items()
+    }
+    if "decode-style" not in given:
+        values["decode-style"] = PARALLEL_PLUGINS.get(source.plugin, values["decode-style"])
+    names = {field.name for field in dataclasses.fields(DecodingConfig)} - {"given"}
+    fields = {name.replace("-", "_"): value for name, value in values.items()}
+    return DecodingConfig(
+        **{name: value for name, value in fields.items() if name in names}, given=dict(given)
+    )

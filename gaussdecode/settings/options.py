@@ -1,0 +1,512 @@
+"""GaussDB's logical decoding options, one row each.
+
+Names, types, ranges and defaults are those of the product's documentation, and of
+openGauss's source for what only stands there; they are the keys below ``decoding:`` in a
+configuration. Each row also says who does it for each kind of source: the server, the
+daemon with the same meaning, both, or nobody, and then why. Given as data only; the rules
+between options are in `options`.
+"""
+
+from typing import Final
+
+from gaussdecode.settings.option import Doer, Option, Section, SourceKind, Support, Version
+from gaussdecode.settings.types import (
+    GIB,
+    MAX_INT32,
+    MIB,
+    Boolean,
+    Choice,
+    Integer,
+    Text,
+)
+
+_MEMORY: Final[Version] = (3, 0, 3)
+_ORIGIN: Final[Version] = (5, 0, 0)
+_PASSED: Final = "passed to START_REPLICATION"
+
+
+def _daemon(how: str, *accepts: object) -> Support:
+    return Support(Doer.DAEMON, how, accepts or None)
+
+
+def _refused(reason: str, *accepts: object) -> Support:
+    return Support(Doer.REFUSED, reason, accepts)
+
+
+def _server(how: str = _PASSED) -> Support:
+    return Support(Doer.SERVER, how)
+
+
+def _both(how: str) -> Support:
+    return Support(Doer.BOTH, how)
+
+
+_NO_USER: Final = "pgoutput does not send the user of a transaction"
+_NO_USER_THERE: Final = "openGauss does not send the user of a transaction, GaussDB does"
+_NO_DDL: Final = "pgoutput does not send DDL; a changed table shows in its schema versions"
+_NO_DDL_THERE: Final = (
+    "the layout of DDL in the stream is not documented, so it could not be told from damage; "
+    "a changed table shows in its schema versions"
+)
+_NO_DDL_OPTION: Final = "openGauss has no such option; a changed table shows in its schema versions"
+_ONE_SERVER: Final = "a PostgreSQL source is one server without shards"
+_ONE_NODE: Final = "openGauss is one server without shards"
+_SPOOL: Final = "it goes to spool/ below the landing; landing.memory-bytes holds too"
+_SPOOL_TOO: Final = f"passed on when it is set; for the daemon's own memory {_SPOOL}"
+_SPOOL_OLD: Final = f"this version has no such option; the daemon keeps to it: {_SPOOL}"
+_DESCRIPTIONS: Final = (
+    "of the descriptions that the reader compares with, the longest unused go to disk and "
+    "come back when they are needed; none is lost"
+)
+_BUFFERS: Final = (
+    "between batches a decoder keeps change-log-max-len times max-decode-to-sender-cache-num "
+    "bytes; a larger result is freed after use, and the next begins with 1024 bytes"
+)
+_BUFFERS_TOO: Final = f"passed on in parallel decoding; and {_BUFFERS}"
+_SIGNS_OF_LIFE: Final = (
+    "the server's keepalives do this always: liveness and /status go by them, and true makes "
+    "peek print them"
+)
+_UTC: Final = (
+    "what lands is UTC whatever the server prints, because values carry their offset; peek "
+    "prints the server's"
+)
+_ADVANCE: Final = (
+    "in serial decoding the slot follows what the server says to have sent, through the commit log; "
+    "in parallel decoding true is refused, and commits of the whole instance move an idle slot with "
+    "skip-empty-xacts: false"
+)
+_DATA_LIMIT: Final = "peek and get end after the transaction that reaches it; a landing has no end"
+_START: Final = "the reader drops them when their CSN stands in BEGIN, in parallel decoding, in any output-order"
+
+_SWITCH: Final = Boolean(takes_numbers=True)
+_NAME_LIST: Final = Text(
+    r"(?:[^\s,'\"]+(?:,[^\s,'\"]+)*)?", "names separated by commas, without spaces and quotes"
+)
+_OID_LIST: Final = Text(r"([0-9]+(,[0-9]+)*)?", "OIDs separated by commas, without spaces")
+_TABLE_PART: Final = r"(?:\*|[^.,\s'\"*]+)\.(?:\*|[^,\s'\"*]+)"
+WHITE_TABLE_LIST: Final = Text(
+    rf"(?:{_TABLE_PART}(?:,{_TABLE_PART})*)?",
+    "schema.table separated by commas, * for a whole schema or table name, no spaces or quotes",
+)
+_START_POSITION: Final = Text(
+    r"([0-9]{1,20}/[0-9]{1,20})?", "two whole numbers joined by a slash, CSN/LSN"
+)
+
+
+def _everywhere(value: object) -> dict[SourceKind, object]:
+    return dict.fromkeys(SourceKind, value)
+
+
+def _not_gaussdb(value: object) -> dict[SourceKind, object]:
+    return {SourceKind.POSTGRESQL: value, SourceKind.CAPTURE: value}
+
+
+OPTIONS: Final[tuple[Option, ...]] = (
+    Option(
+        name="include-xids",
+        type=_SWITCH,
+        default=True,
+        meaning="Transactions carry their transaction id (column gd_xid).",
+        postgresql=_daemon("false leaves gd_xid empty and peek prints no ids"),
+        gaussdb=_server(),
+        opengauss=_server(),
+    ),
+    Option(
+        name="skip-empty-xacts",
+        type=_SWITCH,
+        default=False,
+        meaning="Transactions without a change in a listed table are not recorded.",
+        postgresql=_daemon(
+            "true leaves them out of gd_transactions; PostgreSQL 15 and later send none "
+            "that is empty for the whole publication"
+        ),
+        gaussdb=_both(
+            "true spares the network on a busy server, and the daemon leaves out those that "
+            "white-table-list empties; with false their commits let an idle slot advance"
+        ),
+        opengauss=_both(
+            "true spares the network on a busy server, and the daemon leaves out those that "
+            "white-table-list empties; with false their commits let an idle slot advance"
+        ),
+    ),
+    Option(
+        name="include-timestamp",
+        type=_SWITCH,
+        default=True,
+        default_parallel=False,
+        own_defaults=_everywhere(True),
+        meaning="Changes carry the time of their commit (column gd_ts).",
+        postgresql=_daemon(
+            "true in every mode, because consumers need the commit time; false leaves gd_ts empty"
+        ),
+        gaussdb=_server("passed on always, with true unless the configuration says false"),
+        opengauss=_server("passed on always, with true unless the configuration says false"),
+    ),
+    Option(
+        name="only-local",
+        type=_SWITCH,
+        default=True,
+        meaning="Changes that the source itself replicated from elsewhere are left out.",
+        postgresql=_daemon("transactions that carry a replication origin are dropped"),
+        gaussdb=_server(),
+        opengauss=_server(),
+    ),
+    Option(
+        name="white-table-list",
+        type=WHITE_TABLE_LIST,
+        default="",
+        meaning="The tables to decode; empty for all that the source sends.",
+        postgresql=_daemon("rows of other tables are dropped before they are decoded"),
+        gaussdb=_both(
+            "the server filters, and the daemon again; a name that its command line cannot hold "
+            "is passed on as schema.*"
+        ),
+        opengauss=_both(
+            "the server filters, and the daemon again; a name that its command line cannot hold "
+            "is passed on as schema.*"
+        ),
+    ),
+    Option(
+        name="max-txn-in-memory",
+        type=Integer(0, 100),
+        default=0,
+        own_defaults=_everywhere(64),
+        unit="MB",
+        unit_bytes=MIB,
+        memory_share=0.25,
+        meaning="A transaction that holds more memory goes to disk; 0 sets no limit of its own.",
+        postgresql=_daemon(_SPOOL),
+        gaussdb=_both(_SPOOL_TOO),
+        opengauss=Support(
+            Doer.BOTH,
+            _SPOOL_TOO,
+            range=Integer(0, 100),
+            since=_MEMORY,
+            before=_daemon(_SPOOL_OLD),
+        ),
+    ),
+    Option(
+        name="max-reorderbuffer-in-memory",
+        type=Integer(0, 100),
+        default=0,
+        unit="GB",
+        unit_bytes=GIB,
+        memory_share=0.5,
+        meaning="When all open transactions hold more memory, the current one goes to disk; "
+        "0 sets no limit of its own.",
+        postgresql=_daemon(_SPOOL),
+        gaussdb=_both(_SPOOL_TOO),
+        opengauss=Support(
+            Doer.BOTH,
+            _SPOOL_TOO,
+            range=Integer(0, 100),
+            since=_MEMORY,
+            before=_daemon(_SPOOL_OLD),
+        ),
+    ),
+    Option(
+        name="desc-memory-limit",
+        type=Integer(10, 1024),
+        default=100,
+        unit="MB",
+        meaning="Memory for descriptions of tables; above it some are evicted.",
+        postgresql=_daemon(_DESCRIPTIONS),
+        gaussdb=_both(f"passed on; and {_DESCRIPTIONS}"),
+        opengauss=_daemon(_DESCRIPTIONS),
+    ),
+    Option(
+        name="include-user",
+        type=_SWITCH,
+        default=False,
+        meaning="Transactions carry the name of the user who made them.",
+        postgresql=_refused(_NO_USER, False),
+        gaussdb=_server(f"{_PASSED}; the name is in gd_transactions"),
+        opengauss=_refused(_NO_USER_THERE, False),
+    ),
+    Option(
+        name="exclude-userids",
+        type=_OID_LIST,
+        default="",
+        meaning="Changes made by these users, by OID, are left out.",
+        postgresql=_refused(_NO_USER, ""),
+        gaussdb=_server(),
+        opengauss=_refused(_NO_USER_THERE, ""),
+    ),
+    Option(
+        name="exclude-users",
+        type=_NAME_LIST,
+        default="",
+        meaning="Changes made by these users, by name, are left out.",
+        postgresql=_refused(_NO_USER, ""),
+        gaussdb=_server(),
+        opengauss=_refused(_NO_USER_THERE, ""),
+    ),
+    Option(
+        name="dynamic-resolution",
+        type=_SWITCH,
+        default=True,
+        meaning="A user of exclude-users who does not exist is not an error.",
+        postgresql=_refused(_NO_USER, True),
+        gaussdb=_server(),
+        opengauss=_refused(_NO_USER_THERE, True),
+    ),
+    Option(
+        name="standby-connection",
+        type=_SWITCH,
+        default=False,
+        meaning="Decode on a standby only; a primary is refused.",
+        postgresql=_refused("the daemon follows whichever server the dsn names", False),
+        gaussdb=_server(f"{_PASSED}; a primary ends the stream with its documented error"),
+        opengauss=_server(f"{_PASSED}; a primary ends the stream with its documented error"),
+    ),
+    Option(
+        name="sender-timeout",
+        type=Integer(0, MAX_INT32),
+        default=None,
+        unit="ms",
+        meaning="The server ends the stream when it hears nothing for so long; 0 for never.",
+        postgresql=_server(
+            "sets wal_sender_timeout for this connection; unset, the server's holds"
+        ),
+        gaussdb=_both(f"{_PASSED}; the daemon reports at least three times within it"),
+        opengauss=Support(
+            Doer.BOTH,
+            f"{_PASSED}; the daemon reports at least three times within it",
+            since=_MEMORY,
+            before=_daemon(
+                "this version has no such option and its logical_sender_timeout holds; the "
+                "daemon reports at least three times within the value"
+            ),
+        ),
+    ),
+    Option(
+        name="change-log-max-len",
+        type=Integer(1, 65535),
+        default=4096,
+        unit="bytes",
+        meaning="Length above which the buffer of one decoded change is released after use.",
+        postgresql=_daemon(_BUFFERS),
+        gaussdb=_both(_BUFFERS_TOO),
+        opengauss=_daemon(_BUFFERS),
+    ),
+    Option(
+        name="max-decode-to-sender-cache-num",
+        type=Integer(1, 65535),
+        default=4096,
+        meaning="Number of decoded changes whose buffers are kept for reuse.",
+        postgresql=_daemon(_BUFFERS),
+        gaussdb=_both(_BUFFERS_TOO),
+        opengauss=_daemon(_BUFFERS),
+    ),
+    Option(
+        name="enable-heartbeat",
+        type=_SWITCH,
+        default=False,
+        meaning="The stream holds signs of life with the server's position.",
+        postgresql=_daemon(_SIGNS_OF_LIFE),
+        gaussdb=_both(
+            f"{_PASSED}; peek prints them, and none of their positions is ever confirmed"
+        ),
+        opengauss=_daemon(_SIGNS_OF_LIFE),
+    ),
+    Option(
+        name="parallel-decode-num",
+        type=Integer(1, 20),
+        default=1,
+        meaning="Number of decoders; 1 decodes serially.",
+        postgresql=_daemon("1 decodes in the reader's process, more start that many decoders"),
+        gaussdb=_both("passed on always, also 1; the daemon starts that many decoders too"),
+        opengauss=_both("passed on always, also 1; the daemon starts that many decoders too"),
+    ),
+    Option(
+        name="output-order",
+        type=Integer(0, 1),
+        default=0,
+        meaning="Order of transactions: 0 by commit LSN, 1 by CSN.",
+        postgresql=_refused("PostgreSQL's WAL holds no commit sequence number", 0),
+        gaussdb=_server(
+            "passed on by peek; a landing, and get, confirm by LSN and refuse 1: rows carry gd_csn "
+            "for readers that want that order"
+        ),
+        opengauss=_refused(
+            "openGauss sends in the order of commit records and no CSN below which all was sent", 0
+        ),
+    ),
+    Option(
+        name="auto-advance",
+        type=_SWITCH,
+        default=False,
+        own_defaults=_not_gaussdb(True),
+        meaning="The slot advances by itself when all is confirmed and nothing waits to be sent.",
+        postgresql=_daemon("always, else an idle slot would hold back WAL; false is refused", True),
+        gaussdb=_daemon(_ADVANCE),
+        opengauss=_daemon(_ADVANCE),
+    ),
+    Option(
+        name="skip-generated-columns",
+        type=_SWITCH,
+        default=False,
+        meaning="Stored generated columns are left out of new rows.",
+        postgresql=_daemon(
+            "left out of what lands; they come at all only where the publication says so "
+            "(publish_generated_columns, PostgreSQL 18)"
+        ),
+        gaussdb=_both("the server leaves them out, and the daemon what lands all the same"),
+        opengauss=_daemon(
+            "left out of what lands, by the catalogue; peek prints the stream as sent"
+        ),
+    ),
+    Option(
+        name="enable-ddl-decoding",
+        type=_SWITCH,
+        default=False,
+        meaning="DDL statements are decoded.",
+        postgresql=_refused(_NO_DDL, False),
+        gaussdb=_refused(_NO_DDL_THERE, False),
+        opengauss=_refused(_NO_DDL_OPTION, False),
+    ),
+    Option(
+        name="enable-ddl-json-format",
+        type=_SWITCH,
+        default=False,
+        meaning="Decoded DDL statements are JSON.",
+        postgresql=_refused(_NO_DDL, False),
+        gaussdb=_refused(_NO_DDL_THERE, False),
+        opengauss=_refused(_NO_DDL_OPTION, False),
+    ),
+    Option(
+        name="timezone-is-utc",
+        type=_SWITCH,
+        default=False,
+        own_defaults=_not_gaussdb(True),
+        meaning="Times with a zone are sent in UTC.",
+        postgresql=Support(
+            Doer.SERVER, "always: the daemon sets TimeZone; false is refused", (True,)
+        ),
+        gaussdb=_both(f"{_PASSED}; what lands is UTC in any case"),
+        opengauss=_daemon(_UTC),
+    ),
+    Option(
+        name="decode-sequence",
+        type=Boolean(only=False, takes_numbers=True),
+        default=False,
+        meaning="Changes of sequences are decoded; the product allows only false.",
+        postgresql=_refused("PostgreSQL does not decode sequences", False),
+        gaussdb=_refused("the product allows only false, which is not passed on", False),
+        opengauss=_refused("openGauss does not decode sequences", False),
+    ),
+    Option(
+        name="data-limit",
+        type=Integer(0, 100),
+        default=10,
+        unit="GB",
+        meaning="Size of output at which decoding ends; 0 for no limit.",
+        postgresql=_daemon(_DATA_LIMIT),
+        gaussdb=_daemon(f"no option of a stream; {_DATA_LIMIT}"),
+        opengauss=_daemon(f"no option of a stream; {_DATA_LIMIT}"),
+    ),
+    Option(
+        name="logical-receiver-num",
+        section=Section.DISTRIBUTED,
+        type=Integer(1, 20),
+        default=1,
+        meaning="Number of receivers of a distributed decoding.",
+        postgresql=_refused(_ONE_SERVER),
+        gaussdb=_server(),
+        opengauss=_refused(_ONE_NODE),
+    ),
+    Option(
+        name="slice-id",
+        section=Section.DISTRIBUTED,
+        type=Integer(-1, 8192),
+        default=-1,
+        meaning="Number of the shard that a data node holds; -1 for none.",
+        postgresql=_refused(_ONE_SERVER),
+        gaussdb=_server(),
+        opengauss=_refused(_ONE_NODE),
+    ),
+    Option(
+        name="start-position",
+        section=Section.DISTRIBUTED,
+        type=_START_POSITION,
+        default="",
+        meaning="Transactions before this CSN, and changes of it before this LSN, are left out.",
+        postgresql=_refused("PostgreSQL's WAL holds no commit sequence number", ""),
+        gaussdb=_daemon(_START),
+        opengauss=_daemon(_START),
+    ),
+    Option(
+        name="force-binary",
+        section=Section.SERIAL,
+        type=_SWITCH,
+        default=False,
+        meaning="Output in binary; without effect on a stream, as the product says.",
+        postgresql=_refused("it has no effect on a stream", False),
+        gaussdb=_server("passed on in serial decoding, where a stream is text all the same"),
+        opengauss=_server("passed on in serial decoding, where a stream is text all the same"),
+    ),
+    Option(
+        name="decode-style",
+        section=Section.PARALLEL,
+        type=Choice(("j", "t", "b")),
+        default="b",
+        meaning="Output as JSON, text or binary.",
+        postgresql=_daemon("style in which peek prints; what lands is Parquet always"),
+        gaussdb=_server(
+            "style in which the server sends and peek prints; the same Parquet lands from each, "
+            "fastest from b"
+        ),
+        opengauss=_server(
+            "style in which the server sends and peek prints; the same Parquet lands from each, "
+            "fastest from b"
+        ),
+    ),
+    Option(
+        name="sending-batch",
+        section=Section.PARALLEL,
+        type=Integer(0, 1),
+        default=0,
+        own_defaults={SourceKind.GAUSSDB: 1},
+        meaning="1 gathers decoded changes to 1 MB before they are sent on.",
+        postgresql=_daemon("1 makes peek flush its output by the megabyte, 0 by the change"),
+        gaussdb=_server(
+            "1 where it is not set; in styles t and j a landing asks for 1 always, because "
+            "unbatched text does not say where a commit ends"
+        ),
+        opengauss=_server(
+            "1 where it is not set; in styles t and j a landing asks for 1 always, because "
+            "unbatched text does not say where a commit ends"
+        ),
+    ),
+    Option(
+        name="parallel-queue-size",
+        section=Section.PARALLEL,
+        type=Integer(2, 1024, power_of_two=True),
+        default=128,
+        meaning="Entries in each queue between reader, decoders and collector.",
+        postgresql=_daemon("bounds the entries of each ring, next to its bytes"),
+        gaussdb=_both("passed on; the daemon's own rings have as many entries"),
+        opengauss=Support(
+            Doer.BOTH,
+            "passed on; the daemon's own rings have as many entries",
+            since=_MEMORY,
+            before=_daemon("this version has no such option; bounds the daemon's own rings"),
+        ),
+    ),
+    Option(
+        name="include-originid",
+        type=_SWITCH,
+        default=False,
+        own_defaults=_not_gaussdb(True),
+        meaning="Transactions carry where they were replicated from; only in openGauss's source.",
+        postgresql=_daemon("the origin is in gd_transactions always; false is refused", True),
+        gaussdb=_refused("it is not among the options of GaussDB", False),
+        opengauss=Support(
+            Doer.SERVER,
+            f"{_PASSED}; the number is in gd_transactions",
+            since=_ORIGIN,
+            before=_refused("openGauss has it from 5.0.0 on", False),
+        ),
+    ),
+)

@@ -1,0 +1,637 @@
+"""The sections of a configuration: fields, defaults, ranges, units and meanings.
+
+Declared as data: reading (`config`), messages and docs/configuration.md come from here.
+Frozen; sizes are bytes and time spans seconds. Nothing here reads a file.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from gaussdecode.model.title import split_title
+from gaussdecode.settings.dsn import completed, read_password
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.types import (
+    GIB,
+    KIB,
+    MIB,
+    AbsolutePath,
+    Address,
+    AddressType,
+    Boolean,
+    Choice,
+    Duration,
+    Integer,
+    Patterns,
+    Size,
+    Text,
+    TextList,
+    ValueType,
+)
+
+KEY_PIECE_BYTES: Final = 16 * MIB
+"""Keys of changed rows that a snapshot has in memory at a time; arbitrary."""
+
+ROW_COPIES: Final = 6
+"""Of a huge row, over all processes; bench/rowmemory.py measures them."""
+
+_DAY: Final = 86400.0
+_HOUR: Final = 3600.0
+SLOT_NAME: Final = Text(r"[a-z0-9_]{1,63}", "1 to 63 of a-z, 0-9 and _")
+GAUSSDB_SLOT_NAME: Final = Text(
+    r"(?!(?i:gs_roach))(?!\.{1,2}\Z)[A-Za-z0-9_?.-]{1,63}",
+    "1 to 63 of a-z, 0-9, _, ?, . and -, other than . and .., not beginning with gs_roach; upper "
+    "case is read as lower case",
+)
+MPPDB_DECODING: Final = "mppdb_decoding"
+SQL_DECODING: Final = "sql_decoding"
+SQL_DECODING_OPTIONS: Final = frozenset(
+    {"include-xids", "include-timestamp", "skip-empty-xacts", "only-local"}
+)
+"""All that the serial plug-in sql_decoding knows."""
+PARALLEL_PLUGINS: Final[Mapping[str, str]] = {
+    "parallel_binary_decoding": "b",
+    "parallel_json_decoding": "j",
+    "parallel_text_decoding": "t",
+}
+"""Plug-ins that decode in parallel only, with the decode-style that they mean."""
+PLUGINS: Final = (MPPDB_DECODING, SQL_DECODING, *PARALLEL_PLUGINS)
+_PUBLICATION: Final = Text(r"[^\0]{1,63}", "a name of 1 to 63 bytes")
+_PATTERN: Final = Text(r"[^\0.]+\.[^\0]+", "schema.name, schema.*, *.name, *.*")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about a field besides its default.
+
+    Attributes:
+        type: reads and shows it.
+        meaning: one or two sentences.
+        is_secret: its value is never repeated.
+    """
+
+    type: ValueType
+    meaning: str
+    is_secret: bool = False
+
+
+def _is(value_type: ValueType, meaning: str, *, is_secret: bool = False) -> dict[str, Setting]:
+    return {"setting": Setting(value_type, meaning, is_secret)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig:
+    """Where changes come from, and how patient to be with it."""
+
+    kind: SourceKind = dataclasses.field(
+        metadata=_is(Choice(tuple(SourceKind)), "What is read: a server's slot, or a recording.")
+    )
+    dsn: str = dataclasses.field(
+        default="",
+        repr=False,
+        metadata=_is(
+            Text(r"[^\0]+", "a libpq connection string"),
+            "Where the server is: a libpq connection string with host, dbname and user. "
+            "`sslmode` is `verify-full` unless it says otherwise. The port is that of ordinary SQL.",
+            is_secret=True,
+        ),
+    )
+    password_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            AbsolutePath(),
+            "File with the password on its first line, mode 0600 or 0400. The systemd credential "
+            "`password`, when there is one, is used instead.",
+        ),
+    )
+    publication: tuple[str, ...] = dataclasses.field(
+        default=(),
+        metadata=_is(
+            TextList(_PUBLICATION), "Publications on the server; required with kind postgresql."
+        ),
+    )
+    ha_port: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Integer(1, 65535),
+            "With kind gaussdb: the port for replication, where it is not that of the dsn. Unset, "
+            "it is the dsn's port plus 1 where `enable_thread_pool` is on, which needs it.",
+        ),
+    )
+    plugin: str = dataclasses.field(
+        default=MPPDB_DECODING,
+        metadata=_is(
+            Choice(PLUGINS),
+            "With kind gaussdb: the slot's output plug-in. In parallel decoding any will do.",
+        ),
+    )
+    invisible_truncate: str = dataclasses.field(
+        default="warn",
+        metadata=_is(
+            Choice(("warn", "stop")),
+            "With kind gaussdb: what to do where the stream shows no TRUNCATE and no DDL, as in "
+            "parallel decoding. `warn` says so at every start and in layout.json, `stop` refuses "
+            "to start.",
+        ),
+    )
+    max_message_size: int = dataclasses.field(
+        default=1 * GIB,
+        metadata=_is(
+            Size(2 * MIB, 2 * GIB - 1),
+            "With kind gaussdb: the longest message that is received; one row may be that long.",
+        ),
+    )
+    max_row_bytes: int = dataclasses.field(
+        default=1 * GIB,
+        metadata=_is(
+            Size(2 * MIB, 2 * GIB - 1),
+            "The largest row that is taken, in bytes of its values. A larger one is an error of its "
+            "table, which `landing.on-table-error` decides about. No server sends more than "
+            "the default; `gaussdecode check` says what such a row costs.",
+        ),
+    )
+    file: Path | None = dataclasses.field(
+        default=None,
+        metadata=_is(AbsolutePath(), "The recording to read, with kind capture."),
+    )
+    allow_insecure: bool = dataclasses.field(
+        default=False,
+        metadata=_is(Boolean(), "Accept a network connection whose `sslmode` is not verify-full."),
+    )
+    messages: bool = dataclasses.field(
+        default=True,
+        metadata=_is(Boolean(), "Land logical messages (pg_logical_emit_message)."),
+    )
+    connect_timeout: float = dataclasses.field(
+        default=10.0,
+        metadata=_is(Duration(2.0, _HOUR), "Longest wait for a connection."),
+    )
+    receiver_timeout: float = dataclasses.field(
+        default=60.0,
+        metadata=_is(
+            Duration(1.0, _HOUR),
+            "A server that is silent for half of this is asked for a sign of life; for all of it, "
+            "the connection is given up.",
+        ),
+    )
+    retry_first: float = dataclasses.field(
+        default=1.0,
+        metadata=_is(Duration(0.1, _HOUR), "Wait before the first new attempt; doubles each time."),
+    )
+    retry_max: float = dataclasses.field(
+        default=60.0, metadata=_is(Duration(0.1, _HOUR), "Longest wait between attempts.")
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingConfig:
+    """GaussDB's options that the daemon carries out; `given` holds all that were set."""
+
+    parallel_decode_num: int = 1
+    parallel_queue_size: int = 128
+    white_table_list: str = ""
+    only_local: bool = True
+    skip_empty_xacts: bool = False
+    include_xids: bool = True
+    include_timestamp: bool = True
+    max_txn_in_memory: int = 64
+    max_reorderbuffer_in_memory: int = 0
+    desc_memory_limit: int = 100
+    include_user: bool = False
+    include_originid: bool = True
+    exclude_users: str = ""
+    standby_connection: bool = False
+    sender_timeout: int | None = None
+    change_log_max_len: int = 4096
+    max_decode_to_sender_cache_num: int = 4096
+    enable_heartbeat: bool = False
+    output_order: int = 0
+    auto_advance: bool = True
+    skip_generated_columns: bool = False
+    timezone_is_utc: bool = True
+    data_limit: int = 10
+    start_position: str = ""
+    decode_style: str = "b"
+    sending_batch: int = 0
+    given: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether decoders run in processes of their own."""
+        return self.parallel_decode_num > 1
+
+    @property
+    def white_tables(self) -> tuple[tuple[str, str], ...]:
+        """The white list as (schema, table) pairs, ``*`` for all; empty lists everything."""
+        items = self.white_table_list.split(",") if self.white_table_list else []
+        return tuple((item.partition(".")[0], item.partition(".")[2]) for item in items)
+
+    @property
+    def start_at(self) -> tuple[int, int] | None:
+        """CSN and LSN before which changes are left out; None for none."""
+        csn, slash, lsn = self.start_position.partition("/")
+        return (int(csn), int(lsn)) if slash else None
+
+    @property
+    def desc_memory_bytes(self) -> int:
+        """Memory for descriptions of tables, above which they go to disk."""
+        return self.desc_memory_limit * MIB
+
+    @property
+    def kept_buffer_bytes(self) -> int:
+        """What a decoder keeps of its result buffer between two batches."""
+        return self.change_log_max_len * self.max_decode_to_sender_cache_num
+
+    @property
+    def data_limit_bytes(self) -> int | None:
+        """Size of output at which peek and get end; None for no limit."""
+        return self.data_limit * GIB or None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LandingConfig:
+    """Where files go, how large they become, how long they stay."""
+
+    root: Path = dataclasses.field(
+        metadata=_is(AbsolutePath(), "Directory of this landing, on a local file system.")
+    )
+    target_file_size: int = dataclasses.field(
+        default=128 * MIB,
+        metadata=_is(Size(1 * MIB, 16 * GIB), "A file is closed at about this size."),
+    )
+    max_commit_interval: float = dataclasses.field(
+        default=30.0,
+        metadata=_is(
+            Duration(0.1, _DAY),
+            "Changes are published at least so often, unless publishing itself takes longer than "
+            "a quarter of it.",
+        ),
+    )
+    on_table_error: str = dataclasses.field(
+        default="stop",
+        metadata=_is(
+            Choice(("stop", "quarantine")),
+            "When what one table brings cannot be decoded or written: `stop` ends the daemon with "
+            "nothing lost, `quarantine` leaves the table out from there on, says so in an entry "
+            "of the commit log, and goes on with all others, until a snapshot of it is asked for.",
+        ),
+    )
+    on_suspect: str = dataclasses.field(
+        default="record",
+        metadata=_is(
+            Choice(("record", "snapshot", "stop")),
+            "When changes may be missing, because a GaussDB server says that it dropped rows after "
+            "DDL in their transaction, or a publication is not what it was: `record` says so in a "
+            "suspect entry of the commit log and goes on, `snapshot` also reads the tables that "
+            "may be meant again, `stop` ends the daemon before any of it is confirmed.",
+        ),
+    )
+    retention: float | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Duration(_HOUR, 3650 * _DAY, or_none=True),
+            "Files older than this are deleted; the newest 1000 entries stay.",
+        ),
+    )
+    compact: bool = dataclasses.field(
+        default=False,
+        metadata=_is(
+            Boolean(),
+            "Merge small files for readers of the commit log; the small ones stay until retention "
+            "takes them, because plain streams read their directories.",
+        ),
+    )
+    compression: str = dataclasses.field(
+        default="zstd",
+        metadata=_is(Choice(("zstd", "snappy", "none")), "Compression of the Parquet files."),
+    )
+    writer_lanes: int = dataclasses.field(
+        default=2,
+        metadata=_is(Integer(1, 16), "Threads that encode files at the same time."),
+    )
+    row_group_rows: int = dataclasses.field(
+        default=131072,
+        metadata=_is(Integer(1024, 1048576), "Most rows in a row group."),
+    )
+    row_group_bytes: int = dataclasses.field(
+        default=64 * MIB,
+        metadata=_is(Size(1 * MIB, 1 * GIB), "Most bytes in a row group, before compression."),
+    )
+    memory_bytes: int = dataclasses.field(
+        default=512 * MIB,
+        metadata=_is(
+            Size(32 * MIB, 1024 * GIB),
+            "Memory for transactions that are open or not yet landed; what exceeds it is landed "
+            "early or goes to disk.",
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RingConfig:
+    """Shared memory between the processes, per decoder."""
+
+    raw_ring_bytes: int = dataclasses.field(
+        default=16 * MIB,
+        metadata=_is(
+            Size(1 * MIB, 1 * GIB, 64 * KIB), "The read change queue: from reader to decoder."
+        ),
+    )
+    decoded_ring_bytes: int = dataclasses.field(
+        default=64 * MIB,
+        metadata=_is(
+            Size(1 * MIB, 4 * GIB, 64 * KIB), "The decode change queue: from decoder to collector."
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoringConfig:
+    """The HTTP port for Prometheus and `gaussdecode status`, and the log."""
+
+    listen: Address = dataclasses.field(
+        default=Address("127.0.0.1", 9187),
+        metadata=_is(AddressType(), "Address of /metrics, /status, /livez and /readyz."),
+    )
+    allow_remote: bool = dataclasses.field(
+        default=False,
+        metadata=_is(Boolean(), "Accept a `listen` that other machines reach; there is no TLS."),
+    )
+    log_level: str = dataclasses.field(
+        default="info",
+        metadata=_is(Choice(("debug", "info", "warning", "error")), "Least level that is logged."),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GuardConfig:
+    """What is done before the slot is lost or the disk is full; docs/operations.md, Guard."""
+
+    interval: float = dataclasses.field(
+        default=15.0,
+        metadata=_is(
+            Duration(1.0, _HOUR),
+            "Time between two looks at slot and disk, on a connection of their own.",
+        ),
+    )
+    warn_before: float | None = dataclasses.field(
+        default=2 * _HOUR,
+        metadata=_is(
+            Duration(1.0, 30 * _DAY, or_none=True),
+            "Warn when the slot may be lost, or the disk is full, in less than this.",
+        ),
+    )
+    pause_before: float | None = dataclasses.field(
+        default=_HOUR / 2,
+        metadata=_is(
+            Duration(1.0, 30 * _DAY, or_none=True),
+            "Stop optional work (`landing.compact`) when it is in less than this.",
+        ),
+    )
+    drop_slot_above: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Size(16 * MIB, 1024 * 1024 * GIB, or_none=True),
+            "Drop the slot when the server keeps more WAL than this for it: the last step, which "
+            "loses changes to save the server's disk. What has come is landed first, a gap entry "
+            "says what is missing, and the daemon stays down.",
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotConfig:
+    """Rows that are there already, not of a capture. docs/operations.md, Snapshots."""
+
+    mode: str = dataclasses.field(
+        default="initial",
+        metadata=_is(
+            Choice(("initial", "none", "only")),
+            "`initial` lands the rows of every published table, in a landing that begins with it "
+            "or is switched to it from `none`; `none` only those of tables asked for with "
+            "`gaussdecode snapshot`; `only` is initial, and ends the daemon when all tables are "
+            "done.",
+        ),
+    )
+    tables: tuple[tuple[str, str], ...] = dataclasses.field(
+        default=(),
+        metadata=_is(
+            Patterns(_PATTERN, Choice(("initial", "none"))),
+            "The mode of single tables, whatever `mode` says. Of several patterns that fit, the "
+            "one with fewer `*` counts, then the one that names the schema.",
+        ),
+    )
+    on_new_table: str = dataclasses.field(
+        default="snapshot",
+        metadata=_is(
+            Choice(("snapshot", "stream", "ignore")),
+            "A table that is added to a publication later: `snapshot` lands its rows if `mode` "
+            "is not none, `stream` only its changes, `ignore` nothing of it, until it is asked "
+            "for with `gaussdecode snapshot`. What is ignored is lost, and said in the log.",
+        ),
+    )
+    workers: int = dataclasses.field(
+        default=4, metadata=_is(Integer(1, 64), "Connections that read at the same time.")
+    )
+    chunk_bytes: int = dataclasses.field(
+        default=64 * MIB,
+        metadata=_is(
+            Size(64 * KIB, 16 * GIB),
+            "A table is read in pieces of this size on the server; a finished piece is not read "
+            "again after a restart. Smaller tables are read at once, several together.",
+        ),
+    )
+    transaction_timeout: float = dataclasses.field(
+        default=_HOUR / 2,
+        metadata=_is(
+            Duration(1.0, 30 * _DAY),
+            "Oldest transaction that reading holds open; then it goes on in a newer one.",
+        ),
+    )
+    statement_timeout: float = dataclasses.field(
+        default=_HOUR / 6,
+        metadata=_is(Duration(1.0, 30 * _DAY), "Longest statement, which reads one piece."),
+    )
+    hold_timeout: float = dataclasses.field(
+        default=10.0,
+        metadata=_is(
+            Duration(1.0, _DAY),
+            "Longest wait for the server's running transactions while publication is held; then "
+            "it goes on, and is tried again with twice the wait. Also the longest wait for a lock "
+            "on a table.",
+        ),
+    )
+    rate_limit: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Size(64 * KIB, 1024 * GIB, or_none=True), "Most bytes per second that are read."
+        ),
+    )
+    suspect_interval: float = dataclasses.field(
+        default=_HOUR,
+        metadata=_is(
+            Duration(1.0, 30 * _DAY),
+            "Least time between two orders of `landing.on-suspect: snapshot`; what becomes suspect "
+            "meanwhile is read together.",
+        ),
+    )
+    verify: str = dataclasses.field(
+        default="none",
+        metadata=_is(
+            Choice(("none", "counts", "checksums")),
+            "`counts` has the server count the rows of each piece and compares; `checksums` has "
+            "it also hash every row as COPY prints it. A table that differs is marked as failed.",
+        ),
+    )
+    nudge: str = dataclasses.field(
+        default="",
+        metadata=_is(
+            Text(".*", "one SQL statement, or nothing"),
+            "Run once a second while a snapshot of GaussDB waits for the stream: it must change a "
+            "row of a table in the stream. Needed for serial decoding and skip-empty-xacts: true, "
+            "whose streams show nothing else of a quiet server.",
+        ),
+    )
+
+    @property
+    def wants_rows(self) -> bool:
+        """Whether rows of some table land without being asked for."""
+        return self.mode != "none" or any(mode != "none" for _, mode in self.tables)
+
+    def mode_of(self, title: str) -> str | None:
+        """The mode of a single table; None where `mode` says it.
+
+        A pattern without quotes means every table that reads so: ``a.b.c`` both ``a."b.c"`` and
+        ``"a.b".c``. The title, with its quotes, means one.
+        """
+        schema, name = split_title(title)
+        for pattern in (title, f"{schema}.{name}", f"{schema}.*", f"*.{name}", "*.*"):
+            for known, mode in self.tables:
+                if known == pattern:
+                    return mode
+        return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A checked configuration.
+
+    Attributes:
+        path: the file it was read from.
+        slot: name of the replication slot.
+        source: where changes come from.
+        decoding: GaussDB's options.
+        landing: where they go.
+        ring: sizes of the queues.
+        monitoring: port and log.
+        guard: of the slot and the disk.
+        snapshot: of the rows that are there already.
+    """
+
+    path: Path
+    slot: str
+    source: SourceConfig
+    decoding: DecodingConfig
+    landing: LandingConfig
+    ring: RingConfig
+    monitoring: MonitoringConfig
+    guard: GuardConfig = dataclasses.field(default_factory=GuardConfig)
+    snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
+
+    @property
+    def snapshot_refusal(self) -> str | None:
+        """Why rows that are there already cannot be read with these settings; None if they can."""
+        if self.source.kind is SourceKind.CAPTURE:
+            return "a recording has no tables that could be read"
+        if self.source.kind is SourceKind.POSTGRESQL:
+            return None
+        if self.decoding.standby_connection:
+            return (
+                "a view begins with a transaction id of its own, which a standby does not give "
+                "(decoding.standby-connection): follow the primary, or set snapshot.mode: none"
+            )
+        if self.snapshot.nudge or not self.hides_empty_commits:
+            return None
+        return (
+            "the stream of GaussDB would not say how far it is while tables are quiet: set "
+            "snapshot.nudge, or decoding.parallel-decode-num to 2 or more with skip-empty-xacts: "
+            "false"
+        )
+
+    @property
+    def hides_empty_commits(self) -> bool:
+        """Whether a stream of GaussDB leaves transactions out that change no row."""
+        return not self.decoding.is_parallel or self.decoding.skip_empty_xacts
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending: the instance of the systemd unit."""
+        return self.path.stem
+
+    def conninfo(self) -> str:
+        """Make the connection string, without a password from elsewhere; never log it."""
+        is_postgresql = self.source.kind is SourceKind.POSTGRESQL
+        return completed(
+            self.source.dsn,
+            connect_timeout=self.source.connect_timeout,
+            sender_timeout_ms=self.decoding.sender_timeout if is_postgresql else None,
+        )
+
+    def password(self) -> str | None:
+        """Read the password from the service's credential or the password file.
+
+        Raises:
+            ConfigError: the file cannot be used.
+        """
+        return read_password(self.source.password_file, os.environ.get("CREDENTIALS_DIRECTORY"))
+
+    @property
+    def txn_memory_bytes(self) -> int:
+        """Memory above which one open transaction goes to disk."""
+        limit = self.decoding.max_txn_in_memory * MIB
+        return min(limit or self.reorderbuffer_bytes, self.reorderbuffer_bytes)
+
+    @property
+    def reorderbuffer_bytes(self) -> int:
+        """Memory of all open transactions above which the current one goes to disk."""
+        limit = self.decoding.max_reorderbuffer_in_memory * GIB
+        return min(limit or self.landing.memory_bytes, self.landing.memory_bytes)
+
+    @property
+    def row_memory_bytes(self) -> int:
+        """What the largest row takes over all processes, beside the budget."""
+        return ROW_COPIES * self.source.max_row_bytes
+
+    def memory_budget(self) -> dict[str, int]:
+        """Name every byte bound; their sum is what the processes may hold in buffers."""
+        decoders = self.decoding.parallel_decode_num
+        raw_rings = decoders if self.decoding.is_parallel else 0
+        is_gaussdb = self.source.kind is SourceKind.GAUSSDB
+        return {
+            "messages being received": 8 * MIB if is_gaussdb else 0,
+            "read change queues": raw_rings * self.ring.raw_ring_bytes,
+            "decode change queues": decoders * self.ring.decoded_ring_bytes,
+            "batches being decoded": decoders * self.ring.decoded_ring_bytes // 4,
+            "transactions open or not yet landed": self.landing.memory_bytes,
+            "row groups being encoded": 2
+            * self.landing.writer_lanes
+            * self.landing.row_group_bytes,
+            **self._snapshot_budget(),
+        }
+
+    def _snapshot_budget(self) -> dict[str, int]:
+        """Byte bounds of reading tables; a capture has none to read.
+
+        Each worker gathers one row group and encodes another; when a table is landed, each lane
+        holds a row group and a piece of the keys that changed, beside the piece that is made.
+        """
+        if self.source.kind is SourceKind.CAPTURE:
+            return {}
+        landing = self.landing
+        readers = max(self.snapshot.workers, landing.writer_lanes)
+        return {
+            "tables being read": 2 * readers * landing.row_group_bytes,
+            "changes of tables being read": (landing.writer_lanes + 2) * KEY_PIECE_BYTES,
+        }

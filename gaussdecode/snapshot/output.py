@@ -1,0 +1,214 @@
+"""What a snapshot lands of one table, and the entry that publishes several.
+
+Given row groups of several threads; promises one entry in which all rows of each table stand
+at one position. Until that entry is there the files are unfinished, and the next start sweeps
+them.
+"""
+
+import dataclasses
+import datetime as dt
+import threading
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from gaussdecode.collect.gate import Port
+from gaussdecode.errors import SupersededError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.publication import Draft, HiddenFile
+from gaussdecode.land.snapshots import Json
+from gaussdecode.land.writer import Intake
+from gaussdecode.model.account import Account, add
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.landing import EntryKind, Position, SchemaChange, Truncate
+from gaussdecode.settings.sections import LandingConfig
+from gaussdecode.snapshot.file import SnapshotFile, Stamp, Stamper
+from gaussdecode.snapshot.item import Context, Wanted
+from gaussdecode.snapshot.read import TableTask
+
+
+class Output:
+    """The files of one table; threads borrow them one at a time.
+
+    Args:
+        item: what was wanted.
+        task: how it is read.
+        lsn: position of its rows.
+        log: of the landing.
+        landing: sizes and compression.
+
+    Attributes:
+        is_empty: the whole table had no row; known when it is finished.
+        is_handed_over: publication of its files may have begun.
+    """
+
+    def __init__(
+        self, item: Wanted, task: TableTask, lsn: int, log: CommitLog, landing: LandingConfig
+    ) -> None:
+        self.item = item
+        self.task = task
+        self.stamper = Stamper(Stamp(lsn, dt.datetime.now(dt.UTC)))
+        self.is_empty = False
+        self.is_handed_over = False
+        self._log = log
+        self._landing = landing
+        self._rows = 0
+        self._lock = threading.Lock()
+        self._idle: list[SnapshotFile] = []
+        self._all: list[SnapshotFile] = []
+        self._finished: list[HiddenFile] = []
+
+    def land(self, rows: Iterator[pa.Table]) -> None:
+        """Write the rows of a chunk to a file that this thread alone has."""
+        file = self._borrow()
+        for part in rows:
+            with self._lock:
+                self._rows += part.num_rows
+            file.write(part)
+            if file.size >= self._landing.target_file_size:
+                self._close(file)
+                file = self._borrow()
+        self._give_back(file)
+
+    def _borrow(self) -> SnapshotFile:
+        """A file that nobody else writes."""
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            file = SnapshotFile(
+                self._log, self.task.landed, self.stamper, self._landing.compression
+            )
+            self._all.append(file)
+            return file
+
+    def _give_back(self, file: SnapshotFile) -> None:
+        """Let others go on with a file."""
+        with self._lock:
+            self._idle.append(file)
+
+    def _close(self, file: SnapshotFile) -> None:
+        """Finish a file that is large enough."""
+        hidden = file.finish()
+        with self._lock:
+            self._all.remove(file)
+            if hidden is not None:
+                self._finished.append(hidden)
+
+    def finish(self, epoch: int) -> list[HiddenFile]:
+        """Finish all files; a table without rows gets one that says so.
+
+        Not where a condition chose the rows: that none fulfils it empties no table.
+        """
+        if not self.stamper.count and self.task.where is None:
+            self.is_empty = True
+            file = self._borrow()
+            file.write_empty(epoch)
+            self._give_back(file)
+        for file in list(self._all):
+            self._close(file)
+        return self._finished
+
+    @property
+    def handed_over(self) -> dict[str, int]:
+        """What was given to be written, by kind: rows, or the mark of a table without any."""
+        if self._rows:
+            return {"R": self._rows}
+        return {} if self.task.where is not None else {"T": 1}
+
+    def abandon(self) -> None:
+        """Remove what was written, unless it may be part of an entry already."""
+        if self.is_handed_over:
+            return
+        for file in self._all:
+            file.abandon()
+        for hidden in self._finished:
+            self._log.disk.remove(hidden.path)
+
+    def to_record(self) -> Json:
+        """What the entry says of the table."""
+        table = self.task.shape.table
+        return {
+            "schema": table.schema,
+            "name": table.name,
+            "oid": table.oid,
+            "rows": 0 if self.is_empty else self.stamper.count,
+            "where": self.task.where,
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SnapshotEntry:
+    """An entry to be: finished files of several tables, all at one position.
+
+    Attributes:
+        outputs: of the tables; finished.
+        files: of all of them.
+        epoch: of the landing.
+    """
+
+    outputs: Sequence[Output]
+    files: Sequence[HiddenFile]
+    epoch: int
+
+    def publish(self, context: Context, port: Port) -> CommitEntry:
+        """Publish it; in the collector's thread, while publications are held.
+
+        Raises:
+            SupersededError: the collector's session is over; nothing has happened.
+        """
+        log, writer = context.log, context.writer
+        assert log is not None
+        assert writer is not None
+        intake = writer.intake_of(port.generation)
+        intake.drain()
+        where = Position(self.outputs[0].stamper.stamp.lsn, 0)
+        changes = self._schema_changes(intake, log, where)
+        truncates = [
+            Truncate(output.task.landed.directory, where, False, False)
+            for output in self.outputs
+            if output.is_empty
+        ]
+        tables = {output.task.landed.directory: output.to_record() for output in self.outputs}
+        said = {"epoch": self.epoch, "lsn": where.lsn, "tables": tables}
+        draft = Draft(
+            kind=EntryKind.SNAPSHOT,
+            files=tuple(self.files),
+            schemas=intake.schemas.take_pending(),
+            truncates=tuple(truncates),
+            schema_changes=tuple(changes),
+            extra={"snapshot": said},
+            account=self._account(log),
+        )
+        self._hand_over(is_handed_over=True)
+        try:
+            entry = intake.insert(draft, context.snapshot_landed)
+        except SupersededError:
+            self._hand_over(is_handed_over=False)
+            raise
+        for change in changes:
+            port.schema_landed(change.table, change.schema_id)
+        return entry
+
+    def _hand_over(self, *, is_handed_over: bool) -> None:
+        for output in self.outputs:
+            output.is_handed_over = is_handed_over
+
+    def _account(self, log: CommitLog) -> Account:
+        """Its rows stand at a position that the stream has reached, and moves nothing."""
+        assert log.position is not None
+        here = (log.position.epoch, log.position.lsn)
+        handed_over = add(output.handed_over for output in self.outputs)
+        return Account(since=here, until=here, framed=handed_over, landed=handed_over)
+
+    def _schema_changes(
+        self, intake: Intake, log: CommitLog, where: Position
+    ) -> list[SchemaChange]:
+        known = log.schemas
+        changes = []
+        for output in self.outputs:
+            landed = output.task.landed
+            intake.schemas.schema_id_for(landed.directory, output.task.record)
+            previous = known.get(landed.directory)
+            if previous != landed.schema_id:
+                changes.append(SchemaChange(landed.directory, where, landed.schema_id, previous))
+        return changes

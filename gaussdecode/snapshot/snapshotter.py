@@ -1,0 +1,549 @@
+"""Snapshots: rows that were there before the stream, and those of tables added or repaired.
+
+One thread beside the stream. It finds out what is to be read, reads it, and has it published
+as entries of kind snapshot. How the rows of a table come to stand at one position:
+
+*At once* (small tables, tables without a usable key): hold publications, take a view of the
+database, read, publish at the view's position, let go.
+
+*In chunks* (large tables): read chunk after chunk while the stream goes on, in views that are
+renewed before they grow old, each chunk durable when it is read. Then hold publications,
+take a last view, and wait until the stream has passed it: now every change since the first
+view is known, landed or shown to the hold. Rows whose keys are among the changes are left out
+of the chunks and read again in the last view; all others are what they were. So all rows
+stand at the position of the last view.
+
+Either way nothing behind that position has been published when the entry is, and what is
+published later at or before it is ignored by readers for this table. See docs/adr/0050.
+
+An error of one table is that table's: it is marked, the command that tries again is logged,
+the others go on. After any end of the process, what `SnapshotStore` has goes on.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from gaussdecode.collect.gate import HoldLostError
+from gaussdecode.daemon.doubts import Doubts
+from gaussdecode.errors import (
+    AccountError,
+    ChildError,
+    ConfigError,
+    LandingError,
+    SourceError,
+    SourceRefusedError,
+    StateError,
+    SupersededError,
+    WireError,
+)
+from gaussdecode.land.failpoints import SnapshotStep
+from gaussdecode.land.names import table_directory
+from gaussdecode.land.snapshots import Json
+from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.title import split_title
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.choice import (
+    ALL,
+    LEFT_OUT,
+    NEEDS_ALL_ROWS,
+    QUARANTINED,
+    Beginning,
+    Choice,
+    Chooser,
+    Origin,
+    needs_all_rows,
+)
+from gaussdecode.snapshot.chunks import ATTEMPTS, ChunkedTable
+from gaussdecode.snapshot.item import Context, Progress, Wanted
+from gaussdecode.snapshot.once import take_at_once
+from gaussdecode.snapshot.read import TableTask
+from gaussdecode.snapshot.tools import Tools, key_names
+from gaussdecode.source.coverage import listing
+from gaussdecode.source.export import PublishedTable, TableChangedError
+from gaussdecode.source.relations import WhiteList
+
+_ROUND_SECONDS: Final = 1.0  # between two looks at requests
+_LIST_SECONDS: Final = 15.0  # between two looks at the publications; arbitrary
+_RETRY_SECONDS: Final = 2.0
+_TABLES_AT_ONCE: Final = 64  # small tables that share one hold; arbitrary
+_MOST_TOLD: Final = 20  # tables in a line of the log; arbitrary
+_CHANGES: Final = 20  # of a table, until it is given up; arbitrary
+_NO_COLUMN: Final = "42703"
+_LOCKED: Final = "55P03"  # by lock_timeout
+_CHANGED: Final = frozenset({_NO_COLUMN, "42P01"})  # undefined table
+_CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table's fault
+# What is the landing's or the machine's, and ends the daemon; anything else is wrong with one table.
+_NOBODYS: Final = (
+    LandingError, AccountError, ChildError, StateError, SupersededError, HoldLostError, OSError,
+    MemoryError,
+)  # fmt: skip
+_NOT_PUBLISHED: Final = "no configured publication has this table"
+_NOT_LISTED: Final = (
+    "it is not on decoding.white-table-list, so its changes do not land, and rows without them "
+    "would stay as they are; put it on the list, restart the daemon, and ask again"
+)
+_EARLIER: Final = "this landing began without snapshots, and goes on so until they are asked for"
+_IGNORED: Final = "its changes are left out (snapshot.on-new-table)"
+_log = get_logger("snapshot")
+
+
+class Snapshotter:
+    """Takes snapshots in a thread of its own.
+
+    Args:
+        config: checked.
+        context: the pipeline.
+        on_finished: called with mode only, when every table is done.
+    """
+
+    def __init__(self, config: Config, context: Context, on_finished: Callable[[], object]) -> None:
+        self._config = config
+        self._settings = config.snapshot
+        self._context = context
+        self._on_finished = on_finished
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
+        self._tools = Tools(config, context, self._stop.is_set)
+        self._white_list = WhiteList(config.decoding.white_tables)
+        self._listed_at = float("-inf")
+        self._is_settled = False
+        self._may_be_asked = True  # the ledger tells
+        self._lists = self._settings.wants_rows or self._settings.on_new_table == "ignore"
+        self._failed: set[str] = set()
+        self._unlisted: AbstractSet[str] = frozenset()
+        self._doubts: Doubts | None = None
+        self._order_at = float("-inf")
+        self._progress = self._tools.progress
+
+    def start(self) -> None:
+        """Begin to look for work."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop at the next possible place; finished chunks stay."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._tools.close()
+
+    def status(self) -> dict[str, Json]:
+        """Progress by table, and what is left out altogether."""
+        table_filter = self._context.table_filter
+        ignored = [] if table_filter is None else table_filter.ignored
+        found = {title: Progress("ignored", reason=_IGNORED).to_record() for title in ignored}
+        for title, progress in list(self._progress.items()):
+            found[title] = progress.to_record()
+        held = {} if table_filter is None else table_filter.quarantined
+        for title, reason in held.items():
+            found[title] = Progress("quarantined", reason=reason).to_record()
+        return found
+
+    # ---- what is to be read ----------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            wait = _ROUND_SECONDS
+            try:
+                self._round()
+            except (HoldLostError, SourceError) as error:
+                wait = _RETRY_SECONDS
+                if not self._stop.is_set():
+                    self._note_wait(str(error))
+            except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
+                self._context.fail(error)
+                return
+            self._stop.wait(wait)
+
+    def _note_wait(self, reason: str) -> None:
+        """Nothing can be read now; say why."""
+        _log.warning(Event.SNAPSHOT_WAITS, reason=reason)
+        for progress in self._progress.values():
+            progress.wait_for(reason)
+
+    def _round(self) -> None:
+        """Look for work and do it."""
+        log = self._context.log
+        if log is None or log.position is None or not self._context.gate.is_attended:
+            return
+        store = self._tools.store
+        if not self._is_settled:
+            self._settle_published()
+            self._is_settled = True
+        requests = store.requests()
+        is_list_due = self._lists and (self._has_news() or self._is_list_old())
+        is_in_doubt = self._is_in_doubt()
+        if not (requests or is_list_due or store.tables() or self._is_asked() or is_in_doubt):
+            return
+        with self._tools.reader() as reader:
+            found = {table.title: table for table in reader.published()}
+        published = {
+            title: table
+            for title, table in found.items()
+            if self._white_list.allows(table.schema, table.name)
+        }
+        self._unlisted = found.keys() - published.keys()
+        self._listed_at = time.monotonic()
+        self._forget_others(published)
+        self._note_missed(published, {table.oid for table in published.values()})
+        self._give_up_stopped()
+        if is_in_doubt:
+            self._order(published)
+        requests = store.requests()
+        wanted = self._requested(requests, published)
+        wanted += self._missing(published, {item.title for item in wanted})
+        self._take(self._landing_now(wanted))
+        if self._settings.mode == "only":
+            self._finish({self._progress[item.title].state for item in wanted})
+
+    def _is_asked(self) -> bool:
+        """Whether a table that was asked for has not landed: it changed while it was read.
+
+        The ledger is as long as there are tables, and is not read again each time for nothing.
+        """
+        if self._may_be_asked:
+            records = self._tools.store.ledger().values()
+            self._may_be_asked = any(record.get("state") == "asked" for record in records)
+        return self._may_be_asked
+
+    def _is_in_doubt(self) -> bool:
+        """Whether suspect entries want tables to be read again, and it is time for it."""
+        if self._config.landing.on_suspect != "snapshot":
+            return False
+        if self._doubts is None:
+            self._doubts = Doubts(self._tools.log, self._tools.store)
+        return self._doubts.look() and time.monotonic() >= self._order_at
+
+    def _order(self, published: dict[str, PublishedTable]) -> None:
+        """Have the tables that suspect entries may mean read again, all of their rows."""
+        doubts, store = self._doubts, self._tools.store
+        assert doubts is not None
+        ledger = store.ledger()
+        records: dict[str, Json] = {}
+        for title, table in published.items():
+            known = ledger.get(title, {})
+            directory = table_directory(table.schema, table.name)
+            if not doubts.concerns(directory) or known.get("state") in LEFT_OUT:
+                continue
+            records[title] = {**self._asked(table), "request": known.get("request")}
+            store.drop(directory)
+            self._failed.discard(title)
+        store.note({**records, **doubts.answered()})
+        doubts.settle()
+        self._order_at = time.monotonic() + self._settings.suspect_interval
+        store.reach(SnapshotStep.TABLE_ASKED)
+        titles = sorted(records)
+        _log.warning(Event.TABLES_IN_DOUBT, tables=listing(titles[:_MOST_TOLD], len(titles)))
+
+    def _is_list_old(self) -> bool:
+        return time.monotonic() - self._listed_at >= _LIST_SECONDS
+
+    def _has_news(self) -> bool:
+        """Whether a table has shown in the stream that may be new."""
+        table_filter = self._context.table_filter
+        return table_filter is not None and table_filter.take_news()
+
+    def _forget_others(self, published: dict[str, PublishedTable]) -> None:
+        """Forget what was begun of tables that are not published any more."""
+        store = self._tools.store
+        for title in self._progress.keys() - published.keys() - self._failed:
+            del self._progress[title]
+        directories = {table_directory(of.schema, of.name) for of in published.values()}
+        for directory in set(store.tables()) - directories:
+            store.drop(directory)
+        for title, record in store.ledger().items():
+            if record.get("state") == "asked" and title not in published:
+                reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
+                self._mark_failed(title, reason)
+
+    def _note_missed(self, published: dict[str, PublishedTable], oids: AbstractSet[int]) -> None:
+        """Write down of which tables changes are missed now, so that they are read anew later.
+
+        What goes on landing under another name misses nothing.
+        """
+        missed = {
+            title: {**record, "state": "missed", "n": self._tools.log.next_n - 1}
+            for title, record in self._tools.store.ledger().items()
+            if record.get("state") in ("done", "streamed")
+            and title not in published
+            and record.get("oid") not in oids
+        }
+        if missed:
+            self._tools.store.note(missed)
+
+    def _give_up_stopped(self) -> None:
+        """Forget what was begun of tables that have stopped since; who asked for it has waited."""
+        store = self._tools.store
+        for title, record in store.ledger().items():
+            if record.get("state") == QUARANTINED:
+                directory = table_directory(*split_title(title))
+                begun = store.load(directory) or {}
+                for path in {begun.get("request"), record.get("request")} - {None}:
+                    store.answered(path)
+                store.drop(directory)
+
+    def _refuse_condition(self, title: str, path: str) -> None:
+        """Answer who asked for some rows of a table that needs all of them."""
+        command = f"gaussdecode snapshot {self._config.path} --table {title!r}"
+        _log.error(Event.SNAPSHOT_FAILED, table=title, reason=NEEDS_ALL_ROWS, retry=command)
+        self._tools.store.answered(path)
+
+    def _requested(
+        self, requests: Sequence[tuple[str, Json]], published: dict[str, PublishedTable]
+    ) -> list[Wanted]:
+        """Tables that an operator asked for by name; those asked for together are noted."""
+        store = self._tools.store
+        ledger = store.ledger()
+        found = []
+        for path, request in requests:
+            if request.get("all"):
+                self._ask_all(published, path)
+                store.answered(path)
+                continue
+            title = str(request.get("table"))
+            table = published.get(title)
+            if table is None:
+                reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
+                self._mark_failed(title, reason, request.get("where"))
+                store.answered(path)
+                continue
+            if request.get("where") and needs_all_rows(ledger.get(title, {})):
+                self._refuse_condition(title, path)
+                continue
+            self._failed.discard(title)
+            item = Wanted(table, request.get("where"), path)
+            if (store.load(item.directory) or {}).get("request") != path:
+                store.drop(item.directory)
+            found.append(item)
+        return found
+
+    def _ask_all(self, published: dict[str, PublishedTable], path: str) -> None:
+        """Note every table as asked for, and that this landing has snapshots from now on."""
+        store = self._tools.store
+        beginning = Beginning.of(store.ledger())
+        records: dict[str, Json] = {}
+        if beginning is not None and self._settings.mode != "none":
+            oids = {title: table.oid for title, table in published.items()}
+            records[ALL] = beginning.switched("only").listed(oids).to_record()
+        for title, table in published.items():
+            records[title] = {**self._asked(table), "request": path}
+            store.drop(table_directory(table.schema, table.name))
+            self._failed.discard(title)
+        store.note(records)
+        store.reach(SnapshotStep.TABLE_ASKED)
+
+    def _asked(self, table: PublishedTable) -> Json:
+        self._may_be_asked = True
+        return {"state": "asked", "oid": table.oid, "n": self._tools.log.next_n - 1}
+
+    def _missing(self, published: dict[str, PublishedTable], taken: set[str]) -> list[Wanted]:
+        """Tables whose rows are wanted, but not by a request; those begun before first of all."""
+        store = self._tools.store
+        chooser = Chooser(self._settings, self._listed(published))
+        begun = set(store.tables())
+        streamed: dict[str, Json] = {}
+        found = []
+        for title, table in published.items():
+            directory = table_directory(table.schema, table.name)
+            if title in taken or title in self._failed:
+                continue
+            if directory in begun:
+                found.append(Wanted(table, (store.load(directory) or {}).get("where")))
+                continue
+            choice = chooser.choose(title, table.oid)
+            if choice is Choice.LAND:
+                found.append(Wanted(table))
+            elif choice is Choice.STREAM:
+                streamed[title] = {"state": "streamed", "oid": table.oid}
+            elif choice is Choice.IGNORE and self._context.table_filter is not None:
+                self._context.table_filter.ignore(title, table.oid)
+        if streamed:
+            store.note(streamed)
+        return found
+
+    def _listed(self, published: dict[str, PublishedTable]) -> Json:
+        """The ledger, in which the tables of the beginning are known."""
+        store = self._tools.store
+        beginning = Beginning.of(store.ledger())
+        assert beginning is not None
+        if beginning.tables is None:
+            oids = {title: table.oid for title, table in published.items()}
+            store.note({ALL: beginning.listed(oids).to_record()})
+            if beginning.origin is Origin.EARLIER and self._settings.mode != "none":
+                command = f"gaussdecode snapshot {self._config.path} --all"
+                _log.info(Event.SNAPSHOT_WAITS, tables=len(oids), reason=_EARLIER, land_it=command)
+        return store.ledger()
+
+    def _landing_now(self, wanted: list[Wanted]) -> list[Wanted]:
+        """Those whose changes land; a table that was left out needs a new session first."""
+        table_filter = self._context.table_filter
+        assert table_filter is not None
+        for item in wanted:
+            self._progress.setdefault(item.title, Progress()).begin_waiting()
+        left_out = [item for item in wanted if table_filter.leaves_out(item.title, item.table.oid)]
+        if left_out:
+            ledger = self._tools.store.ledger()
+            asked = {}
+            for item in left_out:
+                request = item.request or ledger.get(item.title, {}).get("request")
+                asked[item.title] = {**self._asked(item.table), "request": request}
+            self._tools.store.note(asked)
+            self._tools.store.reach(SnapshotStep.TABLE_ASKED)
+            self._context.restart_session()
+            self._listed_at = float("-inf")
+        return [item for item in wanted if item not in left_out]
+
+    def _finish(self, states: set[str]) -> None:
+        """With mode only: end the daemon when nothing is left to do."""
+        if not states <= {"done", "failed"}:
+            return
+        if self._failed:
+            titles = ", ".join(sorted(self._failed))
+            text = f"snapshot.mode only: not all tables could be landed; failed: {titles}"
+            self._context.fail(ConfigError(f"{text}; the log says why, and how to try again"))
+        else:
+            self._on_finished()
+
+    def _settle_published(self) -> None:
+        """What was published when an earlier process ended, but not noted."""
+        log, store, tools = self._tools.log, self._tools.store, self._tools
+        for directory in store.tables():
+            state = store.load(directory) or {}
+            first = max(int(state.get("since_n", 0)) + 1, log.floor + 1)
+            for entry in log.iterate(first, log.next_n - 1):
+                tables = entry.extra.get("snapshot", {}).get("tables", {})
+                if entry.kind is EntryKind.SNAPSHOT and directory in tables:
+                    tools.note_done(entry)
+                    store.drop(directory)
+                    break
+        last = log.next_n - 1
+        for entry in log.iterate(max(last - 8, log.floor + 1), last):
+            if entry.kind is EntryKind.SNAPSHOT:
+                tools.note_done(entry)
+
+    # ---- doing it --------------------------------------------------------------------
+
+    def _take(self, wanted: list[Wanted]) -> None:
+        """Read tables: first the small ones together, then each large one."""
+        tools = self._tools
+        small: list[Wanted] = []
+        large: list[Wanted] = []
+        with tools.reader() as reader:
+            for item in wanted:
+                with self._isolated(item):
+                    task = tools.task(reader, item)
+                    reader.check_readable(task.shape)
+                    _check_condition(task)
+                    fits = task.shape.pages <= tools.chunk_pages
+                    is_stubborn = tools.attempts.get(item.title, 0) >= ATTEMPTS
+                    is_small = fits or key_names(task) is None or is_stubborn
+                    if not is_small and task.shape.unseen is not None:
+                        reason = task.shape.unseen
+                        _log.info(Event.SNAPSHOT_AT_ONCE, table=item.title, reason=reason)
+                        is_small = True
+                    (small if is_small else large).append(item)
+        for first in range(0, len(small), _TABLES_AT_ONCE):
+            self._take_together(small[first : first + _TABLES_AT_ONCE])
+        for item in large:
+            with self._isolated(item):
+                ChunkedTable(tools, item).take()
+
+    def _take_together(self, group: list[Wanted]) -> None:
+        """Read several tables at once; after an error of one, each by itself."""
+        self._tools.check_stop()
+        try:
+            take_at_once(self._tools, group)
+            return
+        except Exception as error:
+            if _is_nobodys(error):
+                raise
+            _log.info(Event.SNAPSHOT_WAITS, tables=len(group), reason=_say(error))
+        for item in group:
+            with self._isolated(item):
+                take_at_once(self._tools, [item])
+
+    @contextlib.contextmanager
+    def _isolated(self, item: Wanted) -> Iterator[None]:
+        """Keep an error of one table from the others."""
+        tools = self._tools
+        tools.check_stop()
+        try:
+            yield
+        except Exception as error:
+            if _is_nobodys(error):
+                raise
+            count = tools.attempts[item.title] = tools.attempts.get(item.title, 0) + 1
+            is_typo = item.where is not None and getattr(error, "sqlstate", None) == _NO_COLUMN
+            most = _CHANGES if _is_in_motion(error) else ATTEMPTS if _may_pass(error) else 1
+            most = 1 if is_typo else most
+            self._listed_at = float("-inf")
+            if _has_changed(error) or count >= most:
+                tools.store.drop(item.directory)
+            if count < most:
+                _log.info(Event.SNAPSHOT_WAITS, table=item.title, attempt=count, reason=_say(error))
+                self._progress[item.title].begin_waiting(_say(error))
+                return
+            tools.attempts.pop(item.title, None)
+            self._mark_failed(item.title, _say(error), item.where)
+            if item.request is not None:
+                tools.store.answered(item.request)
+
+    def _mark_failed(self, title: str, reason: str, where: object = None) -> None:
+        self._failed.add(title)
+        condition = f" --where {str(where)!r}" if where else ""
+        command = f"gaussdecode snapshot {self._config.path} --table {title!r}{condition}"
+        progress = self._progress.setdefault(title, Progress())
+        progress.state, progress.reason = "failed", f"{reason}; to try again: {command}"
+        last = self._tools.log.next_n - 1
+        request = self._tools.store.ledger().get(title, {}).get("request")
+        record = {"state": "failed", "reason": reason, "n": last, "request": request}
+        self._tools.store.note({title: record})
+        _log.error(Event.SNAPSHOT_FAILED, table=title, reason=reason, retry=command)
+
+
+def _check_condition(task: TableTask) -> None:
+    """See that rows chosen by a condition can be put in the place of those that are there.
+
+    Raises:
+        SourceRefusedError: nothing tells which rows these are.
+    """
+    if task.where is not None and not task.record["key"]:
+        raise SourceRefusedError(
+            f"table {task.shape.table.title} has no key that changes show, so that rows chosen by a "
+            "condition would stand beside those that are there; land it without --where"
+        )
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same attempt may succeed later."""
+    return isinstance(error, SourceError) and error.retryable
+
+
+def _has_changed(error: Exception) -> bool:
+    """Whether a table is not any more what it was."""
+    return isinstance(error, TableChangedError) or getattr(error, "sqlstate", None) in _CHANGED
+
+
+def _is_in_motion(error: Exception) -> bool:
+    """Whether a table is being changed or locked just now."""
+    return _has_changed(error) or getattr(error, "sqlstate", None) == _LOCKED
+
+
+def _is_nobodys(error: Exception) -> bool:
+    """Whether an error is no table's, but the landing's, the server's or the connection's."""
+    if isinstance(error, _NOBODYS):
+        return True
+    if not isinstance(error, SourceError) or not error.retryable or _has_changed(error):
+        return False
+    return error.sqlstate is None or error.sqlstate.startswith(_CONNECTION_CLASSES)
+
+
+def _say(error: Exception) -> str:
+    """Word an error; the words of others may hold a value of a row."""
+    if isinstance(error, SourceError | WireError | ConfigError):
+        return str(error)
+    return f"its rows cannot be made into columns ({type(error).__name__})"

@@ -1,0 +1,243 @@
+"""What both ways of taking a snapshot share: views, readers, holds, and the end of it.
+
+Knows the source and the landing; does not know which tables are wanted, nor why.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from gaussdecode.collect import keyset
+from gaussdecode.collect.arrow import table_schema
+from gaussdecode.collect.gate import Hold, HoldLostError, Port
+from gaussdecode.collect.tables import Landed, generated_columns, schema_record
+from gaussdecode.errors import SourceError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.failpoints import SnapshotStep
+from gaussdecode.land.names import safe_columns
+from gaussdecode.land.schemas import fingerprint
+from gaussdecode.land.snapshots import WHY_STOPPED, Json, SnapshotStore
+from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.columns import Known, Placed
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.title import table_title
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.item import Context, Progress, Wanted
+from gaussdecode.snapshot.output import Output, SnapshotEntry
+from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, open_reader
+from gaussdecode.source.export import CANCELLED, TableReader, View
+from gaussdecode.source.exporters import exporter_of
+from gaussdecode.source.lookup import lookup_of
+
+_LONGEST_HOLD: Final = 64  # times the first wait
+_PAGE_BYTES: Final = 8192
+_RUNNING: Final = "waiting for the transactions that run on the server"
+_log = get_logger("snapshot")
+
+
+class Tools:
+    """Opens, holds and publishes for one landing.
+
+    Args:
+        config: checked.
+        context: the pipeline.
+        should_stop: asked while something waits.
+
+    Attributes:
+        config: the same.
+        context: the same.
+        should_stop: the same.
+        progress: by table.
+        attempts: by table, how often it could not be taken; forgotten when it has landed.
+        chunk_pages: size of a chunk.
+    """
+
+    def __init__(self, config: Config, context: Context, should_stop: Callable[[], bool]) -> None:
+        self.config = config
+        self.context = context
+        self.should_stop = should_stop
+        self.progress: dict[str, Progress] = {}
+        self.attempts: dict[str, int] = {}
+        self.chunk_pages = max(1, config.snapshot.chunk_bytes // _PAGE_BYTES)
+        self._exporter = exporter_of(config)
+        self._catalog = lookup_of(config)
+        self._wait_seconds = config.snapshot.hold_timeout
+
+    def close(self) -> None:
+        """Let go of the catalogue."""
+        self._catalog.close()
+
+    # ---- the landing -----------------------------------------------------------------
+
+    @property
+    def log(self) -> CommitLog:
+        """The commit log, which is open."""
+        assert self.context.log is not None
+        return self.context.log
+
+    @property
+    def store(self) -> SnapshotStore:
+        """What is kept until entries are published."""
+        return self.context.snapshots
+
+    @property
+    def epoch(self) -> int:
+        """Of the landing."""
+        assert self.log.position is not None
+        return self.log.position.epoch
+
+    def check_stop(self) -> None:
+        """See whether to go on.
+
+        Raises:
+            HoldLostError: a stop was asked for.
+        """
+        if self.should_stop():
+            raise HoldLostError("a stop was asked for")
+
+    # ---- the source ------------------------------------------------------------------
+
+    def readers(self) -> ChunkReaders:
+        """Several connections that read."""
+        return ChunkReaders(self.config, self.reader, self.epoch, self.should_stop)
+
+    def reader(self) -> TableReader:
+        """One connection that reads."""
+        return open_reader(self._exporter, self.config, self.should_stop)
+
+    def view(self, seconds: float) -> View:
+        """Take a view; what hinders it is no table's error."""
+        with self._said_to_wait():
+            return self._open_view(seconds)
+
+    @contextlib.contextmanager
+    def _said_to_wait(self) -> Iterator[None]:
+        """Tell those who look on what tables wait for that have no other reason."""
+        waiting = [of for of in list(self.progress.values()) if of.reason is None]
+        for progress in waiting:
+            progress.wait_for(_RUNNING)
+        yield
+        for progress in waiting:
+            if progress.reason == _RUNNING:
+                progress.reason = None
+
+    def _open_view(self, seconds: float) -> View:
+        try:
+            return self._exporter.open_view(seconds, self.should_stop)
+        except SourceError as error:
+            if error.sqlstate == CANCELLED:
+                text = f"transactions on the server ran longer than {seconds:.0f} seconds"
+                raise HoldLostError(f"{text}; it is tried again") from error
+            raise SourceError(error.reason, error.sqlstate) from error
+
+    def task(self, reader: TableReader, item: Wanted) -> TableTask:
+        """Look a table up, in the transaction of the reader."""
+        shape = reader.shape(item.table)
+        relation = shape.relation
+        names = safe_columns([column.name for column in relation.columns])
+        catalog = self._catalog.look_up(relation)
+        skipped = frozenset[int]()
+        if self.config.decoding.skip_generated_columns:
+            skipped = generated_columns(relation, catalog, shape.numbers)
+        # The numbers are those of the view itself.
+        placed = Placed(shape.numbers, None, Known(frozenset(shape.numbers)))
+        record = schema_record(relation, names, catalog, placed, skipped)
+        schema = table_schema(relation.columns, names, skipped)
+        landed = Landed(
+            item.directory, fingerprint(record), schema, tuple(names), relation, 0, skipped
+        )
+        return TableTask(shape, landed, item.where, record)
+
+    def output(self, item: Wanted, task: TableTask, view: View) -> Output:
+        """Where the rows of a table go, at the position of a view."""
+        return Output(item, task, int(view.lsn), self.log, self.config.landing)
+
+    def begin_progress(
+        self, item: Wanted, task: TableTask, chunks: int, chunks_done: int = 0
+    ) -> Counts:
+        """Show that a table is being read."""
+        progress = self.progress.setdefault(item.title, Progress())
+        return progress.begin_reading(chunks, chunks_done, task.shape.row_estimate)
+
+    # ---- together --------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def held(self, columns: Mapping[str, Sequence[str]]) -> Iterator[tuple[Hold, View]]:
+        """Hold publications and take a view behind all that is published.
+
+        Args:
+            columns: by directory, what is to be seen of the changes of these tables.
+        """
+        gate, settings = self.context.gate, self.config.snapshot
+        # The transactions that run now are waited for here, where nobody waits for us.
+        self.view(settings.transaction_timeout).close()
+        hold = gate.hold(columns)
+        try:
+            longest = _LONGEST_HOLD * settings.hold_timeout
+            seconds, self._wait_seconds = self._wait_seconds, min(2 * self._wait_seconds, longest)
+            with self.view(seconds) as view:
+                self._wait_seconds = settings.hold_timeout
+                view.settle(hold.boundary, functools.partial(gate.shown, hold))
+                if view.lsn < hold.boundary:
+                    raise HoldLostError("the server's view is behind what is published")
+                self.store.reach(SnapshotStep.SNAPSHOT_HELD)
+                yield hold, view
+        finally:
+            gate.release(hold)
+
+    def publish(self, hold: Hold, view: View, outputs: Sequence[Output]) -> None:
+        """Make one entry of what was read; in the collector's thread, which publishes."""
+        view.confirm(functools.partial(self.context.gate.shown, hold))
+        files = [file for output in outputs for file in output.finish(self.epoch)]
+        entry = SnapshotEntry(outputs, files, self.epoch)
+        store = self.store
+        store.reach(SnapshotStep.SNAPSHOT_WRITTEN)
+        published: list[CommitEntry] = []
+
+        def act(port: Port) -> None:
+            published.append(entry.publish(self.context, port))
+
+        self.context.gate.run(hold, act)
+        store.reach(SnapshotStep.SNAPSHOT_PUBLISHED)
+        self.note_done(published[0])
+        store.reach(SnapshotStep.SNAPSHOT_NOTED)
+        for output in outputs:
+            item = output.item
+            self.attempts.pop(item.title, None)
+            if item.request is not None:
+                store.answered(item.request)
+            progress = self.progress[item.title]
+            progress.state, progress.reason = "done", None
+        store.reach(SnapshotStep.SNAPSHOT_ANSWERED)
+
+    def note_done(self, entry: CommitEntry) -> None:
+        """Remember what an entry holds, and that nobody need read it again."""
+        said = entry.extra["snapshot"]
+        ledger = self.store.ledger()
+        found: dict[str, Json] = {}
+        for record in said["tables"].values():
+            title = table_title(record["schema"], record["name"])
+            known = ledger.get(title, {})
+            if known.get("n", -1) >= entry.n:
+                continue
+            done = {"state": "done", "n": entry.n, "lsn": said["lsn"], "rows": record["rows"]}
+            found[title] = {**done, "oid": record["oid"], "request": known.get("request")}
+            if record.get("where") is None:
+                found[title][WHY_STOPPED] = None
+        if found:
+            self.store.note(found)
+        for title, done in found.items():
+            _log.info(Event.SNAPSHOT_LANDED, table=title, entry=entry.n, rows=done["rows"])
+
+
+def key_names(task: TableTask) -> list[str] | None:
+    """Names of the key's columns as they land; None without a key that can be used."""
+    key = task.record["key"]
+    if not key:
+        return None
+    columns = {column.name: column for column in task.shape.relation.columns}
+    if not keyset.is_usable([columns[name].type for name in key]):
+        return None
+    landed = dict(zip(columns, task.landed.names, strict=True))
+    return [landed[name] for name in key]

@@ -1,0 +1,262 @@
+"""Recording a GaussDB stream, with what the catalogue said of its tables.
+
+The frames are those of `capture`, and two kinds more, between which and the data the order is
+that of the stream:
+
+    N   a NoticeResponse: its letter and body; DDL in a transaction shows nowhere else
+    T   what the catalogue said when a shape of a row was new: its letter and a JSON object,
+        {"schema": ..., "name": ..., "table": ... or null} or {"types": [...]}
+
+A replay has no server to ask, so recording translates the stream as the daemon would, and
+writes each answer before the frame that needed it.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gaussdecode.errors import WireError
+from gaussdecode.model.landing import SourceIdentity
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.protocol.gaussdb.copyboth import Keepalive, parse_server
+from gaussdecode.protocol.gaussdb.options import (
+    is_batched,
+    server_options,
+    start_command,
+    stream_style,
+)
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, Style
+from gaussdecode.source.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.gaussdb import server as gaussserver
+from gaussdecode.source.gaussdb.catalog import CatalogType, GaussCatalog
+from gaussdecode.source.gaussdb.connection import GaussConnection, connect
+from gaussdecode.source.gaussdb.identity import nulls_of
+from gaussdecode.source.gaussdb.relations import GaussRelations
+from gaussdecode.source.gaussdb.server import GaussServerState
+from gaussdecode.source.gaussdb.stream import GaussStream
+from gaussdecode.source.gaussdb.translate._translator import Translator
+from gaussdecode.source.postgresql.connection import SourceAddress
+from gaussdecode.source.relations import WhiteList
+
+_WAIT_SECONDS: Final = 0.2
+_HEADER_BYTES: Final = 25
+_QUIET_KEEPALIVES: Final = 2  # of the server behind the limit, without data between them
+_COMMIT: Final = b"c"
+
+
+class RecordedCatalog:
+    """Answers from a recording."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, str], CatalogTable | None] = {}
+        self._types: dict[int, CatalogType] = {}
+
+    def take(self, body: bytes) -> None:
+        """Take the body of a T frame.
+
+        Raises:
+            WireError: it is damaged.
+        """
+        try:
+            record = json.loads(body)
+            if "types" in record:
+                self._types |= {item["oid"]: CatalogType(**item) for item in record["types"]}
+            else:
+                self._tables[record["schema"], record["name"]] = _table(record["table"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise WireError("a recorded table that cannot be read", 0) from error
+
+    def look_up_table(self, schema: str, name: str) -> CatalogTable | None:
+        """The table as it was; None when there was none."""
+        return self._tables.get((schema, name))
+
+    def types(self, oids: Iterable[int]) -> Mapping[int, CatalogType]:
+        """All types that were ever asked for."""
+        return self._types
+
+
+def _table(record: dict[str, Any] | None) -> CatalogTable | None:  # Any: JSON
+    if record is None:
+        return None
+    columns = tuple(CatalogColumn(**column) for column in record["columns"])
+    index = tuple(record["identity_index"])
+    described = {**record, "columns": columns, "identity_index": index, "reading": None}
+    return CatalogTable(**described)
+
+
+class RecordingCatalog:
+    """Asks the server, and writes every answer down.
+
+    Args:
+        catalog: of the server.
+        writer: of the capture.
+    """
+
+    def __init__(self, catalog: GaussCatalog, writer: CaptureWriter) -> None:
+        self._catalog = catalog
+        self._writer = writer
+
+    def look_up_table(self, schema: str, name: str) -> CatalogTable | None:
+        """See `GaussCatalog`."""
+        found = self._catalog.look_up_table(schema, name)
+        table = None if found is None else dataclasses.asdict(found)
+        self._write({"schema": schema, "name": name, "table": table})
+        return found
+
+    def types(self, oids: Iterable[int]) -> Mapping[int, CatalogType]:
+        """See `GaussCatalog`."""
+        found = self._catalog.types(oids)
+        self._write({"types": [dataclasses.asdict(one) for one in found.values()]})
+        return found
+
+    def _write(self, record: dict[str, Any]) -> None:  # Any: JSON
+        self._writer.add(b"T" + json.dumps(record).encode())
+
+
+def record_gaussdb(
+    config: Config,
+    address: SourceAddress,
+    path: Path,
+    limits: Limits,
+    should_stop: Callable[[], bool],
+) -> CaptureWriter:
+    """Record a slot from where it stands; confirms nothing.
+
+    Args:
+        config: of kind gaussdb.
+        address: of the SQL port.
+        path: of the new file.
+        limits: when to stop; whichever comes first. A position is reached when a commit ends
+            there, or when the server has read on to it and sends nothing more.
+        should_stop: asked several times a second.
+
+    Returns:
+        The finished writer, for its counts.
+
+    Raises:
+        SourceError: the server failed or refused.
+        ConfigError: the file cannot be made, or options cannot be had.
+        DiskError: the file cannot be written.
+    """
+    with connect(address, is_replication=False) as sql:
+        place = gaussserver.stream_address(address, config.source.ha_port, sql)
+        connection = connect(place, is_replication=True)
+        server = gaussserver.read_server(sql, connection, config.slot)
+    with connection, GaussCatalog(address) as catalog:
+        plugins = () if config.decoding.is_parallel else (config.source.plugin,)
+        start_lsn = gaussserver.check_start(None, server, config.slot, plugins)
+        options = server_options(config, server.profile)
+        writer = CaptureWriter(path, _header(config, server, start_lsn, options))
+        try:
+            recorder = _Recorder(config, server, RecordingCatalog(catalog, writer), writer)
+            connection.hear_warnings()
+            connection.start_stream(start_command(config.slot, start_lsn, options))
+            stream = GaussStream(connection, start_lsn, server.sender_timeout_ms)
+            recorder.run(stream, limits, should_stop)
+            writer.finish()
+            stream.close()
+        except BaseException:
+            writer.abandon()
+            raise
+    return writer
+
+
+def wal_end(config: Config, address: SourceAddress) -> Lsn:
+    """Where the server's WAL ends now.
+
+    Raises:
+        SourceError: the server failed or refused.
+    """
+    with connect(address, is_replication=False) as sql:
+        place = gaussserver.stream_address(address, config.source.ha_port, sql)
+        stream: GaussConnection = connect(place)
+        with stream:
+            return gaussserver.read_server(sql, stream, config.slot).wal_end
+
+
+def _header(
+    config: Config, server: GaussServerState, start_lsn: Lsn, options: dict[str, str]
+) -> CaptureHeader:
+    assert server.slot is not None
+    identity = SourceIdentity(
+        "gaussdb",
+        server.system_identifier,
+        server.database,
+        config.slot,
+        server.slot.plugin or "",
+    )
+    hides = config.decoding.is_parallel or not server.profile.sends_truncate
+    return CaptureHeader(
+        identity=identity,
+        server_version=server.version,
+        timeline=server.timeline,
+        encoding=server.encoding,
+        start_lsn=start_lsn,
+        options=options,
+        created_time=time.time(),
+        style=Style(stream_style(config), is_batched(config), hides_truncate=hides),
+    )
+
+
+class _Recorder:
+    """Writes frames, and what is needed to read them, in order."""
+
+    def __init__(
+        self,
+        config: Config,
+        server: GaussServerState,
+        catalog: RecordingCatalog,
+        writer: CaptureWriter,
+    ) -> None:
+        self._writer = writer
+        nulls = nulls_of(server.version, stream_style(config))
+        self._relations = GaussRelations(WhiteList(), catalog, nulls=nulls)
+        self._translator = Translator(
+            stream_style(config).encode(), is_batched(config), server.encoding
+        )
+        self._end_lsn = 0
+        self._quiet = 0
+        self._read_lsn = 0
+
+    def run(self, stream: GaussStream, limits: Limits, should_stop: Callable[[], bool]) -> None:
+        deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
+        while not should_stop():
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+            for frame in stream.frames(_WAIT_SECONDS):
+                self._add_notices(stream)
+                self._add(frame)
+                if self._is_done(limits):
+                    return
+            self._add_notices(stream)
+
+    def _add_notices(self, stream: GaussStream) -> None:
+        for text in stream.notices:
+            self._writer.add(b"NSWARNING\0M" + text.encode() + b"\0\0")
+        stream.notices.clear()
+
+    def _add(self, frame: bytes) -> None:
+        message = parse_server(frame)
+        if isinstance(message, Keepalive):
+            self._quiet += 1
+            self._read_lsn = message.wal_end
+        else:
+            self._quiet = 0
+            for one in self._translator.feed_bytes(
+                frame[_HEADER_BYTES:], message.start_lsn, self._relations.define
+            ):
+                if one[:1] == _COMMIT:
+                    self._end_lsn = int.from_bytes(one[1:9], "big")
+        self._writer.add(frame)
+
+    def _is_done(self, limits: Limits) -> bool:
+        if limits.frame_bytes is not None and self._writer.frame_bytes >= limits.frame_bytes:
+            return True
+        if limits.lsn is None:
+            return False
+        is_quiet = self._quiet >= _QUIET_KEEPALIVES and self._read_lsn >= limits.lsn
+        return self._end_lsn >= limits.lsn or is_quiet

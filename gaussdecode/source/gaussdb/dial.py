@@ -1,0 +1,134 @@
+"""A way to a server: the TCP or Unix socket, and TLS over it.
+
+Given an endpoint and a deadline, `open_socket` gives a socket on which nothing was said
+yet. Every failure is a `SourceError` that names the endpoint, or a `SourceRefusedError`
+when TLS did not prove what it must.
+"""
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.protocol.gaussdb import messages
+from gaussdecode.source.gaussdb.errors import broken
+from gaussdecode.source.gaussdb.target import Endpoint, Target, tls_context
+from gaussdecode.source.sqlstate import Phase
+
+Socket = socket.socket | ssl.SSLSocket
+Place = tuple[int, Any]  # Any: address family and what `socket.connect` takes for it
+_WRONG_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+
+
+def ways(endpoint: Endpoint, mode: str) -> tuple[bool, ...]:
+    """With TLS or without, in the order that sslmode says."""
+    if endpoint.is_local or mode == "disable":
+        return (False,)
+    return {"allow": (False, True), "prefer": (True, False)}.get(mode, (True,))
+
+
+def places(endpoint: Endpoint) -> Iterator[Place]:
+    """Look a host up.
+
+    Raises:
+        SourceError: it is not known.
+    """
+    if endpoint.is_local:
+        yield socket.AF_UNIX, endpoint.socket_path
+        return
+    try:
+        found = socket.getaddrinfo(endpoint.address, endpoint.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise broken(Phase.CONNECT, f"host {endpoint.address!r} is not known") from None
+    for family, _, _, _, place in found:
+        yield family, place
+
+
+def open_socket(
+    endpoint: Endpoint, place: Place, target: Target, deadline: float, *, is_tls: bool
+) -> Socket:
+    """Reach one address.
+
+    Args:
+        endpoint: whom a certificate must name.
+        place: one of its addresses.
+        target: socket options and what TLS needs.
+        deadline: on the monotonic clock.
+        is_tls: agree upon TLS; with ``prefer`` the server may say no.
+
+    Raises:
+        ConfigError: a file of TLS will not do.
+        SourceError: it cannot be reached now.
+        SourceRefusedError: it has no TLS, or does not prove who it is.
+    """
+    family, address = place
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(_left(deadline))
+        if not endpoint.is_local:
+            _keep_alive(sock, target.numbers)
+        sock.connect(address)
+        return _secured(sock, endpoint, target, deadline) if is_tls else sock
+    except OSError as error:
+        sock.close()
+        raise _failure(error, endpoint) from None
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _secured(sock: socket.socket, endpoint: Endpoint, target: Target, deadline: float) -> Socket:
+    context = tls_context(target.tls)
+    sock.settimeout(_left(deadline))
+    sock.sendall(messages.ssl_request())
+    answer = sock.recv(1)  # one byte: whatever follows must come through TLS
+    if answer == b"S":
+        return context.wrap_socket(sock, server_hostname=endpoint.host)
+    if answer == b"N" and target.tls.mode == "prefer":
+        return sock
+    if not answer:
+        raise broken(Phase.CONNECT, f"{endpoint}: the server closed the connection")
+    raise SourceRefusedError(f"connecting: {endpoint}: the server has no TLS; turn ssl on there")
+
+
+def _left(deadline: float) -> float | None:
+    left = deadline - time.monotonic()
+    return None if left == float("inf") else max(left, 0.001)
+
+
+def reason_of(error: OSError) -> str:
+    """Say what went wrong with a socket, without what the library adds."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or 'no reason given'})"
+    return os.strerror(error.errno) if error.errno else "the connection broke"
+
+
+def _failure(error: OSError, endpoint: Endpoint) -> SourceError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _WRONG_NAME:
+            return SourceRefusedError(
+                f"connecting: {endpoint}: the certificate is for another host; check host="
+            )
+        return SourceRefusedError(
+            f"connecting: {endpoint}: the server's certificate does not stand the test "
+            f"({error.verify_message}); see sslrootcert"
+        )
+    return broken(Phase.CONNECT, f"{endpoint}: {reason_of(error)}")
+
+
+def _keep_alive(sock: socket.socket, numbers: Mapping[str, int]) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(numbers["keepalives"] != 0))
+    for option, key in (
+        (socket.TCP_KEEPIDLE, "keepalives_idle"),
+        (socket.TCP_KEEPINTVL, "keepalives_interval"),
+        (socket.TCP_KEEPCNT, "keepalives_count"),
+        (socket.TCP_USER_TIMEOUT, "tcp_user_timeout"),
+    ):
+        if numbers[key]:
+            sock.setsockopt(socket.IPPROTO_TCP, option, numbers[key])

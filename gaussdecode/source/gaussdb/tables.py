@@ -1,0 +1,80 @@
+"""Which tables of a GaussDB database the stream can carry, by its catalogue.
+
+Rows that are stored by column are in no stream. What keeps them (``cstore.pg_cudesc_N``,
+``cstore.pg_delta_N``) looks like tables that users made, and is none.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Final
+
+from gaussdecode.source.coverage import NAMED, Coverage
+from gaussdecode.source.gaussdb.connection import GaussConnection
+from gaussdecode.source.relations import WhiteList
+
+FIRST_USER_OID: Final = 16384  # below it stands what the server itself made
+LOGGED: Final = (
+    f"c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= {FIRST_USER_OID} "
+    "AND n.nspname <> 'cstore'"
+)
+"""Condition on pg_class c and pg_namespace n: tables of users that are written to the WAL."""
+
+_TABLES: Final = f"""
+SELECT c.oid, n.nspname, c.relname, c.relreplident, c.reloptions,
+EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE {LOGGED} ORDER BY 2, 3"""  # noqa: S608 - constants
+_ROW_STORE: Final = ("", "row")
+_TRUE: Final = "t"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredTable:
+    """One table.
+
+    Attributes:
+        oid: pg_class.oid.
+        schema: name.
+        name: of the table.
+        identity: pg_class.relreplident.
+        has_key: it has a primary key.
+        is_by_row: its rows are in the stream.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    identity: str
+    has_key: bool
+    is_by_row: bool
+
+
+def read_tables(connection: GaussConnection, white_list: WhiteList) -> list[StoredTable]:
+    """Read the tables that are wanted, whether their rows are in the stream or not.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    return [
+        StoredTable(
+            int(oid or 0), schema or "", name or "", identity or "", has_key == _TRUE,
+            storage_option(options, "orientation") in _ROW_STORE,
+        )
+        for oid, schema, name, identity, options, has_key in connection.query(_TABLES)
+        if white_list.allows(schema or "", name or "")
+    ]  # fmt: skip
+
+
+def unsent(tables: Iterable[StoredTable]) -> Coverage:
+    """The tables of which the server sends nothing, for what is said of them."""
+    names = tuple(f"{table.schema}.{table.name}" for table in tables if not table.is_by_row)
+    return Coverage(unsent=names[:NAMED], unsent_count=len(names))
+
+
+def storage_option(options: str | None, name: str) -> str:
+    """One of a table's storage options, ``{orientation=row,compression=no}``."""
+    for item in (options or "").strip("{}").split(","):
+        key, _, value = item.strip('"').partition("=")
+        if key == name:
+            return value.lower()
+    return ""

@@ -1,0 +1,330 @@
+"""Where a GaussDB is and how the way to it is protected, read from a connection string.
+
+Given the string and what the operator allows, `parse_target` gives a `Target`: addresses
+in order, socket options, what TLS must prove. It opens no connection; the files of TLS
+are read by `tls_context`. A key that is not understood here is refused, never ignored:
+some of libpq's decide about safety. No text repeats a value that could be a password.
+"""
+
+import dataclasses
+import itertools
+import os
+import ssl
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.source.postgresql.connection import SourceAddress
+
+SAFE_MODE: Final = "verify-full"
+MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", SAFE_MODE)
+_VERIFYING: Final = ("verify-ca", SAFE_MODE)
+_DEFAULT_PORT: Final = "5432"
+_DEFAULT_ROOT: Final = "~/.postgresql/root.crt"  # where libpq looks
+_SYSTEM_ROOT: Final = "system"
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_NUMBERS: Final = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+_TEXTS: Final = frozenset(
+    {
+        "host",
+        "hostaddr",
+        "port",
+        "dbname",
+        "user",
+        "password",
+        "application_name",
+        "sslmode",
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "sslpassword",
+        "sslcrl",
+        "ssl_min_protocol_version",
+    }
+)
+# Keys of libpq whose harmless value says what we do anyway.
+_HARMLESS: Final[Mapping[str, Sequence[str]]] = {
+    "gssencmode": ("disable", "prefer"),
+    "target_session_attrs": ("any",),
+    "load_balance_hosts": ("disable",),
+    "sslnegotiation": ("postgres",),
+    "channel_binding": ("disable", "prefer"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One place where the server may be.
+
+    Attributes:
+        host: name as configured, which a certificate is checked against.
+        address: what is connected to; a name, a number or a directory.
+        port: TCP port, or the number in the name of the Unix socket.
+    """
+
+    host: str
+    address: str
+    port: int
+
+    @property
+    def is_local(self) -> bool:
+        """It is a Unix socket."""
+        return self.address.startswith(("/", "@"))
+
+    @property
+    def socket_path(self) -> str:
+        """Name of the Unix socket."""
+        path = f"{self.address}/.s.PGSQL.{self.port}"
+        return "\0" + path[1:] if path.startswith("@") else path
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What TLS needs.
+
+    Attributes:
+        mode: sslmode.
+        root: file of the authorities, ``system``, or empty.
+        certificate: file of our own certificate, or empty.
+        key: file of its key, or empty.
+        key_password: of that file.
+        revoked: file of revoked certificates, or empty.
+        lowest: version of TLS.
+    """
+
+    mode: str = SAFE_MODE
+    root: str = ""
+    certificate: str = ""
+    key: str = ""
+    key_password: str = dataclasses.field(default="", repr=False)
+    revoked: str = ""
+    lowest: str = "TLSv1.2"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """Everything about a connection but what is said on it.
+
+    Attributes:
+        endpoints: tried in this order.
+        database: name.
+        user: name.
+        password: or None.
+        application_name: shown by the server.
+        tls: what TLS needs.
+        numbers: time-outs in libpq's units, by key.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    database: str
+    user: str
+    password: str | None = dataclasses.field(repr=False)
+    application_name: str
+    tls: TlsFiles
+    numbers: Mapping[str, int]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be shown."""
+        return tuple(text for text in (self.password, self.tls.key_password) if text)
+
+
+def on_next_port(address: SourceAddress) -> SourceAddress:
+    """The same servers, each at the port after its own: where a thread pool has replication."""
+    given = _parameters(address.conninfo)
+    ports = [str(int(port or _DEFAULT_PORT) + 1) for port in given.get("port", "").split(",")]
+    parameters = {**given, "port": ",".join(ports)}
+    return dataclasses.replace(address, conninfo=make_conninfo("", **parameters))
+
+
+def on_port(address: SourceAddress, port: int) -> SourceAddress:
+    """The same server at another port, such as the HA port."""
+    parameters = {**_parameters(address.conninfo), "port": str(port)}
+    return dataclasses.replace(address, conninfo=make_conninfo("", **parameters))
+
+
+def parse_target(address: SourceAddress) -> Target:
+    """Read a connection string.
+
+    Raises:
+        ConfigError: it is none, holds a key that is not offered for GaussDB, or protects the
+            stream less than verify-full does without the operator's leave.
+    """
+    given = _parameters(address.conninfo)
+    _check_keys(given)
+    for key in ("dbname", "user"):
+        if not given.get(key):
+            raise ConfigError(f"source.dsn: names no {key}; write {key}=...")
+    endpoints = _endpoints(given)
+    return Target(
+        endpoints=endpoints,
+        database=given["dbname"],
+        user=given["user"],
+        password=address.password or given.get("password") or None,
+        application_name=given.get("application_name", "gaussdecode"),
+        tls=_tls_files(given, endpoints, address.is_insecure_allowed),
+        numbers={key: _number(given, key, default) for key, default in _NUMBERS.items()},
+    )
+
+
+def _parameters(conninfo: str) -> dict[str, str]:
+    try:
+        parsed = conninfo_to_dict(conninfo)
+    except (ProgrammingError, ValueError):
+        raise ConfigError(
+            "source.dsn: is not a connection string; write host=... port=... dbname=... user=..."
+        ) from None
+    return {key: str(value) for key, value in parsed.items() if value is not None}
+
+
+def _check_keys(given: Mapping[str, str]) -> None:
+    for key, value in given.items():
+        if key in _TEXTS or key in _NUMBERS or value in _HARMLESS.get(key, ()):
+            continue
+        harmless = _HARMLESS.get(key)
+        what = f"{key} other than {' or '.join(harmless)}" if harmless else key
+        raise ConfigError(f"source.dsn: {what} is not offered for GaussDB; leave it out")
+
+
+def _number(given: Mapping[str, str], key: str, default: int) -> int:
+    text = given.get(key, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ConfigError(f"source.dsn: {key} is not a number")
+    return int(text)
+
+
+def _endpoints(given: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    names = given.get("host", "").split(",")
+    addresses = given.get("hostaddr", "").split(",")
+    if len(names) < len(addresses) and "host" not in given:
+        names = [""] * len(addresses)
+    if "hostaddr" not in given:
+        addresses = [""] * len(names)
+    ports = given.get("port", _DEFAULT_PORT).split(",")
+    if len(ports) == 1:
+        ports *= len(names)
+    if not len(names) == len(addresses) == len(ports):
+        raise ConfigError("source.dsn: host, hostaddr and port list different numbers of servers")
+    return tuple(itertools.starmap(_endpoint, zip(names, addresses, ports, strict=True)))
+
+
+def _endpoint(name: str, address: str, port: str) -> Endpoint:
+    place = address or name
+    if not place:
+        raise ConfigError(
+            "source.dsn: names no host; write host=NAME, or host=/DIRECTORY for a Unix socket"
+        )
+    number = port or _DEFAULT_PORT
+    if not (number.isascii() and number.isdigit() and 0 < int(number[:6]) < 65536):
+        raise ConfigError("source.dsn: port is not a number from 1 to 65535")
+    return Endpoint(name or address, place, int(number))
+
+
+def _tls_files(
+    given: Mapping[str, str], endpoints: Sequence[Endpoint], is_insecure_allowed: bool
+) -> TlsFiles:
+    mode = given.get("sslmode", SAFE_MODE)
+    if mode not in MODES:
+        raise ConfigError(f"source.dsn: sslmode must be one of {', '.join(MODES)}")
+    is_network = not all(endpoint.is_local for endpoint in endpoints)
+    if is_network and mode != SAFE_MODE and not is_insecure_allowed:
+        raise ConfigError(
+            f"source.dsn: sslmode={mode} lets others read or forge the stream; "
+            f"use sslmode={SAFE_MODE}, or set source.allow-insecure: true"
+        )
+    lowest = given.get("ssl_min_protocol_version", "TLSv1.2")
+    if lowest not in _VERSIONS:
+        raise ConfigError("source.dsn: ssl_min_protocol_version must be TLSv1.2 or TLSv1.3")
+    root = given.get("sslrootcert", "")
+    if root and mode == "require":
+        mode = "verify-ca"  # as libpq does: who names an authority wants it asked
+    if root == _SYSTEM_ROOT and mode != SAFE_MODE:
+        raise ConfigError(f"source.dsn: sslrootcert=system needs sslmode={SAFE_MODE}")
+    return TlsFiles(
+        mode=mode,
+        root=root,
+        certificate=given.get("sslcert", ""),
+        key=given.get("sslkey", ""),
+        key_password=given.get("sslpassword", ""),
+        revoked=given.get("sslcrl", ""),
+        lowest=lowest,
+    )
+
+
+# ---- TLS -----------------------------------------------------------------------------------
+
+
+def tls_context(files: TlsFiles) -> ssl.SSLContext:
+    """Read the files of TLS and say what it must prove.
+
+    Raises:
+        ConfigError: a file is missing, damaged, or open to others.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = _VERSIONS[files.lowest]
+    context.check_hostname = files.mode == SAFE_MODE
+    context.verify_mode = ssl.CERT_REQUIRED if files.mode in _VERIFYING else ssl.CERT_NONE
+    if files.mode in _VERIFYING:
+        _load_authorities(context, files)
+    if files.certificate:
+        _load_own(context, files)
+    elif files.key:
+        raise ConfigError("source.dsn: sslkey without sslcert")
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, files: TlsFiles) -> None:
+    if files.root == _SYSTEM_ROOT:
+        context.load_default_certs()
+    else:
+        path = Path(files.root or _DEFAULT_ROOT).expanduser()
+        if not path.is_file():
+            raise ConfigError(
+                f"source.dsn: no file {path} with the authority that signed the server's "
+                "certificate; name it with sslrootcert="
+            )
+        _load(context, "sslrootcert", path)
+    if files.revoked:
+        _load(context, "sslcrl", Path(files.revoked).expanduser())
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+
+
+def _load(context: ssl.SSLContext, key: str, path: Path) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"source.dsn: {key}: {path}: {_reason(error)}") from None
+
+
+def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
+    certificate = Path(files.certificate).expanduser()
+    key = Path(files.key).expanduser() if files.key else certificate
+    try:
+        mode, owner = key.stat().st_mode, key.stat().st_uid
+        allowed = stat.S_IRWXU | (stat.S_IRGRP if owner == 0 else 0)
+        if stat.S_IMODE(mode) & ~allowed:
+            raise ConfigError(f"source.dsn: sslkey: {key} is open to others; chmod 0600")
+        context.load_cert_chain(certificate, key, lambda: files.key_password)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"source.dsn: sslcert, sslkey: {key}: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return "not the file of certificates or key that it should be"
+    return os.strerror(error.errno) if error.errno else "cannot be read"

@@ -1,0 +1,1 @@
+"""GaussDB's styles to the messages that decoders read."""

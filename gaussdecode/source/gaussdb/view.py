@@ -1,0 +1,212 @@
+"""A view of GaussDB, and the position in the stream that it stands at; see `export.View`.
+
+A GaussDB decides by number what a snapshot sees: every transaction draws a CSN when it
+commits, a snapshot has one too, and it sees exactly the transactions of a smaller one. The
+stream tells the CSN of every transaction, but in the order of commit records, which is
+nearly the same order and not quite. So a view begins with a CSN, S, and its position is
+found in the stream while nothing is published:
+
+1. A transaction of our own commits, then the view is taken: S is above the CSN of every
+   transaction whose commit record was there before, so of all that was published.
+2. The stream is read up to where the WAL ends behind the view. Of the transactions that
+   changed the tables at hand, the position is the last one below S. If one that is not below
+   S comes before it, there is no position: another view is taken.
+3. When the tables have been read, the stream is read up to where the WAL ends then. A
+   transaction below S may have written its commit record only after step 2; but the reading
+   cannot have met its rows without waiting for it, so its record is there now. If there is
+   one, or any that does not fit, all is read again in another view.
+
+The position is exact for the tables at hand, which is what a snapshot needs. See
+docs/adr/0055.
+
+References:
+    openGauss, snapmgr.cpp: pg_export_snapshot_and_csn(), XidVisibleInSnapshot(); xact.cpp:
+    getLocalNextCSN().
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.export import Shown
+from gaussdecode.source.gaussdb.connection import GaussConnection, connect
+from gaussdecode.source.postgresql.connection import SourceAddress
+
+BEGIN: Final = "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_ISOLATION: Final = "repeatable read"
+_EXPORT: Final = "SELECT * FROM pg_catalog.pg_export_snapshot_and_csn()"
+_WAL_END: Final = "SELECT pg_catalog.pg_current_xlog_insert_location()"
+EMPTY: Final = "SELECT pg_catalog.txid_current()"
+_STREAM_SECONDS: Final = 600.0  # until changes that wait are let go; arbitrary
+_UNDEFINED_FUNCTION: Final = "42883"
+_ANSWER_SECONDS: Final = 30.0  # beyond the server's own limit; arbitrary
+_TIMEOUTS: Final = ("session_timeout", "idle_in_transaction_session_timeout")  # of idle sessions
+_HALF: Final = 1 << 31
+_MASK: Final = (1 << 32) - 1
+
+
+class View:
+    """See `export.View`; made by `open`.
+
+    Attributes:
+        lsn: its position; 0 before `settle`.
+        name: for SET TRANSACTION SNAPSHOT.
+    """
+
+    def __init__(
+        self, keeper: GaussConnection, clerk: GaussConnection, name: str, csn: int, nudge: str = ""
+    ) -> None:
+        self._nudge = nudge or EMPTY
+        self.lsn = Lsn(0)
+        self.name = name
+        self._keeper = keeper
+        self._clerk = clerk
+        self._csn = csn
+
+    @classmethod
+    def open(
+        cls,
+        address: SourceAddress,
+        seconds: float,
+        should_stop: Callable[[], bool],
+        nudge: str = "",
+    ) -> Self:
+        """Take the state of the database as it is now.
+
+        Args:
+            address: of the SQL port.
+            seconds: longest answer.
+            should_stop: asked while an answer is waited for.
+            nudge: SQL of which the stream shows something; empty for an empty transaction.
+
+        Raises:
+            SourceError: the server failed, or took longer.
+            SourceRefusedError: it gives no snapshot with its CSN.
+        """
+        with contextlib.ExitStack() as stack:
+            clerk = stack.enter_context(connect_lasting(address, seconds, should_stop))
+            keeper = stack.enter_context(connect_lasting(address, seconds, should_stop))
+            clerk.query(EMPTY)  # step 1
+            keeper.query(BEGIN)
+            ((isolation,),) = keeper.query("SHOW transaction_isolation")
+            if isolation != _ISOLATION:
+                raise SourceRefusedError(
+                    f"the server reads at {isolation}; a snapshot needs {_ISOLATION}"
+                )
+            ((name, csn),) = _exported(keeper)
+            view = cls(keeper, clerk, name or "", int(csn or "", 16), nudge)
+            stack.pop_all()
+        return view
+
+    def nudge(self) -> None:
+        """Commit a transaction, of which the stream tells the end."""
+        try:
+            self._clerk.query(self._nudge)
+        except SourceError as error:
+            if self._nudge == EMPTY:
+                raise
+            raise type(error)(f"snapshot.nudge: {error.reason}", error.sqlstate) from None
+
+    def settle(self, boundary: int, shown: Shown) -> None:
+        """See `export.View`; step 2."""
+        last = boundary
+        seen = self._shown(shown)
+        for lsns, is_inside in self._positions(seen):
+            last = max(last, int(lsns[is_inside].max(initial=0)))
+        for lsns, is_inside in self._positions(seen):
+            self._check_order(lsns, is_inside, last)
+        self.lsn = Lsn(last)
+
+    def confirm(self, shown: Shown) -> None:
+        """See `export.View`; step 3."""
+        for lsns, is_inside in self._positions(self._shown(shown)):
+            self._check_order(lsns, is_inside, int(self.lsn))
+
+    def _shown(self, shown: Shown) -> Iterable[pa.Table]:
+        """All changes up to where the WAL ends now."""
+        ((wal_end,),) = self._clerk.query(_WAL_END)
+        deadline = time.monotonic() + _STREAM_SECONDS
+
+        def nudge() -> None:
+            if time.monotonic() >= deadline:
+                raise SourceError(
+                    f"the stream has not come to {wal_end} in {_STREAM_SECONDS:.0f} seconds"
+                )
+            self.nudge()
+
+        return shown(int(Lsn.parse(wal_end or "")), nudge)
+
+    def _positions(
+        self, seen: Iterable[pa.Table]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
+        """Positions of changes, and which of them the view has."""
+        for rows in seen:
+            csns = rows.column("gd_csn")
+            if csns.null_count:
+                raise SourceRefusedError("the stream does not tell the CSN of its transactions")
+            # The server prints 32 bits of its CSN; what is compared here is never that far apart.
+            distance = (csns.to_numpy() - self._csn) & _MASK
+            yield rows.column("gd_lsn").to_numpy(), distance >= _HALF
+
+    @staticmethod
+    def _check_order(
+        lsns: npt.NDArray[np.int64], is_inside: npt.NDArray[np.bool_], last: int
+    ) -> None:
+        if bool(((lsns <= last) != is_inside).any()):
+            raise SourceError(
+                "transactions became visible in another order than they were written; "
+                "another view is taken"
+            )
+
+    def close(self) -> None:
+        """Let go of it; the server forgets the snapshot with its transaction."""
+        self._keeper.close()
+        self._clerk.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+def _exported(keeper: GaussConnection) -> list[tuple[str | None, ...]]:
+    try:
+        return keeper.query(_EXPORT)
+    except SourceError as error:
+        if error.sqlstate != _UNDEFINED_FUNCTION:
+            raise
+        raise SourceRefusedError(
+            "this server has no pg_export_snapshot_and_csn(): without a snapshot that tells its "
+            "CSN existing rows cannot be joined to the stream",
+            error.sqlstate,
+        ) from None
+
+
+def connect_lasting(
+    address: SourceAddress, seconds: float, should_stop: Callable[[], bool]
+) -> GaussConnection:
+    """Open a connection that the server does not end for being idle.
+
+    Args:
+        address: of the SQL port.
+        seconds: longest statement.
+        should_stop: asked while an answer is waited for.
+
+    Raises:
+        SourceError: the server cannot be reached.
+    """
+    connection = connect(address, is_replication=False)
+    connection.timeout = seconds + _ANSWER_SECONDS
+    connection.should_stop = should_stop
+    for name in _TIMEOUTS:
+        with contextlib.suppress(SourceError):  # a version that does not know it has none
+            connection.query(f"SET {name} = 0")
+    return connection

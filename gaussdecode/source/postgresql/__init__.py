@@ -1,0 +1,1 @@
+"""A slot of PostgreSQL, over libpq."""

@@ -1,0 +1,245 @@
+"""The receive loop of a PostgreSQL stream: libpq's connection, pgoutput's messages.
+
+Given what `source._receive` has, and a libpq connection in CopyBoth or a mapped capture.
+It looks at the letter of a message and at the positions of commits.
+
+**Reading.** libpq reads 16 KiB at a time, 8 KiB at least under TLS.
+
+**Keepalives.** With a transaction open they only move the positions we show. With none open,
+everything the server has sent lies before them; then they go in-band behind it, at most one
+a second unless the server wants a reply.
+
+**Returns** to Python for a new Relation or Type message (held; `frame` shows it, `define`
+lets go). Repeats of a Type are dropped.
+
+**Gaps.** When libpq passes on that the server leaves changes out, `cut_off` is called, from
+inside the call that would give the next frame. From then on no frame is taken: a commit or a
+keepalive behind the gap would move the position beyond it.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from gaussdecode.wire._tally cimport tally_message
+from gaussdecode.source._frames cimport (
+    FROM_LIBPQ,
+    read_uint32,
+    read_uint64,
+    release_frame,
+    write_uint64,
+)
+from gaussdecode.source.postgresql._known cimport KnownMessages
+from gaussdecode.source.postgresql._libpq cimport (
+    consume_input_t,
+    flush_t,
+    freemem_t,
+    get_copy_data_t,
+    put_copy_data_t,
+)
+from gaussdecode.source._receive cimport (
+    CONNECTION_LOST,
+    GO_ON,
+    HOLD,
+    NEW_RELATION,
+    NEW_TYPE,
+    fail_short,
+    wall_us,
+)
+from gaussdecode.source._status cimport StatusNumbers
+
+cdef enum:
+    DATA_HEADER = 25            # 'w', start lsn, end lsn, server time
+    KEEPALIVE_SIZE = 18         # 'k', wal end, server time, reply wanted
+    STATUS_SIZE = 34            # 'r', three positions, client time, reply wanted
+    BEGIN_SIZE = 21             # 'B', commit lsn, commit time, xid
+    COMMIT_SIZE = 26            # 'C', flags, commit lsn, end lsn, commit time
+    KEEPALIVE_GAP_US = 1000000
+
+
+cdef class PostgresReceiver(Receiver):
+    """Owns the stream of one session; see `source._receive` for the first arguments.
+
+    Args:
+        known: what relations and types were seen; None for a registry without a limit.
+    """
+
+    def __cinit__(self, control, dispatcher, clock, KnownMessages known=None):
+        self.known = known if known is not None else KnownMessages()
+
+    def attach_connection(self, owner not None, size_t connection, dict functions not None,
+                          int socket_fd, bint is_encrypted):
+        """Read from a libpq connection that is in CopyBoth and non-blocking.
+
+        Args:
+            owner: kept alive as long as this object.
+            connection: address of the ``PGconn``.
+            functions: addresses by name, from `source.postgresql.libpq`.
+            socket_fd: its socket.
+            is_encrypted: TLS or GSS encryption is on.
+        """
+        self.owner = owner
+        self.frames.origin = FROM_LIBPQ
+        self.frames.pq.get_copy_data = <get_copy_data_t><size_t>functions["PQgetCopyData"]
+        self.frames.pq.consume_input = <consume_input_t><size_t>functions["PQconsumeInput"]
+        self.frames.pq.put_copy_data = <put_copy_data_t><size_t>functions["PQputCopyData"]
+        self.frames.pq.flush = <flush_t><size_t>functions["PQflush"]
+        self.frames.pq.freemem = <freemem_t><size_t>functions["PQfreemem"]
+        self.frames.pq.connection = <void *>connection
+        self.socket_fd = socket_fd
+        self.is_encrypted = is_encrypted
+        self.is_connected = True
+
+    def frame(self):
+        """Copy of the held Relation or Type message, from its letter on."""
+        if self.frames.data == NULL or self.frames.size < DATA_HEADER:
+            raise ValueError("no message is held")
+        return self.frames.data[DATA_HEADER:self.frames.size]
+
+    def define(self, uint32_t oid, bytes record):
+        """Let go of the held message; the repeats of a type will be dropped from now on.
+
+        Args:
+            oid: of the relation or type.
+            record: of the new relation version, or None for a type.
+        """
+        cdef const uint8_t *data = self.frames.data + DATA_HEADER
+        cdef size_t size = self.frames.size - DATA_HEADER
+        if self.frames.data == NULL:
+            raise ValueError("no message is held")
+        if record is None:
+            self.known.remember(data[0], oid, data, size)
+        else:
+            self.dispatcher.add_relation(record)
+        release_frame(&self.frames)
+
+    def cut_off(self):
+        """Take no frame any more, not even those that libpq holds; any thread state will do."""
+        self.is_cut_off = True
+
+    # ---- frames
+
+    cdef int take_data(self, const uint8_t *data, size_t size) except -1 nogil:
+        cdef int outcome
+        if self.is_cut_off:
+            return self.leave_off()
+        if size <= DATA_HEADER:
+            fail_short(data[0], size)
+        outcome = self.take_message(data + DATA_HEADER, size - DATA_HEADER)
+        if outcome == GO_ON:
+            self.clock.note_written(read_uint64(data + 1))
+            self.server_time_us = <int64_t>read_uint64(data + 17)
+            self.message_count += 1
+            self.byte_count += size
+        return outcome
+
+    cdef int leave_off(self) except -1 nogil:
+        """End with what came before the gap."""
+        self.cut(0, False)
+        return CONNECTION_LOST
+
+    cdef int take_message(self, const uint8_t *data, size_t size) except -1 nogil:
+        """Check the order of one message of the plug-in, and give it to the dispatcher."""
+        cdef uint8_t tag = data[0]
+        if tag == c"R":
+            return self.describe(data, size, NEW_RELATION)
+        if tag == c"Y":
+            return self.describe(data, size, NEW_TYPE)
+        if tag == c"A":
+            self.stray_count += 1
+            return GO_ON
+        if not self.has_room(size):
+            return HOLD
+        if tag == c"C":
+            self.take_commit(data, size)
+        elif tag == c"B":
+            if size < BEGIN_SIZE:
+                fail_short(tag, size)
+            self.open_transaction(tag, read_uint32(data + 17))
+        elif tag != c"M":
+            self.check_inside(tag)
+        tally_message(&self.dispatcher.framed, tag, data, size)
+        self.add(data, size)
+        return GO_ON
+
+    cdef int take_commit(self, const uint8_t *data, size_t size) except -1 nogil:
+        self.check_inside(data[0])
+        if size < COMMIT_SIZE:
+            fail_short(data[0], size)
+        return self.close_transaction(data[0], read_uint64(data + 10))
+
+    cdef int describe(self, const uint8_t *data, size_t size, int outcome) except -1 nogil:
+        """Drop a repeated Type; hold another one, or a Relation, for Python.
+
+        A Relation like the one before may mean that a column was dropped and made anew: only
+        the catalogue can tell, so it is a version of its own, and begins a batch.
+        """
+        if size < 5:
+            fail_short(data[0], size)
+        if outcome == NEW_RELATION:
+            self.cut(0, False)
+        elif self.known.is_repeat(data[0], read_uint32(data + 1), data, size):
+            return GO_ON
+        return outcome
+
+    cdef int take_keepalive(self, const uint8_t *data, size_t size) except -1 nogil:
+        cdef uint64_t wal_end
+        cdef bint is_reply_wanted
+        if self.is_cut_off:
+            return self.leave_off()
+        if size != KEEPALIVE_SIZE:
+            fail_short(data[0], size)
+        wal_end = read_uint64(data + 1)
+        is_reply_wanted = data[17] != 0
+        self.server_time_us = <int64_t>read_uint64(data + 9)
+        self.byte_count += size
+        if wal_end > self.server_wal_end:
+            self.server_wal_end = wal_end
+        self.clock.note_written(wal_end)
+        if is_reply_wanted:
+            self.clock.note_reply_requested()
+        self.offered_lsn = wal_end
+        self.offered_reply = self.offered_reply or is_reply_wanted
+        return self.pass_keepalive()
+
+    cdef int pass_keepalive(self) except -1 nogil:
+        """Send the newest keepalive in-band, once nothing is open and it is time.
+
+        A server that shuts down asks as fast as it is answered: one per position will do.
+        """
+        cdef bint is_urgent
+        if self.in_transaction or self.dispatcher.is_waiting or self.offered_lsn == 0:
+            return GO_ON
+        if self.offered_lsn <= self.clock.durable_lsn or self.offered_lsn < self.end_lsn:
+            self.offered_lsn = 0
+            return GO_ON
+        is_urgent = self.offered_reply and (
+            self.offered_lsn > self.keepalive_lsn or not self.keepalive_reply
+        )
+        if not is_urgent and self.now_us - self.keepalive_us < KEEPALIVE_GAP_US:
+            return GO_ON
+        self.keepalive_lsn = self.offered_lsn
+        self.keepalive_reply = self.offered_reply
+        self.keepalive_us = self.now_us
+        self.offered_lsn = 0
+        self.offered_reply = False
+        return self.cut(self.keepalive_lsn, self.keepalive_reply)
+
+    # ---- the connection
+
+    cdef int fill(self) except -1 nogil:
+        return self.frames.pq.consume_input(self.frames.pq.connection) != 0
+
+    cdef int put_status(self, const StatusNumbers *status) except -1 nogil:
+        cdef uint8_t[STATUS_SIZE] message
+        message[0] = c"r"
+        write_uint64(message + 1, status.written_lsn)
+        write_uint64(message + 9, status.flushed_lsn)
+        write_uint64(message + 17, status.flushed_lsn)
+        write_uint64(message + 25, <uint64_t>wall_us())
+        message[33] = status.reply_wanted
+        self.frames.pq.put_copy_data(
+            self.frames.pq.connection, <const char *>message, STATUS_SIZE
+        )
+        return 0
+
+    cdef int push_output(self) except -1 nogil:
+        return self.frames.pq.flush(self.frames.pq.connection) == 1

@@ -1,0 +1,357 @@
+"""A connection to PostgreSQL that can run commands and then stream.
+
+Given a connection string and what the operator allows, `connect` gives a `Connection` in
+replication mode, whose session spells values the way the decoder reads them. It speaks
+through ``psycopg.pq`` only and belongs to the thread that made it. Errors come out as
+`SourceError` or `SourceRefusedError`, judged by `sqlstate`, without the password.
+"""
+
+import dataclasses
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, Self
+
+from psycopg import OperationalError, ProgrammingError, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq.abc import PGconn, PGresult
+
+from gaussdecode.errors import ConfigError, SourceError
+from gaussdecode.settings.dsn import is_local
+from gaussdecode.source.pinned import later_statements, startup_options
+from gaussdecode.source.postgresql.libpq import LibPq, find_libpq
+from gaussdecode.source.quoting import literal
+from gaussdecode.source.sqlstate import MISSING_PUBLICATION, Phase, error_of
+from gaussdecode.wire.encoding import UTF8, find_encoding
+
+MIN_VERSION: Final = 140000
+_SAFE_MODE: Final = "verify-full"
+_DEFAULTS: Final = {
+    "application_name": "gaussdecode",
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+    "gssencmode": "disable",  # sslmode must decide how the stream is protected
+    "ssl_min_protocol_version": "TLSv1.2",
+}
+_GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
+# The server's function, whose name is in every language the same: from 18 on it goes on without
+# a publication that is missing, and what only that one publishes is left out of the stream.
+_SKIPPING: Final = b"LoadPublications"
+_STOPPING_SECONDS: Final = 2.0  # arbitrary: for the server to see the last status and CopyDone
+
+Row = tuple[str | None, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceAddress:
+    """How to reach the server.
+
+    Attributes:
+        conninfo: libpq's connection string; may hold the password.
+        password: given apart from it, or None.
+        is_insecure_allowed: the stream may cross a network unprotected.
+    """
+
+    conninfo: str = dataclasses.field(repr=False)
+    password: str | None = dataclasses.field(default=None, repr=False)
+    is_insecure_allowed: bool = False
+
+    @property
+    def secret(self) -> str | None:
+        """What must never be shown."""
+        return self.password or _parameters(self.conninfo).get("password")
+
+
+def session_conninfo(
+    address: SourceAddress, *, is_replication: bool = True, **settings: str
+) -> str:
+    """Complete a connection string with session settings and safe defaults.
+
+    Raises:
+        ConfigError: it cannot be parsed, or protects the stream less than verify-full
+            does without the operator's leave. Unix sockets need no protection.
+    """
+    given = _parameters(address.conninfo)
+    defaults = dict(_DEFAULTS)
+    if not is_local(given):
+        if "service" not in given or not address.is_insecure_allowed:
+            defaults["sslmode"] = _SAFE_MODE  # wins over what the service's file says
+        mode = given.get("sslmode", _SAFE_MODE)
+        if mode != _SAFE_MODE and not address.is_insecure_allowed:
+            raise ConfigError(
+                f"source.dsn: sslmode={mode} lets others read or forge the stream; "
+                f"use sslmode={_SAFE_MODE}, or set source.allow-insecure: true"
+            )
+    options = f"{given.get('options', '')} {startup_options()}".strip()
+    own = {"options": options}
+    if is_replication:
+        own["replication"] = "database"
+    if address.password is not None:
+        own["password"] = address.password
+    return make_conninfo("", **{**defaults, **given, **own, **settings})
+
+
+def _parameters(conninfo: str) -> dict[str, str]:
+    try:
+        parsed = conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        raise ConfigError(
+            "source.dsn: is not a connection string; write host=... port=... dbname=... user=..."
+        ) from None
+    return {key: str(value) for key, value in parsed.items() if value is not None}
+
+
+class Connection:
+    """An open connection.
+
+    Attributes:
+        pgconn: psycopg's connection object.
+        libpq: the functions behind it.
+        encoding: of everything the server sends and takes: its own, whatever that is. Asked to
+            translate, it would refuse a whole row for one byte that has no letter.
+        on_gap: told, from inside libpq, that from here on the stream leaves changes out.
+        patience: seconds that a query may take; None waits as long as the connection lives, and a
+            proxy on the way may keep it alive for ever.
+    """
+
+    def __init__(self, pgconn: PGconn, libpq: LibPq, secret: str | None) -> None:
+        self.pgconn = pgconn
+        self.libpq = libpq
+        self.encoding = UTF8
+        self.on_gap: Callable[[], None] = _nothing
+        self.patience: float | None = None
+        self._secret = secret
+        self._gap: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    @property
+    def server_version(self) -> int:
+        """Such as 150018."""
+        return self.pgconn.server_version
+
+    def parameter(self, name: str) -> str:
+        """A setting that the server reported; empty when it did not."""
+        return (self.pgconn.parameter_status(name.encode()) or b"").decode()
+
+    def query(self, command: str) -> list[Row]:
+        """Run one command and fetch what it gives, as text.
+
+        Raises:
+            SourceError: the server or the connection failed.
+            SourceRefusedError: the server refuses.
+        """
+        result = self._execute(self.encoding.encode(command))
+        if result.status not in _GOOD:
+            self._fail(Phase.COMMAND, result)
+        return [
+            tuple(self._text(result.get_value(row, column)) for column in range(result.nfields))
+            for row in range(result.ntuples)
+        ]
+
+    def _execute(self, command: bytes) -> PGresult:
+        if self.patience is None:
+            return self.pgconn.exec_(command)
+        deadline = time.monotonic() + self.patience
+        last = None
+        try:
+            self.pgconn.send_query(command)
+            while (result := self._result(deadline)) is not None:
+                last = result
+        except OperationalError:
+            message = self.pgconn.get_error_message()
+            raise error_of(Phase.COMMAND, message, None, self._secret) from None
+        assert last is not None
+        return last
+
+    def _result(self, deadline: float) -> PGresult | None:
+        while self.pgconn.is_busy():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise SourceError(f"the server has not answered for {self.patience:.0f} seconds")
+            select.select([self.pgconn.socket], [], [], left)
+            self.pgconn.consume_input()
+        return self.pgconn.get_result()
+
+    def start_stream(self, command: str) -> None:
+        """Run START_REPLICATION; afterwards the connection is in CopyBoth and non-blocking.
+
+        Raises:
+            SourceError: the server or the connection failed.
+            SourceRefusedError: the server refuses.
+        """
+        result = self.pgconn.exec_(self.encoding.encode(command))
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            self._fail(Phase.START, result)
+        self.libpq.check_connection(self.pgconn)
+        self.pgconn.nonblocking = 1
+        self.pgconn.notice_handler = self._take_notice
+
+    def _take_notice(self, notice: PGresult) -> None:
+        """Break off where the server says that it leaves changes out."""
+        if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) != _SKIPPING:
+            return
+        primary = notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+        self._gap = self._shown(primary)
+        self.on_gap()
+        with socket.socket(fileno=os.dup(self.pgconn.socket)) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def result_error(self, result: PGresult) -> SourceError:
+        """What a result of a command that failed says."""
+        return self._error(Phase.COMMAND, result)
+
+    def stream_error(self) -> SourceError:
+        """Why the stream ended, after the copy has ended or the connection broke."""
+        if self._gap is not None:
+            return error_of(Phase.STREAM, self._gap, MISSING_PUBLICATION, self._secret)
+        try:
+            result = self.pgconn.get_result() if self._has_answered() else None
+        except Exception:  # noqa: BLE001 - psycopg's classes differ; the text follows below
+            result = None
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            return self._error(Phase.STREAM, result)
+        message = self.pgconn.get_error_message() if result is None else "the server closed it"
+        return error_of(Phase.STREAM, message, None, self._secret)
+
+    def _has_answered(self) -> bool:
+        """Whether the result of the copy is there, or comes soon: asking for it may wait for ever."""
+        deadline = time.monotonic() + _STOPPING_SECONDS
+        while self.pgconn.is_busy():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            select.select([self.pgconn.socket], [], [], left)
+            self.pgconn.consume_input()
+        return True
+
+    def end_stream(self) -> None:
+        """Say goodbye after the last status; waits a little for the server to read it."""
+        deadline = time.monotonic() + _STOPPING_SECONDS
+        try:
+            self.pgconn.put_copy_end()
+            while time.monotonic() < deadline:
+                unsent = self.pgconn.flush()
+                select.select([self.pgconn.socket], [self.pgconn.socket] if unsent else [], [], 0.1)
+                self.pgconn.consume_input()
+                while (size := self.pgconn.get_copy_data(1)[0]) > 0:
+                    pass
+                if size < 0:
+                    return
+        except Exception:  # noqa: BLE001 - the server may be gone already, and we are leaving
+            return
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.pgconn.finish()
+
+    def _fail(self, phase: Phase, result: PGresult) -> NoReturn:
+        raise self._error(phase, result)
+
+    def _error(self, phase: Phase, result: PGresult) -> SourceError:
+        code = result.error_field(pq.DiagnosticField.SQLSTATE)
+        primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
+        message = self._shown(primary) if primary else result.get_error_message()
+        return error_of(phase, message, code.decode() if code else None, self._secret)
+
+    def _text(self, value: bytes | None) -> str | None:
+        return None if value is None else self.encoding.decode(value)
+
+    def _shown(self, message: bytes) -> str:
+        """A message of the server's, fit to be printed."""
+        return self.encoding.to_utf8(message).decode(errors="replace")
+
+    def use_encoding(self) -> None:
+        """Have the server send and take everything in the encoding of the database.
+
+        Raises:
+            SourceError: it refuses.
+        """
+        name = self.parameter("server_encoding")
+        self.query(f"SET client_encoding = {literal(name)}")
+        self.encoding = find_encoding(name)
+
+
+def _nothing() -> None:
+    """What is called where nobody wants to know."""
+
+
+def connect(
+    address: SourceAddress,
+    *,
+    is_replication: bool = True,
+    patience: float | None = None,
+    **settings: str,
+) -> Connection:
+    """Open a connection.
+
+    Args:
+        address: of the server.
+        is_replication: it takes replication commands.
+        patience: see `Connection`.
+        settings: of libpq, which win over the address's.
+
+    Raises:
+        ConfigError: the connection string, or the libpq at hand, will not do.
+        SourceError: the server cannot be reached now.
+        SourceRefusedError: it refuses us, is not who it should be, or is too old.
+    """
+    conninfo = session_conninfo(address, is_replication=is_replication, **settings)
+    libpq = find_libpq()
+    pgconn = pq.PGconn.connect_start(conninfo.encode())
+    connection = Connection(pgconn, libpq, address.secret)
+    connection.patience = patience
+    try:
+        _finish_connecting(connection, address, _limit_seconds(conninfo))
+        libpq.check_connection(pgconn)
+        if pgconn.server_version < MIN_VERSION:
+            raise ConfigError(
+                f"the server is version {pgconn.server_version}; PostgreSQL 14 or newer is needed"
+            )
+        connection.use_encoding()
+        for statement in later_statements(pgconn.server_version):
+            connection.query(statement)
+    except BaseException:
+        pgconn.finish()
+        raise
+    return connection
+
+
+def _limit_seconds(conninfo: str) -> float:
+    """The connection timeout, for all hosts together; 0 is none."""
+    parameters = _parameters(conninfo)
+    hosts = parameters.get("hostaddr", parameters.get("host", "")).count(",") + 1
+    return float(parameters["connect_timeout"]) * hosts
+
+
+def _finish_connecting(connection: Connection, address: SourceAddress, limit: float) -> None:
+    pgconn = connection.pgconn
+    deadline = time.monotonic() + limit if limit > 0 else float("inf")
+    if pgconn.status != pq.ConnStatus.BAD:
+        connection.libpq.make_verbose(pgconn)
+    status = pq.PollingStatus.WRITING
+    while pgconn.status != pq.ConnStatus.BAD:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise SourceError("connecting: no answer within connect_timeout")
+        socket = pgconn.socket
+        waits: tuple[Sequence[int], Sequence[int]] = (
+            ([socket], []) if status == pq.PollingStatus.READING else ([], [socket])
+        )
+        select.select(*waits, [], min(left, 3600.0))
+        status = pq.PollingStatus(pgconn.connect_poll())
+        if status == pq.PollingStatus.OK:
+            return
+        if status == pq.PollingStatus.FAILED:
+            break
+    raise error_of(Phase.CONNECT, pgconn.get_error_message(), None, address.secret)

@@ -1,0 +1,321 @@
+"""Rows that are already in a PostgreSQL server; implements `export`.
+
+A view is a temporary slot's: the server exports the state of the database exactly behind
+the slot's consistent point. Its connection does nothing else. Chunks are ranges of pages
+(ctid), which need no key and no index and are read in physical order.
+"""
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Self
+
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+
+from gaussdecode.errors import SourceError
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings.sections import Config
+from gaussdecode.source import export
+from gaussdecode.source.export import (
+    COPY_BYTES,
+    Chunk,
+    Measure,
+    PublishedTable,
+    Shown,
+    TableChangedError,
+    TableShape,
+    column_list,
+    conditions,
+    measure_of,
+    measures,
+    without_values,
+)
+from gaussdecode.source.postgresql._copyout import CopyOut
+from gaussdecode.source.postgresql.carried import Changes
+from gaussdecode.source.postgresql.connection import Connection, Row, SourceAddress, connect
+from gaussdecode.source.postgresql.libpq import address_of
+from gaussdecode.source.postgresql.published import read_published, read_shape
+from gaussdecode.source.quoting import identifier, literal, slot_identifier
+from gaussdecode.source.settings import source_address
+from gaussdecode.source.slot import PLUGIN
+from gaussdecode.source.sqlstate import Phase, error_of
+
+_POLL_SECONDS: Final = 0.1  # how soon a command is given up
+_SLOT_PART: Final = 40  # of our slot's name in the temporary one's; 63 is the longest
+
+
+class View:
+    """See `export.View`.
+
+    Attributes:
+        lsn: its position.
+        name: for SET TRANSACTION SNAPSHOT.
+    """
+
+    def __init__(self, connection: Connection, lsn: Lsn, name: str) -> None:
+        self.lsn = lsn
+        self.name = name
+        self._connection = connection
+
+    @classmethod
+    def open(
+        cls,
+        address: SourceAddress,
+        slot: str,
+        seconds: float,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Self:
+        """Export the state of the database as it is now.
+
+        Args:
+            address: of the server.
+            slot: name that the temporary slot's begins with.
+            seconds: to wait for the transactions that run on the server, at most.
+            should_stop: asked while waiting.
+
+        Raises:
+            SourceError: they run longer, or the server failed.
+            SourceRefusedError: there is no free slot.
+        """
+        name = f"{slot[:_SLOT_PART]}_view_{secrets.token_hex(5)}"
+        connection = connect(address)
+        try:
+            word = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else ""
+            with _cancelled(connection, seconds, should_stop):
+                (row,) = connection.query(
+                    f"CREATE_REPLICATION_SLOT {slot_identifier(name)} TEMPORARY LOGICAL {PLUGIN} "
+                    f"{word or 'EXPORT_SNAPSHOT'}"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection, Lsn.parse(row[1] or ""), row[2] or "")
+
+    def settle(self, boundary: int, shown: Shown) -> None:
+        """See `export.View`; the position came with the view."""
+
+    def confirm(self, shown: Shown) -> None:
+        """See `export.View`; the server itself guarantees it."""
+
+    def close(self) -> None:
+        """Let go of it: slot and snapshot go with the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def _cancelled(
+    connection: Connection, seconds: float, should_stop: Callable[[], bool]
+) -> Iterator[None]:
+    """Have the server give a command up after some time, or when a stop is asked for."""
+    is_over = threading.Event()
+    deadline = time.monotonic() + seconds
+
+    def watch() -> None:
+        while not is_over.wait(_POLL_SECONDS):
+            if time.monotonic() >= deadline or should_stop():
+                connection.pgconn.get_cancel().cancel()
+
+    watcher = threading.Thread(target=watch, name="canceller", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+class TableReader:
+    """See `export.TableReader`.
+
+    Args:
+        address: of the server.
+        publications: names.
+        statement_seconds: longest statement.
+        lock_seconds: longest wait for a lock; changes may be held up meanwhile.
+        should_stop: asked while a statement runs.
+        is_local_only: the stream leaves out what has an origin.
+    """
+
+    is_translated = False
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        publications: Sequence[str],
+        statement_seconds: float,
+        lock_seconds: float,
+        should_stop: Callable[[], bool] = lambda: False,
+        *,
+        is_local_only: bool = True,
+    ) -> None:
+        self._publications = publications
+        self.connection = connect(address, is_replication=False)
+        self._changes = Changes(self.connection, publications, is_local_only=is_local_only)
+        self._should_stop = should_stop
+        self._secret = address.secret
+        self._command(f"SET statement_timeout = {int(statement_seconds * 1000)}")
+        self._command(f"SET lock_timeout = {int(lock_seconds * 1000)}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.connection.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _command(self, text: str) -> list[Row]:
+        return self.connection.query(text)
+
+    def nudge(self) -> None:
+        """See `export.TableReader`."""
+        self._command("SELECT pg_catalog.txid_current()")
+
+    def published(self) -> list[PublishedTable]:
+        """See `export.TableReader`."""
+        return read_published(self.connection, self._publications, self._changes)
+
+    def shape(self, table: PublishedTable) -> TableShape:
+        """See `export.TableReader`."""
+        return read_shape(self.connection, table, self._changes)
+
+    def check_readable(self, shape: TableShape) -> None:
+        """See `export.TableReader`."""
+        for leaf in shape.leaves:
+            self._command(f"SELECT {column_list(shape)} FROM {leaf.quoted} LIMIT 0")  # noqa: S608 - quoted
+
+    # ---- rows ------------------------------------------------------------------------
+
+    def begin(self, view: export.View) -> None:
+        """See `export.TableReader`."""
+        self._command("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        self._command(f"SET TRANSACTION SNAPSHOT {literal(view.name)}")
+
+    def end(self) -> None:
+        """See `export.TableReader`."""
+        self._command("ROLLBACK")
+
+    def check_files(self, shape: TableShape, leaves: Iterable[int]) -> None:
+        """See `export.TableReader`."""
+        read: list[tuple[int, int | None, str, str]] = []
+        for index in leaves:
+            leaf = shape.leaves[index]
+            read.append((leaf.oid, leaf.file_node, leaf.schema, leaf.name))
+        table = shape.table
+        if table.is_root:
+            read.append((table.oid, None, table.schema, table.name))
+        for oid, file_node, schema, name in read:
+            path = literal(f"{identifier(schema)}.{identifier(name)}")
+            node = f"pg_catalog.pg_relation_filenode({oid}::pg_catalog.oid)"
+            found = self._command(f"SELECT {node}, pg_catalog.to_regclass({path})::pg_catalog.oid")
+            wanted = (None if file_node is None else str(file_node), str(oid))
+            if found != [wanted]:
+                raise TableChangedError(
+                    f"table {table.title} was rewritten, truncated or renamed while it was read"
+                )
+
+    def copy_chunk(self, shape: TableShape, chunk: Chunk, where: str | None) -> Iterator[bytes]:
+        """See `export.TableReader`."""
+        condition = " AND ".join([chunk.condition(), *conditions(shape.table, where)])
+        source = shape.leaves[chunk.leaf].quoted
+        return self._copy(f"SELECT {column_list(shape)} FROM {source} WHERE {condition}")  # noqa: S608 - quoted above
+
+    def measure_chunk(
+        self, shape: TableShape, chunk: Chunk, where: str | None, *, has_checksum: bool
+    ) -> Measure:
+        """See `export.TableReader`."""
+        condition = " AND ".join([chunk.condition(), *conditions(shape.table, where)])
+        wanted = measures(shape, has_checksum=has_checksum)
+        source = shape.leaves[chunk.leaf].quoted
+        try:
+            (row,) = self._command(f"SELECT {wanted} FROM {source} WHERE {condition}")  # noqa: S608 - quoted above
+        except SourceError as error:
+            raise without_values(error) from None
+        return measure_of(row, has_checksum=has_checksum)
+
+    def hash_of(self, text: str) -> int:
+        """See `export.TableReader`."""
+        ((found,),) = self._command(f"SELECT pg_catalog.hashtext({literal(text)})")
+        return int(found or 0)
+
+    def copy_keys(
+        self, shape: TableShape, keys: Sequence[int], arrays: Sequence[str], where: str | None
+    ) -> Iterator[bytes]:
+        """See `export.TableReader`."""
+        columns = [identifier(shape.relation.columns[index].name) for index in keys]
+        unnested = ", ".join(
+            f"{literal(text)}::{shape.type_texts[index]}[]"
+            for index, text in zip(keys, arrays, strict=True)
+        )
+        names = ", ".join(f"k{number}" for number in range(len(keys)))
+        table = shape.table
+        only = "" if table.is_root else "ONLY "
+        source = f"{only}{identifier(table.schema)}.{identifier(table.name)}"
+        wanted = f"({', '.join(columns)}) IN (SELECT {names} FROM unnest({unnested}) u({names}))"  # noqa: S608 - quoted above
+        condition = " AND ".join([wanted, *conditions(table, where)])
+        return self._copy(f"SELECT {column_list(shape)} FROM {source} WHERE {condition}")  # noqa: S608
+
+    def _copy(self, select: str) -> Iterator[bytes]:
+        with _cancelled(self.connection, float("inf"), self._should_stop):
+            yield from self._copy_out(select)
+
+    def _copy_out(self, select: str) -> Iterator[bytes]:
+        pgconn = self.connection.pgconn
+        result = pgconn.exec_(self.connection.encoding.encode(f"COPY ({select}) TO STDOUT"))
+        self._check_copy(result)
+        copy = CopyOut(address_of(pgconn), self.connection.libpq.addresses)
+        while lines := copy.read(COPY_BYTES):
+            yield lines
+        while (last := pgconn.get_result()) is not None:
+            self._check_copy(last)
+        if copy.has_failed:
+            message = pgconn.get_error_message()
+            raise error_of(Phase.COMMAND, message, None, self._secret)
+
+    def _check_copy(self, result: PGresult) -> None:
+        if result.status in (pq.ExecStatus.COPY_OUT, pq.ExecStatus.COMMAND_OK):
+            return
+        raise without_values(self.connection.result_error(result))
+
+
+class PgExporter:
+    """See `export.Exporter`.
+
+    Args:
+        config: of a source of kind postgresql.
+
+    Raises:
+        ConfigError: the password file cannot be used.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._address = source_address(config)
+
+    def open_view(self, seconds: float, should_stop: Callable[[], bool]) -> View:
+        """See `export.Exporter`."""
+        return View.open(self._address, self._config.slot, seconds, should_stop)
+
+    def open_reader(self, statement_seconds: float, should_stop: Callable[[], bool]) -> TableReader:
+        """See `export.Exporter`."""
+        publications = self._config.source.publication
+        lock_seconds = self._config.snapshot.hold_timeout
+        return TableReader(
+            self._address,
+            publications,
+            statement_seconds,
+            lock_seconds,
+            should_stop,
+            is_local_only=self._config.decoding.only_local,
+        )

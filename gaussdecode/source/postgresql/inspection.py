@@ -1,0 +1,135 @@
+"""What a PostgreSQL server says of role, settings and connection, for the doctor.
+
+On an ordinary connection; reads views that any role may read, and changes nothing. Judges
+nothing: that is `commands._doctor`'s.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Sequence
+from typing import Final
+
+from gaussdecode.source.postgresql.connection import Connection
+from gaussdecode.source.quoting import literal
+from gaussdecode.wire.encoding import spelled_name
+
+_ROLE: Final = """
+    SELECT r.rolname, r.rolsuper, r.rolreplication, r.rolcreaterole, r.rolcreatedb,
+        r.rolbypassrls, r.rolconnlimit,
+        EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+            WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+            AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE'))
+    FROM pg_catalog.pg_roles r WHERE r.rolname = current_user
+"""  # fmt: skip
+_SETTINGS: Final = (
+    "wal_level", "max_wal_senders", "max_replication_slots", "max_slot_wal_keep_size",
+    "wal_sender_timeout", "logical_decoding_work_mem", "idle_replication_slot_timeout",
+    "sync_replication_slots", "synchronized_standby_slots", "track_commit_timestamp",
+)  # fmt: skip
+_USE: Final = """
+    SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'walsender'),
+        (SELECT count(*) FROM pg_catalog.pg_replication_slots),
+        (SELECT count(*) FROM pg_catalog.pg_stat_activity
+            WHERE usename = current_user AND pid <> pg_backend_pid()),
+        pg_catalog.pg_is_in_recovery(),
+        (SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()),
+        (SELECT version FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()),
+        extract(epoch FROM clock_timestamp()),
+        (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))
+            FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'),
+        (SELECT count(*) FROM pg_catalog.pg_prepared_xacts)
+"""
+_UNREADABLE: Final = """
+    SELECT DISTINCT t.schemaname, t.tablename FROM pg_catalog.pg_publication_tables t
+    JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+    WHERE t.pubname IN ({names}) AND NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+        AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT'))
+    ORDER BY 1, 2
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What was found.
+
+    Attributes:
+        role: we are.
+        is_superuser: of it.
+        has_replication: of it.
+        extra_rights: attributes and privileges that following a slot does not need.
+        connection_limit: of the role; -1 for none.
+        settings: by name; those the version does not know are missing.
+        senders: walsender processes now.
+        slots: replication slots now.
+        own_connections: of the role now, but for this one.
+        is_standby: the server is in recovery.
+        is_encrypted: this connection, with `tls_version`; None where the server hides it.
+        tls_version: such as TLSv1.3.
+        clock_offset: seconds by which the server's clock is ahead of ours.
+        oldest_transaction: seconds; None where there is none.
+        prepared_transactions: two-phase transactions that wait.
+        unreadable: published tables, as schema and name, that the role may not read.
+    """
+
+    role: str
+    is_superuser: bool
+    has_replication: bool
+    extra_rights: tuple[str, ...]
+    connection_limit: int
+    settings: dict[str, str]
+    senders: int
+    slots: int
+    own_connections: int
+    is_standby: bool
+    is_encrypted: bool | None
+    tls_version: str | None
+    clock_offset: float
+    oldest_transaction: float | None
+    prepared_transactions: int
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+
+def inspect(connection: Connection, publications: Sequence[str]) -> Inspection:
+    """Ask everything.
+
+    Args:
+        connection: to the server.
+        publications: whose tables the role is to read.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    ((role, superuser, replication, *rights, limit, may_write),) = connection.query(_ROLE)
+    attributes = ("CREATEROLE", "CREATEDB", "BYPASSRLS")
+    extra = [name for name, value in zip(attributes, rights, strict=True) if value == "t"]
+    extra += ["writing to tables"] if may_write == "t" else []
+    began = datetime.datetime.now(datetime.UTC).timestamp()
+    (use,) = connection.query(_USE)
+    ended = datetime.datetime.now(datetime.UTC).timestamp()
+    listed = ", ".join(literal(name) for name in _SETTINGS)
+    rows = connection.query(
+        f"SELECT name, current_setting(name) FROM pg_catalog.pg_settings WHERE name IN ({listed})"  # noqa: S608
+    )
+    names = ", ".join(literal(name) for name in publications) or "NULL"
+    unreadable = connection.query(_UNREADABLE.format(names=names))
+    return Inspection(
+        role=role or "",
+        is_superuser=superuser == "t",
+        has_replication=replication == "t",
+        extra_rights=tuple(extra),
+        connection_limit=int(limit or -1),
+        settings={name or "": value or "" for name, value in rows},
+        senders=int(use[0] or 0),
+        slots=int(use[1] or 0),
+        own_connections=int(use[2] or 0),
+        is_standby=use[3] == "t",
+        is_encrypted=None if use[4] is None else use[4] == "t",
+        tls_version=use[5],
+        clock_offset=float(use[6] or 0) - (began + ended) / 2,
+        oldest_transaction=None if use[7] is None else float(use[7]),
+        prepared_transactions=int(use[8] or 0),
+        unreadable=tuple(
+            (spelled_name(schema or ""), spelled_name(name or "")) for schema, name in unreadable
+        ),
+    )

@@ -1,0 +1,159 @@
+"""A slot of a PostgreSQL server as a source of the reader."""
+
+from gaussdecode.errors import GaussDecodeError
+from gaussdecode.ipc.control import Control
+from gaussdecode.model.landing import SourceIdentity
+from gaussdecode.source import coverage
+from gaussdecode.source import slot as slots
+from gaussdecode.source._dispatch import Dispatcher
+from gaussdecode.source._receive import End
+from gaussdecode.source._status import StatusClock
+from gaussdecode.source.interface import Log, Record, identity_record
+from gaussdecode.source.postgresql._known import KnownMessages
+from gaussdecode.source.postgresql._receive import PostgresReceiver
+from gaussdecode.source.postgresql.connection import SourceAddress, connect
+from gaussdecode.source.postgresql.libpq import address_of
+from gaussdecode.source.relations import Relations, white_list
+from gaussdecode.source.start import check_start, log_position, refuse_active, warnings
+
+
+def known_messages(settings: Record) -> KnownMessages:
+    """Make a registry of descriptions, bounded as the reader's settings say."""
+    return KnownMessages(settings["desc_memory_bytes"], settings["desc_directory"])
+
+
+class SlowPath:
+    """What the loop of a pgoutput stream comes back for: new relations and types.
+
+    Args:
+        receiver: the loop.
+        relations: numbers them.
+    """
+
+    def __init__(self, receiver: PostgresReceiver, relations: Relations) -> None:
+        self._receiver = receiver
+        self._relations = relations
+
+    def answer(self, end: End) -> bool:
+        """See `Source.answer`."""
+        receiver = self._receiver
+        if end is End.RELATION:
+            relation = self._relations.define(receiver.frame())
+            receiver.define(relation.oid, self._relations.record(relation))
+        elif end is End.TYPE:
+            receiver.define(self._relations.note_type(receiver.frame()), None)
+        else:
+            return False
+        return True
+
+
+class PostgresSource:
+    """A slot of a PostgreSQL server, checked and ready.
+
+    Args:
+        settings: of the reader.
+        say: tells what is worth a line.
+    """
+
+    def __init__(self, settings: Record, say: Log) -> None:
+        self._slot: str = settings["slot"]
+        log = settings["log"]
+        state = None if log is None else slots.LogState.from_record(log)
+        publications: list[str] = settings["publications"]
+        self._connection = connect(
+            SourceAddress(
+                settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
+            )
+        )
+        self._server = slots.read_server(self._connection, self._slot, publications, state)
+        self._start_lsn = check_start(state, self._server, self._slot)
+        refuse_active(state, self._server)
+        self._log_lsn = None if state is None else log_position(state, self._server)
+        self._relations = Relations(
+            white_list(settings), self._connection.encoding, settings["unread"]
+        )
+        self._coverage = self._compare_tables(settings)
+        self._known = known_messages(settings)
+        self._options = slots.stream_options(
+            self._server.version,
+            publications,
+            messages=settings["messages"],
+            only_local=settings["only_local"],
+        )
+
+    def _compare_tables(self, settings: Record) -> coverage.Coverage:
+        items = [(schema, table) for schema, table in settings["white_tables"]]
+        if not items:
+            return coverage.Coverage()
+        found = slots.published_tables(self._connection, settings["publications"])
+        return coverage.compare(items, ((table.schema, table.name) for table in found))
+
+    @property
+    def facts(self) -> Record:
+        """See `Source`."""
+        server = self._server
+        return {
+            "identity": identity_record(
+                SourceIdentity(
+                    "postgresql",
+                    server.system_identifier,
+                    server.database,
+                    self._slot,
+                    slots.PLUGIN,
+                )
+            ),
+            "start_lsn": int(self._start_lsn),
+            "log_lsn": self._log_lsn,
+            "timeline": server.timeline,
+            "server_version": server.version,
+            "encoding": server.encoding,
+            "sender_timeout_ms": server.sender_timeout_ms,
+            "is_origin_filtered": self._options.get("origin") == "none",
+            "hides_truncate": False,
+            "publications": {name: list(of) for name, of in server.publications.items()},
+            "wal_end": int(server.wal_end),
+            "coverage": self._coverage.to_record(),
+            "warnings": warnings(server.version),
+        }
+
+    @property
+    def sender_timeout_ms(self) -> int:
+        """See `Source`."""
+        return self._server.sender_timeout_ms
+
+    def receiver(
+        self, control: Control, dispatcher: Dispatcher, clock: StatusClock
+    ) -> PostgresReceiver:
+        """See `Source`."""
+        self._receiver = PostgresReceiver(control, dispatcher, clock, self._known)
+        self._slow_path = SlowPath(self._receiver, self._relations)
+        return self._receiver
+
+    def start(self) -> None:
+        """Send START_REPLICATION, and hand the connection to the loop.
+
+        Nobody else touches it until the loop is back.
+        """
+        slots.start_stream(self._connection, self._slot, self._start_lsn, self._options)
+        self._connection.on_gap = self._receiver.cut_off
+        pgconn = self._connection.pgconn
+        self._receiver.attach_connection(
+            pgconn,
+            address_of(pgconn),
+            self._connection.libpq.addresses,
+            pgconn.socket,
+            bool(pgconn.ssl_in_use),
+        )
+
+    def answer(self, end: End) -> bool:
+        """See `Source`."""
+        return self._slow_path.answer(end)
+
+    def error(self) -> GaussDecodeError:
+        """A server's stream never ends well by itself."""
+        return self._connection.stream_error()
+
+    def end(self) -> None:
+        """Send CopyDone and close."""
+        self._connection.end_stream()
+        self._connection.close()

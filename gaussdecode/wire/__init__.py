@@ -1,0 +1,1 @@
+"""The pieces that `_wire` stands on: cursors, values, columns, encodings."""

@@ -1,0 +1,58 @@
+"""One column of a batch; see `_column.pyx`."""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.string cimport memset
+
+from gaussdecode.wire._layout cimport Buffer, PlanColumn, buffer_grow
+
+
+cdef struct Column:
+    uint8_t kind
+    uint8_t element
+    uint8_t precision
+    uint8_t scale
+    uint8_t width               # bytes per row; 0: offsets and data
+    uint8_t element_width       # same, of a list's elements
+    uint32_t index              # in the relation; OLD_COLUMN set for an old one
+    int32_t old_index           # where its old value goes, -1 for nowhere
+    uint32_t null_count
+    Buffer validity             # 1 beyond the rows, so that only NULLs write to it
+    Buffer offsets
+    Buffer data
+    uint32_t child_count
+    uint32_t child_null_count
+    Buffer child_validity       # empty until the first NULL
+    Buffer child_offsets
+    Buffer child_data
+
+
+cdef int fail_column(const char *reason) except -1 with gil
+cdef int column_check(const PlanColumn *plan) except -1 nogil
+cdef void column_plan(Column *column, const PlanColumn *plan) noexcept nogil
+cdef void column_free(Column *column) noexcept nogil
+cdef void column_reset(Column *column, uint32_t rows) noexcept nogil
+cdef size_t column_capacity(const Column *column) noexcept nogil
+cdef int column_reserve(Column *column, uint32_t filled, uint32_t rows) except -1 nogil
+cdef int column_store(
+    Column *column, uint32_t row, const uint8_t *text, size_t size, Buffer *scratch
+) except -1 nogil
+cdef int column_write(
+    Column *column, uint32_t rows, Buffer *out, size_t header_offset
+) except -1 nogil
+cdef int write_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil
+
+
+cdef inline int reserve(Buffer *buffer, size_t size) except -1 nogil:
+    """Hold at least `size` bytes, written by index; what was there stays."""
+    buffer.size = 0
+    return buffer_grow(buffer, size)
+
+
+cdef inline void column_store_null(Column *column, uint32_t row) noexcept nogil:
+    """Make the value of a row NULL; its bytes become zeros."""
+    column.validity.data[row] = 0
+    column.null_count += 1
+    if column.width:
+        memset(column.data.data + <size_t>row * column.width, 0, column.width)
+    else:
+        (<int32_t *>column.offsets.data)[row + 1] = (<int32_t *>column.offsets.data)[row]

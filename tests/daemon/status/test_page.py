@@ -1,0 +1,272 @@
+"""Tests for `gaussdecode.daemon.status.page`: the document alone, then in a real browser."""
+
+import dataclasses
+import datetime as dt
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from kit.chromium import Chromium
+from kit.daemon import wait_until
+
+from gaussdecode.daemon.status.advice import Advice
+from gaussdecode.daemon.status.history import Sample
+from gaussdecode.daemon.status.http import MonitoringServer
+from gaussdecode.daemon.status.landed import Commit, TableTally
+from gaussdecode.daemon.status.limit import Limit, Stage
+from gaussdecode.daemon.status.page import Picture, render_page
+from gaussdecode.settings.types import Address
+
+DESKTOP = (1280, 900)
+PHONE = (360, 740)
+EVIL = "<script>alert('x')</script>\"'&"
+
+OUTSIDE = """
+Array.from(document.querySelectorAll('main *')).filter(e => !e.closest('.scroll')
+    && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+    .map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))
+"""
+"""Elements that stick out to the right, but for what scrolls by itself."""
+
+IDLE = Picture(
+    status={
+        "slot_name": "orders", "parallel_decode_num": 4, "state": "streaming", "detail": None,
+        "lag_bytes": 0, "lag_seconds": 0.0, "reader_lsn": "16/B374D848",
+        "durable_lsn": "16/B374D848", "working_txn_cnt": 0, "working_txn_memory": 0,
+        "version": "0.1.0", "pid": 1, "root": "/var/lib/gaussdecode/orders", "entry": 7,
+        "server": None,
+    },
+    queues=[(0, 0)] * 4, queue_size=128,
+    limit=Limit(Stage.NONE, "Keeping up.", None),
+    advice=[], samples=[], rates=None, lane_count=2, tables=[], commits=[],
+)  # fmt: skip
+
+_NOW = dt.datetime(2026, 1, 31, 22, 30, tzinfo=dt.UTC)
+_SLOT = {
+    "wal_end": 1, "retained_bytes": 4 << 30, "confirmed_lsn": 5, "wal_status": "extended",
+    "safe_bytes": 1 << 30, "is_active": True, "wait_event": None, "spilled_bytes": 0,
+}  # fmt: skip
+TROUBLE = dataclasses.replace(
+    IDLE,
+    status={
+        **IDLE.status, "state": "retrying", "detail": "the server is away", "lag_bytes": 7 << 30,
+        "lag_seconds": 5000.0, "working_txn_cnt": 3,
+        "server": {
+            "guard_step": "pause", "invalidation_seconds": 900.0, "full_seconds": 4000.0,
+            "free_bytes": 5e9, "reason": None, "slot": _SLOT,
+        },
+    },
+    queues=[(128, 100), (64, 128), (128, 128), (127, 5)],
+    limit=Limit(Stage.ENCODE, "The 2 writer lanes encode 99% of the time.", "landing.writer-lanes"),
+    advice=[
+        Advice(True, "The slot may be lost in 15 min.", "Raise the limit.", "GaussdecodeSlotNear"),
+        Advice(False, "The landing is 83 min behind.", "Move the limit.", "GaussdecodeLagSeconds"),
+    ],
+    samples=[
+        Sample(2.0 * i, land_rows_total=1e5 * i, source_lag_bytes=1e6 * i * i, source_lag_seconds=i)
+        for i in range(900)
+    ],
+    rates=Sample(
+        30.0, source_busy_seconds_total=0.1, source_stalled_seconds_total=0.9,
+        decode_busy_seconds_total=1.0, decode_waited_output_seconds_total=3.0,
+        collect_busy_seconds_total=0.9, collect_blocked_seconds_total=0.8,
+        land_encoded_seconds_total=1.98, land_rows_total=123456.0, decode_rows_total=123456.0,
+    ),
+    tables=[
+        TableTally(f"sales.a_rather_long_table_name_{i}", 10**9 // (i + 1), 10**9, 99, Counter(I=5, U=9), 12)
+        for i in range(60)
+    ],
+    commits=[
+        Commit(n, "data", 0x16B374D848 + n, _NOW, _NOW, 60, 61, 10**6, 10**8) for n in range(20)
+    ],
+)  # fmt: skip
+
+
+class Parser(HTMLParser):
+    """Gathers tags with their attributes, and checks that they are closed."""
+
+    VOID = frozenset({"meta", "link", "br", "rect", "path"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note it."""
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note it."""
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """It closes the last that was opened."""
+        assert self.open.pop() == tag
+
+
+def parsed(picture: Picture) -> Parser:
+    """Render and parse."""
+    parser = Parser()
+    parser.feed(render_page(picture).decode())
+    assert parser.open == []
+    return parser
+
+
+@pytest.mark.parametrize("picture", [IDLE, TROUBLE], ids=["idle", "trouble"])
+def test_the_document_needs_nothing_else(picture: Picture) -> None:
+    """Well-formed; no address anywhere, no inline handler or style that the policy refuses."""
+    for tag, attributes in parsed(picture).seen:
+        assert not {"src", "href", "style", "action"} & attributes.keys(), tag
+        assert not any(name.startswith("on") for name in attributes), tag
+        assert tag not in {"link", "iframe", "img", "object", "form"}
+
+
+def test_rows_that_are_there_already() -> None:
+    """Tables that are being read, wait, failed or are ignored are listed; those done are not."""
+    counts = {"chunks": 0, "chunks_done": 0, "rows": 0, "bytes": 0, "estimate": 0}
+    quiet = {**counts, "seconds_left": None, "reason": None}
+    reading = {"chunks": 9, "chunks_done": 4, "rows": 1234, "bytes": 10**7, "estimate": 5000}
+    tables = {
+        "a.read": {"state": "reading", **reading, "seconds_left": 90.0, "reason": None},
+        EVIL: {**quiet, "state": "failed", "reason": f"no right {EVIL}"},
+        "a.finished": {**quiet, "state": "done"},
+    }
+    picture = dataclasses.replace(IDLE, status={**IDLE.status, "snapshot": tables})
+    assert parsed(picture).open == []
+    shown = render_page(picture).decode()
+    assert "<td>4 of 9</td><td>1\u2009234</td><td>5\u2009000</td><td>10.0 MB</td>" in shown
+    assert "<script>alert" not in shown
+    assert "a.finished" not in shown
+    done = {"a.finished": tables["a.finished"]}
+    idle = dataclasses.replace(IDLE, status={**IDLE.status, "snapshot": done})
+    assert render_page(idle) == render_page(IDLE)
+
+
+def test_texts_are_escaped() -> None:
+    """Whatever a table, an error or a path is called, it stays text."""
+    picture = dataclasses.replace(
+        TROUBLE,
+        status={**TROUBLE.status, "slot_name": EVIL, "detail": EVIL, "root": EVIL},
+        limit=Limit(Stage.ENCODE, EVIL, EVIL),
+        advice=[Advice(True, EVIL, EVIL, EVIL)],
+        tables=[TableTally(EVIL)],
+    )
+    plain, evil = parsed(TROUBLE), parsed(picture)
+    assert [tag for tag, _ in evil.seen].count("script") == 1
+    assert {tag for tag, _ in evil.seen} == {tag for tag, _ in plain.seen}
+
+
+def test_the_limit_and_what_to_do_are_sentences() -> None:
+    """The stage, why, what moves it, and each warning with its action."""
+    text = render_page(TROUBLE).decode()
+    assert "Limit: encode." in text
+    assert "What moves it: landing.writer-lanes" in text
+    for item in TROUBLE.advice:
+        assert item.what in text
+        assert item.action in text
+
+
+def test_the_document_stays_small() -> None:
+    """Thousands of tables and a full history are cut to what a phone can take."""
+    many = dataclasses.replace(TROUBLE, tables=[TableTally(f"t{i}") for i in range(2000)])
+    page = render_page(many)
+    assert len(page) < 100_000
+    assert "and 1950 more" in page.decode()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """A browser for all tests of this module."""
+    with Chromium(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, list[Picture]]]:
+    """A server of the last picture in a list, with its address."""
+    pictures = [IDLE]
+    server = MonitoringServer(
+        Address("127.0.0.1", 0),
+        render_metrics=lambda: b"",
+        take_status=dict,
+        is_alive=lambda: True,
+        why_not_ready=lambda: None,
+        render_page=lambda: render_page(pictures[-1]),
+    )
+    server.start()
+    yield f"http://{server.address}/", pictures
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("picture", "size", "is_dark"),
+    [
+        pytest.param(picture, size, is_dark, id=f"{name}-{size[0]}-{'dark' if is_dark else 'light'}")
+        for (name, picture), size, is_dark in itertools.product(
+            (("idle", IDLE), ("trouble", TROUBLE)), (DESKTOP, PHONE), (False, True)
+        )
+    ],
+)  # fmt: skip
+def test_it_is_readable_everywhere(
+    browser: Chromium, served: tuple[str, list[Picture]], picture: Picture,
+    size: tuple[int, int], tmp_path: Path, *, is_dark: bool,
+) -> None:  # fmt: skip
+    """It fits the window, light or dark, keeps its contrast, and the policy refuses nothing."""
+    url, pictures = served
+    pictures.append(picture)
+    browser.complaints.clear()
+    browser.open(url, width=size[0], height=size[1], is_dark=is_dark)
+    assert browser.evaluate(OUTSIDE) == []
+    assert browser.evaluate("document.documentElement.scrollWidth") <= size[0]
+    back, text = (
+        [int(part) for part in re.findall(r"\d+", browser.evaluate(
+            f"getComputedStyle(document.body).{name}"))][:3]
+        for name in ("backgroundColor", "color")
+    )  # fmt: skip
+    assert (sum(back) < sum(text)) is is_dark
+    assert abs(sum(back) - sum(text)) > 450
+    assert browser.screenshot(tmp_path / "page.png").startswith(b"\x89PNG")
+    assert browser.complaints == []
+
+
+def test_it_is_whole_without_its_script(
+    browser: Chromium, served: tuple[str, list[Picture]]
+) -> None:
+    """Every section is there, and the document asks to be loaded again by itself."""
+    url, pictures = served
+    pictures.append(TROUBLE)
+    browser.open(url, width=1280, height=900, has_script=False)
+    sections = browser.evaluate("Array.from(document.querySelectorAll('section'), e => e.id)")
+    assert sections == [
+        "limit", "advice", "now", "queues", "waits", "history", "tables", "server", "commits",
+    ]  # fmt: skip
+    assert browser.evaluate("document.querySelector('noscript meta').content") == "5"
+
+
+def test_the_script_keeps_it_fresh(browser: Chromium, served: tuple[str, list[Picture]]) -> None:
+    """New figures appear without a new load, from the same origin only; a dead daemon is told."""
+    url, pictures = served
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(url, width=1280, height=900)
+    browser.evaluate("window.mark = 1")
+    assert "Keeping up" in browser.evaluate("document.body.innerText")
+    pictures.append(TROUBLE)
+    wait_until(
+        lambda: "landing.writer-lanes" in browser.evaluate("document.body.innerText"),
+        "the page shows new figures",
+    )
+    assert browser.evaluate("window.mark") == 1
+    assert browser.evaluate("document.title") == "orders: retrying"
+    assert browser.complaints == []
+    assert {address for address in browser.requests if not address.endswith("favicon.ico")} == {url}
+    pictures.append(dataclasses.replace(IDLE, status={}))  # cannot be rendered: 500
+    wait_until(lambda: browser.evaluate("document.body.className") == "stale", "it says so")
+    assert "No answer from the daemon" in browser.evaluate("document.body.innerText")

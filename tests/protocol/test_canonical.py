@@ -1,0 +1,154 @@
+"""The plain parser: every message by field name, and what it refuses."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit import wire
+
+from gaussdecode.errors import TruncatedError, WireError
+from gaussdecode.model.relation import ReplicaIdentity
+from gaussdecode.model.types import ColumnType, Kind
+from gaussdecode.protocol import canonical as pgoutput
+from gaussdecode.protocol.canonical import Absent
+from gaussdecode.wire.encoding import find_encoding
+
+# As PostgreSQL 15 sends it: the table of the documentation's first example.
+RELATION = wire.relation_message(
+    [(1, "id", 23, -1), (0, "note", 25, -1), (0, "price", 1700, (10 << 16 | 2) + 4)],
+    oid=16400,
+)
+
+MESSAGES: list[tuple[bytes, pgoutput.Message]] = [
+    (wire.begin(0x10, 1_700_000_000_000_001, 5), pgoutput.Begin(0x10, 1_700_000_000_000_001, 5)),
+    (
+        wire.commit(0x10, 0x40, 1_700_000_000_000_001),
+        pgoutput.Commit(0x10, 0x40, 1_700_000_000_000_001),
+    ),
+    (wire.origin(0x99, "north"), pgoutput.Origin(0x99, b"north")),
+    (
+        RELATION,
+        pgoutput.RelationMessage(
+            16400,
+            "public",
+            "orders",
+            ReplicaIdentity.DEFAULT,
+            (
+                pgoutput.RelationColumn(is_key=True, name="id", type_oid=23, type_modifier=-1),
+                pgoutput.RelationColumn(is_key=False, name="note", type_oid=25, type_modifier=-1),
+                pgoutput.RelationColumn(
+                    is_key=False, name="price", type_oid=1700, type_modifier=655366
+                ),
+            ),
+        ),
+    ),
+    (wire.type_message(16500, "public", "mood"), pgoutput.TypeMessage(16500, "public", "mood")),
+    (
+        wire.insert(["1", None, ""], 16400),
+        pgoutput.Insert(16400, (b"1", Absent.NULL, b"")),
+    ),
+    (
+        wire.update(["1", wire.UNCHANGED], oid=16400),
+        pgoutput.Update(16400, None, None, (b"1", Absent.UNCHANGED)),
+    ),
+    (
+        wire.update(["2"], key=["1"], oid=16400),
+        pgoutput.Update(16400, "K", (b"1",), (b"2",)),
+    ),
+    (
+        wire.update(["2"], old=["1"], oid=16400),
+        pgoutput.Update(16400, "O", (b"1",), (b"2",)),
+    ),
+    (wire.delete(["1"], oid=16400), pgoutput.Delete(16400, "K", (b"1",))),
+    (wire.truncate(1, 2, bits=3), pgoutput.Truncate((1, 2), True, True)),
+    (
+        wire.logical(b"app", b"\0x", 0x55, 1),
+        pgoutput.LogicalMessage(True, 0x55, b"app", b"\0x"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("payload", "message"), MESSAGES, ids=lambda each: type(each).__name__)
+def test_messages(payload: bytes, message: pgoutput.Message) -> None:
+    """Every field comes out where it belongs."""
+    assert pgoutput.parse(payload) == message
+
+
+@pytest.mark.parametrize("payload", [payload for payload, _ in MESSAGES], ids=lambda each: each[:1])
+def test_every_prefix_is_truncated(payload: bytes) -> None:
+    """Cut anywhere, a message raises instead of guessing."""
+    for size in range(len(payload)):
+        with pytest.raises(TruncatedError):
+            pgoutput.parse(payload[:size])
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"S\0\0\0\1\1", "unknown type"),
+        (wire.begin() + b"\0", "after the end"),
+        (wire.relation_message([], identity=b"x"), "replica identity"),
+        (wire.relation_message([(2, "id", 23, -1)]), "unknown flags of a column"),
+        (wire.insert(["1"]), "not described"),
+        (wire.insert(["1"], 16400), "number of columns"),
+        (wire.delete([wire.UNCHANGED, None], oid=16400), "old tuple"),
+    ],
+)
+def test_breaking_the_format_is_an_error(payload: bytes, reason: str) -> None:
+    """What no server sends is refused, with the reason."""
+    with pytest.raises(WireError, match=reason):
+        pgoutput.parse(payload, {16400: 2})
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_give_a_message_or_a_wire_error(payload: bytes) -> None:
+    """Nothing else escapes, and the byte is inside of the message."""
+    offset = 0
+    try:
+        pgoutput.parse(payload)
+    except WireError as error:
+        offset = error.offset
+    assert 0 <= offset <= len(payload)
+
+
+def test_describe_resolves_types() -> None:
+    """A relation gets column types from the wire alone, domains by their base."""
+    message = pgoutput.parse(
+        wire.relation_message(
+            [(1, "id", 20, -1), (0, "size", 16501, -1), (0, "mood", 16502, -1)],
+            namespace="",
+            name="orders",
+        )
+    )
+    assert isinstance(message, pgoutput.RelationMessage)
+    types = {16501: ("", "int4"), 16502: ("public", "mood")}
+    relation = pgoutput.describe(message, 7, types)
+    assert (relation.version, relation.namespace, relation.name) == (7, "pg_catalog", "orders")
+    assert [column.type.kind for column in relation.columns] == [
+        Kind.INT64,
+        Kind.INT32,
+        Kind.STRING,
+    ]
+    assert [column.type_name for column in relation.columns] == ["bigint", "integer", "public.mood"]
+    assert [column.is_identity for column in relation.columns] == [True, False, False]
+
+
+def test_full_identity_is_every_column() -> None:
+    """Under REPLICA IDENTITY FULL the flags of the columns do not matter."""
+    message = pgoutput.parse(wire.relation_message([(0, "a", 25, -1)], identity=b"f"))
+    assert isinstance(message, pgoutput.RelationMessage)
+    relation = pgoutput.describe(message, 1, {}, is_filtered=True)
+    assert relation.columns[0].is_identity
+    assert relation.is_filtered
+    assert relation.columns[0].type == ColumnType(Kind.STRING)
+
+
+def test_names_and_values_are_translated() -> None:
+    """From the database's encoding; what has no letter in it is spelled out."""
+    named = wire.relation_message([], name="cafe").replace(b"cafe", b"caf\x81")
+    table = pgoutput.parse(named, encoding=find_encoding("WIN1252"))
+    assert isinstance(table, pgoutput.RelationMessage)
+    assert table.name == "caf\\x81"
+    row = b"I\0\0\0\1N\0\1t\0\0\0\1\xe9"
+    assert pgoutput.parse(row, encoding=find_encoding("WIN1252")) == pgoutput.Insert(
+        1, ("\u00e9".encode(),)
+    )

@@ -1,0 +1,113 @@
+"""Tests for `gaussdecode.settings.dsn`."""
+
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.settings.dsn import completed, describe, dsn_problems, read_password
+
+GOOD = "host=db1 dbname=shop user=gd"
+
+
+def secret(directory: Path, content: bytes, mode: int = 0o600) -> Path:
+    """Make a password file."""
+    path = directory / "password"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        GOOD,
+        f"{GOOD} sslmode=verify-full",
+        "postgresql://gd@db1/shop",
+        "host=/run/postgresql dbname=shop user=gd",
+        "host=/run/postgresql dbname=shop user=gd sslmode=disable",
+        "host=@abstract dbname=shop user=gd sslmode=disable",
+        "hostaddr=10.0.0.1 dbname=shop user=gd",
+        "service=shop",
+        "service=shop host=db1",
+    ],
+)
+def test_safe_connection_strings_are_accepted(dsn: str) -> None:
+    """verify-full is the default on a network; a Unix socket needs no TLS."""
+    assert list(dsn_problems(dsn, is_private_file=False, is_insecure_allowed=False)) == []
+
+
+@pytest.mark.parametrize("mode", ["disable", "allow", "prefer", "require", "verify-ca"])
+def test_weak_tls_needs_consent(mode: str) -> None:
+    """Anything below verify-full is refused, unless the operator says otherwise."""
+    dsn = f"{GOOD} sslmode={mode}"
+    assert "allow-insecure" in next(dsn_problems(dsn, False, is_insecure_allowed=False))
+    assert list(dsn_problems(dsn, False, is_insecure_allowed=True)) == []
+
+
+def test_one_network_host_among_sockets_is_a_network() -> None:
+    """The weakest host of a list decides."""
+    dsn = "host=/run/postgresql,db2 dbname=shop user=gd sslmode=disable"
+    assert len(list(dsn_problems(dsn, False, is_insecure_allowed=False))) == 1
+
+
+def test_service_is_a_network() -> None:
+    """Its file may name any host, so asking for less than verify-full needs consent too."""
+    dsn = "service=shop sslmode=disable"
+    assert len(list(dsn_problems(dsn, False, is_insecure_allowed=False))) == 1
+    assert describe(dsn) == "service=shop"
+
+
+def test_password_comes_from_the_file(tmp_path: Path) -> None:
+    """The first line counts, without its end."""
+    path = secret(tmp_path, b"s3cret \r\nmore\n")
+    assert read_password(path, None) == "s3cret "
+
+
+def test_credential_wins_over_the_file(tmp_path: Path) -> None:
+    """Under systemd the file is the administrator's and not readable."""
+    secret(tmp_path, b"from systemd\n", 0o400)
+    assert read_password(Path("/nonexistent"), str(tmp_path)) == "from systemd"
+
+
+def test_credentials_without_a_password_fall_back(tmp_path: Path) -> None:
+    """A directory of other credentials changes nothing."""
+    assert read_password(None, str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "reason"),
+    [
+        (b"x\n", 0o604, "is open to others; chmod 0600"),
+        (b"x\n", 0o620, "is open to others; chmod 0600"),
+        (b"\n", 0o600, "holds no password on its first line"),
+        (b"", 0o600, "holds no password on its first line"),
+        (b"\xff\n", 0o600, "not UTF-8"),
+    ],
+)
+def test_bad_password_files_are_refused(
+    tmp_path: Path, content: bytes, mode: int, reason: str
+) -> None:
+    """The message names the file and what to do, never its content."""
+    path = secret(tmp_path, content, mode)
+    with pytest.raises(ConfigError, match=reason):
+        read_password(path, None)
+
+
+def test_what_the_configuration_says_elsewhere_is_added() -> None:
+    """Time limits become parameters; what the string says itself stays."""
+    text = completed(GOOD, connect_timeout=10.0, sender_timeout_ms=5000)
+    parameters = conninfo_to_dict(text)
+    assert parameters["connect_timeout"] == "10"
+    assert parameters["options"] == "-c wal_sender_timeout=5000"
+    text = completed(f"{GOOD} connect_timeout=7", connect_timeout=10.0, sender_timeout_ms=None)
+    parameters = conninfo_to_dict(text)
+    assert parameters["connect_timeout"] == "7"
+    assert "options" not in parameters
+
+
+def test_description_shows_no_secret() -> None:
+    """Only host, port, database and user are named."""
+    text = describe(f"{GOOD} port=5433 password=hunter2 sslkey=/k sslpassword=hunter3")
+    assert text == "host=db1 port=5433 dbname=shop user=gd"

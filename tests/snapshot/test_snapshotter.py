@@ -1,0 +1,229 @@
+"""Whose error is whose: a table's fault is marked at that table, and nothing else ends of it."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kit.landrun import Landing
+from kit.simdisk import SimFiles
+
+from gaussdecode.collect.gate import HoldLostError
+from gaussdecode.errors import (
+    ConfigError,
+    DiskError,
+    SequenceError,
+    SourceError,
+    SourceRefusedError,
+    WireError,
+)
+from gaussdecode.land.publication import Draft
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import (
+    Config,
+    DecodingConfig,
+    LandingConfig,
+    MonitoringConfig,
+    RingConfig,
+    SourceConfig,
+)
+from gaussdecode.snapshot import snapshotter
+from gaussdecode.snapshot.item import Progress, Wanted
+from gaussdecode.snapshot.snapshotter import Snapshotter
+from gaussdecode.source.export import PublishedTable, TableChangedError
+
+BAD, GOOD = "public.bad", "public.good"
+
+
+def _table(title: str) -> PublishedTable:
+    return PublishedTable("public", title.rpartition(".")[2], 1, False, "d", None, None)
+
+
+class _Run:
+    """A snapshotter over a landing, whose reading of `BAD` raises."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+        self.log = log = Landing(SimFiles()).open()
+        self.store = SnapshotStore(log.disk)
+        self.store.prepare()
+        config = Config(
+            path=Path("orders.yaml"),
+            slot="orders",
+            source=SourceConfig(kind=SourceKind.POSTGRESQL, dsn="host=nowhere dbname=shop"),
+            decoding=DecodingConfig(),
+            landing=LandingConfig(root=Path("/nowhere")),
+            ring=RingConfig(),
+            monitoring=MonitoringConfig(),
+        )
+        context: Any = SimpleNamespace(log=log, snapshots=self.store, table_filter=None)
+        self.snapshotter = Snapshotter(config, context, lambda: None)
+        self.taken: list[str] = []
+
+        def take(_tools: object, group: Sequence[Wanted]) -> None:
+            for item in group:
+                if item.title == BAD:
+                    raise error
+            self.taken += [item.title for item in group]
+
+        monkeypatch.setattr(snapshotter, "take_at_once", take)
+
+    def take(self) -> None:
+        wanted = []
+        for title in (BAD, GOOD):
+            wanted.append(Wanted(_table(title)))
+            self.snapshotter._progress.setdefault(title, Progress())
+        self.snapshotter._take_together(wanted)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("a value of a row"),
+        KeyError("a value of a row"),
+        OverflowError("a value of a row"),
+        RuntimeError("a value of a row"),
+        pa.ArrowInvalid("a value of a row"),
+        WireError("rows that end early", 3),
+        SequenceError("a command was to copy and did not"),
+        ConfigError("no such thing"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_any_error_of_a_table_is_that_tables(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It is written down with the way to try again; the others are taken; no value is shown."""
+    run = _Run(monkeypatch, error)
+    run.take()
+    assert run.taken == [GOOD]
+    record = run.store.ledger()[BAD]
+    assert record["state"] == "failed"
+    assert "a value of a row" not in record["reason"]
+    reason = run.snapshotter.status()[BAD]["reason"]
+    assert "gaussdecode snapshot orders.yaml --table" in reason
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DiskError("fsync data: Input/output error"),
+        OSError(5, "Input/output error"),
+        HoldLostError("the session ended"),
+        SourceError("the server went away"),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_is_no_tables_fault_is_nobodys(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Disk, session, connection: no table is marked for them."""
+    run = _Run(monkeypatch, error)
+    with pytest.raises(type(error)):
+        run.take()
+    assert BAD not in run.store.ledger()
+
+
+# ---- what was begun -----------------------------------------------------------------------
+
+
+def _begun(run: _Run, **facts: object) -> None:
+    """Let `BAD` be a table of which some chunks are read."""
+    run.store.save(BAD, {"fingerprint": "f", "since_n": 0, "where": None, **facts})
+    assert run.store.tables() == [BAD]
+
+
+def test_table_that_changed_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No chunk of it fits what is read next."""
+    run = _Run(monkeypatch, TableChangedError("table public.bad was rewritten"))
+    _begun(run)
+    run.take()
+    assert run.store.tables() == []
+
+
+def test_table_that_is_not_published_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its changes do not come, so that nobody could tell which rows of the chunks still hold."""
+    run = _Run(monkeypatch, ValueError())
+    _begun(run)
+    run.snapshotter._forget_others({GOOD: _table(GOOD)})
+    assert run.store.tables() == []
+
+
+def test_other_request_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks were read under the condition of the request before; those of the same one stay."""
+    run = _Run(monkeypatch, ValueError())
+    first = run.store.ask({"table": BAD, "where": "id > 7"})
+    _begun(run, request=first)
+    run.snapshotter._requested(run.store.requests(), {BAD: _table(BAD)})
+    assert run.store.tables() == [BAD]
+    run.store.answered(first)
+    run.store.ask({"table": BAD, "where": None})
+    run.snapshotter._requested(run.store.requests(), {BAD: _table(BAD)})
+    assert run.store.tables() == []
+
+
+def test_entry_that_was_published_last_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ended between the entry and the note: the table is not read again."""
+    run = _Run(monkeypatch, ValueError())
+    run.log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
+    _begun(run)
+    said = {"schema": "public", "name": "bad", "oid": 1, "rows": 4, "where": None}
+    extra = {"snapshot": {"epoch": 0, "lsn": 10, "tables": {BAD: said}}}
+    run.log.publish(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
+    run.snapshotter._settle_published()
+    assert run.store.tables() == []
+    assert run.store.ledger()[BAD]["state"] == "done"
+
+
+def test_what_is_missed_is_noted_unless_it_lands_under_another_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its number: a table that was renamed is the same one."""
+    run = _Run(monkeypatch, ValueError())
+    run.store.note({BAD: {"state": "done", "oid": 1}, GOOD: {"state": "done", "oid": 2}})
+    renamed = "public.renamed"
+    run.snapshotter._note_missed({renamed: _table(renamed)}, {1})
+    states = {title: record["state"] for title, record in run.store.ledger().items()}
+    assert states == {BAD: "done", GOOD: "missed"}
+
+
+def test_condition_needs_a_key() -> None:
+    """Rows without one would stand beside those that are there already."""
+    shape = SimpleNamespace(table=_table(BAD))
+    for where, key, is_refused in (
+        ("id > 7", [], True),
+        ("id > 7", ["id"], False),
+        (None, [], False),
+    ):
+        task: Any = SimpleNamespace(where=where, record={"key": key}, shape=shape)
+        with pytest.raises(SourceRefusedError) if is_refused else contextlib.nullcontext():
+            snapshotter._check_condition(task)
+
+
+@pytest.mark.parametrize("is_started_again", [False, True])
+def test_table_that_was_asked_for_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, *, is_started_again: bool
+) -> None:
+    """Also where the settings want no rows, and the request with it is answered already."""
+    run = _Run(monkeypatch, ValueError())
+    subject: Any = run.snapshotter
+    subject._lists, subject._is_settled = False, True
+    subject._context.log = SimpleNamespace(position=SourcePosition(1, 1, 1), next_n=5)
+    subject._context.gate = SimpleNamespace(is_attended=True)
+
+    def ask() -> None:
+        raise SourceError("the server is asked")
+
+    monkeypatch.setattr(subject._tools, "reader", ask)
+    if is_started_again:
+        run.store.note({BAD: {"state": "asked", "oid": 1}})
+    else:
+        subject._round()
+        run.store.note({BAD: subject._asked(SimpleNamespace(oid=1))})
+    with pytest.raises(SourceError, match="the server is asked"):
+        subject._round()
