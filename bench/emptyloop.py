@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source import slot as slots
+from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql.connection import SourceAddress, connect
 from gaussdecode.source.postgresql.libpq import address_of
 

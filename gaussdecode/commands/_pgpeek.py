@@ -14,7 +14,7 @@ from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.copyboth import EPOCH_US, Keepalive, StatusUpdate, parse_server
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.postgresql.connection import Connection
-from gaussdecode.source.slot import read_server, start_stream, stream_options
+from gaussdecode.source.postgresql.slot import read_server, start_stream, stream_options
 from gaussdecode.source.start import check_start
 
 _IDLE_SECONDS: Final = 0.2  # between two questions to an idle server how far it is

@@ -22,7 +22,7 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.quoting import literal
-from gaussdecode.source.slot import (
+from gaussdecode.source.postgresql.slot import (
     LogState,
     PublishedTable,
     ServerState,

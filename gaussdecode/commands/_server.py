@@ -14,7 +14,7 @@ from gaussdecode.source.gaussdb.connection import connect as connect_gaussdb
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import Connection, SourceAddress, connect
 from gaussdecode.source.settings import source_address
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.postgresql.slot import LogState
 
 
 def is_gaussdb(config: Config) -> bool:

@@ -23,7 +23,7 @@ from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.capture import CaptureWriter, Limits, Recording, record
 from gaussdecode.source.gaussdb.capture import record_gaussdb, wal_end
-from gaussdecode.source.slot import read_server
+from gaussdecode.source.postgresql.slot import read_server
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -44,7 +44,7 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.snapshotter import Snapshotter
 from gaussdecode.source.gaussdb.probe import GaussProbe
-from gaussdecode.source.probe import PostgresProbe, SlotProbe
+from gaussdecode.source.postgresql.probe import PostgresProbe, SlotProbe
 from gaussdecode.source.settings import source_address
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one

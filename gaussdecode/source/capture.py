@@ -30,7 +30,7 @@ from gaussdecode.errors import ConfigError, DiskError, WireError
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, parse_server
-from gaussdecode.source import slot as slots
+from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql.connection import SourceAddress, connect
 from gaussdecode.source.postgresql.stream import Stream
 from gaussdecode.source.start import check_start

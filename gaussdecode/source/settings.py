@@ -6,7 +6,7 @@ from typing import Any, Final
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.postgresql.connection import SourceAddress
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.postgresql.slot import LogState
 
 _SPOOL: Final = "spool"  # below the landing; made when the landing is opened
 

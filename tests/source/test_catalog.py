@@ -17,7 +17,7 @@ from gaussdecode.settings.sections import (
     RingConfig,
     SourceConfig,
 )
-from gaussdecode.source.catalog import Catalog
+from gaussdecode.source.postgresql.catalog import Catalog
 from gaussdecode.source.settings import reader_settings
 
 

@@ -23,7 +23,7 @@ from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.protocol.canonical import Commit, Insert, LogicalMessage, RelationMessage, parse
 from gaussdecode.source.postgresql.connection import SourceAddress, connect
 from gaussdecode.source.postgresql.stream import Stream
-from gaussdecode.source.slot import read_server, start_stream, stream_options
+from gaussdecode.source.postgresql.slot import read_server, start_stream, stream_options
 
 pytestmark = pytest.mark.integration
 

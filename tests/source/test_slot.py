@@ -6,7 +6,7 @@ from kit.postgres import Database
 from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.postgresql.connection import SourceAddress, connect
-from gaussdecode.source.slot import (
+from gaussdecode.source.postgresql.slot import (
     LogState,
     advance_slot,
     create_publication,

@@ -30,7 +30,7 @@ from gaussdecode.protocol.gaussdb.options import (
 )
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, Style
-from gaussdecode.source.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.postgresql.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.catalog import CatalogType, GaussCatalog
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect

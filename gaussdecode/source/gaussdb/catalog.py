@@ -20,7 +20,7 @@ from typing import Final, Self, TypeVar
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.columns import Attribute, Reading
 from gaussdecode.protocol.gaussdb.commands import sql_literal
-from gaussdecode.source.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.postgresql.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.postgresql.connection import SourceAddress
 

@@ -15,7 +15,7 @@ from gaussdecode.model.types import is_headless_hex, is_number_as_text
 from gaussdecode.protocol.gaussdb.commands import sql_literal
 from gaussdecode.settings.sections import Config
 from gaussdecode.source import export
-from gaussdecode.source.catalog import CatalogTable
+from gaussdecode.source.postgresql.catalog import CatalogTable
 from gaussdecode.source.export import (
     COPY_BYTES,
     Chunk,

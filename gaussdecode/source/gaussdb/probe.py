@@ -17,7 +17,7 @@ from gaussdecode.source.gaussdb.server import (
     read_decode_status,
 )
 from gaussdecode.source.postgresql.connection import SourceAddress
-from gaussdecode.source.probe import SlotView
+from gaussdecode.source.postgresql.probe import SlotView
 
 
 class GaussProbe:

@@ -23,7 +23,7 @@ from gaussdecode.source import start
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.target import on_next_port, on_port
 from gaussdecode.source.postgresql.connection import SourceAddress
-from gaussdecode.source.slot import LogState, ServerState, SlotState
+from gaussdecode.source.postgresql.slot import LogState, ServerState, SlotState
 
 ENCODINGS: Final = ("UTF8", "GBK", "GB18030", "LATIN1", "SQL_ASCII")
 DDL_ADVICE: Final = (

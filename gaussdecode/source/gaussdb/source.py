@@ -28,7 +28,7 @@ from gaussdecode.settings.sections import (
     RingConfig,
     SourceConfig,
 )
-from gaussdecode.source import slot as slots
+from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock

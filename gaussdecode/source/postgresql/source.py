@@ -4,7 +4,7 @@ from gaussdecode.errors import GaussDecodeError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.source import coverage
-from gaussdecode.source import slot as slots
+from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock

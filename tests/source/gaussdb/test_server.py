@@ -18,7 +18,7 @@ from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import SourceAddress
-from gaussdecode.source.slot import LogState, SlotState
+from gaussdecode.source.postgresql.slot import LogState, SlotState
 
 GOOD_STYLES = {"DateStyle": "ISO, YMD", "IntervalStyle": "postgres", "bytea_output": "hex"}
 SLOT = SlotState(
