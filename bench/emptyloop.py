@@ -21,8 +21,9 @@ from types import ModuleType
 from typing import Any, Final
 
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql import slot as slots
-from gaussdecode.source.postgresql.connection import SourceAddress, connect
+from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 
 NAP_US: Final = 3000  # both as in source/_receive.pyx

@@ -41,8 +41,8 @@ from kit.daemon import free_port
 
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.options import start_command
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.connection import connect
-from gaussdecode.source.postgresql.connection import SourceAddress
 
 _PROMISE_MB: Final = 12.5
 _TESTS: Final = Path(__file__).resolve().parents[1] / "tests"

@@ -19,7 +19,8 @@ from gaussdecode.settings.dsn import is_local
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.postgresql.inspection import Inspection
-from gaussdecode.source.postgresql.slot import PublishedTable, ServerState
+from gaussdecode.source.postgresql.slot import PublishedTable
+from gaussdecode.source.slot import ServerState
 
 _CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
 _SNAPSHOT_CONNECTIONS: Final = 4  # catalogue, view, and two readers, beside its workers

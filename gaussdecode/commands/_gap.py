@@ -38,7 +38,8 @@ from gaussdecode.source import start
 from gaussdecode.source.gap import find_gap
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.server import GaussServerState
-from gaussdecode.source.postgresql.slot import LogState, ServerState, SlotState, read_server
+from gaussdecode.source.postgresql.slot import read_server
+from gaussdecode.source.slot import LogState, ServerState, SlotState
 
 _SEARCHED: Final = 100  # entries at the end of the log, for why the slot was lost; arbitrary
 

@@ -22,8 +22,8 @@ from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.inspection import inspect_gaussdb
 from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
 from gaussdecode.source.gaussdb.tables import LOGGED, read_tables, unsent
-from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.postgresql.slot import PublishedTable
+from gaussdecode.source.relations import WhiteList
 
 _COLUMNS: Final = f"""
 SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,

@@ -21,14 +21,9 @@ from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerPro
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
 from gaussdecode.source.postgresql.connection import Connection
+from gaussdecode.source.postgresql.slot import PublishedTable, published_tables, read_server
 from gaussdecode.source.quoting import literal
-from gaussdecode.source.postgresql.slot import (
-    LogState,
-    PublishedTable,
-    ServerState,
-    published_tables,
-    read_server,
-)
+from gaussdecode.source.slot import LogState, ServerState
 from gaussdecode.source.start import check_start, warnings
 from gaussdecode.wire.encoding import find_encoding, spelled_name
 

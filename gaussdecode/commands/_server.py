@@ -8,13 +8,13 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
+from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.connection import connect as connect_gaussdb
 from gaussdecode.source.gaussdb.server import GaussServerState
-from gaussdecode.source.postgresql.connection import Connection, SourceAddress, connect
-from gaussdecode.source.settings import source_address
-from gaussdecode.source.postgresql.slot import LogState
+from gaussdecode.source.postgresql.connection import Connection, connect
+from gaussdecode.source.slot import LogState
 
 
 def is_gaussdb(config: Config) -> bool:

@@ -6,9 +6,9 @@ from gaussdecode.commands._server import is_gaussdb, open_server, open_sql
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.postgresql import slot
 from gaussdecode.source.gaussdb import server as gaussserver
-from gaussdecode.source.postgresql.slot import SlotState
+from gaussdecode.source.postgresql import slot
+from gaussdecode.source.slot import SlotState
 
 
 class Slots(Protocol):

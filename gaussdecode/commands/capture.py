@@ -21,8 +21,9 @@ from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.capture import CaptureWriter, Limits, Recording, record
+from gaussdecode.source.capture import CaptureWriter, Limits
 from gaussdecode.source.gaussdb.capture import record_gaussdb, wal_end
+from gaussdecode.source.postgresql.capture import Recording, record
 from gaussdecode.source.postgresql.slot import read_server
 
 

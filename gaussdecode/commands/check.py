@@ -40,7 +40,7 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.inspection import inspect
-from gaussdecode.source.postgresql.slot import SlotState
+from gaussdecode.source.slot import SlotState
 
 _MANY_TABLES: Final = 20  # above this, columns are shown only when asked for
 _MIB: Final = 2**20

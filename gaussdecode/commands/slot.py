@@ -38,7 +38,7 @@ from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.postgresql.slot import SlotState
+from gaussdecode.source.slot import SlotState
 
 _COLUMNS: Final = (
     "slot_name",

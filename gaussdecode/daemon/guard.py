@@ -29,7 +29,7 @@ from typing import Final
 
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.logs import Event, get_logger
-from gaussdecode.source.postgresql.probe import SlotProbe, SlotView
+from gaussdecode.source.probe import SlotProbe, SlotView
 
 _LOOKS: Final = 40  # ten minutes at the default interval
 _FEWEST: Final = 4  # looks before a line is drawn: a burst of a second is no trend; arbitrary

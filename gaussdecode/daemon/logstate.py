@@ -4,7 +4,7 @@ from gaussdecode.land.entry import Entries
 from gaussdecode.land.layout import Layout
 from gaussdecode.land.transactions import landed_lsn
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.postgresql.slot import LogState
+from gaussdecode.source.slot import LogState
 
 
 def log_state(layout: Layout, entries: Entries) -> LogState | None:

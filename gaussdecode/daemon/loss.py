@@ -16,13 +16,13 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.postgresql import slot
+from gaussdecode.source.address import source_address
 from gaussdecode.source.gap import find_gap
 from gaussdecode.source.gaussdb import connection as gaussdb
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.postgresql import connection as postgresql
-from gaussdecode.source.settings import source_address
-from gaussdecode.source.postgresql.slot import ServerState
+from gaussdecode.source.postgresql import slot
+from gaussdecode.source.slot import ServerState
 
 _log = get_logger("daemon")
 _ADVICE: Final = "see `gaussdecode gaps`, `gaussdecode slot accept-gap` and the operations guide"

@@ -49,12 +49,13 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import stopped
 from gaussdecode.snapshot.read import published_oids
 from gaussdecode.snapshot.tablefilter import TableFilter, settle_beginning, unread
-from gaussdecode.source.postgresql.catalog import CatalogTable
+from gaussdecode.source.address import source_address
+from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import UNSENT, Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.postgresql.members import read_members
-from gaussdecode.source.settings import reader_settings, source_address
-from gaussdecode.source.postgresql.slot import LogState
+from gaussdecode.source.settings import reader_settings
+from gaussdecode.source.slot import LogState
 
 _COUNTED: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
 _FIRST_EPOCH: Final = 1

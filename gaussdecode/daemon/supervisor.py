@@ -43,9 +43,10 @@ from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.snapshotter import Snapshotter
+from gaussdecode.source.address import source_address
 from gaussdecode.source.gaussdb.probe import GaussProbe
-from gaussdecode.source.postgresql.probe import PostgresProbe, SlotProbe
-from gaussdecode.source.settings import source_address
+from gaussdecode.source.postgresql.probe import PostgresProbe
+from gaussdecode.source.probe import SlotProbe
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one publication

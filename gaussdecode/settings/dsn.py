@@ -5,7 +5,7 @@ message repeats a part of the string.
 """
 
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ _OURS: Final = ("replication", "options", "client_encoding")
 _SERVICE: Final = "service"
 _NEEDED: Final = ("dbname", "user")
 _SAFE_MODE: Final = "verify-full"
-GAUSSDB_KEYS: Final = frozenset(
+GAUSSDB_TEXTS: Final = frozenset(
     {
         "host",
         "hostaddr",
@@ -27,12 +27,6 @@ GAUSSDB_KEYS: Final = frozenset(
         "user",
         "password",
         "application_name",
-        "connect_timeout",
-        "keepalives",
-        "keepalives_idle",
-        "keepalives_interval",
-        "keepalives_count",
-        "tcp_user_timeout",
         "sslmode",
         "sslrootcert",
         "sslcert",
@@ -40,14 +34,26 @@ GAUSSDB_KEYS: Final = frozenset(
         "sslpassword",
         "sslcrl",
         "ssl_min_protocol_version",
-        # The harmless values of these say what our client does anyway; it refuses others.
-        "gssencmode",
-        "target_session_attrs",
-        "load_balance_hosts",
-        "sslnegotiation",
-        "channel_binding",
     }
 )
+GAUSSDB_NUMBERS: Final[Mapping[str, int]] = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""Numbers for our own client of GaussDB, and what each is where nothing is said."""
+GAUSSDB_HARMLESS: Final[Mapping[str, Sequence[str]]] = {
+    "gssencmode": ("disable", "prefer"),
+    "target_session_attrs": ("any",),
+    "load_balance_hosts": ("disable",),
+    "sslnegotiation": ("postgres",),
+    "channel_binding": ("disable", "prefer"),
+}
+"""Keys of libpq of which our own client takes the values that say what it does anyway."""
+GAUSSDB_KEYS: Final = GAUSSDB_TEXTS | GAUSSDB_NUMBERS.keys() | GAUSSDB_HARMLESS.keys()
 """What a connection string may hold for our own client of GaussDB."""
 CREDENTIAL: Final = "password"
 _MAX_PASSWORD_BYTES: Final = 4096
@@ -55,6 +61,20 @@ _MAX_PASSWORD_BYTES: Final = 4096
 
 def _parameters(dsn: str) -> dict[str, str]:
     return {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
+
+
+def parameters_of(dsn: str) -> dict[str, str]:
+    """Take a connection string apart; what it leaves to libpq is missing.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return _parameters(dsn)
+    except (ProgrammingError, ValueError):
+        raise ConfigError(
+            "source.dsn: is not a connection string; write host=... port=... dbname=... user=..."
+        ) from None
 
 
 def is_local(parameters: Mapping[str, str]) -> bool:

@@ -16,8 +16,9 @@ from gaussdecode.source.gaussdb.identity import nulls_of
 from gaussdecode.source.gaussdb.source import GaussPath, relations_of, translator_of
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql._receive import PostgresReceiver
+from gaussdecode.source.postgresql.relations import Relations
 from gaussdecode.source.postgresql.source import SlowPath, known_messages
-from gaussdecode.source.relations import Relations, white_list
+from gaussdecode.source.relations import white_list
 from gaussdecode.wire.encoding import find_encoding
 
 

@@ -6,7 +6,7 @@ own can tell of a gap; a wrong `dsn` is a mistake in the configuration and no lo
 
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.postgresql.slot import LogState, ServerState
+from gaussdecode.source.slot import LogState, ServerState
 from gaussdecode.source.start import log_position
 
 

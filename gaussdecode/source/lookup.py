@@ -5,9 +5,10 @@ from typing import Protocol
 from gaussdecode.model.relation import Relation
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.postgresql.catalog import Catalog, CatalogTable
+from gaussdecode.source.address import source_address
+from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.gaussdb.catalog import GaussCatalog
-from gaussdecode.source.settings import source_address
+from gaussdecode.source.postgresql.catalog import Catalog
 
 
 class Lookup(Protocol):

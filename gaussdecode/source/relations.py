@@ -10,9 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol.canonical import RelationMessage, TypeMessage, describe, parse
 from gaussdecode.wire.encoding import UTF8, Encoding
 
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
@@ -44,48 +42,6 @@ class WhiteList:
 def white_list(settings: Mapping[str, Any]) -> WhiteList:  # Any: JSON
     """The white list of the reader's settings."""
     return WhiteList((schema, table) for schema, table in settings["white_tables"])
-
-
-class Relations:
-    """Numbers relation versions of one connection.
-
-    Args:
-        white_list: which tables are wanted.
-        encoding: of names and values in this connection.
-        unread: OIDs of tables of which only the length of each row is to be believed.
-    """
-
-    def __init__(
-        self, white_list: WhiteList, encoding: Encoding = UTF8, unread: Iterable[int] = ()
-    ) -> None:
-        self.encoding = encoding
-        self._unread = frozenset(unread)
-        self._white_list = white_list
-        self._user_types: dict[int, tuple[str, str]] = {}
-        self._last_version = 0
-
-    def note_type(self, message: bytes) -> int:
-        """Take a Type message; returns its OID."""
-        parsed = parse(message, encoding=self.encoding)
-        if not isinstance(parsed, TypeMessage):
-            raise SequenceError(f"a {type(parsed).__name__} where a Type must be")
-        self._user_types[parsed.oid] = (parsed.namespace, parsed.name)
-        return parsed.oid
-
-    def define(self, message: bytes) -> Relation:
-        """Take a Relation message; returns the new version."""
-        parsed = parse(message, encoding=self.encoding)
-        if not isinstance(parsed, RelationMessage):
-            raise SequenceError(f"a {type(parsed).__name__} where a Relation must be")
-        self._last_version += 1
-        relation = describe(parsed, self._last_version, self._user_types)
-        if self._white_list.allows(relation.namespace, relation.name):
-            return relation
-        return describe(parsed, self._last_version, self._user_types, is_filtered=True)
-
-    def record(self, relation: Relation) -> bytes:
-        """Its record of the raw batch."""
-        return relation_record(relation, self.encoding, is_unread=relation.oid in self._unread)
 
 
 def relation_record(

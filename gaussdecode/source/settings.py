@@ -5,19 +5,10 @@ from typing import Any, Final
 
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.postgresql.connection import SourceAddress
-from gaussdecode.source.postgresql.slot import LogState
+from gaussdecode.source.address import SourceAddress, source_address
+from gaussdecode.source.slot import LogState
 
 _SPOOL: Final = "spool"  # below the landing; made when the landing is opened
-
-
-def source_address(config: Config) -> SourceAddress:
-    """How to reach the server of a configuration, password included.
-
-    Raises:
-        ConfigError: the password file cannot be used.
-    """
-    return SourceAddress(config.conninfo(), config.password(), config.source.allow_insecure)
 
 
 def reader_settings(config: Config, log: LogState | None) -> dict[str, Any]:  # Any: JSON

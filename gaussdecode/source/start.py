@@ -13,7 +13,8 @@ from typing import Final
 
 from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.postgresql.slot import PLUGIN, LogState, ServerState, SlotState
+from gaussdecode.source.postgresql.slot import PLUGIN
+from gaussdecode.source.slot import LogState, ServerState, SlotState
 
 _ADVICE_GAP: Final = (
     "changes in between are gone; accept the gap with `gaussdecode slot accept-gap`, or create a "

@@ -9,7 +9,7 @@ from gaussdecode.collect.tables import Tables
 from gaussdecode.model.columns import CONTRADICTED, GONE, NO_CATALOG, Attribute, Reading
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import ColumnType, Kind
-from gaussdecode.source.postgresql.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 
 NAMES = ("id", "price", "twice", "half")
 GENERATED = ("twice", "half")

@@ -20,7 +20,8 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config, SnapshotConfig
 from gaussdecode.source.postgresql.inspection import Inspection
-from gaussdecode.source.postgresql.slot import PublishedTable, ServerState, SlotState
+from gaussdecode.source.postgresql.slot import PublishedTable
+from gaussdecode.source.slot import ServerState, SlotState
 
 SLOT = SlotState(
     name="orders", plugin="pgoutput", slot_type="logical", database="shop", is_temporary=False,

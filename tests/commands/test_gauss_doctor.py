@@ -17,7 +17,7 @@ from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.gaussdb.inspection import GaussInspection
 from gaussdecode.source.gaussdb.server import GaussServerState
-from gaussdecode.source.postgresql.slot import SlotState
+from gaussdecode.source.slot import SlotState
 
 MakeGauss = Callable[..., GaussServer]
 SLOT = SlotState(

@@ -16,7 +16,7 @@ from gaussdecode.daemon.guard import (
     slope,
 )
 from gaussdecode.errors import SourceError
-from gaussdecode.source.postgresql.probe import SlotView
+from gaussdecode.source.probe import SlotView
 
 GIB = 2**30
 SETTINGS = GuardSettings(

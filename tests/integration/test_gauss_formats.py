@@ -13,10 +13,10 @@ from kit.gaussserver import Behaviour, GaussServer
 from kit.gaussstore import Change, Committed, StoredColumn, Values
 from kit.gaussworkload import Workload
 
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.catalog import GaussCatalog
 from gaussdecode.source.gaussdb.relations import GaussRelations
 from gaussdecode.source.gaussdb.translate._translator import Translator
-from gaussdecode.source.postgresql.connection import SourceAddress
 from gaussdecode.source.relations import WhiteList
 
 pytestmark = pytest.mark.integration

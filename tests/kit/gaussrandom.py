@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from gaussdecode.source.postgresql.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb.catalog import CatalogType
 from kit import gausswire as gw
 from kit.gaussprofile import V6_0_0, Profile

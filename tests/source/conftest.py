@@ -19,7 +19,7 @@ from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Child, spawn_child
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.relation import Relation
-from gaussdecode.source.postgresql.connection import SourceAddress
+from gaussdecode.source.address import SourceAddress
 
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
 _PLAN_BYTES: Final = 8

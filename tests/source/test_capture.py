@@ -13,16 +13,9 @@ from gaussdecode.ipc.control import Word
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, XLogData
-from gaussdecode.source.capture import (
-    Capture,
-    CaptureHeader,
-    CaptureWriter,
-    Limits,
-    Recording,
-    reached,
-    record,
-)
-from gaussdecode.source.postgresql.connection import SourceAddress
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.capture import Capture, CaptureHeader, CaptureWriter, Limits
+from gaussdecode.source.postgresql.capture import Recording, reached, record
 
 HEADER = CaptureHeader(
     identity=SourceIdentity("postgresql", "77", "shop", "orders", "pgoutput"),

@@ -7,7 +7,7 @@ import pytest
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.gap import find_gap
-from gaussdecode.source.postgresql.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import LogState, ServerState, SlotState
 
 LOG = LogState("7", 1, "shop", "orders", "pgoutput", Lsn(100))
 SLOT = SlotState(

@@ -9,13 +9,13 @@ from kit.postgres import Database
 
 from gaussdecode.settings.load import load
 from gaussdecode.source import pinned
-from gaussdecode.source.postgresql.catalog import Catalog
+from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.export import TableReader
 from gaussdecode.source.pinned import SETTINGS, Setting, Use
-from gaussdecode.source.postgresql.connection import SourceAddress, connect
+from gaussdecode.source.postgresql.catalog import Catalog
+from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.export import PgExporter, View
 from gaussdecode.source.postgresql.probe import PostgresProbe
-from gaussdecode.source.settings import source_address
 
 _HOSTILE = {
     "DateStyle": "SQL, DMY",

@@ -21,9 +21,10 @@ from gaussdecode.ipc.control import Word
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.protocol.canonical import Commit, Insert, LogicalMessage, RelationMessage, parse
-from gaussdecode.source.postgresql.connection import SourceAddress, connect
-from gaussdecode.source.postgresql.stream import Stream
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.slot import read_server, start_stream, stream_options
+from gaussdecode.source.postgresql.stream import Stream
 
 pytestmark = pytest.mark.integration
 

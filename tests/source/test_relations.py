@@ -8,7 +8,8 @@ import pytest
 from gaussdecode.errors import SequenceError, WireError
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.model.types import Kind
-from gaussdecode.source.relations import Relations, WhiteList, relation_record
+from gaussdecode.source.postgresql.relations import Relations
+from gaussdecode.source.relations import WhiteList, relation_record
 
 
 def relation_message(oid: int = 7, name: str = "t", identity: bytes = b"d") -> bytes:

@@ -5,9 +5,9 @@ from kit.postgres import Database
 
 from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.postgresql.connection import SourceAddress, connect
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.slot import (
-    LogState,
     advance_slot,
     create_publication,
     create_slot,
@@ -17,6 +17,7 @@ from gaussdecode.source.postgresql.slot import (
     read_server,
     stream_options,
 )
+from gaussdecode.source.slot import LogState
 from gaussdecode.source.start import check_start
 
 pytestmark = pytest.mark.integration

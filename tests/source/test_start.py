@@ -6,7 +6,7 @@ import pytest
 
 from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.postgresql.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import LogState, ServerState, SlotState
 from gaussdecode.source.start import RULES, check_start, log_position, refuse_active, warnings
 
 SLOT = SlotState(

@@ -29,8 +29,9 @@ from gaussdecode.protocol.gaussdb.options import (
     stream_style,
 )
 from gaussdecode.settings.sections import Config
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, Style
-from gaussdecode.source.postgresql.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.catalog import CatalogType, GaussCatalog
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
@@ -39,7 +40,6 @@ from gaussdecode.source.gaussdb.relations import GaussRelations
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.gaussdb.stream import GaussStream
 from gaussdecode.source.gaussdb.translate._translator import Translator
-from gaussdecode.source.postgresql.connection import SourceAddress
 from gaussdecode.source.relations import WhiteList
 
 _WAIT_SECONDS: Final = 0.2

@@ -20,9 +20,9 @@ from typing import Final, Self, TypeVar
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.columns import Attribute, Reading
 from gaussdecode.protocol.gaussdb.commands import sql_literal
-from gaussdecode.source.postgresql.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
-from gaussdecode.source.postgresql.connection import SourceAddress
 
 _STATEMENT_MS: Final = 3000
 _ANSWER_SECONDS: Final = 5.0  # the server's own limit comes first

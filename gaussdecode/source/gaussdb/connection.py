@@ -29,12 +29,12 @@ from gaussdecode.protocol.gaussdb.messages import Message, MessageReader, Row
 from gaussdecode.protocol.gaussdb.profile import VersionProfile, parse_version
 from gaussdecode.protocol.gaussdb.session import Phase as SessionPhase
 from gaussdecode.protocol.gaussdb.session import Session
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb._copylines import take_lines
 from gaussdecode.source.gaussdb.dial import Place, Socket, open_socket, places, reason_of, ways
 from gaussdecode.source.gaussdb.errors import broken, error_of_body, server_error
 from gaussdecode.source.gaussdb.target import Endpoint, Target, parse_target
 from gaussdecode.source.pinned import HEAR_WARNINGS, Use, startup_parameters
-from gaussdecode.source.postgresql.connection import SourceAddress
 from gaussdecode.source.sqlstate import Phase
 
 _READ_BYTES: Final = 1 << 16

@@ -15,7 +15,8 @@ from gaussdecode.model.types import is_headless_hex, is_number_as_text
 from gaussdecode.protocol.gaussdb.commands import sql_literal
 from gaussdecode.settings.sections import Config
 from gaussdecode.source import export
-from gaussdecode.source.postgresql.catalog import CatalogTable
+from gaussdecode.source.address import SourceAddress, source_address
+from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.export import (
     COPY_BYTES,
     Chunk,
@@ -36,10 +37,8 @@ from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.relations import GaussRelations
 from gaussdecode.source.gaussdb.tables import read_tables, storage_option
 from gaussdecode.source.gaussdb.view import BEGIN, EMPTY, View, connect_lasting
-from gaussdecode.source.postgresql.connection import SourceAddress
 from gaussdecode.source.quoting import identifier
 from gaussdecode.source.relations import WhiteList
-from gaussdecode.source.settings import source_address
 
 _FILES: Final = """
 SELECT c.relfilenode, pg_catalog.pg_relation_filenode(c.oid), c.reltuples, c.parttype

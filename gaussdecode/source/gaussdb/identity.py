@@ -21,7 +21,7 @@ from typing import Final
 from gaussdecode.model.relation import ReplicaIdentity
 from gaussdecode.model.shape import Shape
 from gaussdecode.protocol.gaussdb.profile import omits_nulls
-from gaussdecode.source.postgresql.catalog import CatalogTable
+from gaussdecode.source.catalog import CatalogTable
 
 MAX_FLIPS: Final = 3  # arbitrary
 

@@ -9,6 +9,7 @@ from typing import Self
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.gaussdb.server import (
     DecodeStatus,
@@ -16,8 +17,7 @@ from gaussdecode.source.gaussdb.server import (
     list_slots,
     read_decode_status,
 )
-from gaussdecode.source.postgresql.connection import SourceAddress
-from gaussdecode.source.postgresql.probe import SlotView
+from gaussdecode.source.probe import SlotView
 
 
 class GaussProbe:

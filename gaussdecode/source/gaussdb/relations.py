@@ -22,7 +22,7 @@ from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.shape import Definition, Shape, ShapeColumn
 from gaussdecode.model.title import table_title
 from gaussdecode.model.types import column_type, is_built_in, type_oid
-from gaussdecode.source.postgresql.catalog import CatalogTable
+from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.gaussdb._spill import Record, Spill
 from gaussdecode.source.gaussdb.catalog import CatalogType
 from gaussdecode.source.gaussdb.identity import Identity, Nulls, judge

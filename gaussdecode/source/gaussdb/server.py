@@ -20,10 +20,10 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.commands import IDENTIFY_SYSTEM, slot_name, sql_literal
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.source import start
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.target import on_next_port, on_port
-from gaussdecode.source.postgresql.connection import SourceAddress
-from gaussdecode.source.postgresql.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import LogState, ServerState, SlotState
 
 ENCODINGS: Final = ("UTF8", "GBK", "GB18030", "LATIN1", "SQL_ASCII")
 DDL_ADVICE: Final = (

@@ -28,10 +28,10 @@ from gaussdecode.settings.sections import (
     RingConfig,
     SourceConfig,
 )
-from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb._receive import GaussReceiver
 from gaussdecode.source.gaussdb._spill import Spill
@@ -44,8 +44,8 @@ from gaussdecode.source.gaussdb.relations import GaussRelations, TableCatalog
 from gaussdecode.source.gaussdb.tables import read_tables, unsent
 from gaussdecode.source.gaussdb.translate._translator import Translator
 from gaussdecode.source.interface import Log, Record, identity_record
-from gaussdecode.source.postgresql.connection import SourceAddress
 from gaussdecode.source.relations import relation_record, white_list
+from gaussdecode.source.slot import LogState
 from gaussdecode.source.sqlstate import Phase
 from gaussdecode.source.start import log_position, refuse_active
 
@@ -132,7 +132,7 @@ class GaussSource:
         self._say = say
         self._slot: str = settings["slot"]
         position = settings["log"]
-        state = None if position is None else slots.LogState.from_record(position)
+        state = None if position is None else LogState.from_record(position)
         config = options_config(settings)
         address = SourceAddress(
             settings["conninfo"], settings["password"], settings["is_insecure_allowed"]

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.source.postgresql.connection import SourceAddress
+from gaussdecode.settings.dsn import GAUSSDB_HARMLESS, GAUSSDB_NUMBERS, GAUSSDB_TEXTS, parameters_of
+from gaussdecode.source.address import SourceAddress
 
 SAFE_MODE: Final = "verify-full"
 MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", SAFE_MODE)
@@ -28,40 +28,6 @@ _DEFAULT_PORT: Final = "5432"
 _DEFAULT_ROOT: Final = "~/.postgresql/root.crt"  # where libpq looks
 _SYSTEM_ROOT: Final = "system"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_NUMBERS: Final = {
-    "connect_timeout": 10,
-    "keepalives": 1,
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 60_000,
-}
-_TEXTS: Final = frozenset(
-    {
-        "host",
-        "hostaddr",
-        "port",
-        "dbname",
-        "user",
-        "password",
-        "application_name",
-        "sslmode",
-        "sslrootcert",
-        "sslcert",
-        "sslkey",
-        "sslpassword",
-        "sslcrl",
-        "ssl_min_protocol_version",
-    }
-)
-# Keys of libpq whose harmless value says what we do anyway.
-_HARMLESS: Final[Mapping[str, Sequence[str]]] = {
-    "gssencmode": ("disable", "prefer"),
-    "target_session_attrs": ("any",),
-    "load_balance_hosts": ("disable",),
-    "sslnegotiation": ("postgres",),
-    "channel_binding": ("disable", "prefer"),
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,7 +112,7 @@ class Target:
 
 def on_next_port(address: SourceAddress) -> SourceAddress:
     """The same servers, each at the port after its own: where a thread pool has replication."""
-    given = _parameters(address.conninfo)
+    given = parameters_of(address.conninfo)
     ports = [str(int(port or _DEFAULT_PORT) + 1) for port in given.get("port", "").split(",")]
     parameters = {**given, "port": ",".join(ports)}
     return dataclasses.replace(address, conninfo=make_conninfo("", **parameters))
@@ -154,7 +120,7 @@ def on_next_port(address: SourceAddress) -> SourceAddress:
 
 def on_port(address: SourceAddress, port: int) -> SourceAddress:
     """The same server at another port, such as the HA port."""
-    parameters = {**_parameters(address.conninfo), "port": str(port)}
+    parameters = {**parameters_of(address.conninfo), "port": str(port)}
     return dataclasses.replace(address, conninfo=make_conninfo("", **parameters))
 
 
@@ -165,7 +131,7 @@ def parse_target(address: SourceAddress) -> Target:
         ConfigError: it is none, holds a key that is not offered for GaussDB, or protects the
             stream less than verify-full does without the operator's leave.
     """
-    given = _parameters(address.conninfo)
+    given = parameters_of(address.conninfo)
     _check_keys(given)
     for key in ("dbname", "user"):
         if not given.get(key):
@@ -178,25 +144,15 @@ def parse_target(address: SourceAddress) -> Target:
         password=address.password or given.get("password") or None,
         application_name=given.get("application_name", "gaussdecode"),
         tls=_tls_files(given, endpoints, address.is_insecure_allowed),
-        numbers={key: _number(given, key, default) for key, default in _NUMBERS.items()},
+        numbers={key: _number(given, key, default) for key, default in GAUSSDB_NUMBERS.items()},
     )
-
-
-def _parameters(conninfo: str) -> dict[str, str]:
-    try:
-        parsed = conninfo_to_dict(conninfo)
-    except (ProgrammingError, ValueError):
-        raise ConfigError(
-            "source.dsn: is not a connection string; write host=... port=... dbname=... user=..."
-        ) from None
-    return {key: str(value) for key, value in parsed.items() if value is not None}
 
 
 def _check_keys(given: Mapping[str, str]) -> None:
     for key, value in given.items():
-        if key in _TEXTS or key in _NUMBERS or value in _HARMLESS.get(key, ()):
+        if key in GAUSSDB_TEXTS or key in GAUSSDB_NUMBERS or value in GAUSSDB_HARMLESS.get(key, ()):
             continue
-        harmless = _HARMLESS.get(key)
+        harmless = GAUSSDB_HARMLESS.get(key)
         what = f"{key} other than {' or '.join(harmless)}" if harmless else key
         raise ConfigError(f"source.dsn: {what} is not offered for GaussDB; leave it out")
 

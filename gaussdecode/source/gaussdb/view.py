@@ -35,9 +35,9 @@ import pyarrow as pa
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import Shown
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
-from gaussdecode.source.postgresql.connection import SourceAddress
 
 BEGIN: Final = "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _ISOLATION: Final = "repeatable read"

@@ -6,7 +6,6 @@ through ``psycopg.pq`` only and belongs to the thread that made it. Errors come 
 `SourceError` or `SourceRefusedError`, judged by `sqlstate`, without the password.
 """
 
-import dataclasses
 import os
 import select
 import socket
@@ -14,12 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Self
 
-from psycopg import OperationalError, ProgrammingError, pq
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg import OperationalError, pq
+from psycopg.conninfo import make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
 from gaussdecode.errors import ConfigError, SourceError
-from gaussdecode.settings.dsn import is_local
+from gaussdecode.settings.dsn import is_local, parameters_of
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.pinned import later_statements, startup_options
 from gaussdecode.source.postgresql.libpq import LibPq, find_libpq
 from gaussdecode.source.quoting import literal
@@ -48,26 +48,6 @@ _STOPPING_SECONDS: Final = 2.0  # arbitrary: for the server to see the last stat
 Row = tuple[str | None, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SourceAddress:
-    """How to reach the server.
-
-    Attributes:
-        conninfo: libpq's connection string; may hold the password.
-        password: given apart from it, or None.
-        is_insecure_allowed: the stream may cross a network unprotected.
-    """
-
-    conninfo: str = dataclasses.field(repr=False)
-    password: str | None = dataclasses.field(default=None, repr=False)
-    is_insecure_allowed: bool = False
-
-    @property
-    def secret(self) -> str | None:
-        """What must never be shown."""
-        return self.password or _parameters(self.conninfo).get("password")
-
-
 def session_conninfo(
     address: SourceAddress, *, is_replication: bool = True, **settings: str
 ) -> str:
@@ -77,7 +57,7 @@ def session_conninfo(
         ConfigError: it cannot be parsed, or protects the stream less than verify-full
             does without the operator's leave. Unix sockets need no protection.
     """
-    given = _parameters(address.conninfo)
+    given = parameters_of(address.conninfo)
     defaults = dict(_DEFAULTS)
     if not is_local(given):
         if "service" not in given or not address.is_insecure_allowed:
@@ -95,16 +75,6 @@ def session_conninfo(
     if address.password is not None:
         own["password"] = address.password
     return make_conninfo("", **{**defaults, **given, **own, **settings})
-
-
-def _parameters(conninfo: str) -> dict[str, str]:
-    try:
-        parsed = conninfo_to_dict(conninfo)
-    except ProgrammingError:
-        raise ConfigError(
-            "source.dsn: is not a connection string; write host=... port=... dbname=... user=..."
-        ) from None
-    return {key: str(value) for key, value in parsed.items() if value is not None}
 
 
 class Connection:
@@ -329,7 +299,7 @@ def connect(
 
 def _limit_seconds(conninfo: str) -> float:
     """The connection timeout, for all hosts together; 0 is none."""
-    parameters = _parameters(conninfo)
+    parameters = parameters_of(conninfo)
     hosts = parameters.get("hostaddr", parameters.get("host", "")).count(",") + 1
     return float(parameters["connect_timeout"]) * hosts
 

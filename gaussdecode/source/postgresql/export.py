@@ -19,6 +19,7 @@ from gaussdecode.errors import SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
 from gaussdecode.source import export
+from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.export import (
     COPY_BYTES,
     Chunk,
@@ -35,12 +36,11 @@ from gaussdecode.source.export import (
 )
 from gaussdecode.source.postgresql._copyout import CopyOut
 from gaussdecode.source.postgresql.carried import Changes
-from gaussdecode.source.postgresql.connection import Connection, Row, SourceAddress, connect
+from gaussdecode.source.postgresql.connection import Connection, Row, connect
 from gaussdecode.source.postgresql.libpq import address_of
 from gaussdecode.source.postgresql.published import read_published, read_shape
-from gaussdecode.source.quoting import identifier, literal, slot_identifier
-from gaussdecode.source.settings import source_address
 from gaussdecode.source.postgresql.slot import PLUGIN
+from gaussdecode.source.quoting import identifier, literal, slot_identifier
 from gaussdecode.source.sqlstate import Phase, error_of
 
 _POLL_SECONDS: Final = 0.1  # how soon a command is given up

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gaussdecode.model.title import table_title
-from gaussdecode.source.postgresql.connection import Connection, SourceAddress, connect
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.postgresql.connection import Connection, connect
 from gaussdecode.source.quoting import literal
 from gaussdecode.wire.encoding import spelled_name
 

@@ -5,14 +5,14 @@ for it. Everything it reads is a view that any role may read; what the server hi
 the role (details of other processes, for one without pg_read_all_stats) comes as None.
 """
 
-import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from gaussdecode.errors import GaussDecodeError, SourceError
-from gaussdecode.source.postgresql.connection import Connection, Row, SourceAddress, connect
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.postgresql.connection import Connection, Row, connect
 from gaussdecode.source.postgresql.members import rows_of_members
+from gaussdecode.source.probe import SlotView
 from gaussdecode.source.quoting import literal
 
 _CONNECT_SECONDS: Final = 3
@@ -38,70 +38,6 @@ _VIEW: Final = """
     LEFT JOIN pg_catalog.pg_stat_replication r ON r.pid = s.active_pid
     LEFT JOIN pg_catalog.pg_stat_replication_slots t ON t.slot_name = s.slot_name
 """
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SlotView:
-    """One look at the slot; None is what the server does not tell.
-
-    Attributes:
-        wal_end: end of the server's WAL.
-        retained_bytes: WAL between the slot's restart position and the end; None when the
-            slot is gone or lost.
-        confirmed_lsn: as the server has it.
-        wal_status: ``reserved``, ``extended``, ``unreserved``, ``lost``; None without a slot.
-        safe_bytes: WAL that may still be written before the slot can be lost; None without
-            a limit.
-        is_active: somebody streams.
-        wait_event_type: of the server's sending process.
-        wait_event: likewise; None while it computes.
-        sender_state: ``catchup`` or ``streaming``.
-        sent_lsn: how far it has sent.
-        spilled_bytes: written to the server's disk while decoding, since its statistics began.
-        spilled_transactions: likewise.
-        decoded_bytes: sent to the plug-in, likewise.
-        read_queues: of the server's own parallel decoding, items that wait for each decoder;
-            empty where it does not decode in parallel or does not tell.
-        decode_queues: likewise, items that wait for its sender.
-        publications: OID and xmin of every publication of the database, and number and sum of
-            the rows of what it lists, by name.
-    """
-
-    wal_end: int
-    retained_bytes: int | None = None
-    confirmed_lsn: int | None = None
-    wal_status: str | None = None
-    safe_bytes: int | None = None
-    is_active: bool | None = None
-    wait_event_type: str | None = None
-    wait_event: str | None = None
-    sender_state: str | None = None
-    sent_lsn: int | None = None
-    spilled_bytes: int | None = None
-    spilled_transactions: int | None = None
-    decoded_bytes: int | None = None
-    read_queues: tuple[int, ...] = ()
-    decode_queues: tuple[int, ...] = ()
-    publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-
-    @property
-    def is_lost(self) -> bool:
-        """The slot is gone, or WAL that it needs is."""
-        return self.wal_status in {None, "lost"}
-
-
-class SlotProbe(Protocol):
-    """Looks at a slot."""
-
-    def look(self) -> SlotView:
-        """Ask once.
-
-        Raises:
-            GaussDecodeError: the server cannot be asked now.
-        """
-
-    def close(self) -> None:
-        """Give the connection back."""
 
 
 class PostgresProbe:

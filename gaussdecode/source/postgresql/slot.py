@@ -7,7 +7,7 @@ started is decided in `start`, from what `read_server` finds here.
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Final
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
@@ -20,121 +20,12 @@ from gaussdecode.source.quoting import (
     slot_identifier,
     start_replication,
 )
+from gaussdecode.source.slot import LogState, ServerState, SlotState
 from gaussdecode.wire.encoding import spelled_name
 
 PLUGIN: Final = "pgoutput"
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN: Final = re.compile(r"(\d+)\s*(ms|s|min|h|d|)")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SlotState:
-    """One row of pg_replication_slots; what the version does not have is None.
-
-    Attributes:
-        name: of the slot.
-        plugin: output plug-in; None for a physical slot.
-        slot_type: ``logical`` or ``physical``.
-        database: name; None for a physical slot.
-        is_temporary: it goes with its session.
-        is_active: somebody streams from it.
-        active_pid: who.
-        restart_lsn: oldest WAL it holds; None when lost.
-        confirmed_flush_lsn: what was confirmed.
-        wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
-        safe_wal_size: bytes until it may be lost; None without a limit.
-        is_two_phase: prepared transactions are sent at PREPARE.
-        invalidation_reason: why it cannot be used any more, from 17 on; from 16 the text
-            ``conflict``.
-        is_failover: it is kept on standbys, from 17 on.
-    """
-
-    name: str
-    plugin: str | None
-    slot_type: str
-    database: str | None
-    is_temporary: bool
-    is_active: bool
-    active_pid: int | None
-    restart_lsn: Lsn | None
-    confirmed_flush_lsn: Lsn | None
-    wal_status: str | None
-    safe_wal_size: int | None
-    is_two_phase: bool
-    invalidation_reason: str | None
-    is_failover: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ServerState:
-    """What there is to know before a stream is started.
-
-    Attributes:
-        version: such as 150018.
-        system_identifier: of the cluster.
-        timeline: of the server.
-        wal_end: end of its WAL.
-        database: we are connected to.
-        slot: the row, or None when there is no such slot.
-        sender_timeout_ms: ``wal_sender_timeout``; 0 for none.
-        encoding: of the database.
-        missing_publications: configured, but not there.
-        switch_points: where each earlier timeline ended.
-        is_standby: it recovers; its WAL ends where its replay is.
-        publications: OID and xmin of those that are configured and there, and number and sum of
-            the rows of what they list, by name.
-    """
-
-    version: int
-    system_identifier: str
-    timeline: int
-    wal_end: Lsn
-    database: str
-    slot: SlotState | None
-    sender_timeout_ms: int
-    encoding: str
-    missing_publications: tuple[str, ...] = ()
-    switch_points: Mapping[int, Lsn] = dataclasses.field(default_factory=dict)
-    is_standby: bool = False
-    publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LogState:
-    """What the commit log says it belongs to, and how far it is.
-
-    Attributes:
-        system_identifier: of the cluster.
-        timeline: of the last entry; 0 when it has none.
-        database: name.
-        slot: name.
-        plugin: output plug-in.
-        lsn: the durable position.
-        landed_lsn: nothing that ends beyond it has landed: the position moves on where there
-            is nothing to land. None for the position itself.
-    """
-
-    system_identifier: str
-    timeline: int
-    database: str
-    slot: str
-    plugin: str
-    lsn: Lsn
-    landed_lsn: Lsn | None = None
-
-    def to_record(self) -> dict[str, Any]:  # Any: JSON
-        """Make it fit for JSON."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:  # Any: JSON
-        """Read what `to_record` wrote."""
-        landed = record.get("landed_lsn")
-        positions = {
-            "lsn": Lsn(record["lsn"]),
-            "landed_lsn": None if landed is None else Lsn(landed),
-        }
-        return cls(**{**record, **positions})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,16 +4,19 @@ from gaussdecode.errors import GaussDecodeError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.source import coverage
-from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.interface import Log, Record, identity_record
+from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql._known import KnownMessages
 from gaussdecode.source.postgresql._receive import PostgresReceiver
-from gaussdecode.source.postgresql.connection import SourceAddress, connect
+from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
-from gaussdecode.source.relations import Relations, white_list
+from gaussdecode.source.postgresql.relations import Relations
+from gaussdecode.source.relations import white_list
+from gaussdecode.source.slot import LogState
 from gaussdecode.source.start import check_start, log_position, refuse_active, warnings
 
 
@@ -58,7 +61,7 @@ class PostgresSource:
     def __init__(self, settings: Record, say: Log) -> None:
         self._slot: str = settings["slot"]
         log = settings["log"]
-        state = None if log is None else slots.LogState.from_record(log)
+        state = None if log is None else LogState.from_record(log)
         publications: list[str] = settings["publications"]
         self._connection = connect(
             SourceAddress(

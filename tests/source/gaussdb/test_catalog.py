@@ -10,8 +10,8 @@ from kit.gaussstore import Store
 from kit.postgres import Database, Postgres
 
 from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.catalog import GaussCatalog
-from gaussdecode.source.postgresql.connection import SourceAddress
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from kit.scripted import Peer, ScriptedServer, answer, error, notice
 
 from gaussdecode.errors import SequenceError, SourceError, SourceRefusedError, WireError
 from gaussdecode.protocol.gaussdb import messages
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.pinned import Use, startup_parameters
-from gaussdecode.source.postgresql.connection import SourceAddress
 
 PASSWORD = "Gauss@123"
 MINOR_51 = 3 << 16 | 51

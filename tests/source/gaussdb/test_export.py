@@ -12,12 +12,12 @@ from kit.gaussstore import Store
 from kit.postgres import Postgres
 
 from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import Chunk, PublishedTable, TableChangedError
 from gaussdecode.source.gaussdb import export as gaussexport
 from gaussdecode.source.gaussdb.export import TableReader
 from gaussdecode.source.gaussdb.tables import storage_option
 from gaussdecode.source.gaussdb.view import View
-from gaussdecode.source.postgresql.connection import SourceAddress
 from gaussdecode.source.relations import WhiteList
 
 pytestmark = pytest.mark.integration

@@ -4,7 +4,7 @@ import pytest
 
 from gaussdecode.model.relation import ReplicaIdentity
 from gaussdecode.model.shape import Shape, ShapeColumn
-from gaussdecode.source.postgresql.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb.identity import judge
 
 ALL = frozenset({"id", "v", "n"})

@@ -10,7 +10,7 @@ from gaussdecode.errors import LostRowError, SourceError, SourceRefusedError
 from gaussdecode.model.relation import ReplicaIdentity
 from gaussdecode.model.shape import Shape, ShapeColumn
 from gaussdecode.model.types import Kind
-from gaussdecode.source.postgresql.catalog import CatalogColumn, CatalogTable
+from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb._spill import Spill
 from gaussdecode.source.gaussdb.catalog import CatalogType
 from gaussdecode.source.gaussdb.relations import GaussRelations

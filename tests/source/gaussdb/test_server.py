@@ -14,11 +14,11 @@ from kit.vectors import meaning
 from gaussdecode.errors import ConfigError, IdentityError, SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.profile import parse_version
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.gaussdb.server import GaussServerState
-from gaussdecode.source.postgresql.connection import SourceAddress
-from gaussdecode.source.postgresql.slot import LogState, SlotState
+from gaussdecode.source.slot import LogState, SlotState
 
 GOOD_STYLES = {"DateStyle": "ISO, YMD", "IntervalStyle": "postgres", "bytea_output": "hex"}
 SLOT = SlotState(

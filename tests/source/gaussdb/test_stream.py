@@ -20,9 +20,9 @@ from gaussdecode.protocol.gaussdb import messages
 from gaussdecode.protocol.gaussdb.commands import start_replication
 from gaussdecode.protocol.gaussdb.copyboth import Keepalive, StatusUpdate, parse_server
 from gaussdecode.protocol.gaussdb.notices import lost_changes
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.gaussdb.stream import GaussStream
-from gaussdecode.source.postgresql.connection import SourceAddress
 
 PARALLEL = {"parallel-decode-num": "2", "decode-style": "b", "sending-batch": "1"}
 COPY_BOTH = messages.backend(messages.Tag.COPY_BOTH, bytes(3))

@@ -8,6 +8,7 @@ import pytest
 from kit.postgres import make_certificates
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.target import (
     Target,
     TlsFiles,
@@ -16,7 +17,6 @@ from gaussdecode.source.gaussdb.target import (
     parse_target,
     tls_context,
 )
-from gaussdecode.source.postgresql.connection import SourceAddress
 
 WHO = "dbname=shop user=gaussdecode"
 

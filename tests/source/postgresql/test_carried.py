@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from kit.postgres import Database
 
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.carried import (
     Changes,
     Logged,
@@ -13,7 +14,7 @@ from gaussdecode.source.postgresql.carried import (
     why_not_logged,
     why_not_sent,
 )
-from gaussdecode.source.postgresql.connection import Connection, SourceAddress, connect
+from gaussdecode.source.postgresql.connection import Connection, connect
 from gaussdecode.source.postgresql.published import read_published, read_shape
 
 ALL = frozenset({"INSERT", "UPDATE", "DELETE"})

@@ -9,13 +9,9 @@ from kit.postgres import Database, Postgres
 from psycopg.conninfo import conninfo_to_dict
 
 from gaussdecode.errors import ConfigError, SourceError, SourceRefusedError
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql import connection as postgresql
-from gaussdecode.source.postgresql.connection import (
-    Connection,
-    SourceAddress,
-    connect,
-    session_conninfo,
-)
+from gaussdecode.source.postgresql.connection import Connection, connect, session_conninfo
 from gaussdecode.source.postgresql.libpq import FUNCTIONS, find_libpq
 
 

@@ -1,0 +1,130 @@
+"""Recording a stream of PostgreSQL into a capture file."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from gaussdecode.model.landing import SourceIdentity
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.protocol.copyboth import Keepalive, parse_server
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits
+from gaussdecode.source.postgresql import slot as slots
+from gaussdecode.source.postgresql.connection import connect
+from gaussdecode.source.postgresql.stream import Stream
+from gaussdecode.source.slot import ServerState
+from gaussdecode.source.start import check_start
+
+_WAIT_SECONDS: Final = 0.2
+_COMMIT_BYTES: Final = 26
+_BODY: Final = 25  # of XLogData: where the payload begins
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What to record.
+
+    Attributes:
+        address: of the server.
+        slot: name.
+        publications: names.
+        messages: logical messages too.
+        only_local: leave out what has an origin, from PostgreSQL 16 on.
+    """
+
+    address: SourceAddress
+    slot: str
+    publications: tuple[str, ...]
+    messages: bool = True
+    only_local: bool = True
+
+
+def record(
+    recording: Recording, path: Path, limits: Limits, should_stop: Callable[[], bool]
+) -> CaptureWriter:
+    """Record a slot from where it stands; confirms nothing.
+
+    Args:
+        recording: what.
+        path: of the new file.
+        limits: when to stop; whichever comes first.
+        should_stop: asked several times a second.
+
+    Returns:
+        The finished writer, for its counts.
+
+    Raises:
+        SourceError: the server failed or refused.
+        ConfigError: the file cannot be made.
+        DiskError: the file cannot be written.
+    """
+    with connect(recording.address) as connection:
+        server = slots.read_server(connection, recording.slot, recording.publications)
+        start_lsn = check_start(None, server, recording.slot)
+        options = slots.stream_options(
+            server.version,
+            recording.publications,
+            messages=recording.messages,
+            only_local=recording.only_local,
+        )
+        encoding = connection.encoding.name
+        header = _header_of(recording.slot, server, start_lsn, options, encoding)
+        slots.start_stream(connection, recording.slot, start_lsn, options)
+        writer = CaptureWriter(path, header)
+        try:
+            stream = Stream(connection, start_lsn, server.sender_timeout_ms)
+            _record_frames(stream, writer, limits, should_stop)
+            writer.finish()
+            stream.close()
+        except BaseException:
+            writer.abandon()
+            raise
+    return writer
+
+
+def _header_of(
+    slot: str,
+    server: ServerState,
+    start_lsn: Lsn,
+    options: dict[str, str],
+    stream_encoding: str,
+) -> CaptureHeader:
+    return CaptureHeader(
+        identity=SourceIdentity(
+            "postgresql", server.system_identifier, server.database, slot, slots.PLUGIN
+        ),
+        server_version=server.version,
+        timeline=server.timeline,
+        encoding=server.encoding,
+        start_lsn=start_lsn,
+        options=options,
+        created_time=time.time(),
+        stream_encoding=stream_encoding,
+    )
+
+
+def _record_frames(
+    stream: Stream, writer: CaptureWriter, limits: Limits, should_stop: Callable[[], bool]
+) -> None:
+    deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
+    while not should_stop():
+        if deadline is not None and time.monotonic() >= deadline:
+            return
+        for frame in stream.frames(_WAIT_SECONDS):
+            writer.add(frame)
+            if limits.frame_bytes is not None and writer.frame_bytes >= limits.frame_bytes:
+                return
+            if limits.lsn is not None and reached(frame) >= limits.lsn:
+                return
+
+
+def reached(frame: bytes) -> int:
+    """Up to where every commit has been sent, as far as one frame tells; else 0."""
+    message = parse_server(frame)
+    if isinstance(message, Keepalive):
+        return message.wal_end
+    if message.payload[:1] == b"C" and len(message.payload) >= _COMMIT_BYTES:
+        return int.from_bytes(message.payload[10:18], "big")
+    return 0
