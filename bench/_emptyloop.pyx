@@ -11,7 +11,7 @@ grows again by little. Feedback confirms what was received. Nothing is decoded o
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from gaussdecode.source.postgresql._libpq cimport (
+from gaussdecode.source._libpq cimport (
     Libpq,
     consume_input_t,
     flush_t,

@@ -30,9 +30,9 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from gaussdecode.automaton import Automaton
 from gaussdecode.collect.spooled import Pieces, SpooledRows, Store
 from gaussdecode.errors import GaussDecodeError, SupersededError
-from gaussdecode.model.automaton import Automaton
 
 _POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
 _POSITION: Final = ("gd_lsn", "gd_csn")  # by which a view finds where it stands

@@ -27,8 +27,7 @@ from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
-from gaussdecode.source.postgresql.slot import PLUGIN
-from gaussdecode.source.slot import ServerState, SlotState
+from gaussdecode.source.slot import PLUGIN, ServerState, SlotState
 
 _FIRST_EPOCH: Final = 1
 

@@ -19,7 +19,7 @@ from gaussdecode.settings.dsn import is_local
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.postgresql.inspection import Inspection
-from gaussdecode.source.postgresql.slot import PublishedTable
+from gaussdecode.source.postgresql.slot import ListedTable
 from gaussdecode.source.slot import ServerState
 
 _CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
@@ -57,7 +57,7 @@ class Patient:
 
     config: Config
     server: ServerState
-    tables: Sequence[PublishedTable]
+    tables: Sequence[ListedTable]
     seen: Inspection
     coverage: Coverage = dataclasses.field(default_factory=Coverage)
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from gaussdecode.commands._server import is_gaussdb, open_pair, open_server
 from gaussdecode.commands._slots import slots_of
-from gaussdecode.daemon.logstate import log_state
+from gaussdecode.daemon.position import landing_position
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
@@ -39,7 +39,7 @@ from gaussdecode.source.gap import find_gap
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.slot import read_server
-from gaussdecode.source.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
 
 _SEARCHED: Final = 100  # entries at the end of the log, for why the slot was lost; arbitrary
 
@@ -85,7 +85,7 @@ class Hole:
     """
 
     config: Config
-    log: LogState
+    log: LandingPosition
     server: ServerState
     gap: Gap
 
@@ -98,7 +98,7 @@ class Hole:
             IdentityError: something else is wrong, which accepting a gap does not mend.
             SourceError: the server cannot be asked.
         """
-        state = log_state(log.layout, log.entries)
+        state = landing_position(log.layout, log.entries)
         if state is None:
             raise ConfigError(f"{config.path.name}: the landing has no entry, nothing is missing")
         server = ask_server(config, state)
@@ -151,7 +151,7 @@ def _is_lost(slot: SlotState) -> bool:
     return slot.wal_status == "lost" or slot.restart_lsn is None or bool(slot.invalidation_reason)
 
 
-def ask_server(config: Config, log: LogState | None) -> ServerState:
+def ask_server(config: Config, log: LandingPosition | None) -> ServerState:
     """Ask the server of a configuration for everything that decides about a start.
 
     Raises:
@@ -164,7 +164,7 @@ def ask_server(config: Config, log: LogState | None) -> ServerState:
         return read_server(connection, config.slot, config.source.publication, log)
 
 
-def check_server(config: Config, log: LogState | None, server: ServerState) -> None:
+def check_server(config: Config, log: LandingPosition | None, server: ServerState) -> None:
     """See that log, server and slot belong together.
 
     Raises:
@@ -177,7 +177,7 @@ def check_server(config: Config, log: LogState | None, server: ServerState) -> N
         start.check_start(log, server, config.slot)
 
 
-def _with_a_good_slot(server: ServerState, log: LogState) -> ServerState:
+def _with_a_good_slot(server: ServerState, log: LandingPosition) -> ServerState:
     """The same server as if nothing were missing: what is wrong then is no gap."""
     slot = server.slot or SlotState(
         name=log.slot,

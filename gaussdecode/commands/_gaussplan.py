@@ -22,7 +22,7 @@ from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.inspection import inspect_gaussdb
 from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
 from gaussdecode.source.gaussdb.tables import LOGGED, read_tables, unsent
-from gaussdecode.source.postgresql.slot import PublishedTable
+from gaussdecode.source.postgresql.slot import ListedTable
 from gaussdecode.source.relations import WhiteList
 
 _COLUMNS: Final = f"""
@@ -91,7 +91,7 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
     if found.unsent:
         plan.warnings.append(f"{listing(found.unsent, found.unsent_count)}: {UNSENT}")
     plan.tables = [
-        PublishedTable(table.schema, table.name, table.identity, table.has_key)
+        ListedTable(table.schema, table.name, table.identity, table.has_key)
         for table in stored
         if table.is_by_row
     ]

@@ -7,7 +7,7 @@ in words, so that all of them are shown at once.
 import dataclasses
 from typing import Final
 
-from gaussdecode.daemon.logstate import log_state
+from gaussdecode.daemon.position import landing_position
 from gaussdecode.errors import GaussDecodeError, IdentityError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
@@ -21,9 +21,9 @@ from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerPro
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
 from gaussdecode.source.postgresql.connection import Connection
-from gaussdecode.source.postgresql.slot import PublishedTable, published_tables, read_server
+from gaussdecode.source.postgresql.slot import ListedTable, published_tables, read_server
 from gaussdecode.source.quoting import literal
-from gaussdecode.source.slot import LogState, ServerState
+from gaussdecode.source.slot import LandingPosition, ServerState
 from gaussdecode.source.start import check_start, warnings
 from gaussdecode.wire.encoding import find_encoding, spelled_name
 
@@ -103,9 +103,9 @@ class Plan:
     """
 
     server: ServerState | None = None
-    log: LogState | None = None
+    log: LandingPosition | None = None
     start_lsn: Lsn | None = None
-    tables: list[PublishedTable] = dataclasses.field(default_factory=list)
+    tables: list[ListedTable] = dataclasses.field(default_factory=list)
     columns: list[PlannedColumn] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -128,7 +128,7 @@ def plan_landing(config: Config, plan: Plan) -> None:
             files.check_root()
             disk = Disk(files, SpaceWait(should_stop=lambda: True), "check")
             layout = read_layout(disk)
-            plan.log = None if layout is None else log_state(layout, Entries(disk))
+            plan.log = None if layout is None else landing_position(layout, Entries(disk))
         finally:
             files.close()
     except GaussDecodeError as error:

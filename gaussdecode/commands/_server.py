@@ -14,7 +14,7 @@ from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.connection import connect as connect_gaussdb
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import Connection, connect
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.slot import LandingPosition
 
 
 def is_gaussdb(config: Config) -> bool:
@@ -79,7 +79,7 @@ class GaussPair:
         self.stream.close()
         self.sql.close()
 
-    def check_start(self, config: Config, log: LogState | None) -> Lsn:
+    def check_start(self, config: Config, log: LandingPosition | None) -> Lsn:
         """Decide whether and where a stream may start; see `source.gaussdb.server.check_start`."""
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         return gaussserver.check_start(log, self.state, config.slot, plugins)

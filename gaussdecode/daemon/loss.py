@@ -35,7 +35,7 @@ def record_loss(config: Config, pipeline: Pipeline) -> Gap | None:
         The gap, recorded now or before; None when nothing is missing, or when the server
         cannot be asked (then the next start asks again).
     """
-    state = pipeline.log_state
+    state = pipeline.landing_position
     if state is None or config.source.kind is SourceKind.CAPTURE:
         return None
     try:
@@ -66,7 +66,7 @@ def give_up_slot(config: Config, pipeline: Pipeline) -> SourceRefusedError:
         f"slot {config.slot!r} was dropped by the guard: the server kept more than "
         f"guard.drop-slot-above ({bound} bytes) of WAL for it"
     )
-    state = pipeline.log_state
+    state = pipeline.landing_position
     if state is not None:
         reason = GapReason.SLOT_DROPPED_BY_GUARD
         record(pipeline, Gap(reason, state.lsn, server.wal_end, is_open=True, text=text))

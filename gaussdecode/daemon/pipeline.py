@@ -22,7 +22,7 @@ from gaussdecode.collect.suspects import STOPPED
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import publications, quarantine
 from gaussdecode.daemon.housekeeping import Housekeeper
-from gaussdecode.daemon.logstate import log_state
+from gaussdecode.daemon.position import landing_position
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.status.reading import DaemonFacts
 from gaussdecode.errors import ConfigError, SuspectError, TableError
@@ -55,7 +55,7 @@ from gaussdecode.source.coverage import UNSENT, Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.postgresql.members import read_members
 from gaussdecode.source.settings import reader_settings
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.slot import LandingPosition
 
 _COUNTED: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
 _FIRST_EPOCH: Final = 1
@@ -197,9 +197,9 @@ class Pipeline:
         return self.log
 
     @property
-    def log_state(self) -> LogState | None:
+    def landing_position(self) -> LandingPosition | None:
         """What the landing tells the source of itself; None for one that has not begun."""
-        return None if self.log is None else log_state(self.log.layout, self.log.entries)
+        return None if self.log is None else landing_position(self.log.layout, self.log.entries)
 
     def _on_durable(self, position: SourcePosition) -> None:
         """Publisher's thread: show it. The session whose rows they are tells its reader."""
@@ -340,7 +340,7 @@ class Pipeline:
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
                 max_row_bytes=config.source.max_row_bytes,
                 reader={
-                    **reader_settings(config, self.log_state),
+                    **reader_settings(config, self.landing_position),
                     **({} if self.log is None else unread(self._left_out())),
                 },
             ),

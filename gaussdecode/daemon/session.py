@@ -35,13 +35,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
 from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, from_record
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Child, spawn_child
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.logs import Event, get_logger, relay
-from gaussdecode.model.automaton import Automaton
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.lsn import Lsn
 

@@ -35,10 +35,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from gaussdecode.automaton import Automaton
 from gaussdecode.errors import GaussDecodeError, LandingError, SupersededError
 from gaussdecode.land.publication import PendingSchema
 from gaussdecode.land.tablefile import OpenPublication, TableFile
-from gaussdecode.model.automaton import Automaton
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.publication import PublicationRequest, RowGroup
 

@@ -28,7 +28,6 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gaussdecode.collect.gate import HoldLostError
-from gaussdecode.daemon.doubts import Doubts
 from gaussdecode.errors import (
     AccountError,
     ChildError,
@@ -59,6 +58,7 @@ from gaussdecode.snapshot.choice import (
     needs_all_rows,
 )
 from gaussdecode.snapshot.chunks import ATTEMPTS, ChunkedTable
+from gaussdecode.snapshot.doubts import Doubts
 from gaussdecode.snapshot.item import Context, Progress, Wanted
 from gaussdecode.snapshot.once import take_at_once
 from gaussdecode.snapshot.read import TableTask

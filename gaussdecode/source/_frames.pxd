@@ -21,7 +21,7 @@ message that is no CopyData has its letter before its body.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
-from gaussdecode.source.postgresql._libpq cimport Libpq
+from gaussdecode.source._libpq cimport Libpq
 
 cdef enum FrameState:
     FRAME_FAILED = -2

@@ -6,11 +6,11 @@ own can tell of a gap; a wrong `dsn` is a mistake in the configuration and no lo
 
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.slot import LogState, ServerState
+from gaussdecode.source.slot import LandingPosition, ServerState
 from gaussdecode.source.start import log_position
 
 
-def find_gap(log: LogState, server: ServerState) -> Gap | None:
+def find_gap(log: LandingPosition, server: ServerState) -> Gap | None:
     """Compare the log with its slot.
 
     Args:
@@ -36,7 +36,9 @@ def find_gap(log: LogState, server: ServerState) -> Gap | None:
     return None
 
 
-def _to_the_end(log: LogState, at: Lsn, server: ServerState, reason: GapReason, what: str) -> Gap:
+def _to_the_end(
+    log: LandingPosition, at: Lsn, server: ServerState, reason: GapReason, what: str
+) -> Gap:
     end: Lsn = server.wal_end
     text = f"slot {log.slot!r} {what}; seen when the server's WAL ended at {end}"
     return Gap(reason, at, end, is_open=True, text=text)

@@ -6,12 +6,12 @@ from typing import Any, Final
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import SourceAddress, source_address
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.slot import LandingPosition
 
 _SPOOL: Final = "spool"  # below the landing; made when the landing is opened
 
 
-def reader_settings(config: Config, log: LogState | None) -> dict[str, Any]:  # Any: JSON
+def reader_settings(config: Config, log: LandingPosition | None) -> dict[str, Any]:  # Any: JSON
     """Settings of ``gaussdecode.source.reader``.
 
     Args:
@@ -43,7 +43,7 @@ def reader_settings(config: Config, log: LogState | None) -> dict[str, Any]:  # 
         ``start_position``        CSN and LSN, or None
         ``max_message_bytes``     longest message that GaussDB may send
         ``max_row_bytes``         largest row that is decoded
-        ``log``                   record of `slot.LogState`, or None
+        ``log``                   record of `slot.LandingPosition`, or None
         ========================= ==================================================
 
         The daemon adds ``ring_fds`` (producer's ends: raw rings, or the one decoded ring

@@ -2,9 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from gaussdecode.model.lsn import Lsn
+
+PLUGIN: Final = "pgoutput"
+"""Of PostgreSQL; it comes with the server."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class ServerState:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LogState:
+class LandingPosition:
     """What the commit log says it belongs to, and how far it is.
 
     Attributes:

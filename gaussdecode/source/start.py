@@ -13,8 +13,7 @@ from typing import Final
 
 from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.postgresql.slot import PLUGIN
-from gaussdecode.source.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import PLUGIN, LandingPosition, ServerState, SlotState
 
 _ADVICE_GAP: Final = (
     "changes in between are gone; accept the gap with `gaussdecode slot accept-gap`, or create a "
@@ -34,7 +33,7 @@ class Start:
         plugins: that will do for this stream; empty when any does.
     """
 
-    log: LogState | None
+    log: LandingPosition | None
     server: ServerState
     name: str
     plugins: tuple[str, ...] = (PLUGIN,)
@@ -201,13 +200,16 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def log_position(log: LogState, server: ServerState) -> Lsn:
+def log_position(log: LandingPosition, server: ServerState) -> Lsn:
     """The position of a log as a server's history has it; lower than its own beyond a fork."""
     return Start(log, server, log.slot).lsn
 
 
 def check_start(
-    log: LogState | None, server: ServerState, slot: str, plugins: tuple[str, ...] = (PLUGIN,)
+    log: LandingPosition | None,
+    server: ServerState,
+    slot: str,
+    plugins: tuple[str, ...] = (PLUGIN,),
 ) -> Lsn:
     """Decide whether and where a stream may start.
 
@@ -242,7 +244,7 @@ def check_start(
     return confirmed
 
 
-def refuse_active(log: LogState | None, server: ServerState) -> None:
+def refuse_active(log: LandingPosition | None, server: ServerState) -> None:
     """Refuse a slot that somebody reads and that stands before the log: it may move yet.
 
     Most often it is our own last connection, of which the server has not noticed the end.

@@ -20,7 +20,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config, SnapshotConfig
 from gaussdecode.source.postgresql.inspection import Inspection
-from gaussdecode.source.postgresql.slot import PublishedTable
+from gaussdecode.source.postgresql.slot import ListedTable
 from gaussdecode.source.slot import ServerState, SlotState
 
 SLOT = SlotState(
@@ -114,7 +114,7 @@ def test_names_are_quoted_in_what_mends(config: Config) -> None:
     seen = dataclasses.replace(WELL, role='a"b', is_superuser=True)
     (finding,) = examine_server(Patient(config, SERVER, (), seen))
     assert 'ALTER ROLE "a""b" NOSUPERUSER' in finding.mend
-    table = PublishedTable("s", "t", "n", has_primary_key=True)
+    table = ListedTable("s", "t", "n", has_primary_key=True)
     (finding,) = examine_server(Patient(config, SERVER, (table,), WELL))
     assert finding.mend.startswith('ALTER TABLE "s"."t" REPLICA IDENTITY FULL')
 

@@ -7,9 +7,9 @@ import pytest
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.gap import find_gap
-from gaussdecode.source.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
 
-LOG = LogState("7", 1, "shop", "orders", "pgoutput", Lsn(100))
+LOG = LandingPosition("7", 1, "shop", "orders", "pgoutput", Lsn(100))
 SLOT = SlotState(
     name="orders", plugin="pgoutput", slot_type="logical", database="shop", is_temporary=False,
     is_active=False, active_pid=None, restart_lsn=Lsn(90), confirmed_flush_lsn=Lsn(100),

@@ -17,7 +17,7 @@ from gaussdecode.source.postgresql.slot import (
     read_server,
     stream_options,
 )
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.slot import LandingPosition
 from gaussdecode.source.start import check_start
 
 pytestmark = pytest.mark.integration
@@ -79,7 +79,7 @@ def test_facts_of_a_server(database_of_each: Database) -> None:
     assert server.missing_publications == ("nowhere",)
     assert server.slot is not None
     assert check_start(None, right, database.slot) == server.slot.confirmed_flush_lsn
-    log = LogState(
+    log = LandingPosition(
         server.system_identifier, server.timeline, database.name, database.slot, "pgoutput",
         server.slot.confirmed_flush_lsn or Lsn(0),
     )  # fmt: skip

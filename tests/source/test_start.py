@@ -6,7 +6,7 @@ import pytest
 
 from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
 from gaussdecode.source.start import RULES, check_start, log_position, refuse_active, warnings
 
 SLOT = SlotState(
@@ -36,7 +36,7 @@ SERVER = ServerState(
     encoding="UTF8",
     switch_points={2: Lsn(0x500), 1: Lsn(0x150)},
 )
-LOG = LogState("77", 3, "shop", "orders", "pgoutput", Lsn(0x300))
+LOG = LandingPosition("77", 3, "shop", "orders", "pgoutput", Lsn(0x300))
 
 
 def server(**changes: object) -> ServerState:
@@ -49,7 +49,7 @@ def slot(**changes: object) -> ServerState:
     return server(slot=dataclasses.replace(SLOT, **changes))  # type: ignore[arg-type]  # as above
 
 
-def log(**changes: object) -> LogState:
+def log(**changes: object) -> LandingPosition:
     """The log with some facts changed."""
     return dataclasses.replace(LOG, **changes)  # type: ignore[arg-type]  # as above
 

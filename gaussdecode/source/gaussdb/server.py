@@ -23,7 +23,7 @@ from gaussdecode.source import start
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.target import on_next_port, on_port
-from gaussdecode.source.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
 
 ENCODINGS: Final = ("UTF8", "GBK", "GB18030", "LATIN1", "SQL_ASCII")
 DDL_ADVICE: Final = (
@@ -283,7 +283,7 @@ def value_problems(settings: Mapping[str, str]) -> list[str]:
 
 
 def check_start(
-    log: LogState | None, server: GaussServerState, slot: str, plugins: tuple[str, ...] = ()
+    log: LandingPosition | None, server: GaussServerState, slot: str, plugins: tuple[str, ...] = ()
 ) -> Lsn:
     """Decide whether and where a stream may start.
 

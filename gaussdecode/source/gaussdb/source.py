@@ -45,7 +45,7 @@ from gaussdecode.source.gaussdb.tables import read_tables, unsent
 from gaussdecode.source.gaussdb.translate._translator import Translator
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.relations import relation_record, white_list
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.slot import LandingPosition
 from gaussdecode.source.sqlstate import Phase
 from gaussdecode.source.start import log_position, refuse_active
 
@@ -132,7 +132,7 @@ class GaussSource:
         self._say = say
         self._slot: str = settings["slot"]
         position = settings["log"]
-        state = None if position is None else LogState.from_record(position)
+        state = None if position is None else LandingPosition.from_record(position)
         config = options_config(settings)
         address = SourceAddress(
             settings["conninfo"], settings["password"], settings["is_insecure_allowed"]

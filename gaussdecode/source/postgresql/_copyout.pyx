@@ -10,7 +10,7 @@ from libc.stdint cimport uintptr_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from gaussdecode.source.postgresql._libpq cimport freemem_t, get_copy_data_t
+from gaussdecode.source._libpq cimport freemem_t, get_copy_data_t
 
 
 cdef class CopyOut:

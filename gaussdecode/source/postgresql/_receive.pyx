@@ -28,7 +28,7 @@ from gaussdecode.source._frames cimport (
     write_uint64,
 )
 from gaussdecode.source.postgresql._known cimport KnownMessages
-from gaussdecode.source.postgresql._libpq cimport (
+from gaussdecode.source._libpq cimport (
     consume_input_t,
     flush_t,
     freemem_t,

@@ -14,12 +14,11 @@ from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.stream import Stream
-from gaussdecode.source.slot import ServerState
+from gaussdecode.source.slot import PLUGIN, ServerState
 from gaussdecode.source.start import check_start
 
 _WAIT_SECONDS: Final = 0.2
 _COMMIT_BYTES: Final = 26
-_BODY: Final = 25  # of XLogData: where the payload begins
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +92,7 @@ def _header_of(
 ) -> CaptureHeader:
     return CaptureHeader(
         identity=SourceIdentity(
-            "postgresql", server.system_identifier, server.database, slot, slots.PLUGIN
+            "postgresql", server.system_identifier, server.database, slot, PLUGIN
         ),
         server_version=server.version,
         timeline=server.timeline,

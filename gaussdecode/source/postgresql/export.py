@@ -39,8 +39,8 @@ from gaussdecode.source.postgresql.carried import Changes
 from gaussdecode.source.postgresql.connection import Connection, Row, connect
 from gaussdecode.source.postgresql.libpq import address_of
 from gaussdecode.source.postgresql.published import read_published, read_shape
-from gaussdecode.source.postgresql.slot import PLUGIN
 from gaussdecode.source.quoting import identifier, literal, slot_identifier
+from gaussdecode.source.slot import PLUGIN
 from gaussdecode.source.sqlstate import Phase, error_of
 
 _POLL_SECONDS: Final = 0.1  # how soon a command is given up

@@ -20,16 +20,15 @@ from gaussdecode.source.quoting import (
     slot_identifier,
     start_replication,
 )
-from gaussdecode.source.slot import LogState, ServerState, SlotState
+from gaussdecode.source.slot import PLUGIN, LandingPosition, ServerState, SlotState
 from gaussdecode.wire.encoding import spelled_name
 
-PLUGIN: Final = "pgoutput"
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN: Final = re.compile(r"(\d+)\s*(ms|s|min|h|d|)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PublishedTable:
+class ListedTable:
     """A table that a publication sends.
 
     Attributes:
@@ -51,7 +50,10 @@ class PublishedTable:
 
 
 def read_server(
-    connection: Connection, slot: str, publications: Sequence[str], log: LogState | None = None
+    connection: Connection,
+    slot: str,
+    publications: Sequence[str],
+    log: LandingPosition | None = None,
 ) -> ServerState:
     """Ask the server everything that `start.check_start` needs.
 
@@ -174,7 +176,7 @@ def _slot_state(row: Row) -> SlotState:
     )
 
 
-def published_tables(connection: Connection, publications: Sequence[str]) -> list[PublishedTable]:
+def published_tables(connection: Connection, publications: Sequence[str]) -> list[ListedTable]:
     """Read which tables the publications send, by name.
 
     Raises:
@@ -183,7 +185,7 @@ def published_tables(connection: Connection, publications: Sequence[str]) -> lis
     names = ", ".join(literal(name) for name in publications) or "NULL"
     rows = connection.query(_TABLES % names)
     return [
-        PublishedTable(
+        ListedTable(
             spelled_name(schema or ""), spelled_name(name or ""), identity or "", has_key == "t"
         )
         for schema, name, identity, has_key in rows

@@ -16,7 +16,7 @@ from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 from gaussdecode.source.postgresql.relations import Relations
 from gaussdecode.source.relations import white_list
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.slot import PLUGIN, LandingPosition
 from gaussdecode.source.start import check_start, log_position, refuse_active, warnings
 
 
@@ -61,7 +61,7 @@ class PostgresSource:
     def __init__(self, settings: Record, say: Log) -> None:
         self._slot: str = settings["slot"]
         log = settings["log"]
-        state = None if log is None else LogState.from_record(log)
+        state = None if log is None else LandingPosition.from_record(log)
         publications: list[str] = settings["publications"]
         self._connection = connect(
             SourceAddress(
@@ -102,7 +102,7 @@ class PostgresSource:
                     server.system_identifier,
                     server.database,
                     self._slot,
-                    slots.PLUGIN,
+                    PLUGIN,
                 )
             ),
             "start_lsn": int(self._start_lsn),

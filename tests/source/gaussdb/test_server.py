@@ -18,7 +18,7 @@ from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.gaussdb.server import GaussServerState
-from gaussdecode.source.slot import LogState, SlotState
+from gaussdecode.source.slot import LandingPosition, SlotState
 
 GOOD_STYLES = {"DateStyle": "ISO, YMD", "IntervalStyle": "postgres", "bytea_output": "hex"}
 SLOT = SlotState(
@@ -49,7 +49,7 @@ SERVER = GaussServerState(
     profile=parse_version("(openGauss 6.0.0 build 1)"),
     settings={**GOOD_STYLES, "wal_level": "logical", "TimeZone": "Asia/Shanghai"},
 )
-LOG = LogState("77", 1, "shop", "orders", "mppdb_decoding", Lsn(0x300))
+LOG = LandingPosition("77", 1, "shop", "orders", "mppdb_decoding", Lsn(0x300))
 
 
 def reach(server: GaussServer, *, is_replication: bool = False) -> GaussConnection:

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
+from gaussdecode.automaton import Automaton
 from gaussdecode.collect import gate
 from gaussdecode.daemon import session
 from gaussdecode.errors import StateError
 from gaussdecode.land import desk
-from gaussdecode.model.automaton import Automaton
 
 Table = Mapping[Any, Mapping[Any, Any]]  # Any: enums of each module
 LIVES: Final[dict[str, tuple[types.ModuleType, Table, type[enum.Enum], type[enum.Enum]]]] = {

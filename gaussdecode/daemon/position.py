@@ -4,10 +4,10 @@ from gaussdecode.land.entry import Entries
 from gaussdecode.land.layout import Layout
 from gaussdecode.land.transactions import landed_lsn
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.slot import LogState
+from gaussdecode.source.slot import LandingPosition
 
 
-def log_state(layout: Layout, entries: Entries) -> LogState | None:
+def landing_position(layout: Layout, entries: Entries) -> LandingPosition | None:
     """Read it from the newest entries; None for a log that has none.
 
     Raises:
@@ -19,7 +19,7 @@ def log_state(layout: Layout, entries: Entries) -> LogState | None:
     if not numbers:
         return None
     position = entries.one(numbers[-1]).positions[name]
-    return LogState(
+    return LandingPosition(
         system_identifier=identity.system_identifier,
         timeline=position.timeline,
         database=identity.database,

@@ -1,15 +1,15 @@
-"""Tests for `gaussdecode.daemon.doubts`."""
+"""Tests for `gaussdecode.snapshot.doubts`."""
 
 from pathlib import Path
 
 import pytest
 
-from gaussdecode.daemon.doubts import ANY_TABLE, Doubts
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.files import Files
 from gaussdecode.land.publication import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
+from gaussdecode.snapshot.doubts import ANY_TABLE, Doubts
 
 IDENTITY = SourceIdentity("gaussdb", "7", "shop", "orders", "mppdb_decoding")
 
