@@ -22,7 +22,7 @@ A tuple is a u16 column count, and per column a byte n (NULL), u (unchanged, not
 t with u32 size and text. Relation (R) and Type (Y) never get here: the reader keeps them.
 Messages of protocol 2 and later (streamed and prepared transactions) are refused.
 
-A GaussDB stream is translated before it gets here (`source.gaussdb.translate._translator`): its rows are I, U
+A GaussDB stream is translated before it gets here (`source.gaussdb.translate`): its rows are I, U
 and D as above, and around them stand messages of our own, in small letters:
 
 | type | message | layout after the type byte (integers big-endian) |

@@ -3,8 +3,8 @@
 Given: frames (see ``_frames.pxd``), a dispatcher, and the shared control words. Promises:
 whole messages reach the dispatcher in wire order; the server hears from us in time,
 whatever the rings do; nothing waits for longer than its own timer. Refuses to know what a
-frame holds: `postgresql._receive` and `gaussdb._receive` do, which take frames apart, read their own
-sockets and spell statuses.
+frame holds: `postgresql._receive` and `gaussdb._receive` do, which take frames apart, read their
+own sockets and spell statuses.
 
 **One turn** (`step`). 1. Read the clock and the control words, send a status if one is due.
 2. If a finished batch waits for room, try to store it; while it cannot be, nothing is read

@@ -74,7 +74,11 @@ from gaussdecode.source._receive cimport (
     wall_us,
 )
 from gaussdecode.source._status cimport StatusClock, StatusNumbers
-from gaussdecode.source.gaussdb.translate._translator cimport END_OF_PAYLOAD, NEED_RELATION, Translator
+from gaussdecode.source.gaussdb.translate._translator cimport (
+    END_OF_PAYLOAD,
+    NEED_RELATION,
+    Translator,
+)
 
 import ssl
 

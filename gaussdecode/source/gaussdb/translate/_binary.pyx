@@ -12,7 +12,13 @@ References:
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 from gaussdecode.wire._cursor cimport fail_truncated, fail_wire, read_uint16, read_uint32, take
-from gaussdecode.source.gaussdb.translate._row cimport FORM_NULL, FORM_PLAIN, Field, Tuple, tuple_add
+from gaussdecode.source.gaussdb.translate._row cimport (
+    FORM_NULL,
+    FORM_PLAIN,
+    Field,
+    Tuple,
+    tuple_add,
+)
 
 cdef enum:
     NULL_SIZE = 0xFFFFFFFF
