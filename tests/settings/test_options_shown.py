@@ -55,7 +55,7 @@ SHOWN = {
         f"{TABLE}::test_opengauss_takes_less_memory_than_gaussdb",
     ],
     "desc-memory-limit": [
-        "source/test_known.py::test_nothing_is_lost_above_the_limit",
+        "source/postgresql/test_known.py::test_nothing_is_lost_above_the_limit",
         "settings/test_load.py::test_what_the_daemon_bounds_itself",
     ],
     "include-user": [
