@@ -9,8 +9,8 @@ from kit.proxy import Fault, Proxy
 
 from gaussdecode.errors import SourceError
 from gaussdecode.settings.load import load
-from gaussdecode.source.postgresql import catalog, probe
 from gaussdecode.source.address import source_address
+from gaussdecode.source.postgresql import catalog, probe
 from gaussdecode.source.postgresql.catalog import Catalog
 from gaussdecode.source.postgresql.members import read_members
 from gaussdecode.source.postgresql.probe import PostgresProbe

@@ -16,6 +16,7 @@ then they are gaps, too.
 
 import dataclasses
 import enum
+from collections.abc import Callable
 from typing import Final
 
 from gaussdecode.model.relation import ReplicaIdentity
@@ -68,6 +69,133 @@ class Identity:
     flips: int = 0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Case:
+    """A row at hand with all that a rule may look at.
+
+    Attributes:
+        shape: of the row.
+        names: all columns of the table.
+        held: what was in force until now, carried on to these columns; None for nothing.
+        declared: in the catalogue.
+        catalog: the table there, or None.
+        nulls: what becomes of them in old tuples.
+        gaps: NULLs were left out until now.
+        flips: how often the table went from a part of its columns to all of them.
+    """
+
+    shape: Shape
+    names: frozenset[str]
+    held: Identity | None
+    declared: Identity
+    catalog: CatalogTable | None
+    nulls: Nulls
+    gaps: bool
+    flips: int
+
+    @property
+    def seen(self) -> frozenset[str]:
+        """Names of the old columns."""
+        return frozenset(column.name for column in self.shape.old or ())
+
+    @property
+    def key(self) -> frozenset[str]:
+        """Columns of the primary key, as far as it is known."""
+        return frozenset() if self.catalog is None else frozenset(self.catalog.primary_key)
+
+    @property
+    def was_full(self) -> bool:
+        """Whole rows were sent until now."""
+        return self.held is not None and self.held.letter is ReplicaIdentity.FULL
+
+    @property
+    def is_keyless(self) -> bool:
+        """Whether only whole rows can be sent: only ustore sends any of a table without a key."""
+        is_default = self.declared.letter is ReplicaIdentity.DEFAULT
+        return self.catalog is not None and is_default and not self.key
+
+    @property
+    def is_full(self) -> bool:
+        """Whole rows are declared, or where nothing is known were sent."""
+        if self.catalog is None:
+            return self.was_full
+        return self.declared.letter is ReplicaIdentity.FULL
+
+
+Rule = Callable[[_Case], Identity | None]
+
+
+def _whole_without_nulls(case: _Case) -> Identity | None:
+    """The server leaves NULLs out: the old columns, however few, are a whole row."""
+    if case.nulls is Nulls.SENT:
+        return None
+    if case.shape.old is None:
+        is_whole = case.is_full and case.nulls is Nulls.HIDDEN and case.shape.op in "UD"
+    else:
+        is_whole = case.shape.old == () or case.is_full or case.is_keyless  # a key has no NULL
+    return Identity(ReplicaIdentity.FULL, case.names) if is_whole else None
+
+
+def _delete_without_old(case: _Case) -> Identity | None:
+    """Nothing old is sent at all."""
+    if case.shape.old is not None or case.shape.op != "D":
+        return None
+    letter = ReplicaIdentity.NOTHING if case.declared.names else case.declared.letter
+    return Identity(letter, frozenset(), flips=case.flips)
+
+
+def _without_old(case: _Case) -> Identity | None:
+    """An insert, or an update that may have left its unchanged key out: nothing is new."""
+    if case.shape.old is not None:
+        return None
+    kept = case.held if case.held is not None and case.held.names else case.declared
+    return dataclasses.replace(kept, has_gaps=case.gaps, flips=case.flips)
+
+
+def _all_columns(case: _Case) -> Identity | None:
+    """Every column is there; after a part of them that counts as a flip."""
+    if case.seen != case.names:
+        return None
+    flips = case.flips + _is_part(case.held, case.names)
+    found = _whole(case.names, case.declared, case.held)
+    return dataclasses.replace(found, has_gaps=case.gaps, flips=flips)
+
+
+def _full_with_gaps(case: _Case) -> Identity | None:
+    """A whole row without its NULLs: known, proved, or seen to come and go."""
+    is_full = case.is_full or case.is_keyless
+    is_proof = is_full and case.catalog is not None and (case.seen > case.key or not case.key)
+    if case.gaps or is_proof or (is_full and case.flips >= MAX_FLIPS):
+        return Identity(ReplicaIdentity.FULL, case.names, has_gaps=True, flips=case.flips)
+    return None
+
+
+def _as_declared(case: _Case) -> Identity | None:
+    """Exactly the columns that the catalogue names."""
+    if case.seen != case.declared.names:
+        return None
+    return dataclasses.replace(case.declared, flips=case.flips)
+
+
+def _other_columns(case: _Case) -> Identity | None:
+    """Others than are declared: what the WAL was written with is right."""
+    is_key = case.catalog is None or case.seen == case.key
+    letter = ReplicaIdentity.DEFAULT if is_key else ReplicaIdentity.INDEX
+    return Identity(letter, case.seen, flips=case.flips)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _whole_without_nulls,
+    _delete_without_old,
+    _without_old,
+    _all_columns,
+    _full_with_gaps,
+    _as_declared,
+    _other_columns,
+)
+"""The first that has an answer is right; the last one has one for every case that it is asked."""
+
+
 def judge(
     shape: Shape,
     names: frozenset[str],
@@ -84,73 +212,26 @@ def judge(
         catalog: what is declared now, or None.
         nulls: what becomes of them in old tuples.
     """
+    case = _Case(
+        shape,
+        names,
+        _held(names, before),
+        _declared(names, catalog),
+        catalog,
+        nulls,
+        gaps=before is not None and before.has_gaps,
+        flips=0 if before is None else before.flips,
+    )
+    found = next(identity for rule in RULES if (identity := rule(case)) is not None)
     if nulls is Nulls.SENT:
-        return _seen(shape, names, before, catalog)
-    if _is_whole(shape, names, before, catalog, nulls):
-        found = Identity(ReplicaIdentity.FULL, names)
-    else:
-        found = _seen(shape, names, before, catalog)
+        return found
     has_gaps = found.has_gaps or found.letter is ReplicaIdentity.FULL
     return dataclasses.replace(found, has_gaps=has_gaps)
 
 
-def _is_whole(
-    shape: Shape,
-    names: frozenset[str],
-    before: Identity | None,
-    catalog: CatalogTable | None,
-    nulls: Nulls,
-) -> bool:
-    """Whether the old columns, however few, are a whole row without its NULLs."""
-    if shape.old == ():
-        return True  # a key has no NULL
-    if catalog is None:
-        is_full = before is not None and before.letter is ReplicaIdentity.FULL
-    else:
-        declared = _declared(names, catalog)
-        is_full = declared.letter is ReplicaIdentity.FULL
-        if shape.old is not None and not is_full:
-            is_full = _is_keyless(declared, catalog)
-    if shape.old is None:
-        return is_full and nulls is Nulls.HIDDEN and shape.op in "UD"
-    return is_full
-
-
-def _is_keyless(declared: Identity, catalog: CatalogTable) -> bool:
-    """Whether only whole rows can be sent: only ustore sends any of a table without a key."""
-    return declared.letter is ReplicaIdentity.DEFAULT and not catalog.primary_key
-
-
-def _seen(
-    shape: Shape, names: frozenset[str], before: Identity | None, catalog: CatalogTable | None
-) -> Identity:
-    """Judge by what was seen: of a server that sends NULLs, or that is not known."""
-    declared = _declared(names, catalog)
-    held = _held(names, before)
-    gaps, flips = (False, 0) if before is None else (before.has_gaps, before.flips)
-    if shape.old is None:
-        if shape.op == "D":
-            letter = ReplicaIdentity.NOTHING if declared.names else declared.letter
-            return Identity(letter, frozenset(), flips=flips)
-        kept = held if held is not None and held.names else declared
-        return dataclasses.replace(kept, has_gaps=gaps, flips=flips)
-    seen = frozenset(column.name for column in shape.old)
-    if seen == names:
-        flips += held is not None and bool(held.names) and held.names < names
-        return dataclasses.replace(_whole(names, declared, held), has_gaps=gaps, flips=flips)
-    was_full = held is not None and held.letter is ReplicaIdentity.FULL
-    key = frozenset[str]() if catalog is None else frozenset(catalog.primary_key)
-    is_keyless = catalog is not None and _is_keyless(declared, catalog)
-    is_full = (
-        declared.letter is ReplicaIdentity.FULL or is_keyless or (catalog is None and was_full)
-    )
-    is_proof = is_full and catalog is not None and (seen > key or not key)
-    if gaps or is_proof or (is_full and flips >= MAX_FLIPS):
-        return Identity(ReplicaIdentity.FULL, names, has_gaps=True, flips=flips)
-    if seen == declared.names:
-        return dataclasses.replace(declared, flips=flips)
-    is_key = catalog is None or seen == key
-    return Identity(ReplicaIdentity.DEFAULT if is_key else ReplicaIdentity.INDEX, seen, flips=flips)
+def _is_part(held: Identity | None, names: frozenset[str]) -> bool:
+    """Whether some of the columns were sent until now, and not all."""
+    return held is not None and bool(held.names) and held.names < names
 
 
 def _whole(names: frozenset[str], declared: Identity, held: Identity | None) -> Identity:
