@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+# Some images turn this on: every process of a test would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 SOURCES := .

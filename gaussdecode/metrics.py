@@ -419,8 +419,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "land_snapshot_failed_tables",
         "tables",
-        "Tables whose existing rows could not be landed",
-        "See /status or the log for why, and for the command that tries again.",
+        "Tables whose existing rows could not be landed, those of suspect entries included",
+        "Above 0: see /status or the log for why, and for the command that tries again.",
     ),
     _gauge(
         "land_snapshot_rows",

@@ -1,8 +1,6 @@
 """Fixtures shared by all tests: servers, a database per test, a daemon over it."""
 
 import itertools
-import os
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 import structlog
 from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
+from kit.turns import has_its_turn
 
 _numbers = itertools.count(1)
 
@@ -24,20 +23,6 @@ _LONG = (
 """Files that take minutes."""
 
 
-_EVERY_MAJOR = os.environ.get("GAUSSDECODE_MAJORS") == "all"
-
-
-def _has_its_turn(item: pytest.Item) -> bool:
-    """Whether a test runs with a major: all with 15 and 18, or all with 14 and 17, by its name."""
-    calls = getattr(item, "callspec", None)
-    major = calls.params.get("postgres") if calls is not None else None
-    chosen = any("postgres" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
-    if major is None or chosen or _EVERY_MAJOR:
-        return True
-    is_even = zlib.crc32(item.function.__name__.encode()) % 2 == 0  # type: ignore[attr-defined]
-    return major in (MAJORS[1::2] if is_even else MAJORS[::2])
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave each test two majors, and begin with what takes longest.
@@ -45,9 +30,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     So at the end no worker is left alone with a file of minutes. GAUSSDECODE_MAJORS=all has each
     test run with every major.
     """
-    others = [item for item in items if not _has_its_turn(item)]
+    others = [item for item in items if not has_its_turn(item)]
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if _has_its_turn(item)]
+    items[:] = [item for item in items if has_its_turn(item)]
 
     def rank(item: pytest.Item) -> int:
         if item.path.stem in _LONG:

@@ -71,6 +71,7 @@ class Assembler:
         only_local: bool = True,
         skip_empty: bool = False,
         start_csn: int = 0,
+        excluded_users: Sequence[bytes] = (),
         is_compared: bool = False,
     ) -> Assembler: ...
     def taken(self, byte_count: int) -> None: ...

@@ -39,7 +39,7 @@ is the one whose decoder holds the oldest batch; it never waits for another's.
 from cpython.ref cimport PyObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memchr, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
@@ -78,15 +78,16 @@ cdef enum:
 cdef enum Reason:           # why something does not land; in the order of REASONS
     BECAUSE_RESENT = 0
     BECAUSE_ORIGIN = 1
-    BECAUSE_BEFORE_START = 2
-    BECAUSE_FILTERED = 3
-    BECAUSE_NOT_WANTED = 4
-    BECAUSE_EMPTY = 5
-    REASON_COUNT = 6
+    BECAUSE_USER = 2
+    BECAUSE_BEFORE_START = 3
+    BECAUSE_FILTERED = 4
+    BECAUSE_NOT_WANTED = 5
+    BECAUSE_EMPTY = 6
+    REASON_COUNT = 7
 
 REASONS = (
-    account.RESENT, account.ORIGIN, account.BEFORE_START, account.FILTERED, account.NOT_WANTED,
-    account.EMPTY,
+    account.RESENT, account.ORIGIN, account.USER, account.BEFORE_START, account.FILTERED,
+    account.NOT_WANTED, account.EMPTY,
 )
 
 # What `Assembler.pump` came back for.
@@ -131,7 +132,7 @@ cdef class Assembler:
             version that `forget_version` was told of, ``flush(accumulator)`` when one is full,
             ``relieve()`` when all together exceed their budget, ``truncated(accumulator,
             lsn, seq, flags)``, ``noticed(code, text, lsn)``, ``resent(end_lsn, xid, time_us,
-            row_count, has_origin)``, ``caught_up()``.
+            row_count, has_origin, is_of_new_tables, user)``, ``caught_up()``.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
@@ -143,6 +144,7 @@ cdef class Assembler:
         only_local: drop transactions that have an origin.
         skip_empty: no row in `transactions` for a transaction without rows.
         start_csn: drop transactions with a lower CSN.
+        excluded_users: drop transactions whose BEGIN names one of them; in UTF-8.
         is_compared: show the owner what is sent again.
     """
 
@@ -163,6 +165,9 @@ cdef class Assembler:
     cdef Buffer origin              # of the open transaction
     cdef bint has_user
     cdef Buffer user
+    cdef bytes excluded_users       # each with a NUL behind it; an empty one is the end
+    cdef const char *excluded_names
+    cdef bint is_excluded           # the open transaction is of one of them
     cdef uint8_t open_flags
     cdef int64_t open_time_us
     cdef uint64_t open_csn
@@ -190,7 +195,7 @@ cdef class Assembler:
     cdef readonly uint64_t transaction_count
     cdef readonly uint64_t row_count
     cdef readonly uint64_t resent_count
-    cdef readonly uint64_t foreign_count        # dropped by only_local and start_csn
+    cdef readonly uint64_t foreign_count        # dropped by only_local, users and start_csn
     cdef readonly uint64_t empty_count          # without rows, nothing landed
     cdef readonly uint64_t heartbeat_count
     cdef readonly uint64_t message_count
@@ -211,7 +216,8 @@ cdef class Assembler:
         self, owner, Accumulator transactions, Accumulator messages, spool, *,
         uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
-        bint skip_empty=False, uint64_t start_csn=0, bint is_compared=False,
+        bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
+        bint is_compared=False,
     ):
         self.owner = owner
         self.spool = spool
@@ -228,6 +234,8 @@ cdef class Assembler:
         self.only_local = only_local
         self.skip_empty = skip_empty
         self.start_csn = start_csn
+        self.excluded_users = b"".join([name + b"\0" for name in excluded_users])
+        self.excluded_names = self.excluded_users
         self.is_comparing = is_compared
 
     def __dealloc__(self):
@@ -467,6 +475,7 @@ cdef class Assembler:
         cdef const Event *event = &(<const Event *>(entry + header.event_offset))[commit]
         cdef Stamp stamp
         cdef int64_t seq = 0
+        cdef Reason why
         if event.flags != self.open_flags or (
             not event.flags & GAUSS_EVENT and event.x != self.open_commit_lsn
         ):
@@ -485,9 +494,10 @@ cdef class Assembler:
             with gil:
                 fail("a COMMIT that does not end behind the one before it", event.y)
         self.fill_stamp(event, &stamp)
-        if (self.has_origin and self.only_local) or self.is_before_start():
+        why = self.why_left_out()
+        if why != REASON_COUNT:
             self.foreign_count += 1
-            tally_move(&self.left_out[<int>self.foreign_reason()], &self.opened)
+            tally_move(&self.left_out[<int>why], &self.opened)
             self.drop_retained()
         else:
             tally_clear(&self.opened)
@@ -515,8 +525,9 @@ cdef class Assembler:
         with gil:
             self.owner.resent(
                 commit.y, stamp.xid, stamp.time_us,
-                0 if self.is_before_start() else self.open_rows, bool(self.has_origin),
-                commit.y < self.open_lands_from,
+                0 if self.is_before_start() or self.is_excluded else self.open_rows,
+                bool(self.has_origin), commit.y < self.open_lands_from,
+                (<const char *>self.user.data)[:self.user.size] if self.has_user else b"",
             )
         if commit.y == self.resume_lsn:
             self.catch_up()
@@ -566,8 +577,13 @@ cdef class Assembler:
             if stamp.time_us == 0:
                 stamp.time_us = self.open_time_us
 
-    cdef inline Reason foreign_reason(self) noexcept nogil:
-        return BECAUSE_BEFORE_START if self.is_before_start() else BECAUSE_ORIGIN
+    cdef inline Reason why_left_out(self) noexcept nogil:
+        """Why nothing of the open transaction lands; REASON_COUNT where it does."""
+        if self.is_before_start():
+            return BECAUSE_BEFORE_START
+        if self.has_origin and self.only_local:
+            return BECAUSE_ORIGIN
+        return BECAUSE_USER if self.is_excluded else REASON_COUNT
 
     cdef inline bint is_before_start(self) noexcept nogil:
         return 0 < self.open_csn < self.start_csn
@@ -653,7 +669,19 @@ cdef class Assembler:
             self.user.size = 0
             buffer_append(&self.user, entry + event.payload_offset, event.payload_size)
             self.has_user = True
+            self.is_excluded = self.excludes_user()
         return 0
+
+    cdef bint excludes_user(self) noexcept nogil:
+        """Whether the open transaction's user is one of those that are left out."""
+        cdef const char *name = self.excluded_names
+        cdef size_t size = strlen(name)
+        while size:
+            if size == self.user.size and memcmp(name, self.user.data, size) == 0:
+                return True
+            name += size + 1
+            size = strlen(name)
+        return False
 
     cdef int notice(self, const uint8_t *entry, const Event *event) except -1 with gil:
         text = (<const char *>entry + event.payload_offset)[:event.payload_size]
@@ -685,7 +713,8 @@ cdef class Assembler:
                 <uint32_t>commit if commit >= 0 else (<const EntryHeader *>entry).event_count,
             )
         if commit < 0:
-            self.retain(entry, size, first)
+            if not self.is_excluded:
+                self.retain(entry, size, first)
             return <int>(<const EntryHeader *>entry).event_count
         self.release(entry, first, <uint32_t>commit)
         return <int>commit + 1
@@ -737,6 +766,7 @@ cdef class Assembler:
                 self.is_open = True
                 self.has_origin = False
                 self.has_user = False
+                self.is_excluded = False
                 self.user.size = 0
                 self.open_csn = 0
                 self.open_rows = 0

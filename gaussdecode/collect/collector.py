@@ -109,6 +109,7 @@ class CollectorSettings:
     include_xids: bool
     include_timestamp: bool
     start_csn: int = 0
+    excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
     most_tables: int = 1000  # that keep their place in memory between publications; arbitrary
 
@@ -171,6 +172,7 @@ class Collector:
             only_local=settings.only_local,
             skip_empty=settings.skip_empty_xacts,
             start_csn=settings.start_csn,
+            excluded_users=[name.encode() for name in settings.excluded_users],
             is_compared=resent is not None,
         )
 
@@ -275,11 +277,16 @@ class Collector:
         row_count: int,
         has_origin: bool,
         is_of_new_tables: bool,
+        user: bytes,
     ) -> None:
         """Compare a transaction that the server repeats with what landed."""
         assert self._resent is not None
-        mark = TransactionMark(end_lsn, xid, time_us, row_count, has_origin, is_of_new_tables)
-        self._resent.take(mark)
+        name = user.decode("utf-8", "replace")
+        self._resent.take(
+            TransactionMark(
+                end_lsn, xid, time_us, row_count, has_origin, is_of_new_tables, user=name
+            )
+        )
 
     def caught_up(self) -> None:
         """All that has landed was sent again, and is equal: from now on the log grows."""

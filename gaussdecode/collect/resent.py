@@ -8,17 +8,19 @@ system identifier, timeline and positions are the same, once its WAL has grown a
 So both sides are walked side by side, in the order of their ends. A transaction that both
 have is recognised by its end, number and commit time. One that only one side has ends the
 comparison with an error, unless settings decide whether it lands at all: one without rows,
-one of another server, or one of tables that are wanted only since, where the sums of the log
-say that transactions were left out there. Until everything up to the log's position was compared, nothing is
+one of another server, one of a user who is left out, or one of tables that are wanted only since
+or of a user who was left out before, where the sums of the log say that transactions were. Until everything up to the log's position was compared, nothing is
 landed or confirmed; then the rest of the stream is what the log goes on with.
 
 Memory: one transaction of either side, whatever the length of the stretch.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from gaussdecode.errors import IdentityError
+from gaussdecode.model.account import EMPTY, USER
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.transaction import TransactionMark
 
@@ -40,7 +42,8 @@ class Resent:
         until_lsn: the log's position.
         on_equal: told the number of transactions, once all up to `until_lsn` are equal.
         lands_from: of a table, the position before which nothing of it has landed.
-        left_out: how many transactions the log left out as empty.
+        left_out: how many transactions the log left out, by reason.
+        excluded_users: whose transactions do not land any more.
     """
 
     def __init__(
@@ -50,14 +53,16 @@ class Resent:
         until_lsn: int,
         on_equal: Callable[[int], None],
         lands_from: Callable[[str], int] = lambda _: 0,
-        left_out: int = 0,
+        left_out: Mapping[str, int] | None = None,
+        excluded_users: Collection[str] = (),
     ) -> None:
         self._landed = landed
         self._since_lsn = since_lsn
         self._until_lsn = until_lsn
         self._on_equal = on_equal
         self._held = next(landed, None)
-        self._left_out = left_out
+        self._left_out = Counter(left_out)
+        self._excluded_users = excluded_users
         self.lands_from = lands_from
         self.count = 0
 
@@ -90,16 +95,17 @@ class Resent:
         self._on_equal(self.count)
 
     def _was_left_out(self, sent: TransactionMark) -> bool:
-        """Whether it may be one that had no rows while its tables were not wanted."""
-        if not sent.is_of_new_tables or not self._left_out:
-            return False
-        self._left_out -= 1
-        return True
+        """Whether it may be of one whose user, or the tables of which, were not wanted then."""
+        for reason, may_be in ((EMPTY, sent.is_of_new_tables), (USER, bool(sent.user))):
+            if may_be and self._left_out[reason]:
+                self._left_out[reason] -= 1
+                return True
+        return False
 
     def _pass_absent(self, end_lsn: int, sent: str) -> None:
         """Pass over what landed before a position and was not repeated, if it may be absent."""
         while (held := self._held) is not None and held.end_lsn < end_lsn:
-            if not held.may_be_absent:
+            if not held.may_be_absent and held.user not in self._excluded_users:
                 self._refuse(str(held), sent)
             self._held = next(self._landed, None)
 

@@ -76,10 +76,13 @@ def _plan_options(config: Config, profile: VersionProfile, plan: Plan) -> None:
 
 def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
     state = pair.state
+    is_rounding = state.profile.rounds_floats(
+        config.source.plugin, is_parallel=config.decoding.is_parallel
+    )
     plan.server = state
     plan.warnings += [
         *gaussserver.warnings(state, is_parallel=config.decoding.is_parallel),
-        *_warnings(config, state, plan.command or ""),
+        *_warnings(config, state, plan.command or "", is_rounding=is_rounding),
     ]
     plan.problems += _standby_problems(config, state)
     try:
@@ -96,9 +99,6 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
         if table.is_by_row
     ]
     names = {f"{table.schema}.{table.name}" for table in plan.tables}
-    is_rounding = state.profile.rounds_floats(
-        config.source.plugin, is_parallel=config.decoding.is_parallel
-    )
     plan.columns = [
         column for column in _columns(pair.sql, is_rounding=is_rounding) if column.table in names
     ]
@@ -112,7 +112,9 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
     ]
 
 
-def _warnings(config: Config, state: GaussServerState, command: str) -> Iterator[str]:
+def _warnings(
+    config: Config, state: GaussServerState, command: str, *, is_rounding: bool
+) -> Iterator[str]:
     """Name what cannot be seen or had in the mode that is configured, and started so."""
     decoding = config.decoding
     profile = state.profile
@@ -124,7 +126,7 @@ def _warnings(config: Config, state: GaussServerState, command: str) -> Iterator
         )
     if profile.drops_after_ddl(is_parallel=decoding.is_parallel):
         yield f"{mode} drops the rows that follow DDL in their own transaction: {DDL_ADVICE}"
-    if profile.rounds_floats(config.source.plugin, is_parallel=decoding.is_parallel):
+    if is_rounding:
         yield (
             f"{config.source.plugin} of {profile.name} rounds real to 6 and double precision to 15 "
             "digits: decode in parallel, or use source.plugin mppdb_decoding on 3.0.0 or newer"

@@ -401,6 +401,7 @@ class Pipeline:
             include_xids=decoding.include_xids,
             include_timestamp=decoding.include_timestamp,
             start_csn=0 if decoding.start_at is None else decoding.start_at[0],
+            excluded_users=decoding.excluded_users,
             stops_at_suspects=landing.on_suspect == "stop",
         )
 
@@ -439,7 +440,7 @@ class Pipeline:
 
         return Resent(
             stretch.transactions, stretch.since_lsn, until_lsn, on_equal, lands_from,
-            stretch.left_out,
+            stretch.left_out, self._config.decoding.excluded_users,
         )  # fmt: skip
 
     def _note_fork(self, log: CommitLog, intake: Intake, position: SourcePosition) -> None:

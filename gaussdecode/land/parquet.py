@@ -1,7 +1,7 @@
 """One Parquet file in the making.
 
-Given Arrow tables of one schema; promises one row group per table, and types that Spark
-reads. Dictionaries only where a sample says they pay: elsewhere they cost time and space.
+Given Arrow tables of one schema; promises one row group per table, another for each row
+with huge values, and types that Spark reads. Dictionaries only where a sample says they pay: elsewhere they cost time and space.
 """
 
 from typing import Any, Final
@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gaussdecode.land import hugerow
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.sink import Sink
+from gaussdecode.land.thrift import Struct
 
 ZSTD_LEVEL: Final = 1
 _SAMPLE_ROWS: Final = 4096
@@ -49,15 +51,19 @@ class ParquetSink:
         self.path = path
         self.rows = 0
         self._sink = Sink(disk, path)
+        self._compression = compression
+        self._level = ZSTD_LEVEL if compression == "zstd" else None
+        self._group_count = 0  # of those that pyarrow writes
+        self._grafts: list[tuple[int, int, Struct]] = []
         self._footer: list[Any] = []  # Any: pyarrow has no types
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
             compression=compression,
-            compression_level=ZSTD_LEVEL if compression == "zstd" else None,
+            compression_level=self._level,
             use_dictionary=dictionary_columns(sample),
             write_statistics=statistics_columns(sample),
-            version="2.6",
+            version=hugerow.FORMAT,
             metadata_collector=self._footer,
         )
 
@@ -67,14 +73,30 @@ class ParquetSink:
         return self._sink.size
 
     def write(self, table: pa.Table) -> None:
-        """Append one row group."""
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        """Append one row group, and one more for each row with huge values."""
+        for part, is_huge in hugerow.parts(table):
+            if is_huge:
+                self._graft(part)
+            else:
+                self._writer.write_table(part, row_group_size=max(1, part.num_rows))
+                self._group_count += 1
         self.rows += table.num_rows
+
+    def _graft(self, row: pa.Table) -> None:
+        start = self._sink.size
+        group = hugerow.put_row(row, self._compression, self._level, start, self._sink.write)
+        self._grafts.append((self._group_count, self._sink.size - start, group))
 
     def finish(self) -> tuple[int, str]:
         """Write the footer, make the file durable; give its size and checksum."""
-        self._writer.close()
-        self.rows = self._footer[-1].num_rows
+        if self._grafts:
+            with self._sink.diverted() as footer:
+                self._writer.close()
+            content, self.rows = hugerow.joined(footer, self._grafts)
+            self._sink.write(content)
+        else:
+            self._writer.close()
+            self.rows = self._footer[-1].num_rows
         self._footer.clear()
         del self._writer  # what it knows of the columns is more than a small file holds
         checksum = self._sink.finish()

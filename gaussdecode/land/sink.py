@@ -5,8 +5,10 @@ size and checksum are known without reading it again, and that a full disk in th
 only takes time. Owned by one thread at a time.
 """
 
+import contextlib
 import hashlib
 import io
+from collections.abc import Iterator
 from typing import Final
 
 from gaussdecode.land.disk import Disk
@@ -30,6 +32,7 @@ class Sink(io.RawIOBase):
         self._disk = disk
         self._digest = hashlib.sha256()
         self._buffer = bytearray()
+        self._aside: bytearray | None = None
         self._handle = disk.space.run(f"create {path}", lambda: disk.files.create(path))
 
     def writable(self) -> bool:
@@ -43,6 +46,9 @@ class Sink(io.RawIOBase):
     def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # pyarrow gives only these
         """Append all of `data`."""
         size = len(data)
+        if self._aside is not None:
+            self._aside += data
+            return size
         self.size += size
         self._digest.update(data)
         if len(self._buffer) + size > _BUFFER_BYTES:
@@ -52,6 +58,15 @@ class Sink(io.RawIOBase):
         else:
             self._buffer += data
         return size
+
+    @contextlib.contextmanager
+    def diverted(self) -> Iterator[bytearray]:
+        """Keep what is written meanwhile out of the file; gives it."""
+        self._aside = bytearray()
+        try:
+            yield self._aside
+        finally:
+            self._aside = None
 
     def finish(self) -> str:
         """Make the content durable and give its checksum."""

@@ -7,6 +7,7 @@ in which they ended, one row group of each file of one entry in memory.
 import dataclasses
 import heapq
 import operator
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -17,13 +18,12 @@ from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.names import MESSAGES, TRANSACTIONS
-from gaussdecode.model.account import EMPTY
 from gaussdecode.model.account import TRANSACTIONS as KIND
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
 from gaussdecode.model.transaction import TransactionMark
 
-_COLUMNS: Final = ("gd_lsn", "gd_xid", "gd_ts", "rows", "origin")
+_COLUMNS: Final = ("gd_lsn", "gd_xid", "gd_ts", "rows", "origin", "user")
 _BLOCK: Final = 64  # entries looked at together on the way back; arbitrary
 _ROWS: Final = 4096
 _IDLE_LOOKED_AT: Final = 200  # half an hour of a server that writes WAL of others; arbitrary
@@ -44,13 +44,13 @@ class Stretch:
             than what was asked for where the epoch began later or retention took the rest.
         transactions: rising.
         begun: where tables have landed for the first time in it: end of the transaction.
-        left_out: how many transactions it left out as empty (skip-empty-xacts).
+        left_out: how many transactions it left out, by reason.
     """
 
     since_lsn: int
     transactions: Iterator[TransactionMark]
     begun: Mapping[str, int]
-    left_out: int
+    left_out: Mapping[str, int]
 
 
 def landed_since(log: CommitLog, lsn: int) -> Stretch:
@@ -64,13 +64,14 @@ def landed_since(log: CommitLog, lsn: int) -> Stretch:
     assert now is not None
     first, since_lsn = _find_first(log, now, lsn)
     begun: dict[str, int] = {}
-    left_out = 0
+    left_out: Counter[str] = Counter()
     for entry in log.iterate(first, log.next_n - 1):
         for change in entry.schema_changes:
             if change.previous is None:
                 begun.setdefault(change.table, change.position.lsn)
         if entry.account is not None:
-            left_out += entry.account.left_out.get(EMPTY, {}).get(KIND, 0)
+            for reason, counts in entry.account.left_out.items():
+                left_out[reason] += counts.get(KIND, 0)
     return Stretch(since_lsn, _read(log, first, since_lsn), begun, left_out)
 
 
@@ -151,9 +152,9 @@ def _of_file(log: CommitLog, file: LandingFile) -> Iterator[TransactionMark]:
 
 
 def _marks(batch: pa.RecordBatch) -> Iterator[TransactionMark]:
-    lsns, xids, times, counts, origins = (batch.column(name) for name in _COLUMNS)
-    numbers = (lsns, xids, times.cast(pa.int64()), counts)
-    for lsn, xid, time_us, count, has_origin in zip(
-        *(column.to_pylist() for column in numbers), origins.is_valid().to_pylist(), strict=True
+    lsns, xids, times, counts, origins, users = (batch.column(name) for name in _COLUMNS)
+    columns = (lsns, xids, times.cast(pa.int64()), counts, origins.is_valid(), users)
+    for lsn, xid, time_us, count, has_origin, user in zip(
+        *(column.to_pylist() for column in columns), strict=True
     ):
-        yield TransactionMark(lsn, xid or 0, time_us or 0, count or 0, has_origin)
+        yield TransactionMark(lsn, xid or 0, time_us or 0, count or 0, has_origin, user=user or "")

@@ -20,6 +20,7 @@ _BY_TABLE: Final = {"gd_transactions": TRANSACTIONS, "gd_messages": MESSAGES}
 
 RESENT: Final = "resent"
 ORIGIN: Final = "origin"
+USER: Final = "user"
 BEFORE_START: Final = "before-start"
 FILTERED: Final = "filtered"
 NOT_WANTED: Final = "not-wanted"
@@ -27,6 +28,7 @@ EMPTY: Final = "empty"
 REASONS: Final[dict[str, str]] = {
     RESENT: "the server sent again what had landed",
     ORIGIN: "only-local, and the transaction has an origin",
+    USER: "exclude-users names who made the transaction",
     BEFORE_START: "before start-position",
     FILTERED: "of a table that white-table-list does not name, or that is in quarantine",
     NOT_WANTED: "of a table that is left out of the landing",

@@ -19,6 +19,7 @@ class TransactionMark:
         row_count: rows of it that land, over all tables.
         has_origin: it was applied from another server.
         is_of_new_tables: of each table that it has rows of, nothing landed before or with it.
+        user: who made it; empty where it is not known.
     """
 
     end_lsn: int
@@ -27,6 +28,7 @@ class TransactionMark:
     row_count: int
     has_origin: bool
     is_of_new_tables: bool = False
+    user: str = ""
 
     @property
     def may_be_absent(self) -> bool:

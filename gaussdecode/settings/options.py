@@ -239,7 +239,10 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default="",
         meaning="Changes made by these users, by name, are left out.",
         postgresql=_refused(_NO_USER, ""),
-        gaussdb=_server(),
+        gaussdb=_both(
+            f"{_PASSED}; with include-user: true the daemon leaves out, and counts, what the "
+            "server sends of them all the same"
+        ),
         opengauss=_refused(_NO_USER_THERE, ""),
     ),
     Option(

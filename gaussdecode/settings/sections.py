@@ -229,6 +229,11 @@ class DecodingConfig:
         return tuple((item.partition(".")[0], item.partition(".")[2]) for item in items)
 
     @property
+    def excluded_users(self) -> tuple[str, ...]:
+        """Names of those whose transactions are left out."""
+        return tuple(self.exclude_users.split(",")) if self.exclude_users else ()
+
+    @property
     def start_at(self) -> tuple[int, int] | None:
         """CSN and LSN before which changes are left out; None for none."""
         csn, slash, lsn = self.start_position.partition("/")

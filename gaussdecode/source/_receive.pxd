@@ -57,6 +57,7 @@ cdef class Receiver:
     cdef uint64_t byte_count
     cdef uint64_t batch_count
     cdef uint64_t status_count
+    cdef readonly uint64_t aside_count  # what another thread was given
     cdef readonly uint64_t aside_status_count  # statuses sent while another thread worked
     cdef readonly uint64_t stray_count  # messages that do not belong in the stream, dropped
     cdef int64_t stalled_us

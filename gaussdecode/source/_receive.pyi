@@ -27,6 +27,7 @@ class Receiver:
     clock: StatusClock
     end_lsn: int
     server_wal_end: int
+    aside_count: int
     aside_status_count: int
     stray_count: int
     def __init__(self, control: Control, dispatcher: Dispatcher, clock: StatusClock) -> None: ...

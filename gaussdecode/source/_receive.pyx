@@ -27,11 +27,11 @@ timers and by 100 ms, the time after which control words are looked at.
 Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before the
 socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
 
-**What takes long.** A message of 4 MiB or more is translated, appended, decoded (with one
-decoder) and stored by another thread, one of these at a time, while this one goes on looking
-at the clock: it owns the connection, and never leaves it for longer than 20 ms and one copy
-of one message. Work on less is short whatever it is; so the time between two statuses does not
-grow with the size of a row.
+**What takes long.** A message, or one record of a batch, of 4 MiB or more is translated, appended,
+decoded (with one decoder) and stored by another thread, one of these at a time, while this one
+goes on looking at the clock: it owns the connection, and never leaves it for longer than 20 ms
+and one copy of one message. Work on less is short whatever it is, and after 4 MiB of it the clock
+is looked at; so the time between two statuses grows with the size of no row and no batch.
 
 **Returns** to Python for what needs its slow path (the frame stays held), for a stop, and at
 every kind of end. It may be called again after the first. `finish` then puts the end
@@ -274,6 +274,7 @@ cdef class Receiver:
         if self.worker is None:
             self.worker = ThreadPoolExecutor(1, "aside")
         done = self.worker.submit(work)
+        self.aside_count += 1
         while True:
             self.attend()
             self.aside_status_count += self.status_count - before

@@ -98,9 +98,17 @@ class Sink:
         raise AssertionError("no notice was sent")
 
     def resent(
-        self, lsn: int, xid: int, time_us: int, rows: int, has_origin: bool, is_new: bool
+        self,
+        lsn: int,
+        xid: int,
+        time_us: int,
+        rows: int,
+        has_origin: bool,
+        is_new: bool,
+        user: bytes,
     ) -> None:
         assert is_new == (rows == 0), "all tables landed from the beginning"
+        assert not user
         self.repeated.append((lsn, xid, time_us, rows, has_origin))
 
     def caught_up(self) -> None:

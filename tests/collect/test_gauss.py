@@ -165,6 +165,26 @@ def test_transactions_below_the_start_are_left_out(make: Make) -> None:
     assert [row["id"] for row in writer.rows["t"]] == [2]
 
 
+def test_transactions_of_excluded_users_are_left_out(make: Make) -> None:
+    """Whole, in one batch or in many, by the whole name; positions go on, and the sums say why."""
+    collector, writer = make(excluded_users=("mallory", "jörg"), txn_memory_bytes=1)
+    for number, name in enumerate(("alice", "mallory", "jörg", "mallor", "malloryx", "bob"), 1):
+        named = Mark(CSN, x=number, payload=name.encode())
+        collect(collector, begin(), named, Row(1, number, "a"))
+        collect(collector, Row(1, number, "b"), commit(100 * number))
+    collect(collector, begin(), Row(1, 9, "c"), commit(900))
+    assert collector.assembler.spooled_count == 4
+    framed, landed, left_out = collector.assembler.sums()
+    assert framed == {"transactions": 7, "I": 13}
+    assert landed == {"transactions": 5, "I": 9}
+    assert left_out == {"user": {"transactions": 2, "I": 4}}
+    collector._publish_if(is_due=True)
+    assert [row["id"] for row in writer.rows["t"]] == [1, 1, 4, 4, 5, 5, 6, 6, 9]
+    named_users = [row["user"] for row in writer.rows["gd_transactions"]]
+    assert named_users == ["alice", "mallor", "malloryx", "bob", None]
+    assert writer.requests[-1].position.lsn == 900
+
+
 @pytest.mark.parametrize("flags", [(0, 1), (1, 0)])
 def test_kinds_of_streams_do_not_mix(make: Make, flags: tuple[int, int]) -> None:
     """A BEGIN of one protocol is not ended by a COMMIT of the other."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gaussdecode.collect.resent import Resent
 from gaussdecode.errors import IdentityError
+from gaussdecode.model.account import EMPTY, USER
 from gaussdecode.model.transaction import TransactionMark
 
 SINCE, UNTIL = 100, 200
@@ -77,7 +78,8 @@ def test_what_was_left_out_while_its_tables_were_not_wanted() -> None:
     """As many as the log says, and of no table that had landed by then."""
 
     def compare(left_out: int, *sent: TransactionMark) -> None:
-        resent = Resent(iter([FIRST, LAST]), SINCE, UNTIL, lambda _: None, left_out=left_out)
+        counts = {EMPTY: left_out, USER: 5}
+        resent = Resent(iter([FIRST, LAST]), SINCE, UNTIL, lambda _: None, left_out=counts)
         for mark in (FIRST, *sent, LAST):
             resent.take(mark)
         resent.finish()
@@ -89,6 +91,44 @@ def test_what_was_left_out_while_its_tables_were_not_wanted() -> None:
     for left_out, sent in ((0, [new]), (1, [new, newer]), (1, [SECOND])):
         with pytest.raises(IdentityError):
             compare(left_out, *sent)
+
+
+def test_users_who_were_left_out_and_are_not_any_more() -> None:
+    """As many transactions as the log says, and of no one without a name."""
+
+    def compare(left_out: int, *sent: TransactionMark) -> None:
+        counts = {USER: left_out, EMPTY: 5}
+        resent = Resent(iter([FIRST, LAST]), SINCE, UNTIL, lambda _: None, left_out=counts)
+        for mark in (FIRST, *sent, LAST):
+            resent.take(mark)
+        resent.finish()
+
+    named = dataclasses.replace(SECOND, user="mallory")
+    later = dataclasses.replace(named, end_lsn=160)
+    compare(1, named)
+    compare(2, named, later)
+    for left_out, sent in ((0, [named]), (1, [named, later]), (1, [SECOND])):
+        with pytest.raises(IdentityError):
+            compare(left_out, *sent)
+
+
+def test_users_who_landed_and_are_left_out_now() -> None:
+    """What the landing has of them need not be sent; what is sent of them is the same or news."""
+
+    def compare(*sent: TransactionMark, excluded: tuple[str, ...] = ("eve", "mallory")) -> None:
+        landed = iter([FIRST, dataclasses.replace(SECOND, user="mallory"), LAST])
+        resent = Resent(landed, SINCE, UNTIL, lambda _: None, excluded_users=excluded)
+        for mark in (FIRST, *sent, LAST):
+            resent.take(mark)
+        resent.finish()
+
+    seen = _changed(SECOND, row_count=0)  # as of one whose rows do not land
+    compare()
+    compare(seen)
+    with pytest.raises(IdentityError):
+        compare(excluded=("eve",))
+    with pytest.raises(IdentityError):
+        compare(_changed(seen, xid=99))
 
 
 @pytest.mark.parametrize("unknown", [{"xid": 0}, {"time_us": 0}, {"xid": 0, "time_us": 0}])

@@ -464,19 +464,25 @@ def test_disk_that_fills_up(
             assert daemon.stop() == 0
 
 
-@provokes("GaussdecodeSuspectTransactions")
+@provokes("GaussdecodeSnapshotFailed", "GaussdecodeSuspectTransactions")
 def test_transaction_that_may_be_incomplete(
     make_gauss: Callable[..., GaussServer],
     tmp_path: Path,
     watch: MakeWatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """GaussDB says that rows of a transaction with DDL are lost: the gaps list names it."""
+    """GaussDB says that rows of a transaction with DDL are lost: the gaps list names it.
+
+    The tables are to be read again, and one of them may not be read.
+    """
     gauss = make_gauss(V6_0_0)
     database = GaussDatabase(gauss)
     columns = {"id": "int8", "v": "text"}
     table = gauss.store.create_table("public", "orders", columns, key=["id"])
-    with lands(database, tmp_path / "gauss", parallel_decode_num=2) as daemon:
+    gauss.forbidden.add(("public", "orders"))
+    daemon = lands(database, tmp_path / "gauss", parallel_decode_num=2)
+    daemon.write_config(landing={"on-suspect": "snapshot"})
+    with daemon:
         daemon.wait_for_state("streaming")
         with watch(daemon) as prometheus:
             wait_until(lambda: bool(prometheus.query("gaussdecode_land_durable_lsn")), "a scrape")
@@ -486,10 +492,13 @@ def test_transaction_that_may_be_incomplete(
             transaction.insert(table, {"id": "3", "v": "lost"})
             transaction.commit()
             daemon.catch_up()
-            prometheus.fires("GaussdecodeSuspectTransactions")
+            prometheus.fires("GaussdecodeSuspectTransactions", "GaussdecodeSnapshotFailed")
+            assert "permission denied" in daemon.log.read_text()
             assert main(["gaps", str(daemon.root)]) == os.EX_IOERR
             listed = capsys.readouterr().out
             assert "suspect" in listed
             assert "not named" in listed, "GaussDB tells transactions, not tables"
-            prometheus.resolves("GaussdecodeSuspectTransactions")
+            gauss.forbidden.clear()
+            assert main(["snapshot", str(daemon.config_path), "--table", "public.orders"]) == 0
+            prometheus.resolves("GaussdecodeSuspectTransactions", "GaussdecodeSnapshotFailed")
         assert daemon.stop() == 0

@@ -14,6 +14,7 @@ from kit.gaussstore import Committed, Table
 from kit.landing import Landing
 
 from gaussdecode.errors import EX_CONFIG
+from gaussdecode.land.verify import verify
 from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
@@ -218,6 +219,33 @@ def test_users(make_gauss: MakeGauss, tmp_path: Path) -> None:
     landed = land(server, tmp_path, include_user=True, exclude_users="mallory")
     assert numbers(landed) == [1, 3]
     assert [row["user"] for row in landed.transactions if row["rows"]] == ["alice", "bob"]
+
+
+def test_users_are_left_out_here_where_the_server_names_them(
+    make_gauss: MakeGauss, tmp_path: Path
+) -> None:
+    """A server that filters nothing; over restarts that set, keep or unset it, and resent WAL."""
+    server = with_slot(make_gauss, COMMERCIAL, is_sending_excluded=True)
+    table = make_table(server)
+    database = GaussDatabase(server)
+    daemon = lands(database, tmp_path, **PARALLEL, include_user=True)
+    expected: list[int] = []
+    for number, excluded in enumerate(("", "mallory", "mallory", "")):
+        daemon.write_config(decoding={"exclude-users": excluded})
+        for user in ("alice", "mallory", "bob"):
+            row = len(server.store.committed)
+            insert(server, table, row, user=user)
+            if user != excluded:
+                expected.append(row)
+        server.rewind("s", 0)
+        daemon.start()
+        daemon.catch_up()
+        assert daemon.stop() == 0, daemon.log_tail()
+        assert daemon.log.read_text().count('"resent_compared"') == number
+    landed = landing.read(daemon.root)
+    assert numbers(landed) == expected
+    assert verify(daemon.root).is_clean
+    assert server.violations == []
 
 
 def test_times_land_in_utc(make_gauss: MakeGauss, tmp_path: Path) -> None:

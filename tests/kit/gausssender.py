@@ -253,7 +253,10 @@ class Sender:
         """Give the messages of one transaction."""
         options, stream = self._options, self._stream
         assert stream is not None
-        is_filtered = (options.only_local and of.origin != 0) or of.user in options.exclude_users
+        is_excluded = of.user in options.exclude_users
+        is_filtered = (options.only_local and of.origin != 0) or (
+            is_excluded and not self._server.behaviour.is_sending_excluded
+        )
         if of.is_elsewhere and not options.is_parallel:
             return
         profile = self._server.profile

@@ -57,6 +57,7 @@ class Behaviour:
         heartbeat_framed: heartbeats look like records.
         is_silent: nothing is sent to streaming clients any more.
         is_frozen: nothing is read or sent at all.
+        is_sending_excluded: exclude-users is taken, and filters nothing.
         is_held: transactions are not sent; keepalives run ahead of them.
     """
 
@@ -77,6 +78,7 @@ class Behaviour:
     is_silent: bool = False
     is_frozen: bool = False
     is_held: bool = False
+    is_sending_excluded: bool = False
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
 

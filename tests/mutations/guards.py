@@ -185,7 +185,9 @@ GUARDS: Final = (
     Guard("collect/resent.py", "            if not sent.may_be_absent and not self._was_left_out(sent):",
           "            if False:", _RESENT),
     Guard("collect/resent.py", "        if not held.is_same(sent):", "        if False:", _RESENT),
-    Guard("collect/resent.py", "            if not held.may_be_absent:", "            if False:", _RESENT),
+    Guard("collect/resent.py",
+          "            if not held.may_be_absent and held.user not in self._excluded_users:",
+          "            if False:", _RESENT),
     Guard("collect/resent.py", '        self._pass_absent(self._until_lsn + 1, "nothing more up to there")\n', "",
           _RESENT),
     # ---- start ----

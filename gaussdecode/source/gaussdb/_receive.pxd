@@ -20,6 +20,7 @@ cdef class GaussReceiver(Receiver):
     cdef uint64_t from_csn      # option start-position
     cdef uint64_t from_lsn
     cdef bint is_pending        # the translated message waits for room
+    cdef size_t walked          # bytes translated here since the clock was looked at
     cdef bytes answer           # goes in-band instead of the held notice
     cdef const uint8_t *answer_data
     cdef size_t answer_size
@@ -37,6 +38,7 @@ cdef class GaussReceiver(Receiver):
     cdef uint64_t passed_lsn    # the last that went in-band
 
     cdef int take_messages(self) except -1 nogil
+    cdef int translate_next(self) except -1 nogil
     cdef int pass_message(self, uint8_t tag) except -1 nogil
     cdef bint is_before_start(self) noexcept nogil
     cdef int note_heartbeat(self) except -1 nogil

@@ -77,6 +77,7 @@ from gaussdecode.source._status cimport StatusClock, StatusNumbers
 from gaussdecode.source.gaussdb.translate._translator cimport (
     END_OF_PAYLOAD,
     NEED_RELATION,
+    PASSED_OVER,
     Translator,
 )
 
@@ -226,12 +227,11 @@ cdef class GaussReceiver(Receiver):
         cdef int step
         while not self.dispatcher.is_waiting:
             if not self.is_pending:
-                if self.is_long(self.frames.size):
-                    step = self.do_aside(TRANSLATE)
-                else:
-                    step = self.translator.step()
+                step = self.translate_next()
                 if step == END_OF_PAYLOAD:
                     return GO_ON
+                if step == PASSED_OVER:
+                    continue
                 if step == NEED_RELATION:
                     self.cut(0, False)
                     return NEW_RELATION
@@ -240,6 +240,17 @@ cdef class GaussReceiver(Receiver):
                 return HOLD
             self.is_pending = False
         return HOLD
+
+    cdef int translate_next(self) except -1 nogil:
+        """Take one record: aside when it is long; many short ones are as long together."""
+        cdef size_t size = self.translator.step_size()
+        if self.is_long(size):
+            return self.do_aside(TRANSLATE)
+        self.walked += size
+        if self.is_long(self.walked):
+            self.walked = 0
+            self.serve_clock()
+        return self.translator.step()
 
     cdef uint64_t message_lsn(self) noexcept nogil:
         """Position of the record, where its style has one."""

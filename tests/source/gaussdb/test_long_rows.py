@@ -1,6 +1,7 @@
 """The longest rows: whatever one takes, the server goes on hearing from us."""
 
 import socket
+import struct
 import threading
 import time
 from typing import Final
@@ -60,6 +61,14 @@ def payload(style: str, column: gw.Column, unit: bytes, times: int) -> bytes:
     return text.replace(escaped, escaped * times)
 
 
+def batch(style: str, *texts: bytes) -> bytes:
+    """One payload of several records or statements, as sending-batch makes it."""
+    if style == "b":
+        return b"P".join([OPENING[style][:-1], *texts]) + b"F"
+    framed = [struct.pack(">IQ", len(text) + 8, 2) + text for text in (OPENING[style], *texts)]
+    return b"".join(framed) + bytes(4)
+
+
 class Session:
     """A receiver that is given its bytes at once, with both ends of everything here."""
 
@@ -69,6 +78,7 @@ class Session:
         encoding: str = "UTF8",
         *,
         is_serial: bool = False,
+        is_batched: bool = False,
         white_list: WhiteList | None = None,
     ) -> None:
         self.server, self.client = socket.socketpair()
@@ -78,7 +88,7 @@ class Session:
         decoder = BatchDecoder() if is_serial else None
         dispatcher = Dispatcher([self.ring], decoder=decoder)
         clock = StatusClock(0x1000, time.monotonic_ns() // 1000, ALWAYS_DUE_US, 60_000_000)
-        translator = Translator(style.encode(), is_batched=False, encoding=encoding)
+        translator = Translator(style.encode(), is_batched=is_batched, encoding=encoding)
         self.receiver = GaussReceiver(self.control, dispatcher, clock, translator)
         self.relations = GaussRelations(white_list or WhiteList())
         self.entries: list[bytes] = []
@@ -232,4 +242,29 @@ def test_short_rows_need_no_other_thread() -> None:
     session.receive(OPENING["b"], payload("b", TEXT, b"x", 3 * MIB))
     assert session.value() == b"x" * 3 * MIB
     assert session.receiver.aside_status_count == 0
+    session.close()
+
+
+@pytest.mark.parametrize("style", ["b", "t", "j"])
+def test_of_a_batch_only_what_is_long_goes_to_another_thread(style: str) -> None:
+    """A long row among many short ones: it is translated, appended and stored there, they are not."""
+    unit = b"x"
+    short, long = (payload(style, TEXT, unit, size).removesuffix(b"F") for size in (10, 5 * MIB))
+    session = Session(style, is_batched=True)
+    session.receive(batch(style, *[short] * 5000, long, *[short] * 5000))
+    headers = [wire.RAW_HEADER.unpack_from(entry) for entry in session.entries]
+    assert sum(header[4] for header in headers) == 1 + 5000 + 1 + 5000
+    assert 3 <= session.receiver.aside_count < 1000  # a full queue is tried again
+    session.close()
+
+
+@pytest.mark.parametrize("style", ["b", "t", "j"])
+def test_statuses_go_out_between_the_records_of_a_long_batch(style: str) -> None:
+    """None is long, and nobody wants them, so that nothing but their size ends the walk."""
+    short = payload(style, TEXT, b"x", 64 << 10).removesuffix(b"F")
+    session = Session(style, is_batched=True, white_list=WhiteList([("public", "other")]))
+    session.receive(batch(style, *[short] * (LONG // (64 << 10))))
+    assert session.receiver.translator.filtered_count == LONG // (64 << 10)
+    assert session.receiver.aside_count == 0
+    assert session.status_bytes // STATUS_BYTES >= LONG // (4 * MIB)
     session.close()

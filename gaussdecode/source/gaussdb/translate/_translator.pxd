@@ -12,8 +12,9 @@ A reader's loop over one CopyData payload (the bytes after the 25-byte header):
             if definition.is_new:
                 dispatcher.add_relation(relation_record(definition.relation))
             translator.define(definition)           # then step() again: the same record
-        else:                           # END_OF_PAYLOAD: the bytes may go
+        elif step == END_OF_PAYLOAD:    # the bytes may go
             break
+        # PASSED_OVER: a row that nobody wants, of which there is no message
 
 The loop may be left after any step and gone on with later; `is_open` tells whether a payload
 is unfinished. Its bytes must stay where they are until END_OF_PAYLOAD. After an error a
@@ -35,6 +36,7 @@ cdef enum Step:
     END_OF_PAYLOAD = 0
     TRANSLATED = 1
     NEED_RELATION = 2
+    PASSED_OVER = 3
 
 
 @cython.final
@@ -59,6 +61,7 @@ cdef class Translator:
     cdef Transcoder transcoder
     cdef Cursor payload
     cdef Cursor record          # the one being read
+    cdef size_t record_size
     cdef uint64_t header_lsn
     cdef Row row
     cdef Cursor tables          # of a TRUNCATE
@@ -74,8 +77,10 @@ cdef class Translator:
 
     # Take one payload; the one before must have been finished.
     cdef int start(self, const uint8_t *payload, size_t size, uint64_t header_lsn) except -1 nogil
-    # Translate on; rows of filtered tables are stepped over.
+    # Read one record, or translate the held one again.
     cdef int step(self) except -1 nogil
+    # Bytes that the next step reads, as far as its payload says.
+    cdef size_t step_size(self) noexcept nogil
 
     cdef int take_binary(self) except -1 nogil
     cdef int read_separator(self) except -1 nogil

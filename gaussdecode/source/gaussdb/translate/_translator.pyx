@@ -77,7 +77,6 @@ cdef enum:
     SHORT = 16                  # bytes copied at once where so many may be read
     CASCADE = 1
     RESTART_IDENTITY = 2
-    GO_ON = 3                   # beside the values of Step: no message yet
 
 cdef extern from *:
     """
@@ -139,21 +138,30 @@ cdef class Translator:
 
     cdef int step(self) except -1 nogil:
         """See `_translator.pxd`."""
-        cdef int state
         if not self.is_open:
             return END_OF_PAYLOAD
         if self.out.capacity > MAX_KEPT_BYTES:
             buffer_free(&self.out)
-        while True:
-            self.out.size = 0
-            if self.is_held:
-                state = self.truncate() if self.row.op == c"T" else self.end_row()
-            elif self.is_binary:
-                state = self.take_binary()
-            else:
-                state = self.take_text()
-            if state != GO_ON:
-                return state
+        self.out.size = 0
+        if self.is_held:
+            return self.truncate() if self.row.op == c"T" else self.end_row()
+        return self.take_binary() if self.is_binary else self.take_text()
+
+    cdef size_t step_size(self) noexcept nogil:
+        """See `_translate.pxd`."""
+        cdef Cursor payload = self.payload
+        cdef size_t left = payload.end - payload.next
+        cdef uint32_t size
+        if self.is_held:
+            return self.record_size
+        if (self.is_binary or self.is_framed) and left >= sizeof(size):
+            size = (
+                <uint32_t>payload.next[0] << 24 | <uint32_t>payload.next[1] << 16
+                | <uint32_t>payload.next[2] << 8 | payload.next[3]
+            )
+            left = size if size < left else left
+        self.record_size = left
+        return left
 
     cdef int take_binary(self) except -1 nogil:
         """Take the next record with its separator."""
@@ -404,7 +412,7 @@ cdef class Translator:
         if known.is_filtered:
             self.filtered_count += 1
             tally_ops(&self.filtered, &self.row.op, 1)
-            return GO_ON
+            return PASSED_OVER
         return self.emit_row(known)
 
     cdef int emit_row(self, const Known *known) except -1 nogil:
@@ -636,18 +644,18 @@ cdef class Translator:
         cdef bytes payload
         cdef size_t size
         cdef size_t count = 0
-        cdef int state = TRANSLATED
+        cdef int state
         for payload in payloads:
             data = payload
             size = len(payload)
             with nogil:
                 self.start(data, size, 0)
-                while state == TRANSLATED:
+                state = TRANSLATED
+                while state == TRANSLATED or state == PASSED_OVER:
                     state = self.step()
                     count += state == TRANSLATED
             if state != END_OF_PAYLOAD:
                 raise ValueError("a new shape")
-            state = TRANSLATED
         return count
 
     def feed_bytes(self, payload not None, uint64_t header_lsn=0, define=None):
@@ -678,6 +686,8 @@ cdef class Translator:
                 return messages
             if state == TRANSLATED:
                 messages.append(span(self.out.data, self.out.size))
+            elif state == PASSED_OVER:
+                continue
             elif define is None:
                 raise ValueError("a new shape, and nobody to define it")
             else:
