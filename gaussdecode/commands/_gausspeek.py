@@ -12,6 +12,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import XLogData
 from gaussdecode.protocol.gaussdb.copyboth import parse_server
 from gaussdecode.protocol.gaussdb.options import (
+    StreamRequest,
     is_batched,
     server_options,
     start_command,
@@ -71,7 +72,9 @@ def print_gaussdb(
     config = styled(config, style)
     with open_pair(config) as pair:
         start_lsn = pair.check_start(config, None)
-        options = server_options(config, pair.state.profile, is_landing=is_confirming)
+        options = server_options(
+            StreamRequest.of(config), pair.state.profile, is_landing=is_confirming
+        )
         target = None if is_following else pair.state.wal_end
         pair.sql.close()
         pair.stream.hear_warnings()
@@ -79,7 +82,7 @@ def print_gaussdb(
         stream = _stream(config, pair, start_lsn)
         output = Output(
             limits,
-            _BATCH_BYTES if is_batched(config, is_landing=is_confirming) else 0,
+            _BATCH_BYTES if is_batched(StreamRequest.of(config), is_landing=is_confirming) else 0,
             is_held=limits.upto is not None,
         )
         try:
@@ -123,8 +126,8 @@ class _Printing:
         self._output = output
         self._target = target
         self._is_confirming = is_confirming
-        self._style = stream_style(config)
-        self._is_batched = is_batched(config, is_landing=is_confirming)
+        self._style = stream_style(StreamRequest.of(config))
+        self._is_batched = is_batched(StreamRequest.of(config), is_landing=is_confirming)
         self._start_at = config.decoding.start_at
         self.shows_keepalives = config.decoding.enable_heartbeat
         self._is_open = False

@@ -13,7 +13,7 @@ from gaussdecode.commands._plan import Plan, PlannedColumn, arrow, fidelity
 from gaussdecode.commands._server import GaussPair, open_pair, open_sql
 from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.model.types import column_type, is_built_in
-from gaussdecode.protocol.gaussdb.options import server_options, start_command
+from gaussdecode.protocol.gaussdb.options import StreamRequest, server_options, start_command
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import UNSENT, listing
@@ -67,7 +67,7 @@ def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
 
 def _plan_options(config: Config, profile: VersionProfile, plan: Plan) -> None:
     try:
-        options = server_options(config, profile)
+        options = server_options(StreamRequest.of(config), profile)
         plan.command = start_command(config.slot, 0, options)
     except ConfigError as error:
         prefix = f"{config.path.name}: "

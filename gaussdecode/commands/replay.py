@@ -14,6 +14,7 @@ Examples:
 """
 
 import argparse
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -147,7 +148,8 @@ def _config(args: argparse.Namespace) -> Config:
         path=args.file,
         slot=slot,
         source=SourceConfig(kind=SourceKind.CAPTURE, file=args.file.resolve()),
-        decoding=DecodingConfig(
+        decoding=dataclasses.replace(
+            DecodingConfig.of(SourceKind.CAPTURE),
             parallel_decode_num=args.decoders,
             white_table_list=args.white_table_list,
             only_local=not args.all_origins,

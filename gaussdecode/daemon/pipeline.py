@@ -54,7 +54,7 @@ from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import UNSENT, Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.postgresql.members import read_members
-from gaussdecode.source.settings import reader_settings
+from gaussdecode.source.settings import ReaderSettings
 from gaussdecode.source.slot import LandingPosition
 
 _COUNTED: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
@@ -339,10 +339,10 @@ class Pipeline:
                 decoded_ring_bytes=config.ring.decoded_ring_bytes,
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
                 max_row_bytes=config.source.max_row_bytes,
-                reader={
-                    **reader_settings(config, self.landing_position),
+                reader=dataclasses.replace(
+                    ReaderSettings.of(config, self.landing_position),
                     **({} if self.log is None else unread(self._left_out())),
-                },
+                ).to_record(),
             ),
             begin,
             self._drain,

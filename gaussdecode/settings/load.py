@@ -173,7 +173,8 @@ class _Reader:
         if kind is SourceKind.GAUSSDB:
             slot = slot.lower()  # as the server reads a name without quotes
         sections = {name: cls(**fields[name]) for name, cls in SECTIONS.items()}
-        decoding = _decoding(given, sections["source"])
+        source = sections["source"]
+        decoding = DecodingConfig.of(source.kind, given, source.plugin)
         config = Config(path=self.path, slot=slot, decoding=decoding, **sections)
         if config.landing.on_suspect == "snapshot" and config.snapshot_refusal is not None:
             at = _lines(self._sub(tree, "landing"))("on-suspect")
@@ -351,19 +352,3 @@ def _beyond_sql_decoding(given: Mapping[str, object]) -> list[str]:
         and value != options.BY_NAME[name].default
         and options.BY_NAME[name].support(SourceKind.GAUSSDB).by is Doer.SERVER
     ]
-
-
-def _decoding(given: Mapping[str, Any], source: SourceConfig) -> DecodingConfig:  # Any: values
-    """Fill in the defaults of the source's kind, and the style that its plug-in means."""
-    is_parallel = given.get("parallel-decode-num", 1) != 1
-    values = {
-        name: given.get(name, option.effective_default(source.kind, is_parallel=is_parallel))
-        for name, option in options.BY_NAME.items()
-    }
-    if "decode-style" not in given:
-        values["decode-style"] = PARALLEL_PLUGINS.get(source.plugin, values["decode-style"])
-    names = {field.name for field in dataclasses.fields(DecodingConfig)} - {"given"}
-    fields = {name.replace("-", "_"): value for name, value in values.items()}
-    return DecodingConfig(
-        **{name: value for name, value in fields.items() if name in names}, given=dict(given)
-    )

@@ -8,11 +8,12 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 from gaussdecode.model.title import split_title
 from gaussdecode.settings.dsn import completed, read_password
-from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.rules import BY_NAME, SourceKind
 from gaussdecode.settings.types import (
     GIB,
     KIB,
@@ -187,35 +188,64 @@ class SourceConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingConfig:
-    """GaussDB's options that the daemon carries out; `given` holds all that were set."""
+    """GaussDB's options that the daemon carries out; `given` holds all that were set.
 
-    parallel_decode_num: int = 1
-    parallel_queue_size: int = 128
-    white_table_list: str = ""
-    only_local: bool = True
-    skip_empty_xacts: bool = False
-    include_xids: bool = True
-    include_timestamp: bool = True
-    max_txn_in_memory: int = 64
-    max_reorderbuffer_in_memory: int = 0
-    desc_memory_limit: int = 100
-    include_user: bool = False
-    include_originid: bool = True
-    exclude_users: str = ""
-    standby_connection: bool = False
-    sender_timeout: int | None = None
-    change_log_max_len: int = 4096
-    max_decode_to_sender_cache_num: int = 4096
-    enable_heartbeat: bool = False
-    output_order: int = 0
-    auto_advance: bool = True
-    skip_generated_columns: bool = False
-    timezone_is_utc: bool = True
-    data_limit: int = 10
-    start_position: str = ""
-    decode_style: str = "b"
-    sending_batch: int = 0
-    given: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    Made by `of`: defaults stand in the table of options alone.
+    """
+
+    parallel_decode_num: int
+    parallel_queue_size: int
+    white_table_list: str
+    only_local: bool
+    skip_empty_xacts: bool
+    include_xids: bool
+    include_timestamp: bool
+    max_txn_in_memory: int
+    max_reorderbuffer_in_memory: int
+    desc_memory_limit: int
+    include_user: bool
+    include_originid: bool
+    exclude_users: str
+    standby_connection: bool
+    sender_timeout: int | None
+    change_log_max_len: int
+    max_decode_to_sender_cache_num: int
+    enable_heartbeat: bool
+    output_order: int
+    auto_advance: bool
+    skip_generated_columns: bool
+    timezone_is_utc: bool
+    data_limit: int
+    start_position: str
+    decode_style: str
+    sending_batch: int
+    given: Mapping[str, object]
+
+    @classmethod
+    def of(
+        cls,
+        kind: SourceKind,
+        given: Mapping[str, object] = MappingProxyType({}),
+        plugin: str = MPPDB_DECODING,
+    ) -> Self:
+        """Fill in the defaults of a kind of source, and the style that its plug-in means.
+
+        Args:
+            kind: of the source.
+            given: options by name, with values of the right type.
+            plugin: output plug-in of the slot.
+        """
+        is_parallel = given.get("parallel-decode-num", 1) != 1
+        values: dict[str, Any] = {  # Any: of many types, each checked by its option
+            name.replace("-", "_"): given.get(
+                name, option.effective_default(kind, is_parallel=is_parallel)
+            )
+            for name, option in BY_NAME.items()
+        }
+        if "decode-style" not in given:
+            values["decode_style"] = PARALLEL_PLUGINS.get(plugin, values["decode_style"])
+        names = {field.name for field in dataclasses.fields(cls)} - {"given"}
+        return cls(**{name: values[name] for name in names}, given=dict(given))
 
     @property
     def is_parallel(self) -> bool:

@@ -9,6 +9,7 @@ next session on.
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.snapshots import SnapshotStore
@@ -57,14 +58,14 @@ def settle_beginning(
     return now
 
 
-def unread(ledger: Mapping[str, Json]) -> Json:
+def unread(ledger: Mapping[str, Json]) -> dict[str, Any]:  # Any: of several types
     """The tables in quarantine, as settings of the reader: nobody must even look at their rows.
 
     By OID, and by title where the stream has no OIDs.
     """
     held = {title: of for title, of in ledger.items() if of.get("state") == QUARANTINED}
     oids = sorted(int(record["oid"]) for record in held.values() if record.get("oid"))
-    return {"unread": oids, "left_out": sorted(held)}
+    return {"unread": tuple(oids), "left_out": tuple(sorted(held))}
 
 
 class TableFilter:

@@ -5,7 +5,6 @@ from pathlib import Path
 from gaussdecode.errors import IdentityError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
-from gaussdecode.model.lsn import Lsn
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
@@ -19,6 +18,8 @@ from gaussdecode.source.postgresql._receive import PostgresReceiver
 from gaussdecode.source.postgresql.relations import Relations
 from gaussdecode.source.postgresql.source import SlowPath, known_messages
 from gaussdecode.source.relations import white_list
+from gaussdecode.source.settings import ReaderSettings
+from gaussdecode.source.slot import LandingPosition
 from gaussdecode.wire.encoding import find_encoding
 
 
@@ -33,35 +34,35 @@ class CaptureSource:
     sender_timeout_ms = 0
     _slow_path: SlowPath | GaussPath
 
-    def __init__(self, settings: Record, say: Log) -> None:
-        self._capture = Capture(Path(settings["file"]))
+    def __init__(self, settings: ReaderSettings, say: Log) -> None:
+        assert settings.file is not None  # a configuration of this kind has one
+        self._capture = Capture(Path(settings.file))
         recorded = self._capture.header.identity
         self._identity = SourceIdentity(
             "capture",
             recorded.system_identifier,
             recorded.database,
-            settings["slot"],
+            settings.slot,
             recorded.plugin,
         )
         self._start_lsn = self._capture.header.start_lsn
         self._settings = settings
         self._say = say
-        log = settings["log"]
-        if log is not None:
-            self._check(log)
-            self._start_lsn = max(self._start_lsn, Lsn(log["lsn"]))
+        if settings.log is not None:
+            self._check(settings.log)
+            self._start_lsn = max(self._start_lsn, settings.log.lsn)
 
-    def _check(self, log: Record) -> None:
+    def _check(self, log: LandingPosition) -> None:
         """The capture must belong to the log, and leave no gap behind its position."""
         for key in ("system_identifier", "database"):
-            if log[key] != getattr(self._identity, key):
+            if getattr(log, key) != getattr(self._identity, key):
                 raise IdentityError(
-                    f"the log belongs to {key.replace('_', ' ')} {log[key]!r}, the capture to "
+                    f"the log belongs to {key.replace('_', ' ')} {getattr(log, key)!r}, the capture to "
                     f"{getattr(self._identity, key)!r}; use another landing root"
                 )
-        if Lsn(log["lsn"]) < self._start_lsn:
+        if log.lsn < self._start_lsn:
             raise IdentityError(
-                f"the log is at {Lsn(log['lsn'])}, the capture begins at {self._start_lsn}: changes "
+                f"the log is at {log.lsn}, the capture begins at {self._start_lsn}: changes "
                 "in between are in neither; land the capture before this one first"
             )
 
@@ -98,7 +99,7 @@ class CaptureSource:
         receiver = PostgresReceiver(control, dispatcher, clock, known_messages(settings))
         encoding = find_encoding(self._capture.header.stream_encoding)
         self._slow_path = SlowPath(
-            receiver, Relations(white_list(settings), encoding, settings["unread"])
+            receiver, Relations(white_list(settings.decoding), encoding, settings.unread)
         )
         return receiver
 
@@ -109,9 +110,7 @@ class CaptureSource:
         translator = translator_of(
             settings, style.letter, self._capture.header.encoding, is_batched=style.is_batched
         )
-        receiver = GaussReceiver(
-            control, dispatcher, clock, translator, settings["max_message_bytes"]
-        )
+        receiver = GaussReceiver(control, dispatcher, clock, translator, settings.max_message_bytes)
         nulls = nulls_of(self._capture.header.server_version, style.letter)
         relations = relations_of(settings, recorded, nulls)
         self._slow_path = GaussPath(receiver, relations, self._say, recorded)

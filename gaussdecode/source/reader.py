@@ -1,6 +1,6 @@
 """The reader's process: ``python -m gaussdecode.source.reader``, started by the daemon.
 
-Given, as one line of settings on standard input (see `settings.reader_settings`), where the
+Given, as one line of settings on standard input (see `settings.ReaderSettings`), where the
 stream comes from and the descriptors of its rings and of the control block. Promises: the
 stream is started only where the log and the server belong together and main has said go;
 everything received whole reaches the rings, however it ends; end entries follow; the last
@@ -37,6 +37,7 @@ from gaussdecode.errors import (
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Reports, enter_child
 from gaussdecode.ipc.ring import Ring
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
@@ -44,12 +45,13 @@ from gaussdecode.source.capturesource import CaptureSource
 from gaussdecode.source.gaussdb.source import GaussSource
 from gaussdecode.source.interface import Log, Record, Source
 from gaussdecode.source.postgresql.source import PostgresSource
+from gaussdecode.source.settings import ReaderSettings
 
 _LOOK_SECONDS: Final = 0.005  # between looks at main's words before the stream starts
-_KINDS: Final[Mapping[str, Callable[[Record, Log], Source]]] = {
-    "postgresql": PostgresSource,
-    "gaussdb": GaussSource,
-    "capture": CaptureSource,
+_KINDS: Final[Mapping[SourceKind, Callable[[ReaderSettings, Log], Source]]] = {
+    SourceKind.POSTGRESQL: PostgresSource,
+    SourceKind.GAUSSDB: GaussSource,
+    SourceKind.CAPTURE: CaptureSource,
 }
 
 
@@ -57,18 +59,18 @@ class Reader:
     """Runs one stream from its source into the rings.
 
     Args:
-        settings: of the reader.
+        record: of the settings, and what the daemon has added.
         reports: to main.
     """
 
-    def __init__(self, settings: Record, reports: Reports) -> None:
-        self._settings = settings
+    def __init__(self, record: Record, reports: Reports) -> None:
+        self._settings = ReaderSettings.from_record(record)
         self._reports = reports
-        self._control = Control.attach(settings["control_fd"])
-        self._rings = [Ring.attach_producer(fds) for fds in settings["ring_fds"]]
+        self._control = Control.attach(record["control_fd"])
+        self._rings = [Ring.attach_producer(fds) for fds in record["ring_fds"]]
         self._decoder: BatchDecoder | None = None
-        if settings["decoder_count"] == 1:
-            self._decoder = BatchDecoder(max_row_bytes=settings["max_row_bytes"])
+        if record["decoder_count"] == 1:
+            self._decoder = BatchDecoder(max_row_bytes=self._settings.max_row_bytes)
 
     def run(self) -> None:
         """Stream until the end.
@@ -77,7 +79,7 @@ class Reader:
             GaussDecodeError: before main said go. Later errors are reported, and end the
                 process with their status after the end entries.
         """
-        source = _KINDS[self._settings["kind"]](self._settings, self._reports.log)
+        source = _KINDS[self._settings.kind](self._settings, self._reports.log)
         self._reports.write("connected", **source.facts)
         if not self._may_go():
             source.end()
@@ -104,13 +106,13 @@ class Reader:
     def _receiver(self, source: Source) -> Receiver:
         settings = self._settings
         dispatcher = Dispatcher(
-            self._rings, decoder=self._decoder, kept_bytes=settings["kept_buffer_bytes"]
+            self._rings, decoder=self._decoder, kept_bytes=settings.decoding.kept_buffer_bytes
         )
         clock = StatusClock(
             source.facts["start_lsn"],
             time.monotonic_ns() // 1000,
             source.sender_timeout_ms * 1000,
-            int(settings["receiver_timeout"] * 1e6),
+            int(settings.receiver_timeout * 1e6),
         )
         return source.receiver(self._control, dispatcher, clock)
 
@@ -139,7 +141,7 @@ class Reader:
             return ChildError("a decoder is gone: its queue has no reader any more")
         receiver.disconnect()
         if end is End.SILENT:
-            seconds = self._settings["receiver_timeout"]
+            seconds = self._settings.receiver_timeout
             return SourceError(
                 f"streaming: no byte from the server for {seconds:g} seconds, not even after a "
                 "request for a reply"

@@ -7,10 +7,11 @@ the wire alone, asks the white list, and builds the record of the raw batch (see
 
 import json
 import struct
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from gaussdecode.model.relation import Relation
+from gaussdecode.settings.sections import DecodingConfig
 from gaussdecode.wire.encoding import UTF8, Encoding
 
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
@@ -39,9 +40,9 @@ class WhiteList:
         return not candidates.isdisjoint(self._items)
 
 
-def white_list(settings: Mapping[str, Any]) -> WhiteList:  # Any: JSON
-    """The white list of the reader's settings."""
-    return WhiteList((schema, table) for schema, table in settings["white_tables"])
+def white_list(decoding: DecodingConfig) -> WhiteList:
+    """The white list of the options."""
+    return WhiteList(decoding.white_tables)
 
 
 def relation_record(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.settings.load import SECTIONS, Config, load, process_memory_bytes
-from gaussdecode.settings.rules import BY_NAME
+from gaussdecode.settings.rules import BY_NAME, SourceKind
 from gaussdecode.settings.sections import DecodingConfig
 from gaussdecode.settings.types import GIB, MIB, Address
 from gaussdecode.settings.yamlfile import MAX_BYTES
@@ -48,7 +48,7 @@ def test_shipped_examples_are_right(path: Path) -> None:
 def test_defaults(tmp_path: Path) -> None:
     """A file with what is required only gets the documented defaults."""
     config = load(write(tmp_path, GOOD))
-    assert config.decoding == DecodingConfig(given={})
+    assert config.decoding == DecodingConfig.of(SourceKind.POSTGRESQL)
     assert config.landing.target_file_size == 128 * MIB
     assert config.landing.max_commit_interval == 30.0
     assert config.landing.retention is None
@@ -227,7 +227,10 @@ def test_capture_needs_a_file_only(tmp_path: Path) -> None:
 )
 def test_white_tables(text: str, expected: tuple[tuple[str, str], ...]) -> None:
     """Items are split at their first dot, as the server does."""
-    assert DecodingConfig(white_table_list=text).white_tables == expected
+    assert (
+        DecodingConfig.of(SourceKind.POSTGRESQL, {"white-table-list": text}).white_tables
+        == expected
+    )
 
 
 def _config(tmp_path: Path, decoding: str, landing: str = "") -> Config:

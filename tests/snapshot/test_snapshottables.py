@@ -308,7 +308,7 @@ class Run:
             path=Path("orders.yaml"),
             slot="orders",
             source=SourceConfig(kind=SourceKind.POSTGRESQL, dsn="host=nowhere dbname=shop"),
-            decoding=DecodingConfig(),
+            decoding=DecodingConfig.of(SourceKind.POSTGRESQL),
             landing=LandingConfig(root=directory, writer_lanes=1, target_file_size=1),
             ring=RingConfig(),
             monitoring=MonitoringConfig(),

@@ -55,7 +55,7 @@ class _Run:
             path=Path("orders.yaml"),
             slot="orders",
             source=SourceConfig(kind=SourceKind.POSTGRESQL, dsn="host=nowhere dbname=shop"),
-            decoding=DecodingConfig(),
+            decoding=DecodingConfig.of(SourceKind.POSTGRESQL),
             landing=LandingConfig(root=Path("/nowhere")),
             ring=RingConfig(),
             monitoring=MonitoringConfig(),

@@ -19,7 +19,10 @@ from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Child, spawn_child
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.relation import Relation
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import DecodingConfig
 from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.settings import ReaderSettings
 
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
 _PLAN_BYTES: Final = 8
@@ -212,29 +215,41 @@ class Main:
         self.control.close()
 
 
-def settings_for(database: Database, **changes: Any) -> dict[str, Any]:  # Any: JSON
-    """Settings of a reader for a database of the test server."""
-    settings: dict[str, Any] = {
-        "kind": "postgresql",
-        "conninfo": database.dsn + " sslmode=disable",
-        "password": None,
-        "is_insecure_allowed": True,
-        "file": None,
-        "slot": database.slot,
-        "publications": [database.publication],
-        "messages": True,
-        "only_local": True,
-        "white_tables": [],
-        "unread": [],
-        "left_out": [],
-        "receiver_timeout": 60.0,
-        "kept_buffer_bytes": 16 << 20,
-        "max_row_bytes": 1 << 30,
-        "desc_memory_bytes": 100 << 20,
-        "desc_directory": None,
-        "log": None,
-    }
-    return {**settings, **changes}
+def settings_for(database: Database, **changes: Any) -> dict[str, Any]:  # Any: of any field
+    """Settings of a reader for a database of the test server.
+
+    Args:
+        database: with the slot.
+        changes: fields of `ReaderSettings`, or of the address, or options by name.
+    """
+    log = changes.pop("log", None)
+    options = {name: changes.pop(name) for name in list(changes) if "-" in name}
+    address = SourceAddress(
+        changes.pop("conninfo", database.dsn + " sslmode=disable"),
+        None,
+        changes.pop("is_insecure_allowed", True),
+    )
+    settings = ReaderSettings(
+        **{
+            "kind": SourceKind.POSTGRESQL,
+            "address": address,
+            "file": None,
+            "slot": database.slot,
+            "publications": (database.publication,),
+            "messages": True,
+            "receiver_timeout": 60.0,
+            "desc_directory": "/nowhere",
+            "config_name": "orders.yaml",
+            "ha_port": None,
+            "plugin": "",
+            "decoding": DecodingConfig.of(SourceKind.POSTGRESQL, options),
+            "max_message_bytes": 1 << 30,
+            "max_row_bytes": 1 << 30,
+            "log": None,
+            **changes,
+        }
+    )
+    return {**settings.to_record(), "log": log}
 
 
 MakeMain = Callable[..., Main]

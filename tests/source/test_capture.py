@@ -13,9 +13,12 @@ from gaussdecode.ipc.control import Word
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, XLogData
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import DecodingConfig
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import Capture, CaptureHeader, CaptureWriter, Limits
 from gaussdecode.source.postgresql.capture import Recording, reached, record
+from gaussdecode.source.settings import ReaderSettings
 
 HEADER = CaptureHeader(
     identity=SourceIdentity("postgresql", "77", "shop", "orders", "pgoutput"),
@@ -173,26 +176,23 @@ def test_capture_of_another_landing_is_refused(
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    return {
-        "kind": "capture",
-        "conninfo": "",
-        "password": None,
-        "is_insecure_allowed": False,
-        "file": str(path),
-        "slot": "replayed",
-        "publications": [],
-        "messages": True,
-        "only_local": True,
-        "white_tables": [],
-        "unread": [],
-        "left_out": [],
-        "receiver_timeout": 60.0,
-        "kept_buffer_bytes": 16 << 20,
-        "max_row_bytes": 1 << 30,
-        "desc_memory_bytes": 100 << 20,
-        "desc_directory": None,
-        "log": None,
-    }
+    return ReaderSettings(
+        kind=SourceKind.CAPTURE,
+        address=SourceAddress(""),
+        file=str(path),
+        slot="replayed",
+        publications=(),
+        messages=True,
+        receiver_timeout=60.0,
+        desc_directory="/nowhere",
+        config_name="replayed.yaml",
+        ha_port=None,
+        plugin="",
+        decoding=DecodingConfig.of(SourceKind.CAPTURE),
+        max_message_bytes=1 << 30,
+        max_row_bytes=1 << 30,
+        log=None,
+    ).to_record()
 
 
 @pytest.mark.integration

@@ -1,12 +1,14 @@
 """What the catalogue adds to a relation."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 from kit.postgres import Database
 
 from gaussdecode.errors import SourceError
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import (
@@ -17,8 +19,10 @@ from gaussdecode.settings.sections import (
     RingConfig,
     SourceConfig,
 )
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.catalog import Catalog
-from gaussdecode.source.settings import reader_settings
+from gaussdecode.source.settings import ReaderSettings
+from gaussdecode.source.slot import LandingPosition
 
 
 def config_for(dsn: str, kind: SourceKind = SourceKind.POSTGRESQL) -> Config:
@@ -28,7 +32,7 @@ def config_for(dsn: str, kind: SourceKind = SourceKind.POSTGRESQL) -> Config:
         path=Path("orders.yaml"),
         slot="orders",
         source=SourceConfig(kind=kind, dsn=dsn, publication=("p",), allow_insecure=True, file=file),
-        decoding=DecodingConfig(white_table_list="public.*,*.t"),
+        decoding=DecodingConfig.of(kind, {"white-table-list": "public.*,*.t"}),
         landing=LandingConfig(root=Path("/nowhere")),
         ring=RingConfig(),
         monitoring=MonitoringConfig(),
@@ -189,11 +193,23 @@ def test_capture_has_no_catalogue() -> None:
 
 def test_reader_is_told_what_the_configuration_says() -> None:
     """Every key of the reader's settings, for a landing yet to begin."""
-    settings = reader_settings(config_for("host=/run dbname=x user=y"), None)
-    assert settings["kind"] == "postgresql"
-    assert settings["slot"] == "orders"
-    assert settings["publications"] == ["p"]
-    assert settings["white_tables"] == [["public", "*"], ["*", "t"]]
-    assert settings["log"] is None
-    assert settings["password"] is None
-    assert settings["is_insecure_allowed"] is True
+    config = config_for("host=/run dbname=x user=y")
+    settings = ReaderSettings.of(config, None)
+    assert settings.kind is SourceKind.POSTGRESQL
+    assert settings.slot == "orders"
+    assert settings.publications == ("p",)
+    assert settings.decoding.white_tables == (("public", "*"), ("*", "t"))
+    assert settings.log is None
+    assert settings.address == SourceAddress(config.source.dsn, None, True)
+
+
+@pytest.mark.parametrize("kind", SourceKind)
+def test_settings_of_the_reader_survive_json(kind: SourceKind) -> None:
+    """As they are told to it, with what the log says and what is left out."""
+    log = LandingPosition("7", 2, "x", "orders", "pgoutput", Lsn(3), Lsn(2))
+    settings = dataclasses.replace(
+        ReaderSettings.of(config_for("host=/run dbname=x user=y", kind), log),
+        unread=(16384,),
+        left_out=("public.t",),
+    )
+    assert ReaderSettings.from_record(json.loads(json.dumps(settings.to_record()))) == settings

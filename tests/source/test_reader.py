@@ -164,7 +164,7 @@ def test_repeated_relations_are_versions(table: Database, make_main: MakeMain) -
 def test_white_list_marks_relations(table: Database, make_main: MakeMain) -> None:
     """Rows of other tables are marked as not wanted, not left out of the stream."""
     table.execute("CREATE TABLE other (id int)")
-    main = make_main(table, white_tables=[["*", "t"]])
+    main = make_main(table, **{"white-table-list": "*.t"})
     main.go()
     table.execute("INSERT INTO other VALUES (1); INSERT INTO t VALUES (1, 'v')")
     main.wait_for_commits(1)
@@ -466,7 +466,7 @@ def test_missing_publication_is_refused_before_the_stream(
     table: Database, make_main: MakeMain
 ) -> None:
     """A wrong name is a mistake of the configuration."""
-    main = make_main(table, publications=["nowhere"])
+    main = make_main(table, publications=("nowhere",))
     error = main.error()
     assert isinstance(error, IdentityError)
     assert "'nowhere'" in str(error)
@@ -476,7 +476,7 @@ def test_publication_younger_than_the_wal_is_refused(table: Database, make_main:
     """The server looks it up at the position of the change, where it is not yet."""
     fill(table, 1, 1)
     table.execute("CREATE PUBLICATION late FOR ALL TABLES")
-    main = make_main(table, publications=["late"])
+    main = make_main(table, publications=("late",))
     main.go()
     error = assert_broken_off(main, retryable=False)
     assert error.sqlstate == "42704"

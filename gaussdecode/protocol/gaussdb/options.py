@@ -14,8 +14,9 @@ that this version of the server knows. Four are passed on whatever the configura
 What the server's pre-parser asks of the command is in `commands`.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Self
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
@@ -28,7 +29,12 @@ from gaussdecode.settings.rules import (
     SourceKind,
     refusals,
 )
-from gaussdecode.settings.sections import SQL_DECODING, SQL_DECODING_OPTIONS, Config
+from gaussdecode.settings.sections import (
+    SQL_DECODING,
+    SQL_DECODING_OPTIONS,
+    Config,
+    DecodingConfig,
+)
 
 _KIND: Final = SourceKind.GAUSSDB
 _ALWAYS: Final = frozenset({"parallel-decode-num", "include-timestamp"})
@@ -43,32 +49,52 @@ _NO_CSN_LANDING: Final = (
 _SERIAL_STYLES: Final = {SQL_DECODING: "q"}
 
 
-def stream_style(config: Config) -> str:
+@dataclasses.dataclass(frozen=True, slots=True)
+class StreamRequest:
+    """As much of a configuration as decides what the server is told.
+
+    Attributes:
+        config_name: its file, for messages.
+        plugin: output plug-in of the slot.
+        decoding: options.
+    """
+
+    config_name: str
+    plugin: str
+    decoding: DecodingConfig
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Take it out of a configuration of kind gaussdb."""
+        return cls(config.path.name, config.source.plugin, config.decoding)
+
+
+def stream_style(request: StreamRequest) -> str:
     """Name the form of the stream: b, t or j; s for serial text, q for sql_decoding's."""
-    if config.decoding.is_parallel:
-        return config.decoding.decode_style
-    return _SERIAL_STYLES.get(config.source.plugin, "s")
+    if request.decoding.is_parallel:
+        return request.decoding.decode_style
+    return _SERIAL_STYLES.get(request.plugin, "s")
 
 
-def is_batched(config: Config, *, is_landing: bool = True) -> bool:
+def is_batched(request: StreamRequest, *, is_landing: bool = True) -> bool:
     """Whether the server gathers messages.
 
     A landing in style t or j always asks for it: unbatched text does not say where a
     commit ends.
     """
-    if not config.decoding.is_parallel:
+    if not request.decoding.is_parallel:
         return False
-    is_text = config.decoding.decode_style != "b"
-    return bool(config.decoding.sending_batch) or (is_landing and is_text)
+    is_text = request.decoding.decode_style != "b"
+    return bool(request.decoding.sending_batch) or (is_landing and is_text)
 
 
 def server_options(
-    config: Config, profile: ServerProfile, *, is_landing: bool = True
+    request: StreamRequest, profile: ServerProfile, *, is_landing: bool = True
 ) -> dict[str, str]:
     """Choose what the server is told.
 
     Args:
-        config: of kind gaussdb.
+        request: for a server.
         profile: of the server that was found.
         is_landing: for a landing, else for peek and get.
 
@@ -79,30 +105,30 @@ def server_options(
         ConfigError: the configuration asks for what this server and the daemon cannot do;
             one line each, with the key.
     """
-    problems = list(refusals(config.decoding.given, _KIND, profile))
-    if is_landing and config.decoding.output_order and not problems:
+    problems = list(refusals(request.decoding.given, _KIND, profile))
+    if is_landing and request.decoding.output_order and not problems:
         problems.append(("output-order", _NO_CSN_LANDING))
     if problems:
-        lines = [f"{config.path.name}: decoding.{name}: {reason}" for name, reason in problems]
+        lines = [f"{request.config_name}: decoding.{name}: {reason}" for name, reason in problems]
         raise ConfigError("\n".join(lines))
     chosen = {}
     for option in OPTIONS:
-        value = _value(option, config, profile, is_landing=is_landing)
+        value = _value(option, request, profile, is_landing=is_landing)
         if value is not None:
             chosen[option.name] = value
     return chosen
 
 
 def _value(
-    option: Option, config: Config, profile: ServerProfile, *, is_landing: bool
+    option: Option, request: StreamRequest, profile: ServerProfile, *, is_landing: bool
 ) -> str | None:
     """Spell one option for the server; None to say nothing about it."""
-    decoding = config.decoding
+    decoding = request.decoding
     name = option.name
-    if not _is_known(option, config, profile):
+    if not _is_known(option, request, profile):
         return None
     if name == "sending-batch":
-        return str(int(is_batched(config, is_landing=is_landing)))
+        return str(int(is_batched(request, is_landing=is_landing)))
     if name == "white-table-list":
         return server_white_list(decoding.white_tables) or None
     always = _ALWAYS | (_ALWAYS_PARALLEL if decoding.is_parallel else frozenset())
@@ -112,16 +138,16 @@ def _value(
     return option.type.show(value).removeprefix('""')
 
 
-def _is_known(option: Option, config: Config, profile: ServerProfile) -> bool:
+def _is_known(option: Option, request: StreamRequest, profile: ServerProfile) -> bool:
     """Whether this server takes the option in this mode."""
-    is_parallel = config.decoding.is_parallel
+    is_parallel = request.decoding.is_parallel
     if not option.support(_KIND, profile).is_passed_on:
         return False
     if option.name in _PARALLEL_ONLY or option.section is Section.PARALLEL:
         return is_parallel
     if option.section is Section.SERIAL and is_parallel:
         return False
-    is_sql = config.source.plugin == SQL_DECODING and not is_parallel
+    is_sql = request.plugin == SQL_DECODING and not is_parallel
     return not is_sql or option.name in SQL_DECODING_OPTIONS
 
 

@@ -23,6 +23,7 @@ from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.copyboth import Keepalive, parse_server
 from gaussdecode.protocol.gaussdb.options import (
+    StreamRequest,
     is_batched,
     server_options,
     start_command,
@@ -149,7 +150,7 @@ def record_gaussdb(
     with connection, GaussCatalog(address) as catalog:
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         start_lsn = gaussserver.check_start(None, server, config.slot, plugins)
-        options = server_options(config, server.profile)
+        options = server_options(StreamRequest.of(config), server.profile)
         writer = CaptureWriter(path, _header(config, server, start_lsn, options))
         try:
             recorder = _Recorder(config, server, RecordingCatalog(catalog, writer), writer)
@@ -198,7 +199,11 @@ def _header(
         start_lsn=start_lsn,
         options=options,
         created_time=time.time(),
-        style=Style(stream_style(config), is_batched(config), hides_truncate=hides),
+        style=Style(
+            stream_style(StreamRequest.of(config)),
+            is_batched(StreamRequest.of(config)),
+            hides_truncate=hides,
+        ),
     )
 
 
@@ -213,10 +218,12 @@ class _Recorder:
         writer: CaptureWriter,
     ) -> None:
         self._writer = writer
-        nulls = nulls_of(server.version, stream_style(config))
+        nulls = nulls_of(server.version, stream_style(StreamRequest.of(config)))
         self._relations = GaussRelations(WhiteList(), catalog, nulls=nulls)
         self._translator = Translator(
-            stream_style(config).encode(), is_batched(config), server.encoding
+            stream_style(StreamRequest.of(config)).encode(),
+            is_batched(StreamRequest.of(config)),
+            server.encoding,
         )
         self._end_lsn = 0
         self._quiet = 0

@@ -4,7 +4,6 @@ Two connections: one for SQL, closed once the server has said what it is, and on
 streams. The catalogue is asked on a third one, when a row's shape is not known.
 """
 
-from pathlib import Path
 from typing import Final
 
 from gaussdecode.errors import GaussDecodeError, LostRowError, TableError, WireError
@@ -14,24 +13,15 @@ from gaussdecode.protocol.canonical import ROWS_MAY_BE_MISSING, Notice
 from gaussdecode.protocol.gaussdb.messages import notice_fields
 from gaussdecode.protocol.gaussdb.notices import is_loss
 from gaussdecode.protocol.gaussdb.options import (
+    StreamRequest,
     is_batched,
     server_options,
     start_command,
     stream_style,
 )
-from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import (
-    Config,
-    DecodingConfig,
-    LandingConfig,
-    MonitoringConfig,
-    RingConfig,
-    SourceConfig,
-)
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
-from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb._receive import GaussReceiver
 from gaussdecode.source.gaussdb._spill import Spill
@@ -45,7 +35,7 @@ from gaussdecode.source.gaussdb.tables import read_tables, unsent
 from gaussdecode.source.gaussdb.translate._translator import Translator
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.relations import relation_record, white_list
-from gaussdecode.source.slot import LandingPosition
+from gaussdecode.source.settings import ReaderSettings
 from gaussdecode.source.sqlstate import Phase
 from gaussdecode.source.start import log_position, refuse_active
 
@@ -127,32 +117,28 @@ class GaussSource:
         say: tells what is worth a line.
     """
 
-    def __init__(self, settings: Record, say: Log) -> None:
+    def __init__(self, settings: ReaderSettings, say: Log) -> None:
         self._settings = settings
         self._say = say
-        self._slot: str = settings["slot"]
-        position = settings["log"]
-        state = None if position is None else LandingPosition.from_record(position)
-        config = options_config(settings)
-        address = SourceAddress(
-            settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
-        )
+        self._slot = settings.slot
+        state, address, decoding = settings.log, settings.address, settings.decoding
+        request = StreamRequest(settings.config_name, settings.plugin, decoding)
         with connect(address, is_replication=False) as sql:
-            place = gaussserver.stream_address(address, settings["ha_port"], sql)
+            place = gaussserver.stream_address(address, settings.ha_port, sql)
             self._stream = connect(place, is_replication=True)
             self._server = gaussserver.read_server(sql, self._stream, self._slot)
-            self._coverage = unsent(read_tables(sql, white_list(settings)))
-        plugins = () if config.decoding.is_parallel else (config.source.plugin,)
+            self._coverage = unsent(read_tables(sql, white_list(settings.decoding)))
+        plugins = () if decoding.is_parallel else (settings.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
         refuse_active(state, self._server)
         self._log_lsn = None if state is None else log_position(state, self._server)
-        self._options = server_options(config, self._server.profile)
-        self._is_parallel = config.decoding.is_parallel
+        self._options = server_options(request, self._server.profile)
+        self._is_parallel = decoding.is_parallel
         self._translator = translator_of(
-            settings, stream_style(config), self._server.encoding, is_batched=is_batched(config)
+            settings, stream_style(request), self._server.encoding, is_batched=is_batched(request)
         )
         self._catalog = GaussCatalog(address)
-        nulls = nulls_of(self._server.version, stream_style(config))
+        nulls = nulls_of(self._server.version, stream_style(request))
         self._relations = relations_of(settings, self._catalog, nulls)
 
     @property
@@ -176,7 +162,7 @@ class GaussSource:
             "server_version": server.version,
             "encoding": server.encoding,
             "sender_timeout_ms": self.sender_timeout_ms,
-            "is_origin_filtered": self._settings["only_local"],
+            "is_origin_filtered": self._settings.decoding.only_local,
             "hides_truncate": self._is_parallel or not server.profile.sends_truncate,
             "coverage": self._coverage.to_record(),
             "warnings": gaussserver.warnings(server, is_parallel=self._is_parallel),
@@ -185,7 +171,7 @@ class GaussSource:
     @property
     def sender_timeout_ms(self) -> int:
         """See `Source`; the option goes before the server's own."""
-        asked: int | None = self._settings["decoding"]["sender_timeout"]
+        asked = self._settings.decoding.sender_timeout
         return self._server.sender_timeout_ms if asked is None else asked
 
     def receiver(
@@ -197,11 +183,11 @@ class GaussSource:
             dispatcher,
             clock,
             self._translator,
-            self._settings["max_message_bytes"],
+            self._settings.max_message_bytes,
             not self._is_parallel,
-            self._settings["decoding"]["auto_advance"],
+            self._settings.decoding.auto_advance,
         )
-        start = self._settings["start_position"]
+        start = self._settings.decoding.start_at
         if start is not None:
             self._receiver.start_from(*start)
         self._slow_path = GaussPath(self._receiver, self._relations, self._say)
@@ -235,30 +221,19 @@ class GaussSource:
         self._catalog.close()
 
 
-def translator_of(settings: Record, style: str, encoding: str, *, is_batched: bool) -> Translator:
+def translator_of(
+    settings: ReaderSettings, style: str, encoding: str, *, is_batched: bool
+) -> Translator:
     """Make the translator of a stream; half of desc-memory-limit is its own.
 
     The other half is for the relations: the one keeps descriptions as bytes of the wire, the
     other in words.
     """
-    memory_limit = settings["desc_memory_bytes"] // 2
+    memory_limit = settings.decoding.desc_memory_bytes // 2
     return Translator(style.encode(), is_batched, encoding, memory_limit)
 
 
-def relations_of(settings: Record, catalog: TableCatalog, nulls: Nulls) -> GaussRelations:
+def relations_of(settings: ReaderSettings, catalog: TableCatalog, nulls: Nulls) -> GaussRelations:
     """Make the registry of a stream's relations."""
-    spill = Spill(settings["desc_memory_bytes"] // 2, settings["desc_directory"])
-    return GaussRelations(white_list(settings), catalog, spill, settings["left_out"], nulls)
-
-
-def options_config(settings: Record) -> Config:
-    """Rebuild as much of the configuration as decides what the server is told."""
-    return Config(
-        path=Path(settings["config_name"]),
-        slot=settings["slot"],
-        source=SourceConfig(kind=SourceKind.GAUSSDB, plugin=settings["plugin"]),
-        decoding=DecodingConfig(**settings["decoding"]),
-        landing=LandingConfig(root=Path("/")),
-        ring=RingConfig(),
-        monitoring=MonitoringConfig(),
-    )
+    spill = Spill(settings.decoding.desc_memory_bytes // 2, settings.desc_directory)
+    return GaussRelations(white_list(settings.decoding), catalog, spill, settings.left_out, nulls)

@@ -7,7 +7,6 @@ from gaussdecode.source import coverage
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock
-from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql._known import KnownMessages
@@ -16,13 +15,14 @@ from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 from gaussdecode.source.postgresql.relations import Relations
 from gaussdecode.source.relations import white_list
-from gaussdecode.source.slot import PLUGIN, LandingPosition
+from gaussdecode.source.settings import ReaderSettings
+from gaussdecode.source.slot import PLUGIN
 from gaussdecode.source.start import check_start, log_position, refuse_active, warnings
 
 
-def known_messages(settings: Record) -> KnownMessages:
+def known_messages(settings: ReaderSettings) -> KnownMessages:
     """Make a registry of descriptions, bounded as the reader's settings say."""
-    return KnownMessages(settings["desc_memory_bytes"], settings["desc_directory"])
+    return KnownMessages(settings.decoding.desc_memory_bytes, settings.desc_directory)
 
 
 class SlowPath:
@@ -58,37 +58,32 @@ class PostgresSource:
         say: tells what is worth a line.
     """
 
-    def __init__(self, settings: Record, say: Log) -> None:
-        self._slot: str = settings["slot"]
-        log = settings["log"]
-        state = None if log is None else LandingPosition.from_record(log)
-        publications: list[str] = settings["publications"]
-        self._connection = connect(
-            SourceAddress(
-                settings["conninfo"], settings["password"], settings["is_insecure_allowed"]
-            )
-        )
+    def __init__(self, settings: ReaderSettings, say: Log) -> None:
+        self._slot = settings.slot
+        state = settings.log
+        publications = settings.publications
+        self._connection = connect(settings.address)
         self._server = slots.read_server(self._connection, self._slot, publications, state)
         self._start_lsn = check_start(state, self._server, self._slot)
         refuse_active(state, self._server)
         self._log_lsn = None if state is None else log_position(state, self._server)
         self._relations = Relations(
-            white_list(settings), self._connection.encoding, settings["unread"]
+            white_list(settings.decoding), self._connection.encoding, settings.unread
         )
         self._coverage = self._compare_tables(settings)
         self._known = known_messages(settings)
         self._options = slots.stream_options(
             self._server.version,
             publications,
-            messages=settings["messages"],
-            only_local=settings["only_local"],
+            messages=settings.messages,
+            only_local=settings.decoding.only_local,
         )
 
-    def _compare_tables(self, settings: Record) -> coverage.Coverage:
-        items = [(schema, table) for schema, table in settings["white_tables"]]
+    def _compare_tables(self, settings: ReaderSettings) -> coverage.Coverage:
+        items = settings.decoding.white_tables
         if not items:
             return coverage.Coverage()
-        found = slots.published_tables(self._connection, settings["publications"])
+        found = slots.published_tables(self._connection, settings.publications)
         return coverage.compare(items, ((table.schema, table.name) for table in found))
 
     @property

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gaussdecode.errors import ConfigError
 from gaussdecode.protocol.gaussdb.commands import MAX_COMMAND_BYTES, is_balanced
 from gaussdecode.protocol.gaussdb.options import (
+    StreamRequest,
     is_batched,
     server_options,
     server_white_list,
@@ -103,7 +104,9 @@ def test_what_is_passed_on(option: Option, which: int, tmp_path: Path) -> None:
     config = configured(tmp_path, text if is_serial else f"{PARALLEL}, {text}")
     server = SERVERS[which]
     try:
-        told = server_options(config, server, is_landing="output-order" not in text)
+        told = server_options(
+            StreamRequest.of(config), server, is_landing="output-order" not in text
+        )
     except ConfigError as error:
         assert f"decoding.{option.name}: " in str(error)
         assert f"on {server.name}: " in str(error)
@@ -118,13 +121,13 @@ def test_a_landing_goes_by_lsn(tmp_path: Path) -> None:
     """In CSN order a confirmed position could lie above commits that are still to come."""
     config = configured(tmp_path, f"{PARALLEL}, output-order: 1")
     with pytest.raises(ConfigError, match=r"decoding.output-order: 1 is possible for peek only"):
-        server_options(config, GAUSSDB)
+        server_options(StreamRequest.of(config), GAUSSDB)
 
 
 def test_serial_decoding_is_asked_for_in_so_many_words(tmp_path: Path) -> None:
     """The server's default can be changed, so 1 is said too; parallel options are not."""
     config = configured(tmp_path)
-    assert server_options(config, OPENGAUSS) == {
+    assert server_options(StreamRequest.of(config), OPENGAUSS) == {
         "include-timestamp": "true",
         "parallel-decode-num": "1",
     }
@@ -133,7 +136,7 @@ def test_serial_decoding_is_asked_for_in_so_many_words(tmp_path: Path) -> None:
 def test_parallel_decoding_says_style_and_batch(tmp_path: Path) -> None:
     """A landing asks for batches where the configuration is silent."""
     config = configured(tmp_path, PARALLEL)
-    told = server_options(config, OPENGAUSS_3)
+    told = server_options(StreamRequest.of(config), OPENGAUSS_3)
     assert told == {
         "include-timestamp": "true",
         "parallel-decode-num": "4",
@@ -157,10 +160,10 @@ def test_text_lands_in_batches_only(
     given += "" if batch is None else f", sending-batch: {batch}"
     config = configured(tmp_path, given)
     wanted = batch != 0 or (is_landing and style != "b")
-    assert is_batched(config, is_landing=is_landing) is wanted
-    told = server_options(config, OPENGAUSS, is_landing=is_landing)
+    assert is_batched(StreamRequest.of(config), is_landing=is_landing) is wanted
+    told = server_options(StreamRequest.of(config), OPENGAUSS, is_landing=is_landing)
     assert told["sending-batch"] == str(int(wanted))
-    assert told["decode-style"] == stream_style(config) == style
+    assert told["decode-style"] == stream_style(StreamRequest.of(config)) == style
 
 
 @pytest.mark.parametrize(
@@ -180,14 +183,14 @@ def test_plugin_and_mode_say_the_style(
     plugin: str, decoding: str, style: str, tmp_path: Path
 ) -> None:
     """As the product has it; a style that is set wins."""
-    assert stream_style(configured(tmp_path, decoding, plugin)) == style
+    assert stream_style(StreamRequest.of(configured(tmp_path, decoding, plugin))) == style
 
 
 def test_sql_decoding_knows_four_options(tmp_path: Path) -> None:
     """The daemon does the rest, and what only the server could do is refused."""
     given = "include-xids: false, white-table-list: a.b, max-txn-in-memory: 1"
     config = configured(tmp_path, given, "sql_decoding")
-    assert server_options(config, OPENGAUSS) == {
+    assert server_options(StreamRequest.of(config), OPENGAUSS) == {
         "include-xids": "false",
         "include-timestamp": "true",
     }
@@ -244,9 +247,9 @@ def test_a_value_that_breaks_the_command_is_refused(value: str) -> None:
 def test_memory_above_what_opengauss_takes_is_refused_when_it_is_known(tmp_path: Path) -> None:
     """GaussDB takes a share of its memory, openGauss 100 at most."""
     config = configured(tmp_path, f"{PARALLEL}, max-txn-in-memory: 500")
-    assert server_options(config, GAUSSDB)["max-txn-in-memory"] == "500"
+    assert server_options(StreamRequest.of(config), GAUSSDB)["max-txn-in-memory"] == "500"
     with pytest.raises(ConfigError, match=r"orders.yaml: decoding.max-txn-in-memory: 500 is not"):
-        server_options(config, OPENGAUSS)
+        server_options(StreamRequest.of(config), OPENGAUSS)
 
 
 def test_a_parallel_stream_does_not_advance_by_itself(tmp_path: Path) -> None:
