@@ -303,6 +303,7 @@ cdef class Translator:
         if self.in_transaction:
             self.fail_order(b"a BEGIN inside a transaction")
         self.in_transaction = True
+        self.xid = boundary.xid
         self.note_parts(boundary)
         self.lsn = boundary.lsn
         self.tag = c"b"
@@ -324,6 +325,7 @@ cdef class Translator:
         if not self.in_transaction:
             self.fail_order(b"a COMMIT outside of a transaction")
         self.in_transaction = False
+        self.xid = 0
         self.framed.count[<int>TALLY_TRANSACTION] += 1
         self.note_parts(boundary)
         self.end_lsn = self.lsn

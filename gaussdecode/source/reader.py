@@ -123,10 +123,13 @@ class Reader:
                 end = receiver.run()
             return self._reason(source, receiver, end)
         except GaussDecodeError as error:
+            decoder = self._decoder if receiver.dispatcher.has_failed else None
+            if decoder is not None:  # the loop may be transactions ahead of it
+                decoder.locate(error)
             if isinstance(error, StreamError):
                 receiver.locate(error)
-            if self._decoder is not None and receiver.dispatcher.has_failed:
-                known = attributed(error, self._decoder.blamed())
+            if decoder is not None:
+                known = attributed(error, decoder.blamed())
                 receiver.dispatcher.put_error(json.dumps(to_record(known)).encode())
             return error
 
