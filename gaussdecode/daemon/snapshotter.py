@@ -28,7 +28,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gaussdecode.collect.gate import HoldLostError
-from gaussdecode.daemon.doubts import Doubts
+from gaussdecode.daemon.doubts import Doubts, answered
 from gaussdecode.daemon.snapshotchoice import (
     ALL,
     LEFT_OUT,
@@ -325,7 +325,7 @@ class Snapshotter:
         """Note every table as asked for, and that this landing has snapshots from now on."""
         store = self._tools.store
         beginning = Beginning.of(store.ledger())
-        records: dict[str, Json] = {}
+        records: dict[str, Json] = answered(self._tools.log.next_n - 1)
         if beginning is not None and self._settings.mode != "none":
             oids = {title: table.oid for title, table in published.items()}
             records[ALL] = beginning.switched("only").listed(oids).to_record()
