@@ -505,6 +505,10 @@ class SnapshotConfig:
         """Whether rows of some table land without being asked for."""
         return self.mode != "none" or any(mode != "none" for _, mode in self.tables)
 
+    def wants_rows_of(self, title: str) -> bool:
+        """Whether rows of a table land without being asked for."""
+        return (self.mode_of(title) or self.mode) != "none"
+
     def mode_of(self, title: str) -> str | None:
         """The mode of a single table; None where `mode` says it.
 
@@ -544,6 +548,11 @@ class Config:
     monitoring: MonitoringConfig
     guard: GuardConfig = dataclasses.field(default_factory=GuardConfig)
     snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether rows that are there already are read without being asked for."""
+        return self.snapshot.wants_rows or self.landing.on_suspect == "snapshot"
 
     @property
     def snapshot_refusal(self) -> str | None:
