@@ -105,7 +105,7 @@ def _privileges(patient: Patient) -> Iterator[Finding]:
 def _connections(patient: Patient) -> Iterator[Finding]:
     seen = patient.seen
     settings = patient.config.snapshot
-    more = settings.workers + _SNAPSHOT_CONNECTIONS if settings.wants_rows else 0
+    more = settings.workers + _SNAPSHOT_CONNECTIONS if patient.config.reads_rows else 0
     why = "the daemon uses three (stream, catalogue, guard), a command one more"
     if 0 <= seen.connection_limit < _CONNECTIONS + more:
         yield Finding(
