@@ -23,6 +23,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
 from typing import Final, NoReturn
 
 from gaussdecode._wire import BatchDecoder
@@ -40,17 +41,15 @@ from gaussdecode.ipc.ring import Ring
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
-from gaussdecode.source.capturesource import CaptureSource
-from gaussdecode.source.gausssource import GaussSource
 from gaussdecode.source.interface import Log, Record, Source
-from gaussdecode.source.pgsource import PostgresSource
 
 _LOOK_SECONDS: Final = 0.005  # between looks at main's words before the stream starts
-_KINDS: Final[Mapping[str, Callable[[Record, Log], Source]]] = {
-    "postgresql": PostgresSource,
-    "gaussdb": GaussSource,
-    "capture": CaptureSource,
+_KINDS: Final[Mapping[str, str]] = {
+    "postgresql": "gaussdecode.source.pgsource:PostgresSource",
+    "gaussdb": "gaussdecode.source.gausssource:GaussSource",
+    "capture": "gaussdecode.source.capturesource:CaptureSource",
 }
+"""Where each kind of source is; only the one that is read is imported."""
 
 
 class Reader:
@@ -77,7 +76,8 @@ class Reader:
             GaussDecodeError: before main said go. Later errors are reported, and end the
                 process with their status after the end entries.
         """
-        source = _KINDS[self._settings["kind"]](self._settings, self._reports.log)
+        make: Callable[[Record, Log], Source] = resolve_name(_KINDS[self._settings["kind"]])
+        source = make(self._settings, self._reports.log)
         self._reports.write("connected", **source.facts)
         if not self._may_go():
             source.end()
