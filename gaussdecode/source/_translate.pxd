@@ -82,6 +82,9 @@ cdef class Translator:
     cdef int step(self) except -1 nogil
     # Bytes that the next step reads, as far as its payload says.
     cdef size_t step_size(self) noexcept nogil
+    # Give the memory of a long record that was translated back; with `moves` also the
+    # payload up to its end, which is the caller's own and not read again.
+    cdef void leave_record(self, bint moves) noexcept nogil
 
     cdef int take_binary(self) except -1 nogil
     cdef int read_separator(self) except -1 nogil
@@ -101,6 +104,7 @@ cdef class Translator:
     cdef int emit_old(self, const Known *known) except -1 nogil
     cdef int emit_value(self, const KnownColumn *column, const Field *field) except -1 nogil
     cdef int emit_other(self, const KnownColumn *column, const Field *field) except -1 nogil
+    cdef bint is_own(self, const uint8_t *text) noexcept nogil
     cdef int emit_text(self, const KnownColumn *column, const Field *field) except -1 nogil
     cdef int begin_truncate(self) except -1 nogil
     cdef int truncate(self) except -1 nogil
