@@ -13,58 +13,22 @@ the sum above what it was before the row, over the size of the row; `at_peak` sa
 import argparse
 import itertools
 import random
-import re
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import corpus
-import processes
 from kit.daemon import Daemon
 from kit.gaussdaemon import GaussDaemon, GaussDatabase
 from kit.gaussserver import GaussServer
 from kit.gausssql import Catalogue
 from kit.gaussstore import Store
+from kit.memory import MemoryWatch
 from kit.postgres import Database, Postgres
 
-_LOOK_SECONDS: Final = 0.05
 _CATALOGUE_MAJOR: Final = 15  # that the simulated server answers queries from
 _LANDING: Final = {"max-commit-interval": "1s"}
-_PART: Final = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
-
-
-class MemoryWatch(threading.Thread):
-    """Adds up the memory of a process and its children until it is over.
-
-    Attributes:
-        peak: bytes by process, when their sum was the largest.
-    """
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self._pid = pid
-        self.is_over = threading.Event()
-        self.peak: dict[str, int] = {}
-
-    def look(self) -> dict[str, int]:
-        """Bytes by process, now."""
-        found: dict[str, int] = {}
-        for name, pid in {"main": self._pid, **processes.children(self._pid)}.items():
-            try:
-                text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            except OSError:
-                continue
-            found[name] = 1024 * sum(map(int, _PART.findall(text)))
-        return found
-
-    def run(self) -> None:
-        """Look until it is over, and keep the largest."""
-        while not self.is_over.wait(_LOOK_SECONDS):
-            found = self.look()
-            if sum(found.values()) > sum(self.peak.values()):
-                self.peak = found
 
 
 def measure(daemon: Daemon, size: int, insert: Callable[[int, int], object]) -> dict[str, Any]:
@@ -78,19 +42,16 @@ def measure(daemon: Daemon, size: int, insert: Callable[[int, int], object]) -> 
     with daemon:
         insert(1, 32)
         daemon.catch_up()
-        watch = MemoryWatch(daemon.pid)
-        before = watch.look()
+        watch = MemoryWatch(daemon)
         watch.start()
         insert(2, size)
         daemon.catch_up()
-        watch.is_over.set()
-        watch.join()
+        watch.end()
         daemon.stop()
-    grown = sum(watch.peak.values()) - sum(before.values())
     return {
         "row_bytes": size,
-        "rows": round(grown / size, 2),
-        "before": before,
+        "rows": round(watch.grown / size, 2),
+        "before": watch.before,
         "at_peak": {name: round(held / size, 2) for name, held in watch.peak.items()},
     }
 

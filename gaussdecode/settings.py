@@ -34,8 +34,8 @@ from gaussdecode.values import (
 KEY_PIECE_BYTES: Final = 16 * MIB
 """Keys of changed rows that a snapshot has in memory at a time; arbitrary."""
 
-ROW_COPIES: Final = 6
-"""Of a huge row, over all processes; bench/rowmemory.py measures them."""
+ROW_COPIES: Final = 3
+"""Most bytes over all processes for each byte of a huge row; bench/rowmemory.py measures them."""
 
 _DAY: Final = 86400.0
 _HOUR: Final = 3600.0

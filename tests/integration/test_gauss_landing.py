@@ -17,9 +17,11 @@ from kit.gaussprofile import PROFILES, V6_0_0, Profile
 from kit.gaussserver import Behaviour, GaussServer
 from kit.gaussstore import Committed, Table
 from kit.gaussworkload import Workload
+from kit.memory import MemoryWatch
 from kit.postgres import make_certificates
 
 from gaussdecode.land.verify import verify
+from gaussdecode.settings import ROW_COPIES
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
@@ -405,3 +407,24 @@ def test_rows_of_nulls_alone(make_gauss: MakeGauss, tmp_path: Path) -> None:
         assert [change.old for change in changes if change.op == "U"] == [
             {"id": None, "v": None}, {"id": 1, "v": None},
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("style", ["binary_batched", "json"])
+def test_huge_row(make_gauss: MakeGauss, tmp_path: Path, style: str) -> None:
+    """Its way takes at most three times its size of memory, over all processes."""
+    size = 64_000_000
+    gauss = make_gauss()
+    table = orders(gauss)
+    with lands(GaussDatabase(gauss), tmp_path, **STYLES[style]) as daemon:
+        insert(gauss, table, 1)
+        daemon.catch_up()
+        watch = MemoryWatch(daemon)
+        watch.start()
+        transaction = gauss.store.begin()
+        transaction.insert(table, {"id": "2", "v": "0123456789" * (size // 10)})
+        transaction.commit()
+        daemon.catch_up()
+        watch.end()
+        assert daemon.stop() == 0
+    assert watch.grown <= ROW_COPIES * size, watch.peak
+    gausscheck.check(daemon.root, gauss)
