@@ -26,6 +26,7 @@ cdef class BatchDecoder:
     cdef Buffer result              # of decode_bytes
     cdef size_t retained            # bytes all parts hold on to
     cdef size_t max_row_bytes
+    cdef bint moves                 # this batch is not read again
     cdef uint64_t lsn               # of the first message of this batch; 0 not known
     cdef uint64_t xid               # of the open transaction, or 0
     cdef Tally decoded              # of this batch
@@ -37,7 +38,10 @@ cdef class BatchDecoder:
 
     # Decode one raw batch of `size` bytes; `data` is not needed any more afterwards. `out`
     # is emptied and filled with one decoded batch. Returns its ENTRY_ kind.
-    cdef int decode(self, const uint8_t *data, size_t size, Buffer *out) except -1 nogil
+    # With `moves` the batch is the caller's own and not read again: see buffer_move.
+    cdef int decode(
+        self, const uint8_t *data, size_t size, Buffer *out, bint moves=*
+    ) except -1 nogil
 
     cdef int reset(self) except -1 nogil
     cdef void lull(self) noexcept nogil

@@ -50,7 +50,7 @@ from gaussdecode.wire._layout cimport (
     EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
     TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit, PartHeader, PlanColumn,
     RawRelation, Tally, buffer_align, buffer_append,
-    buffer_fill, buffer_free, buffer_grow,
+    buffer_fill, buffer_free, buffer_grow, buffer_move,
 )
 from gaussdecode.wire._part cimport (
     part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,
@@ -195,12 +195,15 @@ cdef class BatchDecoder:
 
     # ---- one batch
 
-    cdef int decode(self, const uint8_t *data, size_t size, Buffer *out) except -1 nogil:
+    cdef int decode(
+        self, const uint8_t *data, size_t size, Buffer *out, bint moves=False
+    ) except -1 nogil:
         """See `_wire.pxd`."""
         cdef RawHeader header
         cdef Cursor cursor
         cdef Event *event
         self.reset()
+        self.moves = moves
         out.size = 0
         cursor.head = cursor.next = data
         cursor.end = data + size
@@ -423,7 +426,7 @@ cdef class BatchDecoder:
             if tag != c"N":
                 fail_wire(cursor, b"no new tuple where one must be", 1)
             if is_kept:
-                part_read_new(part, cursor, old_tag)
+                part_read_new(part, cursor, old_tag, self.moves)
             else:
                 part_skip_tuple(part, cursor, False)
         if is_kept:
@@ -492,6 +495,8 @@ cdef class BatchDecoder:
         event.x = lsn
         self.add_payload(event, prefix, size + 1)
         event.payload_size += content_size
+        if self.moves:
+            return buffer_move(&self.payloads, content, content_size)
         return buffer_append(&self.payloads, content, content_size)
 
     # ---- messages of a translated GaussDB stream
@@ -712,7 +717,7 @@ cdef class BatchDecoder:
             self.invalid_count += part.invalid_count
         buffer_align(out)
         payloads = out.size
-        buffer_append(out, self.payloads.data, self.payloads.size)
+        buffer_move(out, self.payloads.data, self.payloads.size)
         buffer_align(out)
         event = <Event *>(out.data + entry.event_offset)
         for index in range(entry.event_count):

@@ -13,14 +13,20 @@ from kit.turns import has_its_turn
 _numbers = itertools.count(1)
 
 _LONG = (
-    "test_snapshot",
-    "test_kill",
-    "test_columns",
-    "test_gauss_source",
     "test_lake",
+    "test_snapshot",
+    "test_gauss_landing",
+    "test_kill",
+    "test_gauss_source",
+    "test_columns",
+    "test_package",
     "test_alerts",
+    "test_demo",
+    "test_tables",
+    "test_snapshot_steps",
+    "test_power",
 )
-"""Files that take minutes."""
+"""Files that take minutes, the longest first."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -36,8 +42,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def rank(item: pytest.Item) -> int:
         if item.path.stem in _LONG:
-            return 0
-        return 1 if any(map(item.get_closest_marker, ("integration", "spark", "crash"))) else 2
+            return _LONG.index(item.path.stem)
+        is_long = any(map(item.get_closest_marker, ("integration", "spark", "crash")))
+        return len(_LONG) if is_long else len(_LONG) + 1
 
     items.sort(key=rank)
 

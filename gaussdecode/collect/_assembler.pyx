@@ -39,14 +39,14 @@ is the one whose decoder holds the oldest batch; it never waits for another's.
 from cpython.ref cimport PyObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset, strlen
+from libc.string cimport memchr, memcmp, memset, strlen
 
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
     EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
     EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, EntryHeader, Event,
     PartHeader, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally,
-    buffer_append, buffer_free,
+    buffer_append, buffer_free, buffer_move,
 )
 from gaussdecode.wire._tally cimport (
     tally_add, tally_clear, tally_dict, tally_equals, tally_move, tally_ops, tally_rows,
@@ -188,6 +188,7 @@ cdef class Assembler:
     cdef readonly int64_t last_commit_time_us
     cdef readonly uint64_t last_csn             # 0 where the source sends none
     cdef readonly uint64_t message_lsn
+    cdef bint moves                             # rows of the batch are not read again
     cdef readonly uint64_t held_bytes           # in all accumulators
     cdef readonly uint64_t retained_bytes       # of the open transaction, in memory
     cdef readonly uint64_t spooled_bytes        # of the open transaction, in the spool
@@ -305,8 +306,11 @@ cdef class Assembler:
     cdef int retain(
         self, const uint8_t *entry, uint64_t size, uint32_t first_event
     ) except -1 nogil:
-        """Keep a copy of a batch, from one of its events on, until its commit comes."""
+        """Keep a batch, from one of its events on, until its commit comes."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef Retained *item
+        cdef Buffer kept
+        cdef uint64_t head
         if self.retained_count == self.retained_capacity:
             self.retained_capacity = 2 * self.retained_capacity + 16
             item = <Retained *>realloc(
@@ -331,7 +335,14 @@ cdef class Assembler:
             if item.data == NULL:
                 with gil:
                     raise MemoryError("no memory for an open transaction")
-            memcpy(item.data, entry, size)
+            kept.data = item.data
+            kept.size = 0
+            kept.capacity = size
+            head = size
+            if self.moves:      # but what stands before the rows: it is looked at once more
+                head = header.part_offset + header.part_count * sizeof(PartHeader)
+            buffer_append(&kept, entry, head)
+            buffer_move(&kept, entry + head, size - head)
             self.retained_bytes += size
         self.retained_count += 1
         return 0
@@ -364,7 +375,7 @@ cdef class Assembler:
                         raise
             item.data = data        # freed below, also when releasing fails
             self.release_events(
-                data, item.first_event, (<EntryHeader *>data).event_count, stamp, seq
+                data, item.first_event, (<EntryHeader *>data).event_count, stamp, seq, True
             )
             self.settle(data)
             free(data)
@@ -383,9 +394,12 @@ cdef class Assembler:
 
     cdef int release_events(
         self, const uint8_t *entry, uint32_t first, uint32_t stop, Stamp *stamp,
-        int64_t *seq,
+        int64_t *seq, bint moves,
     ) except -1 nogil:
-        """Append the rows of events `first` .. `stop` to their accumulators."""
+        """Append the rows of events `first` .. `stop` to their accumulators.
+
+        With `moves` the entry is our own, and these rows are not read again.
+        """
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *events = <const Event *>(entry + header.event_offset)
         cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
@@ -402,7 +416,7 @@ cdef class Assembler:
                 count_segment(&self.landed, entry, event)
                 (<Accumulator>found).append(
                     entry, &parts[event.index], event.first_row, event.row_count,
-                    stamp, seq[0],
+                    stamp, seq[0], moves,
                 )
                 seq[0] += event.row_count
             elif event.kind == EVENT_TRUNCATE:
@@ -502,7 +516,7 @@ cdef class Assembler:
         else:
             tally_clear(&self.opened)
             self.release_retained(&stamp, &seq)
-            self.release_events(entry, first, commit, &stamp, &seq)
+            self.release_events(entry, first, commit, &stamp, &seq, self.moves)
             self.drop_retained()
             if seq or not self.skip_empty:
                 self.land_transaction(&stamp, seq)
@@ -917,7 +931,9 @@ cdef class Assembler:
             raise from_record(json.loads(record))
         with nogil:
             if kind == ENTRY_DATA:
+                self.moves = True
                 self.absorb(entry, size)
+                self.moves = False
             ring.release()
         self.dispatch_seq += 1
         if kind == ENTRY_END:

@@ -53,7 +53,7 @@ cdef class Accumulator:
 
     cdef int append(
         self, const uint8_t *entry, const PartHeader *part, uint32_t first,
-        uint32_t count, const Stamp *stamp, int64_t seq,
+        uint32_t count, const Stamp *stamp, int64_t seq, bint moves,
     ) except -1 nogil
     cdef int append_marker(
         self, uint8_t op, const Stamp *stamp, int64_t seq
@@ -64,13 +64,14 @@ cdef class Accumulator:
     cdef int stamp_csn(self, uint64_t count, int64_t csn) except -1 nogil
     cdef int append_old(
         self, const uint8_t *entry, const PartHeader *part, const ColumnHeader *headers,
-        uint32_t first, uint32_t count,
+        uint32_t first, uint32_t count, bint moves,
     ) except -1 nogil
     cdef int append_unchanged(
         self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count
     ) except -1 nogil
     cdef int append_misfits(
-        self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count
+        self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count,
+        bint moves,
     ) except -1 nogil
 
 

@@ -13,7 +13,7 @@ from libc.string cimport memset
 
 from gaussdecode.wire._layout cimport (
     KIND_BOOL, KIND_LIST, Buffer, ColumnHeader, Misfit, PartHeader, Unchanged,
-    buffer_append, buffer_fill, buffer_free, buffer_grow, kind_width,
+    buffer_append, buffer_fill, buffer_free, buffer_grow, buffer_move, kind_width,
 )
 
 from gaussdecode.errors import SequenceError
@@ -110,9 +110,18 @@ cdef int append_validity(
     return 0
 
 
+cdef inline int append_data(
+    Buffer *target, const uint8_t *data, size_t size, bint moves
+) except -1 nogil:
+    """Append values; with `moves` they are not read again."""
+    if moves:
+        return buffer_move(target, data, size)
+    return buffer_append(target, data, size)
+
+
 cdef int append_children(
     GrowingColumn *column, const uint8_t *entry, const ColumnHeader *header,
-    size_t first, size_t count,
+    size_t first, size_t count, bint moves,
 ) except -1 nogil:
     """Append list elements `first` .. `first + count`."""
     cdef size_t width = kind_width(column.element)
@@ -130,9 +139,9 @@ cdef int append_children(
     else:
         offsets = <const int32_t *>(entry + header.child_offsets_offset)
         append_offsets(&column.child_offsets, column.child_data.size, offsets, first, count)
-        buffer_append(
+        append_data(
             &column.child_data, entry + header.child_data_offset + offsets[first],
-            offsets[first + count] - offsets[first],
+            offsets[first + count] - offsets[first], moves,
         )
     column.child_count += count
     return 0
@@ -140,7 +149,7 @@ cdef int append_children(
 
 cdef int append_slice(
     GrowingColumn *column, uint64_t have, const uint8_t *entry,
-    const ColumnHeader *header, size_t first, size_t count,
+    const ColumnHeader *header, size_t first, size_t count, bint moves,
 ) except -1 nogil:
     """Append rows `first` .. `first + count` of one decoded column."""
     cdef size_t width = kind_width(column.kind)
@@ -157,12 +166,13 @@ cdef int append_slice(
     if column.kind == KIND_LIST:
         append_offsets(&column.offsets, column.child_count, offsets, first, count)
         return append_children(
-            column, entry, header, offsets[first], offsets[first + count] - offsets[first]
+            column, entry, header, offsets[first], offsets[first + count] - offsets[first],
+            moves,
         )
     append_offsets(&column.offsets, column.data.size, offsets, first, count)
-    return buffer_append(
+    return append_data(
         &column.data, entry + header.data_offset + offsets[first],
-        offsets[first + count] - offsets[first],
+        offsets[first + count] - offsets[first], moves,
     )
 
 
@@ -370,7 +380,7 @@ cdef class Accumulator:
 
     cdef int append_old(
         self, const uint8_t *entry, const PartHeader *part, const ColumnHeader *headers,
-        uint32_t first, uint32_t count,
+        uint32_t first, uint32_t count, bint moves,
     ) except -1 nogil:
         """Append old tuples; before the first one, all rows so far had none."""
         cdef uint32_t i
@@ -389,7 +399,7 @@ cdef class Accumulator:
         for i in range(self.old_count):
             append_slice(
                 &self.columns[self.new_count + i], self.row_count, entry,
-                &headers[self.new_count + i], first, count,
+                &headers[self.new_count + i], first, count, moves,
             )
         return 0
 
@@ -407,7 +417,8 @@ cdef class Accumulator:
         return 0
 
     cdef int append_misfits(
-        self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count
+        self, const uint8_t *entry, const PartHeader *part, uint32_t first, uint32_t count,
+        bint moves,
     ) except -1 nogil:
         cdef const Misfit *item = <const Misfit *>(entry + part.misfit_offset)
         cdef uint32_t low = find_row(item, sizeof(Misfit), part.misfit_count, first)
@@ -419,8 +430,8 @@ cdef class Accumulator:
             buffer_append(&self.misfits, pair, sizeof(pair))
             if self.misfit_text.size + item[low].text_size > MAX_OFFSET:
                 fail_offset()
-            buffer_append(
-                &self.misfit_text, entry + item[low].text_offset, item[low].text_size
+            append_data(
+                &self.misfit_text, entry + item[low].text_offset, item[low].text_size, moves
             )
             if self.misfit_offsets.size == 0:
                 buffer_fill(&self.misfit_offsets, 0, sizeof(int32_t))
@@ -431,9 +442,12 @@ cdef class Accumulator:
 
     cdef int append(
         self, const uint8_t *entry, const PartHeader *part, uint32_t first,
-        uint32_t count, const Stamp *stamp, int64_t seq,
+        uint32_t count, const Stamp *stamp, int64_t seq, bint moves,
     ) except -1 nogil:
-        """Append rows `first` .. `first + count` of a part, numbered from `seq`."""
+        """Append rows `first` .. `first + count` of a part, numbered from `seq`.
+
+        With `moves` the entry is the caller's own, and these rows are not read again.
+        """
         cdef const ColumnHeader *headers = <const ColumnHeader *>(entry + part.column_offset)
         cdef const uint8_t *ops = entry + part.op_offset + first
         cdef uint32_t i
@@ -442,12 +456,14 @@ cdef class Accumulator:
         ):
             fail_shape()
         for i in range(self.new_count):
-            append_slice(&self.columns[i], self.row_count, entry, &headers[i], first, count)
-        self.append_old(entry, part, headers, first, count)
+            append_slice(
+                &self.columns[i], self.row_count, entry, &headers[i], first, count, moves
+            )
+        self.append_old(entry, part, headers, first, count, moves)
         if part.unchanged_count:
             self.append_unchanged(entry, part, first, count)
         if part.misfit_count:
-            self.append_misfits(entry, part, first, count)
+            self.append_misfits(entry, part, first, count, moves)
         buffer_append(&self.op, ops, count)
         for i in range(count):
             self.op_count[ops[i] & LETTER] += 1

@@ -351,7 +351,7 @@ cdef class CopyRows:
         header.size = self.batch.size
         header.framed.count[<int>TALLY_INSERT] = count
         memcpy(self.batch.data, &header, sizeof(RawHeader))
-        self.decoder.decode(self.batch.data, self.batch.size, &self.decoded)
+        self.decoder.decode(self.batch.data, self.batch.size, &self.decoded, True)
         memcpy(&entry, self.decoded.data, sizeof(EntryHeader))
         if entry.row_count != count:
             fail_count(count, entry.row_count)
@@ -363,7 +363,7 @@ cdef class CopyRows:
             )
             memset(self.decoded.data + part.op_offset, READ_SNAPSHOT, part.row_count)
             self.accumulator.append(
-                self.decoded.data, &part, 0, part.row_count, &stamp, 0
+                self.decoded.data, &part, 0, part.row_count, &stamp, 0, True
             )
         self.accumulator.measure()
         return 0

@@ -20,6 +20,7 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.postgresql.inspection import Inspection
 from gaussdecode.source.postgresql.slot import ListedTable
+from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.slot import ServerState
 
 _CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
@@ -105,7 +106,7 @@ def _privileges(patient: Patient) -> Iterator[Finding]:
 def _connections(patient: Patient) -> Iterator[Finding]:
     seen = patient.seen
     settings = patient.config.snapshot
-    more = settings.workers + _SNAPSHOT_CONNECTIONS if settings.wants_rows else 0
+    more = settings.workers + _SNAPSHOT_CONNECTIONS if patient.config.reads_rows else 0
     why = "the daemon uses three (stream, catalogue, guard), a command one more"
     if 0 <= seen.connection_limit < _CONNECTIONS + more:
         yield Finding(
@@ -132,8 +133,8 @@ def _connections(patient: Patient) -> Iterator[Finding]:
 
 def _snapshots(patient: Patient) -> Iterator[Finding]:
     """What reading rows that are there already needs, where it is wanted."""
-    seen, settings = patient.seen, patient.config.snapshot
-    if not settings.wants_rows:
+    seen = patient.seen
+    if not patient.config.reads_rows:
         return
     room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
     if room < 1 and patient.server.slot is not None:
@@ -142,20 +143,40 @@ def _snapshots(patient: Patient) -> Iterator[Finding]:
             "rows that are there already cannot be read: a snapshot needs one for some moments",
             f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
         )
-    titles = [table_title(schema, name) for schema, name in seen.unreadable]
-    wanted = [title for title in titles if settings.mode_of(title) != "none"]
-    if settings.mode == "none":
-        wanted = [title for title in wanted if settings.mode_of(title) == "initial"]
-    if wanted:
-        more = f" and {len(wanted) - _NAMED_TABLES} more" if len(wanted) > _NAMED_TABLES else ""
-        schemas = sorted({schema for schema, _ in seen.unreadable})
-        names = ", ".join(quoted(schema) for schema in schemas)
-        yield Finding(
-            f"role {seen.role} may not read {', '.join(wanted[:_NAMED_TABLES])}{more}",
-            "their rows of before the slot do not land; changes do",
-            f"GRANT USAGE ON SCHEMA {names} TO {patient.role}; GRANT SELECT ON ALL TABLES IN "
-            f"SCHEMA {names} TO {patient.role};  -- or snapshot.mode: none",
-        )
+    yield from reading_findings(patient.config, seen.role, seen.unreadable)
+
+
+def reading_findings(
+    config: Config, role: str, unreadable: Sequence[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Name tables whose rows are to be read, at the beginning or after a suspect, and cannot be.
+
+    Args:
+        config: of a source whose tables can be read.
+        role: its name.
+        unreadable: schema and name of tables that it may not read.
+    """
+    settings, white_list = config.snapshot, WhiteList(config.decoding.white_tables)
+    is_healing = config.landing.on_suspect == "snapshot"
+    wanted = [
+        (schema, name)
+        for schema, name in unreadable
+        if white_list.allows(schema, name)
+        and (is_healing or settings.wants_rows_of(table_title(schema, name)))
+    ]
+    if not wanted:
+        return
+    titles = [table_title(schema, name) for schema, name in wanted]
+    names = ", ".join(quoted(schema) for schema in sorted({schema for schema, _ in wanted}))
+    yield Finding(
+        f"role {role} may not read {listing(titles[:_NAMED_TABLES], len(titles))}",
+        "what a suspect entry leaves in doubt of them cannot be read again; changes land"
+        if is_healing
+        else "their rows of before the slot do not land; changes do",
+        f"GRANT USAGE ON SCHEMA {names} TO {quoted(role)}; GRANT SELECT ON ALL TABLES IN "
+        f"SCHEMA {names} TO {quoted(role)};  -- or "
+        + ("landing.on-suspect: record" if is_healing else "snapshot.mode: none"),
+    )
 
 
 def _retention(patient: Patient) -> Iterator[Finding]:

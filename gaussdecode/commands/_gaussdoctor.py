@@ -12,6 +12,7 @@ from gaussdecode.commands._doctor import (
     Finding,
     clock_finding,
     encryption_finding,
+    reading_findings,
     transaction_findings,
 )
 from gaussdecode.settings.sections import Config
@@ -122,6 +123,13 @@ def _room(patient: GaussPatient) -> Iterator[Finding]:
         )
 
 
+def _snapshots(patient: GaussPatient) -> Iterator[Finding]:
+    """What reading rows needs, where they are wanted and a view can be had."""
+    config = patient.config
+    if config.reads_rows and config.snapshot_refusal is None:
+        yield from reading_findings(config, patient.seen.role, patient.seen.unreadable)
+
+
 def _slot(patient: GaussPatient) -> Iterator[Finding]:
     server, slot = patient.server, patient.server.slot
     if slot is None and server.is_standby:
@@ -186,6 +194,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _version,
     _privileges,
     _room,
+    _snapshots,
     _slot,
     _failover,
     _timeout,

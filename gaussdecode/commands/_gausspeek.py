@@ -7,7 +7,7 @@ from typing import Final
 
 from gaussdecode.commands._output import Limits, Output
 from gaussdecode.commands._server import GaussPair, open_pair
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, StreamError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import XLogData
 from gaussdecode.protocol.gaussdb.copyboth import parse_server
@@ -136,9 +136,18 @@ class _Printing:
         self._quiet = dict.fromkeys(_Sign, 0)
         self._shown = Lsn(0)
         self._confirmed = Lsn(0)
+        self._lsn = Lsn(0)  # of what was taken last, for errors
+        self._xid: int | None = None
 
     def run(self) -> None:
         """Receive and print until a limit is reached."""
+        try:
+            self._run()
+        except StreamError as error:
+            error.place(self._lsn, self._xid)
+            raise
+
+    def _run(self) -> None:
         while not self._output.must_end():
             for frame in self._stream.frames(_WAIT_SECONDS):
                 self._take(frame)
@@ -163,9 +172,11 @@ class _Printing:
         if not isinstance(message, XLogData):
             self._keepalive(message.wal_end)
             return
+        self._lsn = message.start_lsn or self._lsn
         for statement in statements(
             message.payload, self._style, is_batched=self._is_batched, header_lsn=message.start_lsn
         ):
+            self._lsn = statement.lsn or self._lsn
             self._print(statement)
             if self._output.is_full:
                 return
@@ -204,6 +215,7 @@ class _Printing:
     def _begin(self, statement: Statement) -> None:
         self._is_open = True
         self._is_dropped = False
+        self._xid = statement.xid
         self._rows_from = None
         if self._start_at is not None and statement.csn is not None:
             csn, lsn = self._start_at
@@ -228,5 +240,6 @@ class _Printing:
             self._stream.reached(statement.lsn)
         self._output.commit(statement.lsn)
         self._is_open = False
+        self._xid = None
         if self._target is not None and statement.lsn is not None:
             self._output.is_full |= statement.lsn >= self._target

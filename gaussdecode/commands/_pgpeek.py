@@ -9,6 +9,7 @@ from typing import Final
 from gaussdecode.commands._output import Limits, Output
 from gaussdecode.commands._server import open_server
 from gaussdecode.commands._styles import Styler
+from gaussdecode.errors import StreamError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.copyboth import EPOCH_US, Keepalive, StatusUpdate, parse_server
@@ -97,12 +98,21 @@ class _Printing:
         self._shows_keepalives = config.decoding.enable_heartbeat
         self._shown = Lsn(0)
         self._written = Lsn(0)
+        self._lsn = Lsn(0)  # of what was taken last, for errors
         self._confirmed = Lsn(0)  # as long as it is 0, nothing is
         self._is_open = False
+        self._xid: int | None = None
         self._next_status = 0.0
 
     def run(self) -> None:
         """Receive and print until a limit is reached."""
+        try:
+            self._run()
+        except StreamError as error:
+            error.place(self._lsn, self._xid)
+            raise
+
+    def _run(self) -> None:
         pgconn = self._connection.pgconn
         while not self._output.must_end():
             size, data = pgconn.get_copy_data(1)
@@ -146,18 +156,19 @@ class _Printing:
         received = parse_server(data)
         if isinstance(received, Keepalive):
             return self._keepalive(received)
+        self._lsn = received.start_lsn or self._lsn
         self._written = max(self._written, received.start_lsn)
         message = pgoutput.parse(received.payload, encoding=self._connection.encoding)
         if isinstance(message, pgoutput.Begin):
             if self._is_beyond(message.commit_lsn):
                 return True
-            self._is_open = True
+            self._is_open, self._xid = True, message.xid
         is_change = isinstance(message, _CHANGES)
         lines = list(self._styler.lines(message, received.start_lsn))
         for number, line in enumerate(lines, 1):  # a BEGIN may have waited for its first change
             self._output.line(line.encode(), is_change=is_change and number == len(lines))
         if isinstance(message, pgoutput.Commit):
-            self._is_open = False
+            self._is_open, self._xid = False, None
             self._output.commit(Lsn(message.end_lsn))
         return False
 

@@ -196,7 +196,7 @@ def _print_memory(config: Config) -> None:
     print_table(("buffers", "size"), [*rows, ("sum", f"{total / _MIB:.0f} MiB")])
     row = config.row_memory_bytes
     print(
-        f"one row of source.max-row-bytes ({config.source.max_row_bytes / _MIB:.0f} MiB) takes about "
+        f"one row of source.max-row-bytes ({config.source.max_row_bytes / _MIB:.0f} MiB) takes up to "
         f"{row / _MIB:.0f} MiB beside that, over all processes"
     )
     if available is not None and total > available // 2:

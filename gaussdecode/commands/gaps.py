@@ -1,10 +1,11 @@
 """List what is missing from a landing, or may be.
 
-Reads the commit log only, changes nothing, and may run beside the daemon. A gap says that
+Reads the commit log and what was noted of snapshots, changes nothing, and may run beside the daemon. A gap says that
 changes behind a position can never be landed; one that is accepted, where the daemon went on
 behind them (`gaussdecode slot accept-gap`); a suspect entry, that the server may have
-sent transactions incompletely; a quarantine entry, that a table is left out until a
-snapshot of it, or was until then. Ends with 0 when there is none, and with 74 otherwise.
+sent transactions incompletely, and which tables snapshots have read again since; a
+quarantine entry, that a table is left out until a snapshot of it, or was until then. Ends
+with 0 when there is none, and with 74 otherwise.
 
 Examples:
   gaussdecode gaps /var/lib/gaussdecode/orders
@@ -25,15 +26,25 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
+from gaussdecode.land.names import table_directory
+from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import ended_by
+from gaussdecode.model.title import split_title
+from gaussdecode.snapshot.choice import ALL, LEFT_OUT
+from gaussdecode.snapshot.doubts import KEY, answered_n, names_all
+from gaussdecode.source.coverage import listing
 
 Json = dict[str, Any]  # Any: JSON
 _KINDS: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
-_COLUMNS: Final = ("entry", "kind", "recorded (UTC)", "from", "until", "tables", "what")
+_COLUMNS: Final = (
+    "entry", "kind", "recorded (UTC)", "from", "until", "tables", "read again", "what",
+)  # fmt: skip
+_NOT_READ: Final = LEFT_OUT | {"missed"}  # states of tables that no order means
+_MOST_NAMED: Final = 5  # tables in a cell; arbitrary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unaccepted",
         action="store_true",
-        help="leave out gaps that an operator has accepted, and quarantines that are over",
+        help="leave out gaps that an operator has accepted, quarantines that are over, and suspect "
+        "entries whose tables have all been read again",
     )
 
 
@@ -66,12 +78,20 @@ def execute(args: argparse.Namespace) -> int:
 def _is_settled(record: Json, accepted: set[str]) -> bool:
     if record["kind"] == EntryKind.QUARANTINE:
         return not record["is_open"]
+    if record["kind"] == EntryKind.SUSPECT:
+        return bool(record["is_read_again"])
     return record["kind"] == EntryKind.GAP and record["from_lsn"] in accepted
 
 
 def _records(root: Path) -> Iterator[Json]:
     stopped: dict[str, list[Json]] = {}  # by table
-    for entry in _entries(root):
+    suspects: list[_Suspect] = []
+    landed: set[str] = set()
+    ledger: Json = {}
+    for entry in _entries(root, ledger):
+        landed.update(change.table for change in entry.schema_changes)
+        for suspect in suspects:
+            suspect.take(entry)
         for table in ended_by(entry) & stopped.keys():
             (position,) = entry.positions.values()
             lsn = entry.extra.get("snapshot", {}).get("lsn", position.lsn)
@@ -82,10 +102,65 @@ def _records(root: Path) -> Iterator[Json]:
             if entry.kind is EntryKind.QUARANTINE:
                 for table in entry.extra.get("tables", ()):
                     stopped.setdefault(table, []).append(record)
+            elif entry.kind is EntryKind.SUSPECT:
+                suspects.append(_Suspect(entry, record))
             yield record
+    listed = {title: of for title, of in ledger.items() if title not in (ALL, KEY)}
+    tables = {
+        table_directory(*split_title(title))
+        for title, of in listed.items()
+        if of.get("state") not in _NOT_READ
+    }
+    for suspect in suspects:
+        suspect.finish(tables, landed, answered_n(ledger))
 
 
-def _entries(root: Path) -> Iterator[CommitEntry]:
+class _Suspect:
+    """A suspect entry, and what snapshots have read again since.
+
+    A view is behind what the entry means only if it was taken after the entry. Where any table
+    may be meant, all are read again only if all that were published have been asked for.
+    """
+
+    def __init__(self, entry: CommitEntry, record: Json) -> None:
+        self._n = entry.n
+        self._named = set(entry.extra.get("tables", ())) if names_all(entry) else None
+        self._read: dict[str, int] = {}  # by table, which entry
+        self._record = record
+
+    def take(self, entry: CommitEntry) -> None:
+        """Look at a later entry."""
+        for table in ended_by(entry):
+            said = entry.extra.get("snapshot", {}).get("tables", {}).get(table, {})
+            if int(said.get("since_n", -1)) >= self._n and (
+                self._named is None or table in self._named
+            ):
+                self._read.setdefault(table, entry.n)
+
+    def finish(self, listed: set[str], landed: set[str], asked_n: int) -> None:
+        """Say in the record what became of it.
+
+        Args:
+            listed: tables that the ledger knows.
+            landed: tables of the landing.
+            asked_n: suspect entries up to it have all of their tables asked for.
+        """
+        is_asked = asked_n >= self._n
+        meant = self._named if self._named is not None else listed if is_asked else listed | landed
+        left = meant - self._read.keys()
+        self._record.update(
+            read_again={_shown(table): n for table, n in sorted(self._read.items())},
+            not_read_again=sorted(map(_shown, left)),
+            is_read_again=bool(self._read) and not left and (is_asked or self._named is not None),
+        )
+
+
+def _shown(table: str) -> str:
+    return unquote(table, errors="replace")
+
+
+def _entries(root: Path, ledger: Json) -> Iterator[CommitEntry]:
+    """Every entry; then the ledger of snapshots, as it is after the last of them."""
     files = Files(root)
     try:
         disk = Disk(files, SpaceWait(should_stop=lambda: True), "gaps")
@@ -97,6 +172,7 @@ def _entries(root: Path) -> Iterator[CommitEntry]:
         begin = min([*numbers[:1], *([] if first is None else [first])], default=0)
         if numbers:
             yield from entries.iterate(begin, numbers[-1])
+        ledger.update(SnapshotStore(disk).ledger())
     finally:
         files.close()
 
@@ -113,7 +189,7 @@ def _record(entry: CommitEntry) -> Json:
         "is_open": bool(extra.get("is_open", False)),
         "is_accepted": bool(extra.get("is_accepted", False)),
         "epoch": position.epoch,
-        "tables": [unquote(str(table), errors="replace") for table in extra.get("tables", ())],
+        "tables": [_shown(str(table)) for table in extra.get("tables", ())],
         "reason": str(extra.get("reason", entry.kind)),
         "text": str(extra.get("text", "")),
     }
@@ -128,5 +204,24 @@ def _row(record: Json) -> list[str]:
         record["from_lsn"],
         f"{until} and on" if record["is_open"] else until,
         ", ".join(record["tables"]) or ("all" if record["kind"] == EntryKind.GAP else "not named"),
+        _read_again(record),
         record["text"] or record["reason"],
     ]
+
+
+def _read_again(record: Json) -> str:
+    """Which tables of a suspect entry are whole again, by which entries, and which are not."""
+    if "read_again" not in record:
+        return "-"
+    by_entry: dict[int, list[str]] = {}
+    for table, n in record["read_again"].items():
+        by_entry.setdefault(n, []).append(table)
+    done = [f"{_named(tables)} by entry {n}" for n, tables in sorted(by_entry.items())]
+    if record["is_read_again"]:
+        return "; ".join(done)
+    left = _named(record["not_read_again"]) or "others that may be meant"
+    return "; ".join([*done, f"not yet: {left}"])
+
+
+def _named(tables: list[str]) -> str:
+    return listing(tables[:_MOST_NAMED], len(tables))

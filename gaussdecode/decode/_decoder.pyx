@@ -122,7 +122,7 @@ cdef class DecoderLoop:
             start = now_ns()
             if size >= sizeof(RawHeader):
                 self.dispatch_seq = (<const RawHeader *>data).dispatch_seq
-            kind = self.decoder.decode(data, size, &self.out)
+            kind = self.decoder.decode(data, size, &self.out, True)
             self.raw.release()
             self.count(DECODER_BUSY_NS, now_ns() - start)
             self.send()
@@ -148,13 +148,13 @@ cdef class DecoderLoop:
     cdef int send(self) except -1 nogil:
         """Store the result, and give its memory back when it is more than what is kept."""
         cdef uint64_t start
-        cdef int put = self.decoded.put(self.out.data, self.out.size)
+        cdef int put = self.decoded.put(self.out.data, self.out.size, True)
         while put == 0:
             start = now_ns()
             self.set_word(DECODER_HEARTBEAT_NS, start)
             self.decoded.wait_space(HEARTBEAT_MS)
             self.count(DECODER_WAITED_OUTPUT_NS, now_ns() - start)
-            put = self.decoded.put(self.out.data, self.out.size)
+            put = self.decoded.put(self.out.data, self.out.size, True)
         if put < 0:
             with gil:
                 raise ChildError("the collector is gone")

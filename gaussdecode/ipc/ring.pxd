@@ -63,6 +63,7 @@ cdef class Ring:
     cdef uint64_t put_size      # of the message that waits for room
     cdef uint64_t put_done      # bytes of it already in the ring
     cdef bint put_open
+    cdef bint put_moves         # what is stored of it is not needed any more
     cdef readonly bint consumer_gone
     # consumer, private
     cdef uint64_t tail
@@ -79,7 +80,9 @@ cdef class Ring:
 
     # 1 = all stored. 0 = no room: call again with the same message (what is already stored
     # stays stored) when space_fd is readable. -1 = the consumer is gone. Raises: -2.
-    cdef int put(self, const uint8_t *data, size_t size) except -2 nogil
+    # With `moves` the bytes are the caller's own and not read again: those that are stored
+    # take no memory any more, when the message is a long one.
+    cdef int put(self, const uint8_t *data, size_t size, bint moves=*) except -2 nogil
     # 1 = a whole message, valid until release(). 0 = nothing: call again when data_fd is
     # readable. -1 = the ring is empty and the producer is gone. Raises: -2.
     cdef int get(self, const uint8_t **data, size_t *size) except -2 nogil

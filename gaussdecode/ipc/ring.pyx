@@ -81,6 +81,7 @@ from posix.mman cimport (
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport read, write
 
+from gaussdecode.wire._layout cimport MOVED_BYTES, give_back
 from gaussdecode.ipc.atomics cimport exchange, fence, load_acquire, store_release
 
 import fcntl
@@ -338,6 +339,8 @@ cdef class Ring:
             piece.kind = PIECE_LAST
         if part:
             memcpy(place + PIECE_BYTES, data + self.put_done, part)
+        if self.put_moves:
+            give_back(data + self.put_done, part)
         self.put_done += part
         self.head += room_of(part)
         self.entries_in += 1
@@ -352,7 +355,7 @@ cdef class Ring:
             return -1
         return 1
 
-    cdef int put(self, const uint8_t *data, size_t size) except -2 nogil:
+    cdef int put(self, const uint8_t *data, size_t size, bint moves=False) except -2 nogil:
         """Store a message, or as much of it as there is room for; see ring.pxd."""
         cdef uint64_t part
         cdef int state
@@ -364,6 +367,7 @@ cdef class Ring:
             return -1
         self.put_open = True
         self.put_size = size
+        self.put_moves = moves and size >= MOVED_BYTES
         while True:
             part = size - self.put_done
             if part > self.piece_limit:

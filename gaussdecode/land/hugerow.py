@@ -43,16 +43,13 @@ _PIECE_BYTES: Final = 1 << 20
 _MAX_PAGE_BYTES: Final = (1 << 31) - 1
 _MAGIC: Final = b"PAR1"
 _LENGTH: Final = struct.Struct("<I")
-_CODECS: Final = {"none": 0, "snappy": 1, "lz4": 0, "zstd": 6}
-"""Of huge values, by the file's compression; LZ4 has no way to be written in pieces."""
-_PYARROW_CODECS: Final = {"snappy": "snappy", "lz4": "lz4_raw", "zstd": "zstd"}
 
 # Fields of Parquet's Thrift structs, as parquet.thrift numbers them.
 _FILE_ROWS, _FILE_GROUPS = 3, 4
 _GROUP_CHUNKS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET = 1, 2, 3, 5
 _GROUP_PACKED_BYTES, _GROUP_ORDINAL = 6, 7
 _CHUNK_OFFSET, _CHUNK_META = 2, 3
-_META_PATH, _META_CODEC, _META_BYTES, _META_PACKED_BYTES = 3, 4, 6, 7
+_META_PATH, _META_BYTES, _META_PACKED_BYTES = 3, 6, 7
 _META_DATA, _META_INDEX, _META_DICTIONARY, _META_BLOOM = 9, 10, 11, 14
 _META_STATISTICS, _META_SIZES = 12, 16
 _META_OF_VALUES: Final = (_META_STATISTICS, _META_SIZES)
@@ -86,8 +83,7 @@ def put_row(row: pa.Table, compression: str, level: int | None, at: int, write: 
 
     Args:
         row: with huge values.
-        compression: of the file; huge values under ``lz4``, which has no way to be written in
-            pieces, are not compressed.
+        compression: of the file: ``zstd``, ``snappy`` or ``none``.
         level: of the compression; None for its own.
         at: offset of its first byte in the file.
         write: takes its bytes.
@@ -121,7 +117,6 @@ def put_row(row: pa.Table, compression: str, level: int | None, at: int, write: 
         _add(group, _GROUP_PACKED_BYTES, packed - size)
         _add(meta, _META_BYTES, plain - meta[_META_BYTES][1])
         _add(meta, _META_PACKED_BYTES, packed - size)
-        meta[_META_CODEC] = (thrift.I32, _CODECS[compression])
         for field in _META_OF_VALUES:
             meta.pop(field, None)
         shift += packed - size
@@ -284,9 +279,8 @@ def _put_chunk(
     header, stop = thrift.load(data, start)
     body = bytes(data[stop : stop + header[_PAGE_PACKED_BYTES][1]])
     plain_bytes = header[_PAGE_BYTES][1]
-    if compression in _PYARROW_CODECS:
-        codec = pa.Codec(_PYARROW_CODECS[compression])
-        body = codec.decompress(body, plain_bytes, asbytes=True)
+    if compression != "none":
+        body = pa.Codec(compression).decompress(body, plain_bytes, asbytes=True)
     empty = _LENGTH.pack(0) * (len(values) - values.null_count)
     if header[_PAGE_TYPE][1] != _DATA_PAGE or not body.endswith(empty):
         raise LandingError("pyarrow writes pages in a way that huge values have no place in")
@@ -312,13 +306,12 @@ def _put_chunk(
 
 def _pack(compression: str, total: int, pieces: Iterable[bytes | memoryview], write: Write) -> None:
     """Compress what comes in pieces; the same pieces give the same bytes."""
-    codec = _CODECS[compression]
-    if codec == _CODECS["zstd"]:
+    if compression == "zstd":
         stream = pa.CompressedOutputStream(_Calling(write), compression)
         for piece in pieces:
             stream.write(piece)
         stream.close()
-    elif codec == _CODECS["snappy"]:
+    elif compression == "snappy":
         # Its blocks know nothing of each other: only the length at the head is of all.
         snappy = pa.Codec(compression)
         write(thrift.varint(total))

@@ -45,7 +45,7 @@ class ParquetSink:
             disk: the landing.
             path: hidden.
             schema: with the metadata that shall be in the file.
-            compression: ``zstd``, ``snappy``, ``lz4`` or ``none``.
+            compression: ``zstd``, ``snappy`` or ``none``.
             sample: the first rows, to choose encodings by.
         """
         self.path = path

@@ -35,8 +35,8 @@ from gaussdecode.settings.types import (
 KEY_PIECE_BYTES: Final = 16 * MIB
 """Keys of changed rows that a snapshot has in memory at a time; arbitrary."""
 
-ROW_COPIES: Final = 6
-"""Of a huge row, over all processes; bench/rowmemory.py measures them."""
+ROW_COPIES: Final = 3
+"""Most bytes over all processes for each byte of a huge row; bench/rowmemory.py measures them."""
 
 _DAY: Final = 86400.0
 _HOUR: Final = 3600.0
@@ -535,6 +535,10 @@ class SnapshotConfig:
         """Whether rows of some table land without being asked for."""
         return self.mode != "none" or any(mode != "none" for _, mode in self.tables)
 
+    def wants_rows_of(self, title: str) -> bool:
+        """Whether rows of a table land without being asked for."""
+        return (self.mode_of(title) or self.mode) != "none"
+
     def mode_of(self, title: str) -> str | None:
         """The mode of a single table; None where `mode` says it.
 
@@ -574,6 +578,11 @@ class Config:
     monitoring: MonitoringConfig
     guard: GuardConfig = dataclasses.field(default_factory=GuardConfig)
     snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether rows that are there already are read without being asked for."""
+        return self.snapshot.wants_rows or self.landing.on_suspect == "snapshot"
 
     @property
     def snapshot_refusal(self) -> str | None:

@@ -143,7 +143,7 @@ class ChunkedTable:
             self._settle_shape(task.shape)
             names = key_names(task)
             assert names is not None
-            output = tools.output(item, task, view)
+            output = tools.output(item, task, view, int(self._state["since_n"]))
             try:
                 self._gather_changed(keys, task, hold, names)
                 self._read_again(reader, output, names, keys)

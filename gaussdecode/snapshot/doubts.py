@@ -22,6 +22,21 @@ ANY_TABLE: Final = "is_any_table"  # in a suspect entry: more tables than it nam
 Json = dict[str, Any]  # Any: JSON
 
 
+def answered(n: int) -> dict[str, Json]:
+    """What the ledger says once all that entries up to a number leave in doubt is ordered."""
+    return {KEY: {"state": "listed", "n": n}}
+
+
+def answered_n(ledger: Json) -> int:
+    """Up to which entry all is ordered; -1 for none."""
+    return int(ledger.get(KEY, {}).get("n", -1))
+
+
+def names_all(entry: CommitEntry) -> bool:
+    """Whether a suspect entry names every table that may lack changes."""
+    return bool(entry.extra.get("tables")) and not entry.extra.get(ANY_TABLE, True)
+
+
 class Doubts:
     """Of one landing.
 
@@ -33,7 +48,7 @@ class Doubts:
     def __init__(self, log: CommitLog, store: SnapshotStore) -> None:
         self._log = log
         self._store = store
-        self._seen_n = int(store.ledger().get(KEY, {}).get("n", -1))
+        self._seen_n = answered_n(store.ledger())
         self._titles: set[str] = set()
         self._is_of_all = False
         self._has_begun = False
@@ -56,9 +71,8 @@ class Doubts:
         return is_in_doubt
 
     def _take(self, entry: CommitEntry) -> None:
-        tables = entry.extra.get("tables", ())
-        self._titles.update(str(table) for table in tables)
-        self._is_of_all |= bool(entry.extra.get(ANY_TABLE, True)) or not tables
+        self._titles.update(str(table) for table in entry.extra.get("tables", ()))
+        self._is_of_all |= not names_all(entry)
 
     def concerns(self, directory: str) -> bool:
         """Whether a table may lack changes."""
@@ -66,7 +80,7 @@ class Doubts:
 
     def answered(self) -> dict[str, Json]:
         """What the ledger says once everything that `look` saw has been ordered."""
-        return {KEY: {"state": "listed", "n": self._seen_n}}
+        return answered(self._seen_n)
 
     def settle(self) -> None:
         """What `answered` gave is durable."""

@@ -19,6 +19,7 @@ def take_at_once(tools: Tools, group: Sequence[Wanted]) -> None:
         HoldLostError: the session ended, or transactions on the server ran too long.
         SourceError: a table cannot be read, or the server failed.
     """
+    since_n = tools.log.next_n - 1
     with tools.held({item.directory: () for item in group}) as (hold, view):
         outputs: list[Output] = []
         work: list[tuple[TableTask, Chunk, Counts]] = []
@@ -29,7 +30,7 @@ def take_at_once(tools: Tools, group: Sequence[Wanted]) -> None:
                     task = tools.task(reader, item)
                     chunks = cut(task.shape.leaves, tools.chunk_pages)
                     counts = tools.begin_progress(item, task, len(chunks))
-                    outputs.append(tools.output(item, task, view))
+                    outputs.append(tools.output(item, task, view, since_n))
                     work += [(task, chunk, counts) for chunk in chunks]
                 reader.end()
             by_task = {id(output.task): output for output in outputs}

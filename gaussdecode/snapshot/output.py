@@ -36,6 +36,7 @@ class Output:
         lsn: position of its rows.
         log: of the landing.
         landing: sizes and compression.
+        since_n: the last entry before the first view in which it was read.
 
     Attributes:
         is_empty: the whole table had no row; known when it is finished.
@@ -43,10 +44,17 @@ class Output:
     """
 
     def __init__(
-        self, item: Wanted, task: TableTask, lsn: int, log: CommitLog, landing: LandingConfig
+        self,
+        item: Wanted,
+        task: TableTask,
+        lsn: int,
+        log: CommitLog,
+        landing: LandingConfig,
+        since_n: int,
     ) -> None:
         self.item = item
         self.task = task
+        self._since_n = since_n
         self.stamper = Stamper(Stamp(lsn, dt.datetime.now(dt.UTC)))
         self.is_empty = False
         self.is_handed_over = False
@@ -133,6 +141,7 @@ class Output:
             "oid": table.oid,
             "rows": 0 if self.is_empty else self.stamper.count,
             "where": self.task.where,
+            "since_n": self._since_n,
         }
 
 

@@ -58,7 +58,7 @@ from gaussdecode.snapshot.choice import (
     needs_all_rows,
 )
 from gaussdecode.snapshot.chunks import ATTEMPTS, ChunkedTable
-from gaussdecode.snapshot.doubts import Doubts
+from gaussdecode.snapshot.doubts import Doubts, answered
 from gaussdecode.snapshot.item import Context, Progress, Wanted
 from gaussdecode.snapshot.once import take_at_once
 from gaussdecode.snapshot.read import TableTask
@@ -325,7 +325,7 @@ class Snapshotter:
         """Note every table as asked for, and that this landing has snapshots from now on."""
         store = self._tools.store
         beginning = Beginning.of(store.ledger())
-        records: dict[str, Json] = {}
+        records: dict[str, Json] = answered(self._tools.log.next_n - 1)
         if beginning is not None and self._settings.mode != "none":
             oids = {title: table.oid for title, table in published.items()}
             records[ALL] = beginning.switched("only").listed(oids).to_record()

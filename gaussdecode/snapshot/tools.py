@@ -149,9 +149,9 @@ class Tools:
         )
         return TableTask(shape, landed, item.where, record)
 
-    def output(self, item: Wanted, task: TableTask, view: View) -> Output:
-        """Where the rows of a table go, at the position of a view."""
-        return Output(item, task, int(view.lsn), self.log, self.config.landing)
+    def output(self, item: Wanted, task: TableTask, view: View, since_n: int) -> Output:
+        """Where the rows of a table go, at the position of a view; see `Output`."""
+        return Output(item, task, int(view.lsn), self.log, self.config.landing, since_n)
 
     def begin_progress(
         self, item: Wanted, task: TableTask, chunks: int, chunks_done: int = 0

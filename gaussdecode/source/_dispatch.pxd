@@ -40,7 +40,8 @@ cdef class Dispatcher:
     cdef readonly bint has_failed  # serial mode: the last batch could not be decoded
 
     cdef int open_batch(self) except -1 nogil
-    cdef int append(self, const uint8_t *data, size_t size) except -1 nogil
+    # With `moves` the message is the caller's own and not read again: see buffer_move.
+    cdef int append(self, const uint8_t *data, size_t size, bint moves=*) except -1 nogil
     cdef bint fits(self, size_t size) noexcept nogil
     cdef bint is_full(self) noexcept nogil
     # Close the batch; it waits for room until `flush` says 1. An empty one is dropped.

@@ -33,6 +33,7 @@ from gaussdecode.wire._layout cimport (
     buffer_fill,
     buffer_free,
     buffer_grow,
+    buffer_move,
 )
 from gaussdecode.wire._tally cimport tally_message, tally_move
 from gaussdecode._wire cimport BatchDecoder
@@ -141,12 +142,15 @@ cdef class Dispatcher:
     cdef bint is_full(self) noexcept nogil:
         return self.is_open and self.batch.size - self.message_offset >= self.batch_bytes
 
-    cdef int append(self, const uint8_t *data, size_t size) except -1 nogil:
+    cdef int append(self, const uint8_t *data, size_t size, bint moves=False) except -1 nogil:
         cdef uint32_t size32 = <uint32_t>size
         if not self.is_open:
             self.open_batch()
         buffer_append(&self.batch, &size32, sizeof(uint32_t))
-        buffer_append(&self.batch, data, size)
+        if moves:
+            buffer_move(&self.batch, data, size)
+        else:
+            buffer_append(&self.batch, data, size)
         self.message_count += 1
         return 0
 
@@ -189,7 +193,7 @@ cdef class Dispatcher:
         """Offer the decoded form instead."""
         self.is_waiting = False
         self.has_failed = True      # unless the next line returns
-        self.decoder.decode(self.batch.data, self.batch.size, &self.decoded)
+        self.decoder.decode(self.batch.data, self.batch.size, &self.decoded, True)
         self.has_failed = False
         self.entry = self.decoded.data
         self.entry_size = self.decoded.size
@@ -203,7 +207,7 @@ cdef class Dispatcher:
     cdef int flush(self) except -2 nogil:
         cdef int state
         while self.is_waiting:
-            state = self.target.put(self.entry, self.entry_size)
+            state = self.target.put(self.entry, self.entry_size, True)
             if state != 1:
                 return state
             self.is_waiting = False

@@ -66,6 +66,7 @@ cdef class Receiver:
     cdef object worker          # has a thread for what takes long, once something did
     cdef const uint8_t *long_data   # what it is to append
     cdef size_t long_size
+    cdef bint long_moves
 
     # What a kind of source does its own way. The first three take the held frame, and
     # return GO_ON when it is done with, HOLD to be asked again after the batch is stored,
@@ -83,11 +84,12 @@ cdef class Receiver:
     cdef bint is_long(self, size_t size) noexcept nogil
     cdef int do_aside(self, Work work) except -2 with gil
     cdef int translate(self) except -2 nogil
-    cdef int append(self, const uint8_t *data, size_t size) except -1 nogil
+    cdef int append(self, const uint8_t *data, size_t size, bint moves) except -1 nogil
     cdef int close_batch(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil
     cdef int store(self) except -2 nogil
     cdef int has_room(self, size_t size) except -1 nogil
-    cdef int add(self, const uint8_t *data, size_t size) except -1 nogil
+    # With `moves` the message is our own and not read again: see buffer_move.
+    cdef int add(self, const uint8_t *data, size_t size, bint moves) except -1 nogil
     cdef int check_inside(self, uint8_t tag) except -1 nogil
     cdef int open_transaction(self, uint8_t tag, uint64_t xid) except -1 nogil
     cdef int close_transaction(self, uint8_t tag, uint64_t end_lsn) except -1 nogil

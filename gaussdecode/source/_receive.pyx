@@ -396,13 +396,13 @@ cdef class Receiver:
         self.cut(0, False)
         return False
 
-    cdef int add(self, const uint8_t *data, size_t size) except -1 nogil:
+    cdef int add(self, const uint8_t *data, size_t size, bint moves) except -1 nogil:
         """Give one message, for which there is room, to the dispatcher."""
         if not self.dispatcher.is_open:
             self.opened_us = self.now_us
             self.dispatcher.batch_lsn = self.message_lsn()
             self.dispatcher.batch_xid = self.xid
-        self.append(data, size)
+        self.append(data, size, moves)
         if self.dispatcher.is_full():
             self.cut(0, False)
         return 0
@@ -441,9 +441,10 @@ cdef class Receiver:
         """Whether a server waits for statuses while so much is worked on."""
         return size >= LONG_BYTES and self.is_connected
 
-    cdef int append(self, const uint8_t *data, size_t size) except -1 nogil:
+    cdef int append(self, const uint8_t *data, size_t size, bint moves) except -1 nogil:
         if not self.is_long(size):
-            return self.dispatcher.append(data, size)
+            return self.dispatcher.append(data, size, moves)
+        self.long_moves = moves
         self.long_data = data
         self.long_size = size
         return self.do_aside(APPEND)
@@ -475,7 +476,7 @@ cdef class Receiver:
 
     def _append(self):
         with nogil:
-            self.dispatcher.append(self.long_data, self.long_size)
+            self.dispatcher.append(self.long_data, self.long_size, self.long_moves)
         return 0
 
     def _close(self):

@@ -23,6 +23,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
 from typing import Final, NoReturn
 
 from gaussdecode._wire import BatchDecoder
@@ -41,18 +42,16 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End, Receiver
 from gaussdecode.source._status import StatusClock
-from gaussdecode.source.capturesource import CaptureSource
-from gaussdecode.source.gaussdb.source import GaussSource
 from gaussdecode.source.interface import Log, Record, Source
-from gaussdecode.source.postgresql.source import PostgresSource
 from gaussdecode.source.settings import ReaderSettings
 
 _LOOK_SECONDS: Final = 0.005  # between looks at main's words before the stream starts
-_KINDS: Final[Mapping[SourceKind, Callable[[ReaderSettings, Log], Source]]] = {
-    SourceKind.POSTGRESQL: PostgresSource,
-    SourceKind.GAUSSDB: GaussSource,
-    SourceKind.CAPTURE: CaptureSource,
+_KINDS: Final[Mapping[SourceKind, str]] = {
+    SourceKind.POSTGRESQL: "gaussdecode.source.postgresql.source:PostgresSource",
+    SourceKind.GAUSSDB: "gaussdecode.source.gaussdb.source:GaussSource",
+    SourceKind.CAPTURE: "gaussdecode.source.capturesource:CaptureSource",
 }
+"""Where each kind of source is; only the one that is read is imported."""
 
 
 class Reader:
@@ -79,7 +78,9 @@ class Reader:
             GaussDecodeError: before main said go. Later errors are reported, and end the
                 process with their status after the end entries.
         """
-        source = _KINDS[self._settings.kind](self._settings, self._reports.log)
+        path = _KINDS[self._settings.kind]
+        make: Callable[[ReaderSettings, Log], Source] = resolve_name(path)
+        source = make(self._settings, self._reports.log)
         self._reports.write("connected", **source.facts)
         if not self._may_go():
             source.end()
@@ -125,10 +126,13 @@ class Reader:
                 end = receiver.run()
             return self._reason(source, receiver, end)
         except GaussDecodeError as error:
+            decoder = self._decoder if receiver.dispatcher.has_failed else None
+            if decoder is not None:  # the loop may be transactions ahead of it
+                decoder.locate(error)
             if isinstance(error, StreamError):
                 receiver.locate(error)
-            if self._decoder is not None and receiver.dispatcher.has_failed:
-                known = attributed(error, self._decoder.blamed())
+            if decoder is not None:
+                known = attributed(error, decoder.blamed())
                 receiver.dispatcher.put_error(json.dumps(to_record(known)).encode())
             return error
 

@@ -36,9 +36,13 @@ cdef int column_reserve(Column *column, uint32_t filled, uint32_t rows) except -
 cdef int column_store(
     Column *column, uint32_t row, const uint8_t *text, size_t size, Buffer *scratch
 ) except -1 nogil
+cdef int column_move(
+    Column *column, uint32_t row, const uint8_t *text, size_t size
+) except -1 nogil
 cdef int column_write(
     Column *column, uint32_t rows, Buffer *out, size_t header_offset
 ) except -1 nogil
+cdef int move_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil
 cdef int write_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil
 
 

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 from gaussdecode.wire._layout cimport (
     KIND_BOOL, KIND_DATE, KIND_DECIMAL, KIND_FLOAT64, KIND_INT16, KIND_INT32, KIND_INT64,
     KIND_LIST, KIND_STRING, KIND_TIMESTAMP, KIND_TIMESTAMPTZ, ColumnHeader, buffer_align,
-    buffer_append, buffer_fill, buffer_free, buffer_grow, kind_width,
+    MOVED_BYTES, buffer_append, buffer_fill, buffer_free, buffer_grow, buffer_move, kind_width,
 )
 from gaussdecode.wire._times cimport parse_date, parse_interval, parse_timestamp
 from gaussdecode.wire._values cimport (
@@ -169,6 +169,12 @@ cdef inline bint parse_fixed(
     return parse_interval(text, size, target)
 
 
+cdef inline int check_size(const Buffer *data) except -1 nogil:
+    if data.size > MAX_OFFSET:
+        fail_column(b"a column of one batch is larger than 2 GiB")
+    return 0
+
+
 cdef int append_bytes(
     uint8_t kind, Buffer *data, const uint8_t *text, size_t size
 ) except -1 nogil:
@@ -184,8 +190,7 @@ cdef int append_bytes(
         if not parse_hex(text, size, data.data + data.size):
             return 0
         data.size += byte_count - 1
-    if data.size > MAX_OFFSET:
-        fail_column(b"a column of one batch is larger than 2 GiB")
+    check_size(data)
     return 1
 
 
@@ -209,6 +214,20 @@ cdef int column_store(
         fits = append_bytes(column.kind, &column.data, text, size)
         put_offset(column, row, column.data.size)
     return fits
+
+
+cdef int column_move(
+    Column *column, uint32_t row, const uint8_t *text, size_t size
+) except -1 nogil:
+    """Store a huge text that nobody reads again; 0 for any other, which stays as it is."""
+    if column.kind != KIND_STRING or size < MOVED_BYTES:
+        return 0
+    if not is_ascii(text, size) and not is_utf8(text, size):
+        return 0
+    buffer_move(&column.data, text, size)
+    check_size(&column.data)
+    put_offset(column, row, column.data.size)
+    return 1
 
 
 # ---- lists
@@ -354,11 +373,22 @@ cdef int read_list(
 
 cdef int write_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil:
     """Append a block at the next multiple of 8 and write where it begins to `offset`."""
+    note_place(out, offset)
+    return buffer_append(out, data, size)
+
+
+cdef int move_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil:
+    """The same with bytes that are not read again."""
+    note_place(out, offset)
+    return buffer_move(out, data, size)
+
+
+cdef inline int note_place(Buffer *out, uint8_t *offset) except -1 nogil:
     cdef uint64_t where
     buffer_align(out)
     where = out.size
     memcpy(offset, &where, 8)
-    return buffer_append(out, data, size)
+    return 0
 
 
 cdef int column_write(
@@ -379,7 +409,7 @@ cdef int column_write(
             out, column.offsets.data, (<size_t>rows + 1) * 4, <uint8_t *>&header.offsets_offset
         )
         header.data_size = column.data.size
-    write_block(out, column.data.data, header.data_size, <uint8_t *>&header.data_offset)
+    move_block(out, column.data.data, header.data_size, <uint8_t *>&header.data_offset)
     if column.kind == KIND_LIST:
         header.child_count = column.child_count
         header.child_null_count = column.child_null_count
@@ -392,7 +422,7 @@ cdef int column_write(
             out, column.child_offsets.data, column.child_offsets.size,
             <uint8_t *>&header.child_offsets_offset,
         )
-        write_block(
+        move_block(
             out, column.child_data.data, column.child_data.size,
             <uint8_t *>&header.child_data_offset,
         )

@@ -27,11 +27,20 @@ A *decoded batch* (decoder -> collector):
     payloads of events
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t,
+)
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void *start, size_t size, int advice)
+    int MADV_DONTNEED
+
 cdef enum:
+    PAGE_BYTES = 4096           # pages may be larger: then madvise refuses, and nothing is lost
+    MOVED_BYTES = 4 << 20       # so much is moved rather than copied; arbitrary
+    MOVE_STEP_BYTES = 1 << 20
     RAW_MAGIC = 0x42524447      # "GDRB"
     ENTRY_MAGIC = 0x42444447    # "GDDB"
     ALIGNMENT = 8
@@ -231,6 +240,34 @@ cdef inline int buffer_append(Buffer *buffer, const void *data, size_t size) exc
     if size:
         memcpy(buffer.data + buffer.size, data, size)
     buffer.size += size
+    return 0
+
+
+cdef inline void give_back(const void *data, size_t size) noexcept nogil:
+    """Give the kernel the pages that lie within bytes which nobody reads again.
+
+    They stay allocated, and read as zeros.
+    """
+    cdef uintptr_t start = (<uintptr_t>data + PAGE_BYTES - 1) & ~<uintptr_t>(PAGE_BYTES - 1)
+    cdef uintptr_t stop = (<uintptr_t>data + size) & ~<uintptr_t>(PAGE_BYTES - 1)
+    if start < stop:
+        madvise(<void *>start, stop - start, MADV_DONTNEED)
+
+
+cdef inline int buffer_move(Buffer *buffer, const void *data, size_t size) except -1 nogil:
+    """Append bytes of our own that nobody reads again; many take no memory twice."""
+    cdef const uint8_t *source = <const uint8_t *>data
+    cdef size_t step
+    if size < MOVED_BYTES:
+        return buffer_append(buffer, data, size)
+    buffer_grow(buffer, size)
+    while size:
+        step = size if size < MOVE_STEP_BYTES else MOVE_STEP_BYTES
+        memcpy(buffer.data + buffer.size, source, step)
+        give_back(source, step)
+        buffer.size += step
+        source += step
+        size -= step
     return 0
 
 

@@ -55,7 +55,9 @@ cdef void part_free_rows(Part *part) noexcept nogil
 cdef int part_reset(Part *part) except -1 nogil
 cdef int part_begin_row(Part *part, uint8_t op) except -1 nogil
 cdef int part_read_old(Part *part, Cursor *cursor, uint8_t tag) except -1 nogil
-cdef int part_read_new(Part *part, Cursor *cursor, uint8_t old_tag) except -1 nogil
+cdef int part_read_new(
+    Part *part, Cursor *cursor, uint8_t old_tag, bint moves
+) except -1 nogil
 cdef int part_fill_nulls(Part *part) except -1 nogil
 cdef int part_skip_tuple(Part *part, Cursor *cursor, bint is_old) except -1 nogil
 cdef int part_write(Part *part, Buffer *out, size_t header_offset) except -1 nogil

@@ -15,14 +15,15 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode.wire._column cimport (
-    column_capacity, column_check, column_free, column_plan, column_reserve, column_reset,
-    column_store, column_store_null, column_write, fail_column, reserve, write_block,
+    column_capacity, column_check, column_free, column_move, column_plan, column_reserve,
+    column_reset, column_store, column_store_null, column_write, fail_column, move_block, reserve,
+    write_block,
 )
 from gaussdecode.wire._cursor cimport fail_wire, read_uint16, read_uint32, take
 from gaussdecode.wire._encoding cimport Codes, append_kept, append_translated, codes_of
 from gaussdecode.wire._layout cimport (
-    KIND_STRING, OLD_COLUMN, ColumnHeader, Misfit, PartHeader, Unchanged, buffer_align,
-    buffer_append, buffer_fill, buffer_free,
+    KIND_STRING, MOVED_BYTES, OLD_COLUMN, ColumnHeader, Misfit, PartHeader, Unchanged, buffer_align,
+    buffer_append, buffer_fill, buffer_free, give_back,
 )
 from gaussdecode.wire._values cimport append_escaped, is_ascii, is_utf8
 
@@ -244,6 +245,8 @@ cdef int store_translated(
         return add_misfit(part, column, row, offset)
     text = translated.data + HEADROOM
     size = translated.size - HEADROOM
+    if column_move(column, row, text, size):
+        return 0
     if not column_store(column, row, text, size, &part.scratch):
         keep_text(part, column, row, text, size)
     return 0
@@ -257,6 +260,17 @@ cdef inline int store_value(
         return store_translated(part, column, row, text, size)
     if not column_store(column, row, text, size, &part.scratch):
         keep_text(part, column, row, text, size)
+    return 0
+
+
+cdef int move_value(
+    Part *part, Column *column, uint32_t row, const uint8_t *text, size_t size
+) except -1 nogil:
+    """Store a huge value whose text is not read again."""
+    if part.codes == NULL and column_move(column, row, text, size):
+        return 0
+    store_value(part, column, row, text, size)
+    give_back(text, size)
     return 0
 
 
@@ -366,8 +380,13 @@ cdef inline void compare_key(
     part.key_changed.data[row] = 1
 
 
-cdef int part_read_new(Part *part, Cursor *cursor, uint8_t old_tag) except -1 nogil:
-    """Read an N tuple; `old_tag` is K or O when `part_read_old` has read one before, else 0."""
+cdef int part_read_new(
+    Part *part, Cursor *cursor, uint8_t old_tag, bint moves
+) except -1 nogil:
+    """Read an N tuple; `old_tag` is K or O when `part_read_old` has read one before, else 0.
+
+    With `moves` a huge text leaves the message, unless it is compared with a key's.
+    """
     cdef uint32_t index
     cdef uint32_t row = part.row_count
     cdef Column *column
@@ -377,7 +396,10 @@ cdef int part_read_new(Part *part, Cursor *cursor, uint8_t old_tag) except -1 no
         column = &part.columns[index]
         read_span(cursor, &value)
         if value.tag == c"t":
-            store_value(part, column, row, value.text, value.size)
+            if value.size >= MOVED_BYTES and moves and old_tag != c"K":
+                move_value(part, column, row, value.text, value.size)
+            else:
+                store_value(part, column, row, value.text, value.size)
         elif value.tag == c"n":
             column_store_null(column, row)
         else:
@@ -415,7 +437,7 @@ cdef int write_misfits(Part *part, Buffer *out, PartHeader *header) except -1 no
     cdef uint32_t index
     cdef Misfit *misfit = <Misfit *>part.misfits.data
     header.misfit_count = <uint32_t>(part.misfits.size // sizeof(Misfit))
-    write_block(out, part.texts.data, part.texts.size, <uint8_t *>&texts)
+    move_block(out, part.texts.data, part.texts.size, <uint8_t *>&texts)
     for index in range(header.misfit_count):
         misfit[index].text_offset += texts
     return write_block(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -11,11 +12,13 @@ from gaussdecode.errors import EX_IOERR, EX_OK
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.files import Files
 from gaussdecode.land.publication import Draft
+from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.verify import verify
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import Quarantine
+from gaussdecode.snapshot.doubts import answered
 
 IDENTITY = SourceIdentity("postgresql", "7", "shop", "orders", "pgoutput")
 GAP = Gap(GapReason.SLOT_LOST, Lsn(0x100), Lsn(0x900), is_open=True, text="slot 'orders' is lost")
@@ -62,10 +65,11 @@ def test_gaps_and_suspects_are_listed(
     assert main(["gaps", root]) == EX_IOERR
     _, _, gap, suspect = capsys.readouterr().out.splitlines()
     assert [cell.strip() for cell in gap.split(" | ")][3:] == [
-        "0/100", "0/900 and on", "all", "slot 'orders' is lost",
+        "0/100", "0/900 and on", "all", "-", "slot 'orders' is lost",
     ]  # fmt: skip
     assert [cell.strip() for cell in suspect.split(" | ")][5:] == [
         "public.a b",
+        "not yet: others that may be meant",
         "may be incomplete",
     ]
     assert main(["gaps", "--json", root]) == EX_IOERR
@@ -123,6 +127,71 @@ def test_a_quarantine_ends_with_a_snapshot_of_the_whole_table(
     land(table, None)
     assert seen() == (EX_OK, False, "0/200")
     log.close()
+
+
+def test_what_suspects_mean_is_whole_again_once_it_was_read_after_them(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a view from after the entry, all rows, and every table that may be meant."""
+    store = SnapshotStore(log.disk)
+    store.prepare()
+
+    def land(since_n: int, *tables: str, where: str | None = None) -> int:
+        said = {name: {"where": where, "since_n": since_n} for name in tables}
+        publish(log, EntryKind.SNAPSHOT, snapshot={"epoch": 1, "lsn": 0x200, "tables": said})
+        store.note({unquote(name): {"state": "done", "n": log.next_n - 1} for name in tables})
+        return log.next_n - 1
+
+    def seen() -> list[tuple[dict[str, int], list[str], bool]]:
+        assert main(["gaps", "--json", str(tmp_path / "landing")]) == EX_IOERR
+        found = map(json.loads, capsys.readouterr().out.splitlines())
+        return [(of["read_again"], of["not_read_again"], of["is_read_again"]) for of in found]
+
+    publish(log, EntryKind.SUSPECT, tables=["public.a%20b"], is_any_table=False, text="one")
+    one = log.next_n - 1
+    publish(log, EntryKind.SUSPECT, tables=[], is_any_table=True, text="any")
+    any_ = log.next_n - 1
+    land(any_, "public.a%20b", where="id > 3")
+    land(one - 1, "public.a%20b", "public.c")
+    assert seen() == [({}, ["public.a b"], False), ({}, ["public.a b", "public.c"], False)]
+
+    first = land(one, "public.a%20b")
+    assert seen()[0] == ({"public.a b": first}, [], True)
+    assert seen()[1] == ({}, ["public.a b", "public.c"], False)
+
+    asked = {"state": "asked", "n": log.next_n - 1}
+    store.note(
+        {
+            **answered(any_),
+            "public.c": asked,
+            "public.new": asked,
+            "public.gone": {"state": "missed"},
+        }
+    )
+    second = land(any_, "public.a%20b", "public.c")
+    read = {"public.a b": second, "public.c": second}
+    assert seen()[1] == (read, ["public.new"], False)
+    assert main(["gaps", "--unaccepted", str(tmp_path / "landing")]) == EX_IOERR
+    (line,) = capsys.readouterr().out.splitlines()[2:]
+    assert f"public.a b, public.c by entry {second}; not yet: public.new" in line
+
+    third = land(any_, "public.new")
+    assert seen()[1] == ({**read, "public.new": third}, [], True)
+    assert main(["gaps", "--unaccepted", str(tmp_path / "landing")]) == EX_OK
+    assert capsys.readouterr().out == "nothing is missing\n"
+    log.close()
+
+
+def test_any_table_may_be_meant_where_not_all_were_asked_for(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that never landed anything is in no list, so that single snapshots settle nothing."""
+    publish(log, EntryKind.SUSPECT, tables=[], is_any_table=True, text="any")
+    said = {"public.t": {"where": None, "since_n": log.next_n - 1}}
+    publish(log, EntryKind.SNAPSHOT, snapshot={"epoch": 1, "lsn": 0x200, "tables": said})
+    assert main(["gaps", "--unaccepted", root_of(log, tmp_path)]) == EX_IOERR
+    out = capsys.readouterr().out
+    assert "public.t by entry 2; not yet: others that may be meant" in out
 
 
 def test_no_landing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

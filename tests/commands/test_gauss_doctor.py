@@ -14,7 +14,7 @@ from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.load import load
-from gaussdecode.settings.sections import Config
+from gaussdecode.settings.sections import Config, SnapshotConfig
 from gaussdecode.source.gaussdb.inspection import GaussInspection
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.slot import SlotState
@@ -85,6 +85,7 @@ def test_nothing_is_found_where_all_is_well(config: Config) -> None:
         ({"prepared_transactions": 2}, "2 prepared transactions"),
         ({"clock_offset": -90.0}, "clock is 90 seconds behind"),
         ({"is_encrypted": False}, "is not encrypted"),
+        ({"unreadable": (("s", "t"),)}, "role gd may not read s.t"),
     ],
 )
 def test_each_illness_is_found_alone(config: Config, changes: dict[str, object], what: str) -> None:
@@ -143,6 +144,25 @@ def test_names_are_quoted_in_what_mends(config: Config) -> None:
     assert finding.mend == 'ALTER ROLE "a""b" NOSYSADMIN REPLICATION;'
 
 
+@pytest.mark.parametrize("policy", ["record", "snapshot"])
+def test_what_is_to_be_read_must_be_readable(config: Config, policy: str) -> None:
+    """At the beginning what the mode wants, for suspects every table of the white list."""
+    landing = dataclasses.replace(config.landing, on_suspect=policy)
+    decoding = dataclasses.replace(config.decoding, white_table_list="s.*")
+    wanted = SnapshotConfig(mode="none", tables=(("s.a", "initial"),))
+    poor = dataclasses.replace(config, landing=landing, decoding=decoding, snapshot=wanted)
+    seen = dataclasses.replace(WELL, unreadable=(("other", "t"), ("s", "a"), ("s", "b")))
+    (finding,) = examine_gaussdb(GaussPatient(poor, SERVER, seen))
+    names = "s.a, s.b" if policy == "snapshot" else "s.a"
+    assert finding.what == f"role gd may not read {names}"
+    assert ("suspect" in finding.why) is (policy == "snapshot")
+    assert 'GRANT SELECT ON ALL TABLES IN SCHEMA "s" TO "gd"' in finding.mend
+    quiet = dataclasses.replace(poor, snapshot=SnapshotConfig(mode="none"))
+    assert bool(found(quiet, seen)) is (policy == "snapshot")
+    standby = dataclasses.replace(poor.decoding, standby_connection=True)
+    assert found(dataclasses.replace(poor, decoding=standby), seen) == []
+
+
 @pytest.mark.integration
 def test_a_server_is_asked(make_gauss: MakeGauss, configure_gauss: Configure, run: Run) -> None:
     """What it says of role and settings is found; a plain role over TCP lacks TLS only."""
@@ -163,6 +183,15 @@ def test_a_server_is_asked(make_gauss: MakeGauss, configure_gauss: Configure, ru
 
     well = make_gauss()
     well.create_slot("orders")
+    _, stored, _ = (
+        well.store.create_table("public", name, {"a": "int4"}, key=["a"]) for name in "tcu"
+    )
+    well.store.put_table(dataclasses.replace(stored, options=("orientation=column",)))
+    well.forbidden |= {("public", "t"), ("public", "c")}
+    path = configure_gauss(well, "decoding: {parallel-decode-num: 2}")
+    assert "- role replica may not read public.t\n" in run("check", path).out
+    well.forbidden.clear()
+    well.store.put_table(stored)
     path = configure_gauss(well, "decoding: {parallel-decode-num: 2}")
     result = run("check", path)
     assert result.status == EX_OK, result.err

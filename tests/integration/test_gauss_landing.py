@@ -17,7 +17,11 @@ from kit.gaussprofile import PROFILES, V6_0_0, Profile
 from kit.gaussserver import Behaviour, GaussServer
 from kit.gaussstore import Committed, Table
 from kit.gaussworkload import Workload
+from kit.memory import MemoryWatch
 from kit.postgres import make_certificates
+
+from gaussdecode.land.verify import verify
+from gaussdecode.settings.sections import ROW_COPIES
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
@@ -143,6 +147,48 @@ def test_lost_rows_are_suspect_before_they_are_confirmed(
     assert "hides-truncate" in layout["capabilities"]
     ids = [change.new["id"] for change in landing.read(daemon.root).changes]
     assert ids == [1, 2]
+
+
+@pytest.mark.parametrize("plugin", ["mppdb_decoding", "sql_decoding"])
+def test_ddl_of_serial_decoding_lands_between_its_rows(
+    make_gauss: MakeGauss, tmp_path: Path, plugin: str
+) -> None:
+    """Where a publication has it; rows after it land, also when all comes again."""
+    gauss = make_gauss(V6_0_0)
+    gauss.create_slot("s", plugin)
+    database, table = GaussDatabase(gauss), orders(gauss)
+    daemon = lands(database, tmp_path, parallel_decode_num=1)
+    daemon.write_config(source={"plugin": plugin})
+    only_ddl = gauss.store.begin()
+    only_ddl.ddl("CREATE TABLE public.other (id int8)")
+    only_ddl.commit()
+    unpublished = gauss.store.begin()
+    unpublished.ddl()
+    unpublished.insert(table, {"id": "0", "v": "after DDL that no publication has"})
+    unpublished.commit()
+    for round_ in range(2):
+        transaction = gauss.store.begin()
+        transaction.insert(table, {"id": f"{round_}1", "v": "before"})
+        transaction.ddl(f"CREATE INDEX i{round_}\n ON public.orders (v)")
+        transaction.insert(table, {"id": f"{round_}2", "v": "after"})
+        transaction.commit()
+        gauss.rewind("s", 0)
+        daemon.start()
+        daemon.catch_up()
+        assert daemon.stop() == 0, daemon.log_tail()
+    landed = landing.read(daemon.root)
+    assert [change.new["id"] for change in landed.changes] == [0, 1, 2, 11, 12]
+    assert {message["prefix"] for message in landed.messages} == {f"{plugin}.ddl"}
+    said = [message["content"].decode() for message in landed.messages]
+    assert [re.findall(r"decode to ?: (.*), \[owner none\]", text, re.DOTALL) for text in said] == [
+        ["CREATE TABLE public.other (id int8)"],
+        ["CREATE INDEX i0\n ON public.orders (v)"],
+        ["CREATE INDEX i1\n ON public.orders (v)"],
+    ]
+    assert [message["gd_seq"] for message in landed.messages] == [0, 1, 1]
+    assert verify(daemon.root).is_clean
+    assert gauss.violations == []
+    assert '"resent_compared"' in daemon.log.read_text()
 
 
 @pytest.mark.parametrize("style", ["binary_batched", "json", "serial"])
@@ -361,3 +407,24 @@ def test_rows_of_nulls_alone(make_gauss: MakeGauss, tmp_path: Path) -> None:
         assert [change.old for change in changes if change.op == "U"] == [
             {"id": None, "v": None}, {"id": 1, "v": None},
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("style", ["binary_batched", "json"])
+def test_huge_row(make_gauss: MakeGauss, tmp_path: Path, style: str) -> None:
+    """Its way takes at most three times its size of memory, over all processes."""
+    size = 64_000_000
+    gauss = make_gauss()
+    table = orders(gauss)
+    with lands(GaussDatabase(gauss), tmp_path, **STYLES[style]) as daemon:
+        insert(gauss, table, 1)
+        daemon.catch_up()
+        watch = MemoryWatch(daemon)
+        watch.start()
+        transaction = gauss.store.begin()
+        transaction.insert(table, {"id": "2", "v": "0123456789" * (size // 10)})
+        transaction.commit()
+        daemon.catch_up()
+        watch.end()
+        assert daemon.stop() == 0
+    assert watch.grown <= ROW_COPIES * size, watch.peak
+    gausscheck.check(daemon.root, gauss)

@@ -8,9 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from kit import landing, oracle
 from kit.daemon import Daemon
+from kit.memory import MemoryWatch
 from kit.postgres import Database, Postgres
 from kit.values import ALL_TYPES, TYPE_DDL
 from psycopg import sql
+
+from gaussdecode.settings.sections import ROW_COPIES
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -200,17 +203,27 @@ def test_no_columns(database: Database, make_daemon: MakeDaemon) -> None:
 
 
 def test_huge_row(database_15: Database, make_daemon: MakeDaemon) -> None:
-    """A row of 270 MB passes queues and limits of a few MiB; the server hears from us meanwhile."""
+    """A row of 270 MB passes queues and limits of a few MiB, in three times its size of memory.
+
+    The server hears from us meanwhile.
+    """
+    size = 270_000_000
     database_15.execute("CREATE TABLE public.huge (id int4 PRIMARY KEY, v text)")
     database_15.execute("ALTER TABLE public.huge ALTER v SET STORAGE EXTERNAL")
     database_15.create_slot()
     with make_daemon(database_15, config={"decoding": {"sender-timeout": 2000}}) as daemon:
         daemon.wait_for_state("streaming")
-        database_15.execute("INSERT INTO public.huge VALUES (1, repeat('0123456789', 27000000))")
+        watch = MemoryWatch(daemon)
+        watch.start()
+        database_15.execute(
+            f"INSERT INTO public.huge VALUES (1, repeat('0123456789', {size // 10}))"
+        )
         database_15.execute("INSERT INTO public.huge VALUES (2, 'small')")
         daemon.catch_up()
+        watch.end()
         assert daemon.stop() == 0
+    assert watch.grown <= ROW_COPIES * size, watch.peak
     assert daemon.log.read_text().count('"source_connected"') == 1
     rows = landing.read(daemon.root).changes
-    assert [len(row.new["v"]) for row in rows] == [270_000_000, 5]
-    assert rows[0].new["v"] == "0123456789" * 27_000_000
+    assert [len(row.new["v"]) for row in rows] == [size, 5]
+    assert rows[0].new["v"] == "0123456789" * (size // 10)

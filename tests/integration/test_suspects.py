@@ -12,7 +12,8 @@ from kit.gaussprofile import V6_0_0
 from kit.gaussserver import Behaviour, GaussServer
 from kit.gaussstore import Committed, Table
 
-from gaussdecode.errors import EX_CONFIG
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_CONFIG, EX_OK
 from gaussdecode.land.failpoints import VARIABLE
 
 pytestmark = pytest.mark.integration
@@ -93,6 +94,8 @@ def test_dropped_rows_come_back_by_a_snapshot(make_stage: Callable[[str], Stage]
         stage.insert(stage.other, 4, ddl_before=4)  # nothing of it is sent
         stage.insert(stage.orders, 5)
         daemon.wait_while_running(stage.is_whole, "the second rows")
+        gaps = ["gaps", "--unaccepted", str(daemon.root)]
+        daemon.wait_while_running(lambda: main(gaps) == EX_OK, "nothing is in doubt any more")
         assert daemon.stop() == 0
     landed = stage.check()
     assert len(stage.suspects()) >= 2

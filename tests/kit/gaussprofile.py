@@ -21,6 +21,7 @@ class Profile:
         warns_of_ddl: rows lost to DDL are announced by a notice.
         serial_drops: serial decoding, too, drops the rows that follow DDL.
         sends_truncate: TRUNCATE is printed in serial mode.
+        sends_ddl: DDL is printed in serial mode, where a publication has it.
         has_short_floats: floats print as the shortest text that reads back.
         is_commercial: options of the product document are known: users, heartbeats, CSN.
     """
@@ -37,6 +38,7 @@ class Profile:
     warns_of_ddl: bool = True
     serial_drops: bool = False
     sends_truncate: bool = True
+    sends_ddl: bool = True
     has_short_floats: bool = False
     is_commercial: bool = False
 
@@ -49,7 +51,8 @@ def _opengauss(release: str, build: str, compiled: str) -> str:
 
 
 _OLD: Final = {
-    "begin_has_xid": False, "has_originid": False, "sends_truncate": False, "serial_drops": True,
+    "begin_has_xid": False, "has_originid": False, "sends_truncate": False, "sends_ddl": False,
+    "serial_drops": True,
 }  # fmt: skip
 V3_0_0: Final = Profile(
     "3.0.0",
@@ -75,6 +78,7 @@ V5_0_1: Final = Profile(
     begin_has_xid=False,
     serial_drops=True,
     sends_truncate=False,
+    sends_ddl=False,
 )
 V6_0_0: Final = Profile("6.0.0", _opengauss("6.0.0", "aee4abd5", "2024-09-29 18:39:35"))
 V7_0_0: Final = Profile(
@@ -89,6 +93,7 @@ COMMERCIAL: Final = Profile(
     begin_has_xid=False,
     has_originid=False,
     status_columns=8,
+    sends_ddl=False,
     is_commercial=True,
 )
 PROFILES: Final = {

@@ -89,6 +89,11 @@ CREATE FUNCTION gs_catalog.current_setting(text) RETURNS text LANGUAGE plpgsql A
     END IF;
     RETURN found_value;
   END $$;
+CREATE TABLE gs_catalog.gs_forbidden (oid oid);
+CREATE FUNCTION gs_catalog.has_schema_privilege(oid, text) RETURNS bool LANGUAGE sql
+  AS $$SELECT true$$;
+CREATE FUNCTION gs_catalog.has_table_privilege(oid, text) RETURNS bool LANGUAGE sql
+  AS $$SELECT NOT EXISTS (SELECT 1 FROM gs_catalog.gs_forbidden WHERE oid = $1)$$;
 CREATE TABLE gs_catalog.gs_spellings (oid oid PRIMARY KEY, spelling text);
 CREATE FUNCTION gs_catalog.format_type(oid, int4) RETURNS text LANGUAGE sql AS $$
   SELECT CASE WHEN $1 >= 16384 THEN
@@ -336,7 +341,11 @@ class Catalogue:
                 (t.oid, store.file_node(t.oid, csn), store.file_node(t.oid))
                 for t in store.tables.values()
             ]
+            forbidden = [
+                (t.oid,) for t in store.tables.values() if (t.schema, t.name) in server.forbidden
+            ]
         self._replace(session, "gs_files", files)
+        self._replace(session, "gs_forbidden", forbidden)
 
     def select(
         self,

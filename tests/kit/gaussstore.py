@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kit.gausstypes import Printer, parse_type
-from kit.gausswire import Column, Fields, Row, Truncate
+from kit.gausswire import Column, Fields, Row, Statement, Truncate
 from kit.gausswire import Transaction as WireTransaction
 
 Value = str | bytes | None
@@ -119,6 +119,7 @@ class Committed:
 
     Attributes:
         ddl_lsn: where a catalogue change stands in it, or None.
+        statements: DDL that triggers of a publication wrote into the WAL.
         is_elsewhere: of another database of the instance.
     """
 
@@ -134,6 +135,7 @@ class Committed:
     changes: tuple[Change, ...]
     ddl_lsn: int | None = None
     is_elsewhere: bool = False
+    statements: tuple[Statement, ...] = ()
 
     @property
     def rows_after_ddl(self) -> int:
@@ -277,6 +279,7 @@ class Store:
         user: str = "app",
         origin: int = 0,
         ddl_lsn: int | None = None,
+        statements: Sequence[Statement] = (),
         commit_time_us: int | None = None,
         is_elsewhere: bool = False,
         is_applied: bool = True,
@@ -298,6 +301,7 @@ class Store:
                 changes=tuple(changes),
                 ddl_lsn=ddl_lsn,
                 is_elsewhere=is_elsewhere,
+                statements=tuple(statements),
             )
             for change in changes if is_applied else ():
                 self._apply(change)
@@ -396,6 +400,7 @@ class Transaction:
         self._changes: list[Change] = []
         self._first_lsn: int | None = None
         self._ddl_lsn: int | None = None
+        self._statements: list[Statement] = []
         self._csn: int | None = None
 
     def _put(self, size: int) -> int:
@@ -438,11 +443,17 @@ class Transaction:
         """Truncate tables."""
         self._changes.append(Change("T", self._put(80), tables))
 
-    def ddl(self) -> None:
-        """Write to the catalogue: parallel decoding drops all rows that follow."""
+    def ddl(self, published: str = "") -> None:
+        """Write to the catalogue: parallel decoding drops all rows that follow.
+
+        Args:
+            published: the statement, where a publication has `ddl`.
+        """
         lsn = self._put(100)
         if self._ddl_lsn is None:
             self._ddl_lsn = lsn
+        if published:
+            self._statements.append(Statement(self._put(100), published.encode()))
 
     def savepoint(self) -> None:
         """Start a subtransaction; what follows belongs to its xid."""
@@ -472,6 +483,7 @@ class Transaction:
             user=self._user,
             origin=self._origin,
             ddl_lsn=self._ddl_lsn,
+            statements=self._statements,
             csn=self._csn,
         )
 
@@ -523,7 +535,17 @@ class Decoder:
             iter(()) if is_empty else self._changes(of), of.origin, of.user.encode(self._printer.encoding),
         )  # fmt: skip
 
-    def _changes(self, of: Committed) -> Iterator[Row | Truncate]:
+    def _changes(self, of: Committed) -> Iterator[Row | Truncate | Statement]:
+        shows_ddl = not self._is_parallel and self._printer.profile.sends_ddl
+        statements = list(of.statements) if shows_ddl else []
+        for change in self._kept(of):
+            while statements and statements[0].lsn < change.lsn:
+                yield statements.pop(0)
+            yield change
+        yield from statements
+
+    def _kept(self, of: Committed) -> Iterator[Row | Truncate]:
+        """What decoding does not drop."""
         for change in of.changes:
             is_lost = of.ddl_lsn is not None and change.lsn > of.ddl_lsn
             if is_lost and (self._is_parallel or self._printer.profile.serial_drops):

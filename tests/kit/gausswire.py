@@ -15,6 +15,7 @@ One record of the binary style (integers big-endian)::
 
 import dataclasses
 import datetime as dt
+import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -99,6 +100,20 @@ class Truncate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Statement:
+    """A DDL statement; only the serial plug-ins of newer servers show it."""
+
+    lsn: int
+    sql: bytes
+    relid: int = 0
+
+    @property
+    def tree(self) -> bytes:
+        """What a trigger made of it, in JSON."""
+        return json.dumps({"fmt": self.sql.decode()}).encode()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Transaction:
     """One committed transaction, as the sender holds it.
 
@@ -120,7 +135,7 @@ class Transaction:
     commit_lsn: int
     end_lsn: int
     commit_time_us: int
-    changes: Iterable[Row | Truncate]
+    changes: Iterable[Row | Truncate | Statement]
     origin: int = 0
     user: bytes = b""
 
@@ -441,7 +456,7 @@ class ParallelStream:
             begun = True
             yield from put(style.begin(of), of.first_lsn)
         for change in of.changes:
-            if isinstance(change, Truncate) or change.is_hidden:
+            if isinstance(change, Truncate | Statement) or change.is_hidden:
                 continue
             buffer.handle(change.lsn)
             if not begun:
@@ -495,9 +510,14 @@ class SerialStream:
             text += b" (at " + time_text(of.commit_time_us, self._wanted.time_zone) + b")"
         return text + b" CSN %d" % of.csn
 
-    def _change(self, change: Row | Truncate) -> bytes | None:
+    def _change(self, change: Row | Truncate | Statement) -> bytes | None:
         if isinstance(change, Truncate):
             return truncate_text(change) if self._profile.sends_truncate else None
+        if isinstance(change, Statement):
+            return (
+                b"prefix: deparse, lsn: %d, relid %d, cmdtype: Simple, size: %d, content: %b\n"
+                b"decode to: %b, [owner none]"
+            ) % (change.lsn, change.relid, len(change.tree) + 1, change.tree, change.sql)
         return None if change.is_hidden else json_row(change)
 
 
@@ -522,9 +542,14 @@ class SqlStream(SerialStream):
         time = time_text(of.commit_time_us, self._wanted.time_zone)
         return b"COMMIT (at " + time + b") %d" % of.csn
 
-    def _change(self, change: Row | Truncate) -> bytes | None:
+    def _change(self, change: Row | Truncate | Statement) -> bytes | None:
         if isinstance(change, Truncate):
             return truncate_text(change) if self._profile.sends_truncate else None
+        if isinstance(change, Statement):
+            return (
+                b"message: prefix deparse, relid %d, cmdtype: Simple, sz: %d content: %b\n"
+                b"decode to : %b, [owner none]"
+            ) % (change.relid, len(change.tree) + 1, change.tree, change.sql)
         table = quote_identifier(change.schema) + b"." + quote_identifier(change.table)
         parts = []
         if change.op in "UD":

@@ -25,7 +25,9 @@ FIRST = 1000
 
 def _mark(lsn: int) -> TransactionMark:
     """What the transaction that ends at a position is known by."""
-    return TransactionMark(lsn, lsn * 7, lsn * 1_000_000, lsn % 3, has_origin=lsn % 2 == 0)
+    return TransactionMark(
+        lsn, lsn * 7, lsn * 1_000_000, lsn % 3, has_origin=lsn % 2 == 0, user="eve" * (lsn % 4 == 0)
+    )
 
 
 def _row_group(schema_id: str, lsns: list[int]) -> RowGroup:
@@ -39,7 +41,7 @@ def _row_group(schema_id: str, lsns: list[int]) -> RowGroup:
             "gd_xid": pa.array([mark.xid for mark in marks], pa.int64()),
             "gd_ts": times,
             "origin": pa.array(["far" if mark.has_origin else None for mark in marks], pa.string()),
-            "user": pa.nulls(len(lsns), pa.string()),
+            "user": pa.array([mark.user or None for mark in marks], pa.string()),
             "rows": pa.array([mark.row_count for mark in marks], pa.int64()),
         }
     )

@@ -30,13 +30,14 @@ from gaussdecode.spark.upkeep import compact, vacuum
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 LAKES = [kind for kind in FORMATS if kind != PARQUET]
-CONF = {
-    **settings(DELTA),
-    "spark.jars": ",".join(map(str, jars())),
+SMALL = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
-    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than these few rows
+    # Planning anew and compiling take longer than these few rows.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -44,6 +45,12 @@ CONF = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.session.timeZone": "America/New_York",  # results must not depend on it
     "spark.log.level": "OFF",
+}
+CONF = {
+    **SMALL,
+    **settings(DELTA),
+    # Beside Spark's own jars; every class of `spark.jars` is first looked for in all of those.
+    "spark.driver.extraClassPath": ":".join(map(str, jars())),
 }
 
 
@@ -196,8 +203,8 @@ def test_killed_command_is_run_again(kind: str, spark: SparkSession, tmp_path: P
     apply(spark, landing, target, format=kind)
     live(source)
     words = ["spark", "apply", str(landing), str(target), "--master", "local[1]"]
-    for name in ("spark.jars", "spark.driver.extraJavaOptions", "spark.ui.enabled"):
-        words += ["--conf", f"{name}={CONF[name]}"]
+    for name, value in {**SMALL, "spark.jars": ",".join(map(str, jars()))}.items():
+        words += ["--conf", f"{name}={value}"]
     ended = subprocess.run(
         [sys.executable, "-m", "gaussdecode", *words],
         env={**os.environ, VARIABLE: f"{Step.LAKE_COMMITTED}:2"}, capture_output=True, text=True,

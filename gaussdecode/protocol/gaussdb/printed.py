@@ -41,6 +41,7 @@ _HEARTBEAT: Final = struct.Struct(">QQq")
 _BEGIN_TEXT: Final = re.compile(
     rb"BEGIN CSN: (\d{1,20}) first_lsn: ([0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8})"
 )
+_XID: Final = re.compile(rb"BEGIN (?:CSN: \d+ first_lsn: \S+ xid: )?(\d{1,20})")
 _COMMIT_TEXT: Final = re.compile(rb"commit(?= |\Z)", re.IGNORECASE)
 _HEARTBEAT_TEXT: Final = b"HeartBeat: "
 _VERBS: Final = {b"I": b"INSERT INTO ", b"U": b"UPDATE ", b"D": b"DELETE FROM "}
@@ -71,6 +72,12 @@ class Statement:
     line: bytes
     lsn: Lsn | None
     csn: int | None = None
+
+    @property
+    def xid(self) -> int | None:
+        """Of a BEGIN that says it in the usual place, else None."""
+        found = _XID.search(self.line) if self.part is Part.BEGIN else None
+        return None if found is None else int(found[1])
 
 
 def statements(
@@ -147,6 +154,14 @@ def _records(payload: bytes) -> Iterator[Statement]:
 
 def _record(cursor: "_Cursor") -> Statement:
     lsn = Lsn(cursor.uint64())
+    try:
+        return _spelled(cursor, lsn)
+    except WireError as error:
+        error.place(lsn, None)
+        raise
+
+
+def _spelled(cursor: "_Cursor", lsn: Lsn) -> Statement:
     letter = cursor.take(1)
     line = b"current_lsn: %s " % str(lsn).encode()
     if letter == b"B":

@@ -236,6 +236,7 @@ cdef class GaussReceiver(Receiver):
                     self.cut(0, False)
                     return NEW_RELATION
                 self.is_pending = True
+                self.translator.leave_record(self.frames.origin == FROM_SOCKET)
             if self.pass_message(self.translator.tag) == HOLD:
                 return HOLD
             self.is_pending = False
@@ -282,7 +283,7 @@ cdef class GaussReceiver(Receiver):
                     self.translator.out.size,
                 )
                 return GO_ON
-        self.add(self.translator.out.data, self.translator.out.size)
+        self.add(self.translator.out.data, self.translator.out.size, True)
         self.message_count += 1
         return GO_ON
 
@@ -377,7 +378,7 @@ cdef class GaussReceiver(Receiver):
             return NEW_NOTICE
         if not self.has_room(self.answer_size):
             return HOLD
-        self.add(self.answer_data, self.answer_size)
+        self.add(self.answer_data, self.answer_size, False)
         self.answer_data = NULL
         return GO_ON
 

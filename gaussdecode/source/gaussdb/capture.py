@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gaussdecode.errors import WireError
+from gaussdecode.errors import StreamError, WireError
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.copyboth import Keepalive, parse_server
@@ -230,6 +230,13 @@ class _Recorder:
         self._read_lsn = 0
 
     def run(self, stream: GaussStream, limits: Limits, should_stop: Callable[[], bool]) -> None:
+        try:
+            self._run(stream, limits, should_stop)
+        except StreamError as error:
+            error.place(self._translator.lsn or self._end_lsn, self._translator.xid)
+            raise
+
+    def _run(self, stream: GaussStream, limits: Limits, should_stop: Callable[[], bool]) -> None:
         deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
         while not should_stop():
             if deadline is not None and time.monotonic() >= deadline:

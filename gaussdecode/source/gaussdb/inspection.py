@@ -11,6 +11,7 @@ from typing import Final
 from gaussdecode.errors import SourceRefusedError
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.server import list_slots
+from gaussdecode.source.gaussdb.tables import read_unreadable
 
 _ROLE: Final = "SELECT * FROM pg_catalog.pg_roles WHERE rolname = current_user"
 _RIGHTS: Final = {
@@ -50,6 +51,7 @@ class GaussInspection:
         clock_offset: seconds by which the server's clock is ahead of ours.
         oldest_transaction: seconds.
         prepared_transactions: two-phase transactions that wait.
+        unreadable: tables in the stream, as schema and name, that the role may not read.
     """
 
     role: str
@@ -63,6 +65,7 @@ class GaussInspection:
     clock_offset: float
     oldest_transaction: float | None
     prepared_transactions: int | None
+    unreadable: tuple[tuple[str, str], ...] = ()
 
 
 def inspect_gaussdb(sql: GaussConnection) -> GaussInspection:
@@ -89,6 +92,7 @@ def inspect_gaussdb(sql: GaussConnection) -> GaussInspection:
         clock_offset=float(clock or ended) - (began + ended) / 2,
         oldest_transaction=oldest,
         prepared_transactions=None if prepared is None else int(prepared),
+        unreadable=read_unreadable(sql),
     )
 
 

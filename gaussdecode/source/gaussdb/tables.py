@@ -24,6 +24,11 @@ SELECT c.oid, n.nspname, c.relname, c.relreplident, c.reloptions,
 EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE {LOGGED} ORDER BY 2, 3"""  # noqa: S608 - constants
+_UNREADABLE: Final = f"""
+SELECT n.nspname, c.relname, c.reloptions
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE {LOGGED} AND NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+AND pg_catalog.has_table_privilege(c.oid, 'SELECT')) ORDER BY 1, 2"""  # noqa: S608 - constants
 _ROW_STORE: Final = ("", "row")
 _TRUE: Final = "t"
 
@@ -63,6 +68,19 @@ def read_tables(connection: GaussConnection, white_list: WhiteList) -> list[Stor
         for oid, schema, name, identity, options, has_key in connection.query(_TABLES)
         if white_list.allows(schema or "", name or "")
     ]  # fmt: skip
+
+
+def read_unreadable(connection: GaussConnection) -> tuple[tuple[str, str], ...]:
+    """Schema and name of the tables in the stream whose rows our role may not read.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    return tuple(
+        (schema or "", name or "")
+        for schema, name, options in connection.query(_UNREADABLE)
+        if storage_option(options, "orientation") in _ROW_STORE
+    )
 
 
 def unsent(tables: Iterable[StoredTable]) -> Coverage:

@@ -157,7 +157,7 @@ cdef class PostgresReceiver(Receiver):
         elif tag != c"M":
             self.check_inside(tag)
         tally_message(&self.dispatcher.framed, tag, data, size)
-        self.add(data, size)
+        self.add(data, size, self.frames.origin == FROM_LIBPQ)
         return GO_ON
 
     cdef int take_commit(self, const uint8_t *data, size_t size) except -1 nogil:

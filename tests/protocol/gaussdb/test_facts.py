@@ -18,6 +18,7 @@ LIKE = {
     "warns_of_ddl": facts.WARNS,
     "serial_drops": facts.DROPS_SERIAL,
     "sends_truncate": facts.TRUNCATE,
+    "sends_ddl": facts.DDL_MESSAGES,
 }
 OPENGAUSS = [profile for profile in PROFILES.values() if not profile.is_commercial]
 

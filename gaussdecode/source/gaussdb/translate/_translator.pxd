@@ -46,6 +46,7 @@ cdef class Translator:
     cdef readonly uint64_t lsn  # of the record: BEGIN first_lsn, row LSN, commit end LSN
     cdef readonly uint64_t end_lsn      # of the last commit; unbatched t and j: its header's
     cdef readonly bint in_transaction
+    cdef readonly uint64_t xid  # of the open transaction; 0 where none is, or it was not sent
     cdef readonly bint is_open  # a payload is unfinished
     cdef readonly uint64_t record_count
     cdef Tally framed           # records read since the receiver took the sums,
@@ -81,6 +82,9 @@ cdef class Translator:
     cdef int step(self) except -1 nogil
     # Bytes that the next step reads, as far as its payload says.
     cdef size_t step_size(self) noexcept nogil
+    # Give the memory of a long record that was translated back; with `moves` also the
+    # payload up to its end, which is the caller's own and not read again.
+    cdef void leave_record(self, bint moves) noexcept nogil
 
     cdef int take_binary(self) except -1 nogil
     cdef int read_separator(self) except -1 nogil
@@ -100,6 +104,7 @@ cdef class Translator:
     cdef int emit_old(self, const Known *known) except -1 nogil
     cdef int emit_value(self, const KnownColumn *column, const Field *field) except -1 nogil
     cdef int emit_other(self, const KnownColumn *column, const Field *field) except -1 nogil
+    cdef bint is_own(self, const uint8_t *text) noexcept nogil
     cdef int emit_text(self, const KnownColumn *column, const Field *field) except -1 nogil
     cdef int begin_truncate(self) except -1 nogil
     cdef int truncate(self) except -1 nogil

@@ -8,6 +8,7 @@ from gaussdecode.model.shape import Definition, Shape
 class Translator:
     lsn: int
     end_lsn: int
+    xid: int
     in_transaction: bool
     is_open: bool
     record_count: int

@@ -40,7 +40,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode.wire._cursor cimport fail_truncated, fail_wire, read_uint32, read_uint64, take
 from gaussdecode.wire._layout cimport (
-    TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, buffer_append, buffer_free, buffer_grow,
+    MOVED_BYTES, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, buffer_append, buffer_free,
+    buffer_grow, buffer_move, give_back,
 )
 from gaussdecode.wire._tally cimport tally_ops
 from gaussdecode.wire._values cimport HEADROOM, is_ascii
@@ -162,6 +163,15 @@ cdef class Translator:
             left = size if size < left else left
         self.record_size = left
         return left
+
+    cdef void leave_record(self, bint moves) noexcept nogil:
+        """See `_translate.pxd`."""
+        if self.out.size < MOVED_BYTES:
+            return
+        buffer_free(&self.row.scratch)
+        buffer_free(&self.single)
+        if moves:
+            give_back(self.payload.head, self.payload.next - self.payload.head)
 
     cdef int take_binary(self) except -1 nogil:
         """Take the next record with its separator."""
@@ -303,6 +313,7 @@ cdef class Translator:
         if self.in_transaction:
             self.fail_order(b"a BEGIN inside a transaction")
         self.in_transaction = True
+        self.xid = boundary.xid
         self.note_parts(boundary)
         self.lsn = boundary.lsn
         self.tag = c"b"
@@ -324,6 +335,7 @@ cdef class Translator:
         if not self.in_transaction:
             self.fail_order(b"a COMMIT outside of a transaction")
         self.in_transaction = False
+        self.xid = 0
         self.framed.count[<int>TALLY_TRANSACTION] += 1
         self.note_parts(boundary)
         self.end_lsn = self.lsn
@@ -464,10 +476,18 @@ cdef class Translator:
         put_uint32(target + 1, <uint32_t>size)
         if size <= SHORT and <size_t>self.payload.end - <size_t>field.text >= SHORT:
             memcpy(target + VALUE_HEAD, field.text, SHORT)
+        elif size >= MOVED_BYTES and self.is_own(field.text):
+            out.size += VALUE_HEAD
+            return buffer_move(out, field.text, size)
         elif size:
             memcpy(target + VALUE_HEAD, field.text, size)
         out.size += VALUE_HEAD + size
         return 0
+
+    cdef bint is_own(self, const uint8_t *text) noexcept nogil:
+        """Whether a text is our copy, unescaped; it is written once."""
+        cdef Buffer *scratch = &self.row.scratch
+        return scratch.data != NULL and scratch.data <= text < scratch.data + scratch.capacity
 
     cdef int emit_other(self, const KnownColumn *column, const Field *field) except -1 nogil:
         """Write NULL, a word, or a text that is not sent as it must be."""
@@ -504,6 +524,8 @@ cdef class Translator:
         if column.is_number:
             return append_number(&self.out, text, size)
         if self.transcoder.handle == NULL or is_ascii(text, size):
+            if field.form == FORM_DOUBLED:
+                return buffer_move(&self.out, text, size)
             return buffer_append(&self.out, text, size)
         if not self.transcoder.append(&self.out, text, size):
             self.unconverted_count += 1
