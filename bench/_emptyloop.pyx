@@ -71,7 +71,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
         connection: address of the ``PGconn``, in CopyBoth and non-blocking.
         functions: addresses by name, from `source.postgresql.libpq`.
         socket_fd: its socket.
-        end_lsn: the first frame at or behind it ends the loop.
+        end_lsn: the first frame at or after it ends the loop.
         nap_us: longest nap; 0 for none.
         little_bytes: nap only when less is waiting.
         is_adaptive: shorten naps in which much arrived.

@@ -41,7 +41,7 @@ _UPDATES: Final = 600
 _DELETES: Final = 200
 _KEY_CHANGES: Final = 50
 _TOUCHED: Final = _UPDATES + _DELETES + _KEY_CHANGES
-_MOVED: Final = 1_000_000_000  # rows that change their key go there; new ones behind
+_MOVED: Final = 1_000_000_000  # rows that change their key go there; new ones after
 
 
 def _columns(shape: str) -> list[tuple[str, str]]:

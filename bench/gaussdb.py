@@ -132,7 +132,7 @@ def land(facts: dict[str, Any], total: int, directory: Path, decoders: int) -> d
             raise SystemExit(f"the daemon ended with status {process.returncode}")
         return (root / "commits" / f"{number:020d}.json").exists()
 
-    while not is_published():  # the stream begins behind the genesis entry
+    while not is_published():  # the stream begins after the genesis entry
         time.sleep(0.002)
     watch.restart()
     began = ended = time.perf_counter()

@@ -33,7 +33,7 @@ REPEATS: Final = 9
 
 
 def entries(first: CommitEntry, count: int) -> Iterator[bytes]:
-    """Exact bytes of idle entries behind the first one."""
+    """Exact bytes of idle entries after the first one."""
     shape = dataclasses.replace(
         first,
         kind=EntryKind.IDLE,

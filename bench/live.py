@@ -6,7 +6,7 @@ in turn:
     pg_recvlogical  -f /dev/null: what the server can send at all
     empty_loop      our reader's libpq calls and pacing, with everything dropped
                     (`emptyloop.py`): the least that any consumer must do
-    daemon          from the moment its stream begins to the commit entry behind the last
+    daemon          from the moment its stream begins to the commit entry after the last
                     row (when everything is received it is asked to stop, so that the
                     commit interval is not what is measured)
 
@@ -87,7 +87,7 @@ def run_daemon(
     with daemon:
         watch = processes.ProcessWatch(daemon.pid)
         genesis = daemon.root / "commits" / f"{0:020d}.json"
-        while not genesis.exists():  # the stream begins behind it
+        while not genesis.exists():  # the stream begins after it
             _check_running(daemon)
             time.sleep(0.002)
         watch.restart()
@@ -158,7 +158,7 @@ def prepare(database: Database, shape: str, rows: int) -> tuple[Lsn, Lsn]:
     start = database.wal_end()
     corpus.fill_table(database, shape, rows)
     end = database.wal_end()
-    database.execute("CREATE TABLE public.done (id int4)")  # a commit behind the end
+    database.execute("CREATE TABLE public.done (id int4)")  # a commit after the end
     database.execute("INSERT INTO public.done VALUES (1)")
     database.server.execute("CHECKPOINT")
     return start, end

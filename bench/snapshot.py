@@ -1,4 +1,4 @@
-"""How fast rows that are there already land, beside COPY to a file and pg_dump.
+"""How fast existing rows land, beside COPY to a file and pg_dump.
 
 All read the same table of the same server, one after the other, in turns: psql's ``copy ... to`` a
 file, ``pg_dump`` to a file, and the daemon from its start until the entry with all rows is

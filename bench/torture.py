@@ -234,7 +234,7 @@ def count_suspects(daemon: Daemon) -> int:
 
 
 def accept(daemon: Daemon, loss: Loss, refusal: str) -> None:
-    """Go on behind what is lost, with the commands that the errors name."""
+    """Go on after what is lost, with the commands that the errors name."""
     if loss.may_be_recorded:  # the slot is as it should be, but nobody can read on
         done = command(daemon, "slot", "drop", "--yes")
         assert done.returncode == 0, done.stderr

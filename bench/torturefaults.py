@@ -265,7 +265,7 @@ class Loss:
         name: for the report.
         happen: does it; the daemon may run or not when it returns.
         is_new_landing: only a new landing mends it.
-        may_be_recorded: the daemon may go on behind a suspect entry, where it is not refused.
+        may_be_recorded: the daemon may go on after a suspect entry, where it is not refused.
     """
 
     name: str

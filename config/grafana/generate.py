@@ -114,7 +114,7 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 (_rate("source_stalled_seconds_total"), "{{slot}} reader"),
                 (_rate("decode_waited_output_seconds_total"), _DECODER),
                 (_rate("collect_blocked_seconds_total"), "{{slot}} collector"),
-            ], "The stage behind the last one that waits is the limit."),
+            ], "The stage after the last one that waits is the limit."),
             Panel("lines", "waits for input", "percentunit", 6, [
                 (_rate("source_waited_seconds_total"), "{{slot}} reader, for the server"),
                 (_rate("decode_waited_input_seconds_total"), _DECODER),

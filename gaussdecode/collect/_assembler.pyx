@@ -11,7 +11,7 @@ tables, after filters. The end LSN must rise from transaction to transaction.
 States. No transaction is open, or exactly one is (protocol 1 never interleaves). While
 one is open, the batches that hold its beginning are *retained*: in memory up to
 `memory_limit` bytes, then in the spool. `boundary_lsn` is where the stream stood when
-nothing was open: the end of the last commit, or a keepalive's WAL end behind it. A
+nothing was open: the end of the last commit, or a keepalive's WAL end after it. A
 GaussDB stream has no keepalives here: nothing but commits moves its boundary, also
 those of transactions without rows, of which nothing lands and no entry of its own tells.
 
@@ -165,7 +165,7 @@ cdef class Assembler:
     cdef Buffer origin              # of the open transaction
     cdef bint has_user
     cdef Buffer user
-    cdef bytes excluded_users       # each with a NUL behind it; an empty one is the end
+    cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
     cdef const char *excluded_names
     cdef bint is_excluded           # the open transaction is of one of them
     cdef uint8_t open_flags
@@ -506,7 +506,7 @@ cdef class Assembler:
         self.catch_up()
         if event.y <= self.last_end_lsn:
             with gil:
-                fail("a COMMIT that does not end behind the one before it", event.y)
+                fail("a COMMIT that does not end after the one before it", event.y)
         self.fill_stamp(event, &stamp)
         why = self.why_left_out()
         if why != REASON_COUNT:
@@ -829,7 +829,7 @@ cdef class Assembler:
 
     @property
     def can_publish(self):
-        """False while a message stands behind the last boundary."""
+        """False while a message stands after the last boundary."""
         return self.message_lsn == 0 or self.message_lsn < self.boundary_lsn
 
     def sums(self):

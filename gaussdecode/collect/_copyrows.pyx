@@ -49,7 +49,7 @@ cdef inline void store_uint32(uint8_t *out, uint32_t value) noexcept nogil:
 
 
 cdef inline uint8_t unescaped(uint8_t letter) noexcept nogil:
-    """The character that a letter behind a backslash stands for."""
+    """The character that a letter after a backslash stands for."""
     if letter == c"n":
         return c"\n"
     if letter == c"t":

@@ -416,7 +416,7 @@ class Collector:
             raise self._trouble(namespace, name, error.oid, str(error)) from error
 
     def _relations(self) -> Iterator[Relation]:
-        """Every relation that was described, the quiet ones behind the others."""
+        """Every relation that was described, the quiet ones after the others."""
         for landed in self._accumulators:
             if landed.relation is not None:
                 yield landed.relation

@@ -1,7 +1,7 @@
 r"""A gate before publication: the landing stands still for a moment while tables are read.
 
-A snapshot of a table must become an entry before any change behind its position does. So
-whoever takes it asks for a *hold*: the collector publishes all it has released, and from
+A snapshot of a table must become an entry before any change after its position does. So
+a snapshot asks for a *hold*: the collector publishes all it has released, and from
 then on goes on collecting without publishing. What it hands to the writer for the tables
 that are held is shown to the hold, which so learns of every change since; what somebody will
 look at of it waits in the spool, however much is streamed meanwhile.

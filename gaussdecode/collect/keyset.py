@@ -115,7 +115,7 @@ class Keys:
                 yield piece.slice(first, most_rows)
 
     def without(self, rows: pa.Table) -> pa.Table:
-        """The rows whose key is not here; several threads may ask behind `pieces`."""
+        """The rows whose key is not here; several threads may ask after `pieces`."""
         return _missing(rows, self._pieces())
 
     def _pieces(self) -> Iterator[pa.Table]:
@@ -146,7 +146,7 @@ def is_changed(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
 
 
 def _joined(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
-    """One text per key; each part behind its length, so that no two keys look alike."""
+    """One text per key; each part after its length, so that no two keys look alike."""
     parts = []
     for name in names:
         text = rows.column(name).cast(pa.string())

@@ -36,7 +36,7 @@ class Resent:
     """Compares one session's repetition with the log.
 
     Args:
-        landed: transactions of the log behind `since_lsn`, rising.
+        landed: transactions of the log after `since_lsn`, rising.
         since_lsn: what ends here or below is not compared: it is confirmed, or the log does
             not hold it any more.
         until_lsn: the log's position.
@@ -111,6 +111,6 @@ class Resent:
 
     def _refuse(self, landed: str, sent: str) -> None:
         raise IdentityError(
-            f"behind {Lsn(self._since_lsn)} and up to the log's {Lsn(self._until_lsn)}, the landing has "
+            f"after {Lsn(self._since_lsn)} and up to the log's {Lsn(self._until_lsn)}, the landing has "
             f"{landed}, where the server sends {sent}: {_ADVICE}"
         )

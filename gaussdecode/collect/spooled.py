@@ -65,7 +65,7 @@ class SpooledRows:
         self._is_closed = False
 
     def add(self, rows: pa.Table) -> None:
-        """Write a table; behind `close` it is forgotten at once."""
+        """Write a table; after `close` it is forgotten at once."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
             writer.write_table(rows)

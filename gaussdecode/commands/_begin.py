@@ -2,7 +2,7 @@
 
 The daemon goes on with a landing; it never makes one. An empty directory is as likely the
 place of a file system that is not mounted as a new landing, and a slot does not tell whether
-anybody has read it. So whoever makes the slot, or says that one is to be landed from where it
+anybody has read it. So the one who makes the slot, or says that one is to be landed from where it
 stands, makes root, layout and first entry too. From then on every rule about log and slot holds:
 a slot that was read before the daemon's first start is a gap like any other.
 

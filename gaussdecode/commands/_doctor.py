@@ -1,7 +1,7 @@
-"""The doctor: what is unwise or wrong around a configuration, why, and how to mend it.
+"""The doctor: what is unwise or wrong around a configuration, why, and how to put it right.
 
 Pure but for `examine_landing`: each rule is one function of what was asked before, and
-gives findings of three lines: what, why it matters, the command that mends it.
+gives findings of three lines: what, why it matters, the command that puts it right.
 """
 
 import dataclasses
@@ -39,17 +39,17 @@ def quoted(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to mend.
+    """One thing to put right.
 
     Attributes:
         what: is wrong.
         why: it matters.
-        mend: a command, or what to do.
+        remedy: a command, or what to do.
     """
 
     what: str
     why: str
-    mend: str
+    remedy: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _connections(patient: Patient) -> Iterator[Finding]:
     if 0 <= seen.connection_limit < _CONNECTIONS + more:
         yield Finding(
             f"role {seen.role} may open {seen.connection_limit} connections",
-            f"{why}, reading rows that are there already {more}" if more else why,
+            f"{why}, reading existing rows {more}" if more else why,
             f"ALTER ROLE {patient.role} CONNECTION LIMIT {_CONNECTIONS + more + 1};",
         )
     is_active = patient.server.slot is not None and patient.server.slot.is_active
@@ -132,7 +132,7 @@ def _connections(patient: Patient) -> Iterator[Finding]:
 
 
 def _snapshots(patient: Patient) -> Iterator[Finding]:
-    """What reading rows that are there already needs, where it is wanted."""
+    """What reading existing rows needs, where it is wanted."""
     seen = patient.seen
     if not patient.config.reads_rows:
         return
@@ -140,7 +140,7 @@ def _snapshots(patient: Patient) -> Iterator[Finding]:
     if room < 1 and patient.server.slot is not None:
         yield Finding(
             f"all {seen.slots} replication slots are in use",
-            "rows that are there already cannot be read: a snapshot needs one for some moments",
+            "existing rows cannot be read: a snapshot needs one for some moments",
             f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
         )
     yield from reading_findings(patient.config, seen.role, seen.unreadable)

@@ -1,4 +1,4 @@
-"""Accepting a gap: the hole is measured, a slot is there, and the log goes on behind it.
+"""Accepting a gap: the hole is measured, a slot is there, and the log goes on after it.
 
 The landing is locked meanwhile, so no daemon runs. In this order, so that an end at any
 point can be followed by another attempt:
@@ -95,7 +95,7 @@ class Hole:
 
         Raises:
             ConfigError: nothing is missing, or somebody reads the slot.
-            IdentityError: something else is wrong, which accepting a gap does not mend.
+            IdentityError: something else is wrong, which accepting a gap does not cure.
             SourceError: the server cannot be asked.
         """
         state = landing_position(log.layout, log.entries)
@@ -107,7 +107,7 @@ class Hole:
         if gap is None:
             raise ConfigError(
                 f"{config.path.name}: there is no gap to accept: slot {config.slot!r} has "
-                f"everything behind {state.lsn}, where the landing is"
+                f"everything after {state.lsn}, where the landing is"
             )
         slot = server.slot
         if slot is not None and slot.is_active:

@@ -1,4 +1,4 @@
-"""What a configuration would do on a GaussDB or openGauss, put together for `check`.
+"""The plan of a configuration on a GaussDB or openGauss, put together for `check`.
 
 Asks the server, and changes nothing. Both connections that the daemon needs are tried, for
 they are let in by different lines of pg_hba.conf and may need different ports.
@@ -133,7 +133,7 @@ def _warnings(
         )
     if config.snapshot_refusal is not None and config.snapshot.mode != "none":
         yield (
-            f"snapshot.mode: {config.snapshot.mode}: rows that are there already do not land: "
+            f"snapshot.mode: {config.snapshot.mode}: existing rows do not land: "
             f"{config.snapshot_refusal}"
         )
     if decoding.is_parallel and decoding.skip_empty_xacts:

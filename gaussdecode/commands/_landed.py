@@ -1,4 +1,4 @@
-"""What an operator must not do behind the back of a landing."""
+"""Refusals of what an operator must not do while a landing depends on it."""
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.names import CHECKPOINTS, COMMITS, LAYOUT, entry_number

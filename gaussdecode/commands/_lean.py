@@ -1,4 +1,4 @@
-"""What a process that lands changes does without."""
+"""Imports that a process that lands changes does without."""
 
 import sys
 from collections.abc import Sequence

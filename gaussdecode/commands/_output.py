@@ -1,4 +1,4 @@
-"""What peek and get print, and when they end.
+"""Output of peek and get, and when they end.
 
 Given lines of whole transactions, writes them to standard output as bytes, counts, and
 says when a limit is reached: always after a whole transaction, so that what was printed
@@ -24,7 +24,7 @@ class Limits:
     """Where to end; None for no such limit.
 
     Attributes:
-        upto: before a transaction that commits behind this position.
+        upto: before a transaction that commits after this position.
         changes: after the transaction that reaches so many.
         seconds: after so long.
         data_bytes: after the transaction that reaches so many bytes of output.

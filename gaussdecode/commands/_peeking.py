@@ -1,4 +1,4 @@
-"""What peek and get have in common: arguments, and the way to the source's printer."""
+"""Arguments of peek and get, and the way to the source's printer."""
 
 import argparse
 from pathlib import Path

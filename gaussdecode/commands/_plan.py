@@ -1,4 +1,4 @@
-"""What a configuration would do on its server, put together for `check`.
+"""The plan of a configuration on its server, put together for `check`.
 
 Asks the server and looks at the landing, changes neither. What is wrong becomes a problem
 in words, so that all of them are shown at once.

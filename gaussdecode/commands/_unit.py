@@ -1,4 +1,4 @@
-"""What systemd knows of the unit that runs a configuration."""
+"""The unit that runs a configuration, as systemd knows it."""
 
 import subprocess
 from pathlib import Path

@@ -4,7 +4,7 @@ Reads the file and reports every mistake at once; then looks at the landing, con
 prints the plan: server, slot, tables and how their columns land, memory, and for each
 of GaussDB's options who does it. Of a GaussDB or openGauss it shows the version and the
 command that would start the stream, and warns of what cannot be seen in the mode asked for.
-Then the doctor's findings, the memory limit of the unit among them: what is unwise around it, why it matters, and what mends it.
+Then the doctor's findings, the memory limit of the unit among them: what is unwise around it, why it matters, and what to do.
 Changes nothing but a file of its own beside the landing, which it removes. Ends with 78 when the daemon could not run.
 
 Examples:
@@ -97,7 +97,7 @@ def _ask_server(config: Config, plan: Plan) -> list[Finding]:
 def _print_findings(findings: Sequence[Finding]) -> None:
     _title(f"findings: {len(findings) or 'none'}")
     for finding in findings:
-        print(f" - {finding.what}\n   why:  {finding.why}\n   mend: {finding.mend}")
+        print(f" - {finding.what}\n   why:  {finding.why}\n   do:   {finding.remedy}")
 
 
 def _title(text: str) -> None:

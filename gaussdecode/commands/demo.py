@@ -164,7 +164,7 @@ def _land(cluster: Cluster, config: Path, args: argparse.Namespace, display: Dis
     with _daemon(config) as daemon:
         monitor = Monitor(daemon, address, config.with_suffix(".log"), display)
         monitor.wait(lambda record: record.get("state") == "streaming", "streaming")
-        monitor.wait(_has_stock, "landing the rows that are there already")
+        monitor.wait(_has_stock, "landing the existing rows")
         display.step(f"{_SESSIONS} sessions work for {args.seconds:.0f} seconds")
         dsn = cluster.dsn(shop.SCHEMA)
         _work(dsn, args, monitor)

@@ -1,8 +1,8 @@
 """List what is missing from a landing, or may be.
 
 Reads the commit log and what was noted of snapshots, changes nothing, and may run beside the daemon. A gap says that
-changes behind a position can never be landed; one that is accepted, where the daemon went on
-behind them (`gaussdecode slot accept-gap`); a suspect entry, that the server may have
+changes after a position can never be landed; one that is accepted, where the daemon went on
+after them (`gaussdecode slot accept-gap`); a suspect entry, that the server may have
 sent transactions incompletely, and which tables snapshots have read again since; a
 quarantine entry, that a table is left out until a snapshot of it, or was until then. Ends
 with 0 when there is none, and with 74 otherwise.

@@ -2,7 +2,7 @@
 
 Writes below PREFIX: systemd/system/gaussdecode@.service and gaussdecode.target,
 sysusers.d/gaussdecode.conf and tmpfiles.d/gaussdecode.conf. The unit starts the program that
-runs this command. Files that are there already and say something else are left, unless
+runs this command. Existing files that say something else are left, unless
 --force; what differs on this machine belongs in a drop-in (systemctl edit gaussdecode@SLOT).
 Starts and enables nothing: it prints the commands that do.
 

@@ -1,4 +1,4 @@
-"""Create, adopt, list, drop or advance the replication slot, or go on behind a gap.
+"""Create, adopt, list, drop or advance the replication slot, or go on after a gap.
 
 From its creation on the server keeps every change for the slot, until the daemon confirms
 it or somebody drops the slot. The output has the columns of GaussDB's functions. On GaussDB
@@ -6,11 +6,11 @@ and openGauss the slot gets source.plugin, and is made, dropped and advanced on 
 
 create also makes landing.root and the first entry of the landing in it; the daemon makes neither, for
 a root that is missing or empty may be a file system that is not mounted. adopt begins a landing with a
-slot that is there already, where it stands: what it has confirmed before does not land.
+existing slot, where it stands: what it has confirmed before does not land.
 
 accept-gap is for a slot that was lost, dropped, made again or advanced: with the daemon
 stopped it makes the slot again where it has to, records which positions are missing as an
-entry of kind gap, and lets the daemon go on behind them in a new epoch. It wants the position
+entry of kind gap, and lets the daemon go on after them in a new epoch. It wants the position
 where the gap begins, typed or as --from-lsn, and is refused where nothing is missing.
 
 Examples:
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     advance.add_argument("--upto-lsn", type=lsn, metavar="LSN", required=True,
                          help="position to stand at afterwards")  # fmt: skip
     advance.set_defaults(act=_advance)
-    accept = actions.add_parser("accept-gap", help="go on behind changes that are lost for good")
+    accept = actions.add_parser("accept-gap", help="go on after changes that are lost for good")
     accept.add_argument("--from-lsn", type=lsn, metavar="LSN",
                         help="where the gap begins, as proof that it was looked at")  # fmt: skip
     accept.add_argument("--failover", action="store_true", help="as for create")
@@ -196,7 +196,7 @@ def _accept_gap(config: Config, args: argparse.Namespace) -> None:
         ],
     )
     print(
-        "Transactions that ended in between are missing; the daemon goes on behind them. To put "
+        "Transactions that ended in between are missing; the daemon goes on after them. To put "
         "the tables right: `gaussdecode snapshot`, then `gaussdecode spark apply --accept-gaps`."
     )
 
@@ -208,7 +208,7 @@ def _confirm_gap(config: Config, hole: Hole, given: Lsn | None) -> None:
         ConfigError: it was not.
     """
     begin = hole.gap.from_lsn
-    text = f"{hole.gap.text}. Everything up to {begin} has landed; what ended behind it is lost"
+    text = f"{hole.gap.text}. Everything up to {begin} has landed; what ended after it is lost"
     if given is None and not sys.stdin.isatty():
         raise ConfigError(
             f"{config.path.name}: {text}; to accept that: gaussdecode slot accept-gap "

@@ -1,4 +1,4 @@
-"""What to do about changes that are lost, or are to be given up: find out, record, drop.
+"""Changes that are lost, or are to be given up: found out, recorded, dropped.
 
 Asked when a session was refused, and when the guard's last step is taken. Each gap becomes
 an entry of the commit log once, however often the daemon is started afterwards.
@@ -101,7 +101,7 @@ def record(pipeline: Pipeline, gap: Gap) -> None:
         return
     assert pipeline.writer is not None
     assert log.position is not None
-    pipeline.writer.discard()  # nothing without a place behind the gap
+    pipeline.writer.discard()  # nothing without a place after the gap
     intake = pipeline.writer.begin()
     intake.publish(
         PublicationRequest(kind=EntryKind.GAP, position=log.position, extra=gap.to_extra())

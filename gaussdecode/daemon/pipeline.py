@@ -69,7 +69,7 @@ _HIDDEN_ADVICE: Final = (
 _NOT_LISTED: Final = "published, but not on decoding.white-table-list: none of their changes land"
 _NOT_PUBLISHED: Final = "on decoding.white-table-list, but no configured publication has them"
 _UNUSED: Final = (EntryKind.GENESIS, EntryKind.IDLE, EntryKind.GAP)
-_NOWHERE: Final = 2**64 - 1  # behind every position
+_NOWHERE: Final = 2**64 - 1  # after every position
 _UNUSED_ENTRIES: Final = 10  # arbitrary: a landing with more has been in use
 _log = get_logger("daemon")
 
@@ -537,7 +537,7 @@ class Pipeline:
     def _earlier_schemas(self, log: CommitLog) -> Callable[[str], Json | None]:
         """What the tables' schemas were where the stream begins.
 
-        A snapshot behind that position may have landed already; what it says of columns holds
+        A snapshot after that position may have landed already; what it says of columns holds
         from there on, and not for the changes before it.
         """
         assert log.position is not None

@@ -1,4 +1,4 @@
-"""What a landing tells the source of itself: whose it is, how far it is, what landed last."""
+"""The position of a landing, as its source is told: whose it is, how far, what landed last."""
 
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.layout import Layout

@@ -6,7 +6,7 @@ PostgreSQL decides by the catalogue as it was at each change. From 18 on it only
 warning can be missed. So OID and version (xmin) of every configured publication are remembered
 with the landing, and so is each table and schema that it lists: a row of its own, of which the publication's
 says nothing. They are compared when a stream is about to start, and now and then while it runs.
-What differs is a suspect entry of the commit log, durable before anything behind it lands. What is
+What differs is a suspect entry of the commit log, durable before anything after it lands. What is
 listed in addition is no difference, nor is what is not listed because it was dropped.
 
 Given what the server said; asks nobody.

@@ -1,10 +1,10 @@
-"""What becomes of a table whose rows cannot be landed, when the operator has said to go on.
+"""Quarantine of a table whose rows cannot be landed, where the operator has said to go on.
 
 Between two sessions: what the session before had handed to a publication is waited for; nothing
-behind the durable position has been confirmed, and nothing of it is kept. The entry is durable first; then the ledger has the table left out; then the next session
+after the durable position has been confirmed, and nothing of it is kept. The entry is durable first; then the ledger has the table left out; then the next session
 begins at the same position. Killed in between, the next session comes upon the error again and
 says it once more. So every row of the table up to the entry's position has landed, and none
-behind it, until an operator asks for a snapshot: then it is `asked` in the ledger, its changes
+after it, until an operator asks for a snapshot: then it is `asked` in the ledger, its changes
 land again from the next session on, and the snapshot's entry ends the quarantine for readers.
 
 Before what the server sends again is known to be what landed, nothing is published, this neither:
@@ -61,7 +61,7 @@ def helps(config: Config, context: Context, error: TableError) -> bool:
 
 def left_out(error: TableError) -> Record:
     """What the ledger says of a table that stops."""
-    reason = f"behind {error.lsn}: {error.reason}"
+    reason = f"after {error.lsn}: {error.reason}"
     return {"state": QUARANTINED, "oid": error.oid, "reason": reason, WHY_STOPPED: reason}
 
 
@@ -74,7 +74,7 @@ def record(config: Config, context: Context, error: TableError) -> None:
 
 
 def publish(config: Config, context: Context, intake: Intake, error: TableError) -> None:
-    """Say it behind all that was published; durable on return."""
+    """Say it after all that was published; durable on return."""
     log, store = context.log, context.snapshots
     assert log is not None
     assert log.position is not None

@@ -6,7 +6,7 @@ other error ends the daemon with that error's exit status, for systemd to act on
 process of the pipeline too, so that nothing half-alive stays behind.
 
 States, for `status` and systemd: starting, connecting, streaming, retrying, refused, stopping.
-Refused is short: a loss is shown to whoever scrapes before the daemon ends of it.
+Refused is short: a loss is shown to the next scrape before the daemon ends of it.
 
 SIGTERM and SIGINT stop in order. SIGHUP does so where the daemon was started at a terminal,
 which has gone then; under systemd it is refused with a line in the log: the configuration is

@@ -6,7 +6,7 @@ result is in memory of our own. It refuses to know what started it and what its 
 
 Deadlock: it waits for room only while it holds no raw batch, and for input only while it
 holds no result. The collector never waits for a decoder whose turn it is not, so that
-whoever waits here waits for somebody who can go on.
+one who waits here waits for somebody who can go on.
 """
 
 from libc.stdint cimport uint8_t, uint64_t

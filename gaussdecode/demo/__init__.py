@@ -1,1 +1,1 @@
-"""What `gaussdecode demo` needs beside the daemon: a server, a workload, a proof."""
+"""The demo's server, workload and proof; the daemon is the real one."""

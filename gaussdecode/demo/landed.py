@@ -1,4 +1,4 @@
-"""What landed, table by table, as the commit log tells it."""
+"""Landed rows, table by table, as the commit log tells of them."""
 
 import dataclasses
 import json

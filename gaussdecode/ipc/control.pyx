@@ -1,7 +1,7 @@
 """Words of state that every process of the pipeline sees at once.
 
 Given: nothing but the descriptor of a page. Promises: each word is read and written whole,
-what was written before a word is seen by whoever reads the word, and nobody ever waits.
+what was written before a word is seen by all who read the word, and nobody ever waits.
 Refuses to know what the words mean; who writes which is said in `control.pxd`.
 
 The memory is anonymous (`memfd_create`), inherited by descriptor, sealed in size. A word

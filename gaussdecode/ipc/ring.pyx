@@ -242,7 +242,7 @@ cdef class Ring:
         return ring
 
     cdef int map_memory(self, int fd, uint64_t capacity) except -1:
-        """Map header and data area, and the data area again behind them."""
+        """Map header and data area, and the data area again after them."""
         cdef size_t page = _PAGE
         cdef size_t size = page + 2 * capacity
         cdef uint8_t *base = <uint8_t *>mmap(
@@ -408,7 +408,7 @@ cdef class Ring:
         return 0
 
     cdef int join_piece(self, const Piece *piece) except -1 nogil:
-        """Copy a piece behind the ones before it, and free its room."""
+        """Copy a piece after the ones before it, and free its room."""
         if piece.kind == PIECE_FIRST and piece.total > self.joined_capacity:
             free(self.joined)
             self.joined_capacity = 0

@@ -1,7 +1,7 @@
 """Checkpoints: the log of one block of entries in one file.
 
 Whenever a block of entries is full, its exact bytes are written into one file, after a
-header with the state of the log behind it, so that a start reads one header and at most
+header with the state of the log after it, so that a start reads one header and at most
 one block of entries. Entries that a checkpoint holds and that are older than the newest
 block are then removed from ``commits/``. A reader looks into ``commits/`` first and into
 the checkpoints afterwards; in this order it never misses an entry.
@@ -51,10 +51,10 @@ class Checkpoints:
                 self._disk.remove(entry_path(n))
 
     def newest(self) -> LogState | None:
-        """The state behind the newest checkpoint; None where there is none.
+        """The state after the newest checkpoint; None where there is none.
 
         Raises:
-            LandingError: its header is not the state behind its entries.
+            LandingError: its header is not the state after its entries.
         """
         held = self._entries.checkpoints()
         if not held:
@@ -69,7 +69,7 @@ class Checkpoints:
             wrong += self._unlike_entries(header, held)
         if wrong:
             raise LandingError(
-                f"{path}: its header is not the state behind entry {last}: other "
+                f"{path}: its header is not the state after entry {last}: other "
                 f"{', '.join(wrong)}; restore it from a copy of this landing"
             )
         return state

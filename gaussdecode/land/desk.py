@@ -4,7 +4,7 @@ All of it is under one lock; nothing here encodes, touches the disk or starts a 
 
 Generations
     Each session enters with a number of its own. `end` and `revoke` raise the number first:
-    from then on whoever comes with an older one is refused, also one that is waiting inside,
+    from then on one who comes with an older one is refused, also one that is waiting inside,
     which is woken for it. A refused call has changed nothing. What an older generation
     sealed holds whole transactions and is completed; what it did not seal is thrown away.
 
@@ -285,7 +285,7 @@ class Desk:
                 self._supersede()
 
     def _supersede(self) -> None:
-        """Refuse whoever is inside or comes later."""
+        """Refuse everyone who is inside or comes later."""
         self._generation += 1
         self._changed.notify_all()
 

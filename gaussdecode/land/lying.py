@@ -1,4 +1,4 @@
-"""What lies below the root, compared with what the log names, in little memory.
+"""Files below the root, compared with what the log names, in little memory.
 
 A landing may hold millions of files. So nobody keeps their names: the files that lie there and
 the files that entries name are each summed up per block of entries, as a count and a sum of

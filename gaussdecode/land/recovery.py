@@ -1,6 +1,6 @@
-"""What a start makes of what is on disk.
+"""Recovery: the state of a landing, made whole at its start.
 
-Given a locked landing; promises the state behind the last published entry, with every
+Given a locked landing; promises the state after the last published entry, with every
 decided publication completed and everything undecided removed. Each act may be cut off and
 is then done again by the next start. What is found and what becomes of it:
 
@@ -69,7 +69,7 @@ class Recovered:
     """What recovery found.
 
     Attributes:
-        state: behind the last published entry.
+        state: after the last published entry.
         findings: sentences for the operator.
     """
 
@@ -139,7 +139,7 @@ class _Recovery:
         self.disk.sync_directories("", COMMITS, CHECKPOINTS)
 
     def replay(self) -> None:
-        """Fold the entries behind the newest checkpoint."""
+        """Fold the entries after the newest checkpoint."""
         newest = self.checkpoints.newest()
         if newest is not None:
             self.state = self.result.state = newest

@@ -1,4 +1,4 @@
-"""What a snapshot keeps on disk until its entry is published, and what it remembers.
+"""A snapshot's own files on disk until its entry is committed, and what it remembers.
 
 Below ``snapshots/``, which no reader of the landing looks into::
 
@@ -48,7 +48,7 @@ Json = dict[str, Any]  # Any: JSON
 
 
 class DamagedChunkError(LandingError):
-    """A piece of a table is not what was written; reading the table again mends it."""
+    """A piece of a table is not what was written; reading the table again repairs it."""
 
 
 class SnapshotStore:

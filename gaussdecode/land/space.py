@@ -1,4 +1,4 @@
-"""What to do when a file operation fails.
+"""Failed file operations: which wait for room, which end the daemon.
 
 A full disk or a full quota passes: wait, and do the same operation again. So do running
 out of descriptors or kernel memory. Everything else does not: `DiskError`, and what the

@@ -1,6 +1,6 @@
-"""What the commit log amounts to: a fold over its entries.
+"""The state of the commit log: a fold over its entries.
 
-Given entries in order; promises that the state behind entry *n* depends on nothing else,
+Given entries in order; promises that the state after entry *n* depends on nothing else,
 so that a checkpoint may hold it. Knows no files.
 
 Time. Entries carry the clock of the daemon, which may have been wrong: set back, or years
@@ -25,7 +25,7 @@ for six weeks."""
 
 @dataclasses.dataclass(slots=True)
 class LogState:
-    """State behind the last entry.
+    """State after the last entry.
 
     Attributes:
         next_n: number the next entry gets.
@@ -88,7 +88,7 @@ class LogState:
         )
 
     def unlike(self, entry: CommitEntry) -> list[str]:
-        """Name what this state, said to be the one behind an entry, has otherwise than it."""
+        """Name what this state, said to be the one after an entry, has otherwise than it."""
         pairs = {
             "hash": (self.last_hash, entry.hash),
             "numbers": (self.next_n, entry.n + 1),
@@ -125,7 +125,7 @@ class LogState:
         for source, position in self.positions.items():
             new = entry.positions.get(source)
             if new is None or (new.epoch, new.lsn) < (position.epoch, position.lsn):
-                raise LandingError(f"commit log: entry {entry.n} goes back behind {position}")
+                raise LandingError(f"commit log: entry {entry.n} goes back before {position}")
 
     def fold(self, entry: CommitEntry) -> None:
         """Take in the next entry.

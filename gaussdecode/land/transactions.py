@@ -1,6 +1,6 @@
 """The transactions of a landing, read back: to recognise them when the server repeats them.
 
-Given an open log; promises the rows of ``gd_transactions`` behind a position, in the order
+Given an open log; promises the rows of ``gd_transactions`` after a position, in the order
 in which they ended, one row group of each file of one entry in memory.
 """
 
@@ -40,7 +40,7 @@ class Stretch:
     """The end of a log, as far as it can be compared.
 
     Attributes:
-        since_lsn: everything that landed behind this position is in `transactions`; higher
+        since_lsn: everything that landed after this position is in `transactions`; higher
             than what was asked for where the epoch began later or retention took the rest.
         transactions: rising.
         begun: where tables have landed for the first time in it: end of the transaction.
@@ -54,7 +54,7 @@ class Stretch:
 
 
 def landed_since(log: CommitLog, lsn: int) -> Stretch:
-    """Read what has landed behind a position, in the log's present epoch.
+    """Read what has landed after a position, in the log's present epoch.
 
     Raises:
         LandingError: an entry is damaged. The iterator raises it for a file.

@@ -66,7 +66,7 @@ class Report:
         framed: what the reader found in the stream, by kind, over all entries with sums.
         left_out: what of it did not land, by reason and kind.
         tables: number of tables.
-        positions: behind the last entry.
+        positions: after the last entry.
         floor: of the log.
         findings: what is wrong, in sentences; empty when all is well.
         is_cut: there were more findings than are listed.
@@ -223,7 +223,7 @@ class _Verification:
                 raise LandingError(f"{entry_path(n)}: missing; restore it from a copy")
 
     def jump(self, n: int) -> bool:
-        """Go on behind what retention has taken; False when it has not taken entry `n`."""
+        """Go on after what retention has taken; False when it has not taken entry `n`."""
         later = [c for c in self.entries.checkpoints() if c[0] > n]
         if not later or (n and n > self.watch.look()):
             return False
@@ -259,11 +259,11 @@ class _Verification:
             self.state.fold(entry)
         if self.state.next_n != last + 1:
             raise LandingError(f"{path}: it ends with entry {self.state.next_n - 1}")
-        behind = self.state.to_header(first, previous, digest.hexdigest())
+        expected = self.state.to_header(first, previous, digest.hexdigest())
         if is_begun_here or not header.is_sealed:  # how much time was seen before is not there
-            behind = dataclasses.replace(behind, elapsed_ms=header.elapsed_ms)
-        if behind != header:
-            self.report.add(f"{path}: its header is not the state behind entry {last}")
+            expected = dataclasses.replace(expected, elapsed_ms=header.elapsed_ms)
+        if expected != header:
+            self.report.add(f"{path}: its header is not the state after entry {last}")
         self.state.elapsed_ms = header.elapsed_ms or 0
 
     def check_floor(self) -> None:

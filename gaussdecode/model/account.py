@@ -1,4 +1,4 @@
-"""What an entry of the commit log accounts for: what came in, what landed, what was left out.
+"""The account of an entry of the commit log: what came in, what landed, what was left out.
 
 The law, for every stretch of the stream between two positions and for every kind of thing in
 it: what the reader framed is what landed plus what was left out, and for what was left out
@@ -86,7 +86,7 @@ class Account:
         """Say where the sums do not add up; None when they do.
 
         Args:
-            files: what the files of the entry hold, counted by whoever wrote or read them.
+            files: what the files of the entry hold, counted by the one who wrote or read them.
         """
         where = f"from {_spell(self.since)} to {_spell(self.until)}"
         if add([self.landed]) != add([files]):

@@ -3,7 +3,7 @@
 An entry is one line of canonical JSON (sorted keys, no spaces, ASCII) that ends with its
 own hash (`model.seal`), which the next entry carries as ``previous``. A checkpoint holds the
 entries of one block, after a header line, sealed in the same way, with the state of the log
-behind its last entry.
+after its last entry.
 Given bytes or values; promises that bytes and entry name each other; knows no files.
 """
 
@@ -158,7 +158,7 @@ def parse_position(record: dict[str, _Json]) -> SourcePosition:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointHeader:
-    """State of the log behind the last entry of a checkpoint.
+    """State of the log after the last entry of a checkpoint.
 
     Attributes:
         first: number of the first entry in it.

@@ -1,8 +1,8 @@
 """A hole in what has landed, as a gap entry of the commit log tells of it.
 
 The entry that tells of a loss raises nothing: its position is the durable one, and everything
-up to there is complete. Its ``extra`` says what is missing behind it. The entry with which an
-operator accepts the gap stands behind the hole, in the next epoch: what follows it is
+up to there is complete. Its ``extra`` says what is missing after it. The entry with which an
+operator accepts the gap stands after the hole, in the next epoch: what follows it is
 complete again.
 """
 
@@ -29,8 +29,8 @@ class Gap:
     Attributes:
         reason: why.
         from_lsn: the durable position; every transaction that ends up to here has landed.
-        until_lsn: transactions that end behind `from_lsn` and up to here are missing.
-        is_open: more may be missing behind `until_lsn`, up to where a new slot begins.
+        until_lsn: transactions that end after `from_lsn` and up to here are missing.
+        is_open: more may be missing after `until_lsn`, up to where a new slot begins.
         text: for the operator, one sentence.
         is_accepted: an operator has let the daemon go on at `until_lsn`.
     """

@@ -1,4 +1,4 @@
-"""What lands: files, entries of the commit log, and the identity they belong to."""
+"""Files and entries of a landing, and the identity they belong to."""
 
 import dataclasses
 import enum

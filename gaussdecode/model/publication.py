@@ -1,4 +1,4 @@
-"""What the collector hands to the writer: row groups, and the word to publish them."""
+"""Publications: row groups that the collector hands to the writer, and the word to commit them."""
 
 import dataclasses
 import datetime

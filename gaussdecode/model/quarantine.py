@@ -1,7 +1,7 @@
 """One table that stopped, as a quarantine entry of the commit log tells of it.
 
 An error of one table that does not pass by itself would stop all. Where the operator prefers so,
-the entry says instead: of this table nothing lands behind this entry's position, until a snapshot
+the entry says instead: of this table nothing lands after this entry's position, until a snapshot
 of it comes as a later entry. All tables are complete up to the position; all others go on.
 """
 
@@ -23,7 +23,7 @@ class Quarantine:
         namespace: schema name.
         name: of the table.
         oid: pg_class.oid, or None where nothing tells it.
-        from_lsn: rows of transactions that end behind this position are left out.
+        from_lsn: rows of transactions that end after this position are left out.
         error: why; never a value.
     """
 

@@ -2,7 +2,7 @@
 
 ``schema.name``, as nearly always. Where one of the two has a dot or a double quote, or is
 empty, both parts that need it stand in double quotes, as in SQL: ``a."b.c"`` and ``"a.b".c``
-are two tables. So a title is an identity: different tables have different titles, and whoever
+are two tables. So a title is an identity: different tables have different titles, and anyone who
 keeps something by title keeps it by the pair. Nothing is folded to lower case.
 """
 

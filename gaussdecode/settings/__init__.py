@@ -1,1 +1,1 @@
-"""What a configuration may say, and how it is read."""
+"""Configuration: sections, options and their rules, and how a file is read."""

@@ -1,4 +1,4 @@
-"""What is known about one of GaussDB's logical decoding options.
+"""One of GaussDB's logical decoding options: its type, range, and who does it.
 
 The nouns of `options` and `rules`: an option, who does it for a kind of source and a
 version of its server, and what that one takes. Knows no file, no key and no connection.

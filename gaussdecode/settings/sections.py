@@ -438,7 +438,7 @@ class GuardConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotConfig:
-    """Rows that are there already, not of a capture. docs/operations.md, Snapshots."""
+    """Existing rows, not of a capture. docs/operations.md, Snapshots."""
 
     mode: str = dataclasses.field(
         default="initial",
@@ -566,7 +566,7 @@ class Config:
         ring: sizes of the queues.
         monitoring: port and log.
         guard: of the slot and the disk.
-        snapshot: of the rows that are there already.
+        snapshot: of the existing rows.
     """
 
     path: Path
@@ -581,12 +581,12 @@ class Config:
 
     @property
     def reads_rows(self) -> bool:
-        """Whether rows that are there already are read without being asked for."""
+        """Whether existing rows are read without being asked for."""
         return self.snapshot.wants_rows or self.landing.on_suspect == "snapshot"
 
     @property
     def snapshot_refusal(self) -> str | None:
-        """Why rows that are there already cannot be read with these settings; None if they can."""
+        """Why existing rows cannot be read with these settings; None if they can."""
         if self.source.kind is SourceKind.CAPTURE:
             return "a recording has no tables that could be read"
         if self.source.kind is SourceKind.POSTGRESQL:

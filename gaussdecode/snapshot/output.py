@@ -1,4 +1,4 @@
-"""What a snapshot lands of one table, and the entry that publishes several.
+"""Output of a snapshot: the files of one table, and the entry that commits several.
 
 Given row groups of several threads; promises one entry in which all rows of each table stand
 at one position. Until that entry is there the files are unfinished, and the next start sweeps

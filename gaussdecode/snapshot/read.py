@@ -138,7 +138,7 @@ class ChunkReaders:
             work: what to read.
             take: given the rows of a chunk, in the reading thread; what it makes of them
                 must stand only when the rows have come to their end without an error.
-            deadline: monotonic; no piece is begun behind it.
+            deadline: monotonic; no piece is begun after it.
 
         Raises:
             SourceError: the server failed; of several errors the first.

@@ -13,7 +13,7 @@ view is known, landed or shown to the hold. Rows whose keys are among the change
 of the chunks and read again in the last view; all others are what they were. So all rows
 stand at the position of the last view.
 
-Either way nothing behind that position has been published when the entry is, and what is
+Either way nothing after that position has been published when the entry is, and what is
 published later at or before it is ignored by readers for this table. See docs/adr/0050.
 
 An error of one table is that table's: it is marked, the command that tries again is logged,

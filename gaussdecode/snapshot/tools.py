@@ -1,4 +1,4 @@
-"""What both ways of taking a snapshot share: views, readers, holds, and the end of it.
+"""Tools of both ways of taking a snapshot: views, readers, holds, and the end of it.
 
 Knows the source and the landing; does not know which tables are wanted, nor why.
 """
@@ -164,7 +164,7 @@ class Tools:
 
     @contextlib.contextmanager
     def held(self, columns: Mapping[str, Sequence[str]]) -> Iterator[tuple[Hold, View]]:
-        """Hold publications and take a view behind all that is published.
+        """Hold publications and take a view after all that is published.
 
         Args:
             columns: by directory, what is to be seen of the changes of these tables.

@@ -6,7 +6,7 @@ not been told; versions never change inside it, because the caller cuts before i
 nothing here waits. A batch holds whole messages up to `batch_bytes`, or one longer message
 alone. One finished entry may wait for room; the caller does not fill on until it is stored.
 The receiver counts what it frames in `framed`; a batch takes along what was counted since the
-one before, so that those behind can see whether it holds that.
+one before, so that those after can see whether it holds that.
 
 The layout is in ``_layout.pxd``. Entry bytes belong to this object until `flush` has
 copied them into the ring. With one decoder there is no decoder process: each

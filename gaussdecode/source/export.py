@@ -1,6 +1,6 @@
 """Rows that are already in a server: what snapshots ask of every kind of source.
 
-A `View` is the state of the database behind one position of the stream. Every transaction
+A `View` is the state of the database after one position of the stream. Every transaction
 whose commit ends at or before `View.lsn` is in it, no other one is. It lives as long as its
 connection; readers import it, each into a short transaction of its own.
 
@@ -166,7 +166,7 @@ class Chunk:
         number: in the table, from 0.
         leaf: index into the leaves.
         first: page.
-        stop: page behind the last; None for the end of the table.
+        stop: page after the last; None for the end of the table.
     """
 
     number: int
@@ -223,7 +223,7 @@ class View(Protocol):
         """Find the position, before anything is read that will stand at it.
 
         Args:
-            boundary: position up to which all was published; nothing behind it is.
+            boundary: position up to which all was published; nothing after it is.
             shown: what the stream has brought since.
 
         Raises:
@@ -295,7 +295,7 @@ class TableReader(Protocol):
     def check_files(self, shape: TableShape, leaves: Iterable[int]) -> None:
         """See that what was read by its name is what the view has, and was not rewritten.
 
-        Called behind the reading, whose locks keep it so. The server finds a name as it is
+        Called after the reading, whose locks keep it so. The server finds a name as it is
         now, and to a view a table that was rewritten or truncated since seems to be empty.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Has the slot left a gap behind the log, and which positions does it span?
+"""Has the slot left a gap after the log, and which positions does it span?
 
 Pure, like `start`: given what the log and the server say. Only a server that is the log's
 own can tell of a gap; a wrong `dsn` is a mistake in the configuration and no loss.

@@ -1,4 +1,4 @@
-"""What the reader asks of every kind of source."""
+"""The interface of a source: all that the reader asks of every kind."""
 
 from typing import Any, Protocol
 

@@ -1,4 +1,4 @@
-"""What main asks the catalogue of a source, whatever kind it is."""
+"""Lookups in the catalogue of a source, whatever kind it is."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""What a server says of our slot while another connection streams from it; each product has a probe."""
+"""Views of our slot while another connection streams from it; each product has a probe."""
 
 import dataclasses
 from collections.abc import Mapping

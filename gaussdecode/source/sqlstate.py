@@ -1,4 +1,4 @@
-"""What an error of the server means to the operator, and whether to try again.
+"""Errors of the server by SQLSTATE: what each means to the operator, and whether to try again.
 
 One table, by SQLSTATE and by the phase in which it came: the same code means a missing
 slot when the stream is started and a missing publication once it runs. A code that is not
@@ -82,7 +82,7 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     ),
     (Phase.STREAM, MISSING_PUBLICATION): _refuse(
         "a publication does not exist at this position of the WAL; a publication made later does "
-        "not help: these changes are lost; to go on behind them: `gaussdecode slot drop`, then "
+        "not help: these changes are lost; to go on after them: `gaussdecode slot drop`, then "
         "`gaussdecode slot accept-gap`, then `gaussdecode snapshot --all`"
     ),
     (Phase.START, "XX000"): _refuse("the server refuses an option; see `gaussdecode check`"),

@@ -25,7 +25,7 @@ class Question:
         table: directory.
         n: number of the entry that it does not get to; 0 where a reader asks, who goes back.
         old: version of its rows.
-        new: version of the changes behind them.
+        new: version of the changes after them.
         why: nobody knows.
     """
 

@@ -135,7 +135,7 @@ def _moved(old_keys: pa.Array, new_keys: pa.Array, schema: Schema) -> pa.Array:
 def positions_above(
     rows: pa.Table, order: Sequence[str], position: tuple[int, ...]
 ) -> npt.NDArray[np.bool_]:
-    """Whether each row stands behind a position."""
+    """Whether each row stands after a position."""
     columns = [as_int64(rows.column(name)) for name in order]
     return above(columns, position, inclusive=False)
 

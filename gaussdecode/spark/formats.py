@@ -1,4 +1,4 @@
-"""What a target's tables may be kept as, and what a session of Spark needs for it.
+"""Formats of a target's tables, and what a session of Spark needs for each.
 
 Plain Parquet needs nothing. Delta Lake and Iceberg need their jar, named here as a Maven
 coordinate; the versions are those that the tests run with. Needs no pyspark.

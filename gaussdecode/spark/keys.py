@@ -1,4 +1,4 @@
-"""What a row is told apart by, as bytes, and the bucket it belongs to.
+"""Keys of rows as bytes, and the bucket each belongs to.
 
 Given columns; promises that two rows have the same bytes exactly when the server holds
 them for the same key, values that did not fit their column included: those are told apart

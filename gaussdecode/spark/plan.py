@@ -1,4 +1,4 @@
-"""What an apply has to read: the files of each table since it was last applied.
+"""The plan of an apply: the files of each table since it was last applied.
 
 Given the commit log; promises exactly the files of its entries (or the merged files that
 stand for them), cut into *eras* inside which rows are told apart by the same columns.
@@ -83,7 +83,7 @@ class Stop:
     Attributes:
         n: complete up to this entry.
         old: schema_id of its rows; empty where retention has taken what it lacks.
-        new: schema_id of the changes behind it.
+        new: schema_id of the changes after it.
         why: in a sentence.
     """
 
@@ -124,10 +124,10 @@ class Plan:
         gap: number of a gap entry that stopped it, or None.
         accepted_gaps: numbers of gap entries it goes over.
         suspects: numbers of suspect entries in it.
-        quarantined: number of the entry at which a table stopped, by directory; behind it
+        quarantined: number of the entry at which a table stopped, by directory; after it
             nothing of the table is in the plan, until a snapshot of it.
         commit_time: of the newest transaction in it.
-        position: of the source behind it: epoch, LSN and CSN; None when nothing is new.
+        position: of the source after it: epoch, LSN and CSN; None when nothing is new.
     """
 
     to: int
@@ -509,6 +509,6 @@ def _made_anew(landing: Landing, change: ChangeFile) -> Reset:
 
 
 def _snapshot_reset(landing: Landing, change: ChangeFile) -> Reset:
-    """Everything up to the snapshot's position goes; its own rows stand behind the reset."""
+    """Everything up to the snapshot's position goes; its own rows stand after the reset."""
     row = {**_first_row(landing, change), "gd_seq": -1, "gd_op": "R"}
     return _reset(landing, row, change.n)

@@ -130,7 +130,7 @@ def _schema(store: Target, database: DatabaseVersion, table: str) -> TableSchema
 
 
 def _at_lsn(frame: DataFrame, epoch: int, lsn: int) -> DataFrame:
-    """Rows valid behind the transaction that ends at a position of the newest epoch."""
+    """Rows valid after the transaction that ends at a position of the newest epoch."""
     has_begun = _is_through("gd_epoch", "gd_lsn", epoch, lsn)
     has_ended = F.col("gd_to_n").isNotNull() & _is_through("gd_to_epoch", "gd_to_lsn", epoch, lsn)
     return frame.where(has_begun & ~has_ended).drop(*ENDS)

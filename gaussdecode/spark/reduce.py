@@ -1,4 +1,4 @@
-"""What an executor does for tables that others keep: changes, reduced to one per row.
+"""Reduction on an executor, for tables that others keep: changes to one per row.
 
 Rows as they are now, or what became of the rows that changed, are staged as Parquet files
 that Spark reads natively and hands to MERGE. The merge of events is the one of `merge`; rows

@@ -180,7 +180,7 @@ class Run:
         return found
 
     def _speaks_for(self, table: str) -> DatabaseVersion | None:
-        """The database's version, unless a table stands still behind it."""
+        """The database's version, unless a table stands still after it."""
         return None if self.before is None or table in self.before.stopped else self.before
 
     def _with_stopped(self, applied: dict[str, Applied]) -> dict[str, Applied]:

@@ -1,4 +1,4 @@
-"""What runs on an executor: read files into events, merge a bucket, follow moved keys.
+"""Tasks on an executor: read files into events, merge a bucket, follow moved keys.
 
 Given descriptions that pickle; between the map and the merge travel a group number and
 bytes (events as an Arrow stream), so that no value is converted on the way. Needs pyarrow

@@ -297,7 +297,7 @@ def test_message_waits_for_a_boundary_behind_it(
 def test_nothing_is_published_while_a_snapshot_holds(
     make_collector: Callable[..., Collector], tmp_path: Path
 ) -> None:
-    """However long ago the last publication was; behind the hold all of it is."""
+    """However long ago the last publication was; after the hold all of it is."""
     gate = Gate(lambda: Spool(tmp_path, SpaceWait().run))
     writer = _Writer()
     collector = make_collector(writer, gate)
@@ -316,7 +316,7 @@ def test_nothing_is_published_while_a_snapshot_holds(
 
 
 def _large_transaction() -> list[bytes]:
-    """One transaction over many batches, the end of the stream behind it."""
+    """One transaction over many batches, the end of the stream after it."""
     of = relation(1, "t", oid=7)
     rows: list[Item] = [Row(1, number, "x" * 50) for number in range(20)]
     begin: list[Item] = [relation_mark(of), Mark(BEGIN, x=90, z=5), *rows]

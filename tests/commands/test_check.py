@@ -70,7 +70,7 @@ def test_plan(database: Database, configure: Configure, run: Run, tmp_path: Path
     assert ("public.all_types", "made") not in rows
     assert rows["parallel-decode-num", "2"][0] == "daemon"
     assert " - table public.plain has no replica identity" in result.out
-    assert 'mend: ALTER TABLE "public"."plain" REPLICA IDENTITY FULL;' in result.out
+    assert 'do:   ALTER TABLE "public"."plain" REPLICA IDENTITY FULL;' in result.out
     assert " - role postgres is a superuser" in result.out
     assert f"{tmp_path / 'landing'}: will be created" in result.out
 

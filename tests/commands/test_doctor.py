@@ -62,7 +62,7 @@ def settings(**changes: str) -> Inspection:
 def found(config: Config, seen: Inspection = WELL, server: ServerState = SERVER) -> list[str]:
     """What the doctor finds."""
     findings = examine_server(Patient(config, server, (), seen))
-    assert all(finding.why and finding.mend for finding in findings)
+    assert all(finding.why and finding.remedy for finding in findings)
     return [finding.what for finding in findings]
 
 
@@ -113,10 +113,10 @@ def test_names_are_quoted_in_what_mends(config: Config) -> None:
     """A command can be copied, whatever a role is called."""
     seen = dataclasses.replace(WELL, role='a"b', is_superuser=True)
     (finding,) = examine_server(Patient(config, SERVER, (), seen))
-    assert 'ALTER ROLE "a""b" NOSUPERUSER' in finding.mend
+    assert 'ALTER ROLE "a""b" NOSUPERUSER' in finding.remedy
     table = ListedTable("s", "t", "n", has_primary_key=True)
     (finding,) = examine_server(Patient(config, SERVER, (table,), WELL))
-    assert finding.mend.startswith('ALTER TABLE "s"."t" REPLICA IDENTITY FULL')
+    assert finding.remedy.startswith('ALTER TABLE "s"."t" REPLICA IDENTITY FULL')
 
 
 def test_snapshots_need_more(config: Config) -> None:
@@ -130,7 +130,7 @@ def test_snapshots_need_more(config: Config) -> None:
     (finding,) = examine_server(
         Patient(config, SERVER, (), dataclasses.replace(WELL, unreadable=(('a"b', "t"),)))
     )
-    assert finding.mend.startswith('GRANT USAGE ON SCHEMA "a""b" TO "gd"; GRANT SELECT ON ALL')
+    assert finding.remedy.startswith('GRANT USAGE ON SCHEMA "a""b" TO "gd"; GRANT SELECT ON ALL')
     quiet = dataclasses.replace(config, snapshot=SnapshotConfig(mode="none"))
     assert found(quiet, poor) == []
     some = SnapshotConfig(tables=(("s.*", "none"), ("s.t3", "initial")))

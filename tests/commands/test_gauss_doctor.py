@@ -56,7 +56,7 @@ def found(
 ) -> list[str]:
     """What the doctor finds; each finding says why and what to do."""
     findings = examine_gaussdb(GaussPatient(config, server, seen))
-    assert all(finding.why and finding.mend for finding in findings)
+    assert all(finding.why and finding.remedy for finding in findings)
     return [finding.what for finding in findings]
 
 
@@ -141,7 +141,7 @@ def test_names_are_quoted_in_what_mends(config: Config) -> None:
     """A command can be copied, whatever a role is called."""
     seen = dataclasses.replace(WELL, role='a"b', extra_rights=("SYSADMIN",))
     (finding,) = examine_gaussdb(GaussPatient(config, SERVER, seen))
-    assert finding.mend == 'ALTER ROLE "a""b" NOSYSADMIN REPLICATION;'
+    assert finding.remedy == 'ALTER ROLE "a""b" NOSYSADMIN REPLICATION;'
 
 
 @pytest.mark.parametrize("policy", ["record", "snapshot"])
@@ -156,7 +156,7 @@ def test_what_is_to_be_read_must_be_readable(config: Config, policy: str) -> Non
     names = "s.a, s.b" if policy == "snapshot" else "s.a"
     assert finding.what == f"role gd may not read {names}"
     assert ("suspect" in finding.why) is (policy == "snapshot")
-    assert 'GRANT SELECT ON ALL TABLES IN SCHEMA "s" TO "gd"' in finding.mend
+    assert 'GRANT SELECT ON ALL TABLES IN SCHEMA "s" TO "gd"' in finding.remedy
     quiet = dataclasses.replace(poor, snapshot=SnapshotConfig(mode="none"))
     assert bool(found(quiet, seen)) is (policy == "snapshot")
     standby = dataclasses.replace(poor.decoding, standby_connection=True)
@@ -179,7 +179,7 @@ def test_a_server_is_asked(make_gauss: MakeGauss, configure_gauss: Configure, ru
         "- enable_slot_log is off",
     ):
         assert text in result.out
-    assert 'mend: ALTER ROLE "replica" NOSYSADMIN NOCREATEDB REPLICATION;' in result.out
+    assert 'do:   ALTER ROLE "replica" NOSYSADMIN NOCREATEDB REPLICATION;' in result.out
 
     well = make_gauss()
     well.create_slot("orders")

@@ -2,7 +2,7 @@
 
 The real session, collector, gate, writer and commit log run on a simulated disk, with threads
 that take turns as told (`kit.scheduler`): every order that deviates at most `BOUND` times from
-the default one. The source is a list of transactions; a session begins with those behind the
+the default one. The source is a list of transactions; a session begins with those after the
 durable position, as a server does. `MUTATIONS` takes the guards out one by one: each is
 missed by a scenario.
 """
@@ -49,7 +49,7 @@ from gaussdecode.model.publication import PublicationRequest
 BOUND: Final = 1
 TABLE: Final = "public.t"
 START: Final = 1
-TRANSACTIONS: Final = (10, 20)  # where their commits begin; they end one byte behind
+TRANSACTIONS: Final = (10, 20)  # where their commits begin; they end one byte after
 ROWS: Final = 2
 SLOW: Final = {Step.FILES_CLOSED, Step.ENTRY_COMMITTED}
 _COLLECTOR: Final = CollectorSettings(
@@ -279,7 +279,7 @@ def check(disk: SimFiles, *, is_complete: bool) -> None:
                 assert all(before < lsn <= position for lsn, _ in rows), "not under its position"
                 found += rows
         if item["kind"] == "snapshot":
-            assert before <= item["extra"]["lsn"], "a snapshot behind changes that it lacks"
+            assert before <= item["extra"]["lsn"], "a snapshot after changes that it lacks"
         assert position >= before
         before = position
     source = [(lsn + 1, seq) for lsn in TRANSACTIONS for seq in range(ROWS)]
@@ -552,7 +552,7 @@ def test_disk_that_stands_still(turns: Turns) -> None:
 
 
 def test_snapshot_in_flight(turns: Turns) -> None:
-    """It lands before every change behind it, or not at all."""
+    """It lands before every change after it, or not at all."""
     assert turns.explore(functools.partial(_held, turns), BOUND) > 1
 
 

@@ -1,4 +1,4 @@
-"""An operator accepts a gap: its positions are recorded, and the daemon goes on behind it."""
+"""An operator accepts a gap: its positions are recorded, and the daemon goes on after it."""
 
 import io
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def gap_entries(daemon: Daemon) -> list[Json]:
 
 
 def goes_on(database: Database, daemon: Daemon, landed: list[int]) -> None:
-    """The daemon lands another row behind the gap, in epoch 2, and the landing is sound."""
+    """The daemon lands another row after the gap, in epoch 2, and the landing is sound."""
     database.execute("INSERT INTO public.t VALUES (100)")
     daemon.start()
     daemon.catch_up()

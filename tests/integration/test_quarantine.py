@@ -56,7 +56,7 @@ def _ids(daemon: Daemon, table: str) -> list[int]:
 def test_the_table_is_named_with_both_ways_out(
     decoders: int, database_15: Database, make_daemon: MakeDaemon
 ) -> None:
-    """By default the daemon ends, with nothing lost and nothing confirmed behind it."""
+    """By default the daemon ends, with nothing lost and nothing confirmed after it."""
     _prepare(database_15)
     _poison(database_15)
     proxy = Poisoner(database_15.server.port)
@@ -167,7 +167,7 @@ def test_it_stands_still_until_all_of_its_rows_have_landed(
     with _more_poison(database_15):
         failed = _command(*ask)
     assert failed.returncode == 69
-    assert "behind 0/" in failed.stderr
+    assert "after 0/" in failed.stderr
     daemon.catch_up()
     assert stops() == 2, "asked for once, it stops once more"
     assert is_still()

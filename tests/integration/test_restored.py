@@ -126,7 +126,7 @@ def test_no_table_stops_for_a_row_of_another_history(
 def test_restored_server_that_sends_nothing_again_is_refused(
     durable_server: Postgres, make_daemon: MakeDaemon
 ) -> None:
-    """What landed is missing there: a keepalive behind the log's position is enough to tell."""
+    """What landed is missing there: a keepalive after the log's position is enough to tell."""
     database = _prepare(durable_server)
     daemon = make_daemon(database).start()
     _insert(database, 1, 2)

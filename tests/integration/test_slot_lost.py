@@ -88,7 +88,7 @@ def test_dropped_publication(database: Database, make_daemon: MakeDaemon) -> Non
 def test_publication_made_again(
     database: Database, make_daemon: MakeDaemon, *, is_silent: bool
 ) -> None:
-    """Nothing behind the hole lands, though the server sends it in the same breath.
+    """Nothing after the hole lands, though the server sends it in the same breath.
 
     Also where the database's own setting would keep the server's warning from us.
     """

@@ -130,7 +130,7 @@ def test_kill9_at_any_time(database_15: Database, make_daemon: MakeDaemon, seed:
 
 
 def test_finished_chunks_are_not_read_again(database_15: Database, make_daemon: MakeDaemon) -> None:
-    """A start after kill -9 goes on behind the chunks that were durable."""
+    """A start after kill -9 goes on after the chunks that were durable."""
     _prepare(database_15, 3)
     config = {"snapshot": {**_SNAPSHOT, "chunk-bytes": "64KiB", "rate-limit": "256KiB"}}
     daemon = make_daemon(database_15, config=config).start()

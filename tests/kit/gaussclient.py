@@ -55,7 +55,7 @@ class Received:
     """What a stream brought.
 
     Attributes:
-        bodies: payloads behind the 25 bytes of a header.
+        bodies: payloads after the 25 bytes of a header.
         headers: header LSNs.
         keepalives: (walEnd, reply wanted).
         notices: messages of NoticeResponses.

@@ -275,7 +275,7 @@ class Sender:
             yield last
 
     def _ddl_notice(self, of: Committed) -> bytes:
-        """The notice, and the ReadyForQuery that a real server sends behind each."""
+        """The notice, and the ReadyForQuery that a real server sends after each."""
         assert of.ddl_lsn is not None
         text = gausswire.ddl_notice(
             (xid, of.first_lsn, of.commit_lsn, of.ddl_lsn) for xid in (of.xid, *of.subxids)

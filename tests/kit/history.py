@@ -116,7 +116,7 @@ def canon(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 @dataclasses.dataclass
 class Snapshot:
-    """State of a table behind a position: the names of its columns, and its rows."""
+    """State of a table after a position: the names of its columns, and its rows."""
 
     names: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -228,8 +228,8 @@ class History:
     Attributes:
         tables: of the source.
         writer: of the landing.
-        states: per table, its state behind each place (epoch, LSN, seq) at which it changed.
-        ends: per entry, the place behind its last row.
+        states: per table, its state after each place (epoch, LSN, seq) at which it changed.
+        ends: per entry, the place after its last row.
     """
 
     def __init__(self, root: Path, seed: int, *, with_schema_changes: bool = True,
@@ -495,7 +495,7 @@ def state_of(table: Table) -> Snapshot:
 
 
 def state_at(states: dict[Place, Snapshot], place: Place) -> Snapshot | None:
-    """The newest state that is not behind a place."""
+    """The newest state that is not after a place."""
     found = [known for known in states if known <= place]
     return states[max(found)] if found else None
 

@@ -86,9 +86,9 @@ class Landing:
         return [change for change in self.changes if not change.is_snapshot]
 
     def settled(self) -> list[Change]:
-        """What counts for the state: the last snapshot of each table and the changes behind it.
+        """What counts for the state: the last snapshot of each table and the changes after it.
 
-        A snapshot entry must come before every change behind its position.
+        A snapshot entry must come before every change after its position.
         """
         last: dict[tuple[str, str], Order] = {}
         for change in self.changes:

@@ -227,7 +227,7 @@ def check_order(landed: Landing) -> None:
 
 
 def check_snapshots(landed: Landing) -> None:
-    """Assert that no change behind a snapshot's position landed in an entry before it.
+    """Assert that no change after a snapshot's position landed in an entry before it.
 
     A reader that goes by the log would otherwise apply it and then lose it.
     """

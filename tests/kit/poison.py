@@ -20,7 +20,7 @@ class Poisoner(Proxy):
     is_forgetting = False  # the server hears of no confirmation
 
     def dsn(self, database: Database) -> str:
-        """How to come to a database of the server behind it."""
+        """How to come to a database of the server after it."""
         return database.dsn.replace(f"port={database.server.port}", f"port={self.port}")
 
     def _spoil(self, data: bytes, *others: object) -> bytes:

@@ -141,7 +141,7 @@ def test_checkpoint_of_another_landing_is_a_hard_stop() -> None:
     (item,) = files.items("commits/checkpoints")
     path = f"commits/checkpoints/{item.name}"
     rewrite(files, path, lambda _: other.read(path))
-    with pytest.raises(LandingError, match="its header is not the state behind entry 2: other"):
+    with pytest.raises(LandingError, match="its header is not the state after entry 2: other"):
         CommitLog.open(files, IDENTITY, block=3)
 
 
@@ -472,7 +472,7 @@ def test_real_landing_opens_again(tmp_path: Path) -> None:
 
 
 def test_start_reads_one_block_of_a_long_log() -> None:
-    """However long the log, a start reads one header and the entries behind it."""
+    """However long the log, a start reads one header and the entries after it."""
     files = SimFiles()
     log = CommitLog.open(files, IDENTITY, writer="w", block=10)
     log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))

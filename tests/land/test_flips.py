@@ -1,7 +1,7 @@
 """One byte of anything that a start reads is changed: it is noticed, or it changed nothing.
 
 The landing is a real one of the simulated disk, with checkpoints, schemas, a merged block,
-retention behind it, and a snapshot under way. `verify` has to notice each change, also where
+retention after it, and a snapshot under way. `verify` has to notice each change, also where
 a start does not need the byte.
 """
 

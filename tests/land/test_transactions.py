@@ -1,4 +1,4 @@
-"""The landing's transactions, read back from behind a position."""
+"""The landing's transactions, read back from after a position."""
 
 import datetime as dt
 from collections.abc import Iterator

@@ -213,7 +213,7 @@ def left_out(files: SimFiles) -> None:
 
 
 def later(files: SimFiles) -> None:
-    """A stretch that begins behind the position before."""
+    """A stretch that begins after the position before."""
     resum(files, lambda of: dataclasses.replace(of, since=(0, of.since[1] + 1)))
 
 

@@ -242,7 +242,7 @@ def changes(lsn: int, op: str, rows: Rows) -> pa.Table:
 
 @dataclass
 class Stream:
-    """Plays the collector: attends the gate, and shows a hold what comes behind its boundary.
+    """Plays the collector: attends the gate, and shows a hold what comes after its boundary.
 
     Attributes:
         until: how far the stream comes while it is held.
@@ -537,7 +537,7 @@ def test_view_behind_what_is_published(make_run: MakeRun, way: Callable[[Run], N
     run = make_run(Server([BEFORE, BEFORE, Sight(9, OLD), BEFORE]))
     if way is Run.at_once:
         run.server.taken = 1
-    with pytest.raises(HoldLostError, match="behind what is published"):
+    with pytest.raises(HoldLostError, match="after what is published"):
         way(run)
     assert run.landed() == []
     way(run)

@@ -146,7 +146,7 @@ def test_reader_gone_is_told() -> None:
 
 
 def test_serial_error_takes_the_place_of_a_batch() -> None:
-    """The payload says why; it is JSON behind the header of a decoded entry."""
+    """The payload says why; it is JSON after the header of a decoded entry."""
     from gaussdecode._wire import BatchDecoder
 
     pipe = Pipe(1)

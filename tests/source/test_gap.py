@@ -26,7 +26,7 @@ def with_slot(**fields: object) -> ServerState:
 
 
 def test_a_slot_that_follows_the_log_leaves_no_gap() -> None:
-    """Confirmed up to the log's position, or behind it."""
+    """Confirmed up to the log's position, or after it."""
     assert find_gap(LOG, SERVER) is None
     assert find_gap(LOG, with_slot(confirmed_flush_lsn=Lsn(60))) is None
 

@@ -554,7 +554,7 @@ def test_implementations_of_psycopg(
     implementation: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The loop finds libpq behind each of them."""
+    """The loop finds libpq after each of them."""
     monkeypatch.setenv("PSYCOPG_IMPL", implementation)
     if implementation == "c":
         monkeypatch.setenv("PYTHONPATH", str(PSYCOPG_C))

@@ -77,7 +77,7 @@ def rows_of(frame: DataFrame, state: Snapshot) -> list[tuple[Any, ...]]:
 
 
 def last_state(source: History, table: Table) -> Snapshot | None:
-    """State behind the last change that landed."""
+    """State after the last change that landed."""
     states = source.states[table.name]
     return states[max(states)] if states else None
 

@@ -118,7 +118,7 @@ def test_one_table_stops_and_the_others_go_on(source: Source) -> None:
 
 
 def test_it_may_stop_before_its_first_version(tmp_path: Path) -> None:
-    """Both descriptions came in the first apply: nothing behind the first is lost."""
+    """Both descriptions came in the first apply: nothing after the first is lost."""
     source = Source(tmp_path)
     source.land({"id": 1}, (1,), name="other")
     source.apply()

@@ -27,7 +27,7 @@ def read(target: Target, table: str, version: TableVersion, kind: str) -> list[d
 
 
 def last_state(history: History, table: Table) -> Snapshot | None:
-    """State behind the last change that landed."""
+    """State after the last change that landed."""
     states = history.states[table.name]
     return states[max(states)] if states else None
 
@@ -77,7 +77,7 @@ def test_current_state_and_history(block: int, tmp_path: Path) -> None:
 
 
 def check_history(history: History, target: Target, table: Table, rng: Random) -> None:
-    """Rows valid at a place are those the source had behind that place."""
+    """Rows valid at a place are those the source had after that place."""
     version = target.newest(table.directory)
     states = history.states[table.name]
     if version is None:

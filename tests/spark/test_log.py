@@ -98,7 +98,7 @@ def test_rows_of_a_condition_take_no_others_away(
 
 
 def test_gap_that_an_operator_accepted_stops_readers_too(history: History, tmp_path: Path) -> None:
-    """Its entry stands behind the hole in the next epoch; a snapshot makes the tables right."""
+    """Its entry stands after the hole in the next epoch; a snapshot makes the tables right."""
     told = history.writer.entry(EntryKind.GAP, history.lsn)
     history.lsn += 1000
     history.writer.epoch += 1
@@ -128,7 +128,7 @@ def test_suspect_entry_only_alarms(history: History, tmp_path: Path) -> None:
 
 
 def test_a_table_in_quarantine_stays_until_its_snapshot(history: History, tmp_path: Path) -> None:
-    """What lands of it behind the entry is not applied; all others go on."""
+    """What lands of it after the entry is not applied; all others go on."""
     run(tmp_path)
     held = next(table for table in history.tables if isinstance(table.rows, dict) and table.rows)
     table = held.directory

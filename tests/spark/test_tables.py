@@ -30,7 +30,7 @@ def rows_of(frame: DataFrame, state: Snapshot) -> list[tuple[Any, ...]]:
 
 
 def last_state(source: History, table: Table) -> Snapshot:
-    """State behind the last change that landed."""
+    """State after the last change that landed."""
     states = source.states[table.name]
     return states[max(states)]
 
@@ -113,7 +113,7 @@ def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 def test_travel_by_entry_and_position(spark: SparkSession, past: tuple[History, Path]) -> None:
-    """At every entry, and behind a transaction inside of one: what the source had there."""
+    """At every entry, and after a transaction inside of one: what the source had there."""
     source, root = past
     (table,) = [t for t in source.tables if t.name == "plain"]
     states = source.states["plain"]

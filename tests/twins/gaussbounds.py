@@ -65,7 +65,7 @@ def binary_parts(record: Reader, boundary: Boundary) -> Boundary:
 
 
 def begin_text(record: Reader, style: str, lsn: int) -> Boundary:
-    """Read from behind BEGIN."""
+    """Read from after BEGIN."""
     boundary = Boundary(lsn=lsn if style in "sq" else 0)
     if style in "sq":
         if record.match(_DIGIT_FOLLOWS):
@@ -119,7 +119,7 @@ def _part(record: Reader, boundary: Boundary) -> Boundary:
 
 
 def commit_text(record: Reader, style: str) -> Boundary:
-    """Read from behind COMMIT."""
+    """Read from after COMMIT."""
     boundary = Boundary()
     while record.left:
         if record.accept(b" (at "):
@@ -147,7 +147,7 @@ def commit_text(record: Reader, style: str) -> Boundary:
 
 
 def heartbeat_text(record: Reader, lsn: int) -> Heartbeat:
-    """Read from behind ``HeartBeat:``; words that say nothing are stepped over."""
+    """Read from after ``HeartBeat:``; words that say nothing are stepped over."""
     found, time = [], 0
     words = record.take(record.left).split(b" ")
     while words:

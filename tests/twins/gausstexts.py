@@ -35,7 +35,7 @@ Literal = bytes | bool | Marker | None
 
 
 def _raw(error: UnicodeError) -> tuple[str, int]:
-    """Keep the first byte that is no letter, and go on behind it."""
+    """Keep the first byte that is no letter, and go on after it."""
     assert isinstance(error, UnicodeDecodeError)  # for mypy: it is used to decode only
     return chr(0xDC00 + error.object[error.start]), error.start + 1
 
@@ -134,7 +134,7 @@ class Reader:
         return pattern.match(self.payload, self.next, self.end)
 
     def quoted(self, quote: bytes) -> bytes:
-        """Step over what stands between quotes, from behind the first; give it single."""
+        """Step over what stands between quotes, from after the first; give it single."""
         parts = []
         while True:
             at = self.payload.find(quote, self.next, self.end)
@@ -190,7 +190,7 @@ def _bare(text: bytes) -> Literal:
 
 
 def text_row(record: Reader) -> Row:
-    """Read from behind ``table ``; of a TRUNCATE only the head."""
+    """Read from after ``table ``; of a TRUNCATE only the head."""
     found = _OPERATION.search(record.payload, record.next, record.end)
     if found is None:
         raise record.fail("row without an operation")

@@ -1,1 +1,1 @@
-"""What the daemon shows of itself: metrics, status, page, advice."""
+"""Metrics, status, page and advice: all that the daemon shows of itself."""

@@ -1,4 +1,4 @@
-"""What an operator should know now, and what to do about it.
+"""Advice: the things an operator should know now, and what to do about each.
 
 Pure: given what the daemon shows of itself. The same conditions as the alert rules in
 config/prometheus/, so that a page without Prometheus warns of the same things; each names
@@ -93,7 +93,7 @@ def _slot(reading: _Reading, around: Surroundings) -> Iterator[Advice]:
         yield Advice(
             True,
             "The slot is lost: the server has removed changes that were not yet read.",
-            "Run `gaussdecode gaps ROOT` for the positions; `gaussdecode slot accept-gap` goes on behind them.",
+            "Run `gaussdecode gaps ROOT` for the positions; `gaussdecode slot accept-gap` goes on after them.",
             "GaussdecodeSlotLost",
         )
     end = reading.get("source_invalidation_seconds")

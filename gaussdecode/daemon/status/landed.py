@@ -1,4 +1,4 @@
-"""What has landed since the daemon started: by table, and the last publications.
+"""Counts of what has landed since the daemon started: by table, and of the last entries.
 
 Bounded: past `TABLES` tables the rest is counted together, and only the newest `COMMITS`
 publications are kept. Names of tables go to the status page, never to metrics.

@@ -299,7 +299,7 @@ def _snapshots(tables: dict[str, dict[str, Any]]) -> str:  # Any: JSON
     ]
     more = f"<p>{len(left) - _TABLES} more</p>" if len(left) > _TABLES else ""
     header = ("table", "state", "pieces", "rows", "of about", "read", "left", "")
-    return f"<section><h2>Rows that are there already</h2>{_table(header, rows)}{more}</section>\n"
+    return f"<section><h2>Existing rows</h2>{_table(header, rows)}{more}</section>\n"
 
 
 def _server(server: dict[str, Any] | None) -> str:  # Any: JSON

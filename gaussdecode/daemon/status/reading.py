@@ -1,4 +1,4 @@
-"""What the daemon shows of itself: one reading of all counters, as metrics and as status.
+"""Readings: all counters of the daemon at one moment, as metrics and as status.
 
 Reads words that other threads and processes write; every number is whole by itself, two
 of them may be an instant apart. Counters of past sessions are carried along, so that a

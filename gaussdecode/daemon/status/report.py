@@ -1,4 +1,4 @@
-"""What each stage of a run did, for the end of it: time worked, waits, bytes and rows.
+"""Report of a run at its end: what each stage worked, waited, and handled in bytes and rows.
 
 Pure: given the metrics at the end of one run, which began with nothing. Where there is one
 decoder, decoding is a part of the reader's work and not told apart.

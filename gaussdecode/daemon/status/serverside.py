@@ -1,4 +1,4 @@
-"""What the guard has seen, as metrics, as ``/status`` and as a hint for the limit."""
+"""The guard's last look at the server, as metrics, as ``/status`` and as a hint for the limit."""
 
 import dataclasses
 from typing import Any

@@ -1,1 +1,1 @@
-"""What is GaussDB's own on the wire: sessions, log-in, replication messages, commands."""
+"""GaussDB's own on the wire: sessions, log-in, replication messages, commands."""

@@ -1,4 +1,4 @@
-"""What each version of openGauss loses, hides or leaves out, as one table.
+"""Facts by version: what each openGauss loses, hides or leaves out, as one table.
 
 Each row says in which versions something holds, and where that is written: a file of the
 server's source with the tags it was read at, or the run that showed it. What `check` tells,

@@ -1,4 +1,4 @@
-"""What a server reports of its settings inside a stream, when its configuration is reloaded.
+"""Reported settings: changes that a server tells of inside a stream when it is reloaded.
 
 Given the settings reported so far and the body of a ParameterStatus, says whether values may
 be written in another way from here on. What was printed before is not affected, so a session

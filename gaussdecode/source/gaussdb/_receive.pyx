@@ -145,11 +145,11 @@ cdef class GaussReceiver(Receiver):
         self.output_next = STATUS_MESSAGE
 
     def attach_socket(self, sock not None, const uint8_t[::1] pending not None, dict settings=None):
-        """Read from a socket behind its CopyBothResponse; it must be non-blocking.
+        """Read from a socket after its CopyBothResponse; it must be non-blocking.
 
         Args:
             sock: a ``socket.socket`` or ``ssl.SSLSocket``; nobody else may touch it.
-            pending: what was received behind the CopyBothResponse.
+            pending: what was received after the CopyBothResponse.
             settings: that the server has reported on this connection.
         """
         cdef Inbox *inbox = &self.frames.inbox
@@ -390,7 +390,7 @@ cdef class GaussReceiver(Receiver):
     # ---- the socket
 
     cdef int make_room(self) except -1 nogil:
-        """Room for a read behind what the inbox holds, at most for the message it begins."""
+        """Room for a read after what the inbox holds, at most for the message it begins."""
         cdef Inbox *inbox = &self.frames.inbox
         cdef size_t held = inbox.end - inbox.start
         cdef size_t capacity = inbox.capacity

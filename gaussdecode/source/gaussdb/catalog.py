@@ -1,4 +1,4 @@
-"""What the stream does not say of a GaussDB table: its key, modifiers and user types.
+"""The catalogue of a GaussDB: key, modifiers and user types, which its stream does not tell.
 
 Ordinary SQL that a server of the 9.2 family understands, on a connection of its own to
 the SQL port, asked when a relation version is first seen and never on the way of a row.

@@ -1,4 +1,4 @@
-"""What an error of GaussDB means to the operator, and whether to try again.
+"""Errors of GaussDB: what each means to the operator, and whether to try again.
 
 GaussDB's codes say little (a missing slot and a bug share one), so its texts are looked at
 first; a text that is not listed is judged by its SQLSTATE as PostgreSQL's are. What is

@@ -1,4 +1,4 @@
-"""What a GaussDB says of role, settings and connection, for the doctor.
+"""Role, settings and connection of a GaussDB, inspected for the doctor.
 
 As `inspection`, on an ordinary connection. Read by column name, because every version has
 other columns; what a version or the role's rights do not show is None, and no finding.

@@ -1,4 +1,4 @@
-"""What a GaussDB or openGauss says of our slot, and of its own parallel decoding.
+"""A probe of our slot on a GaussDB or openGauss, and of the server's own parallel decoding.
 
 As `probe`, on an ordinary connection of its own. These servers have no limit of WAL per slot
 and do not tell what they spill; instead they tell the lengths of their decoding queues. A

@@ -1,4 +1,4 @@
-"""What a GaussDB says of itself and its slots, and commands that change slots.
+"""State of a GaussDB server and its slots, and commands that change slots.
 
 All of it is ordinary SQL on an ordinary connection, but for ``IDENTIFY_SYSTEM``, which the
 stream's own connection is asked. Rows are read by column name, because every version has

@@ -8,7 +8,7 @@ found in the stream while nothing is published:
 
 1. A transaction of our own commits, then the view is taken: S is above the CSN of every
    transaction whose commit record was there before, so of all that was published.
-2. The stream is read up to where the WAL ends behind the view. Of the transactions that
+2. The stream is read up to where the WAL ends after the view. Of the transactions that
    changed the tables at hand, the position is the last one below S. If one that is not below
    S comes before it, there is no position: another view is taken.
 3. When the tables have been read, the stream is read up to where the WAL ends then. A

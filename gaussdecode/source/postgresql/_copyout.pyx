@@ -1,4 +1,4 @@
-"""What COPY TO STDOUT sends, by the megabyte.
+"""Rows of COPY TO STDOUT, by the megabyte.
 
 Given a connection that has begun to copy out; promises its lines, in order and whole, as
 bytes of about the size asked for. libpq hands over one row at a time; gathering them is a

@@ -152,7 +152,7 @@ cdef class KnownMessages:
             return gone
 
     cdef void remove(self, size_t hole) noexcept nogil:
-        """Empty a place; what was put behind it because it was taken moves up."""
+        """Empty a place; what was put after it because it was taken moves up."""
         cdef size_t mask = self.capacity - 1
         cdef size_t at = hole
         self.count -= 1

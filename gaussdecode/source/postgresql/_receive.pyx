@@ -6,7 +6,7 @@ It looks at the letter of a message and at the positions of commits.
 **Reading.** libpq reads 16 KiB at a time, 8 KiB at least under TLS.
 
 **Keepalives.** With a transaction open they only move the positions we show. With none open,
-everything the server has sent lies before them; then they go in-band behind it, at most one
+everything the server has sent lies before them; then they go in-band after it, at most one
 a second unless the server wants a reply.
 
 **Returns** to Python for a new Relation or Type message (held; `frame` shows it, `define`
@@ -14,7 +14,7 @@ lets go). Repeats of a Type are dropped.
 
 **Gaps.** When libpq passes on that the server leaves changes out, `cut_off` is called, from
 inside the call that would give the next frame. From then on no frame is taken: a commit or a
-keepalive behind the gap would move the position beyond it.
+keepalive after the gap would move the position beyond it.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

@@ -1,4 +1,4 @@
-"""What the wire does not say of a table, from the catalogue, on a connection of its own.
+"""The catalogue of a PostgreSQL: what the wire does not say of a table.
 
 Asked by the main process when the stream describes a table; never on the way of a row.
 The answer describes the table as it is now, which may be newer than the WAL being read. What

@@ -1,6 +1,6 @@
 """Rows that are already in a PostgreSQL server; implements `export`.
 
-A view is a temporary slot's: the server exports the state of the database exactly behind
+A view is a temporary slot's: the server exports the state of the database exactly after
 the slot's consistent point. Its connection does nothing else. Chunks are ranges of pages
 (ctid), which need no key and no index and are read in physical order.
 """

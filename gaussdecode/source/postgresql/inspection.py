@@ -1,4 +1,4 @@
-"""What a PostgreSQL server says of role, settings and connection, for the doctor.
+"""Role, settings and connection of a PostgreSQL server, inspected for the doctor.
 
 On an ordinary connection; reads views that any role may read, and changes nothing. Judges
 nothing: that is `commands._doctor`'s.

@@ -1,4 +1,4 @@
-"""What publications of PostgreSQL list: tables and schemas, each by a row of the catalogue.
+"""Members of PostgreSQL's publications: tables and schemas, each by a row of the catalogue.
 
 A table that is taken out of a publication and put back is listed by a new row, while the row
 of the publication itself stays what it was. So number and sum of the OIDs of these rows tell,

@@ -1,4 +1,4 @@
-"""What the server says of our slot while another connection streams from it.
+"""A probe of our slot, while another connection streams from it.
 
 On an ordinary connection of its own, so that neither the stream nor the catalogue waits
 for it. Everything it reads is a view that any role may read; what the server hides from

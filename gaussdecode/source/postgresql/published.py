@@ -1,6 +1,6 @@
 """The tables that publications of PostgreSQL send, and what they are made of.
 
-Asked on the connection of whoever reads them, in its transaction: so the answer is what
+Asked on the connection that reads them, in its transaction: so the answer is what
 its view has.
 """
 

@@ -76,7 +76,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_stage_that_waits_for_nobody_is_named(name: str) -> None:
-    """Each stage is found from the waits before and behind it, with the setting that moves it."""
+    """Each stage is found from the waits before and after it, with the setting that moves it."""
     given, stage, setting = CASES[name]
     found = limit(given)
     assert found.stage is stage

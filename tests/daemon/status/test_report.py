@@ -64,7 +64,7 @@ def test_one_decoder_is_a_part_of_the_reader() -> None:
 
 
 def test_waits_for_room_name_the_limit() -> None:
-    """As in a daemon: the stage behind the last one that waits for room."""
+    """As in a daemon: the stage after the last one that waits for room."""
     limit = judge(2)
     assert limit.stage is Stage.ENCODE
     assert limit.setting is not None

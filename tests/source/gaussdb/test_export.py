@@ -104,7 +104,7 @@ def test_no_position_between_inverted_transactions(gauss: GaussServer, view: Vie
 
 
 def test_late_commit_record_is_noticed(gauss: GaussServer, view: View) -> None:
-    """A transaction inside whose record comes behind the position is not landed twice."""
+    """A transaction inside whose record comes after the position is not landed twice."""
     csn = gauss.store.next_csn
     view.settle(100, lambda _lsn, _nudge: [])
     with pytest.raises(SourceError, match="another order"):

@@ -287,7 +287,7 @@ def test_old_versions_are_warned_of() -> None:
 def test_serial_decoding_is_no_cure_before_it_is_one(
     version: str, in_parallel: bool, serially: bool
 ) -> None:
-    """Rows behind DDL in their transaction are dropped in both modes up to 5.1.0."""
+    """Rows after DDL in their transaction are dropped in both modes up to 5.1.0."""
     profile = parse_version(f"(openGauss {version} build 1)")
     assert profile.drops_after_ddl(is_parallel=True) is in_parallel
     assert profile.drops_after_ddl(is_parallel=False) is serially

@@ -135,7 +135,7 @@ def test_nothing_is_confirmed_unasked(gauss: Gauss) -> None:
 
 
 def test_confirmed_commit_is_not_sent_again(gauss: Gauss) -> None:
-    """The last status arrives although the connection is closed behind it."""
+    """The last status arrives although the connection is closed after it."""
     first = gauss.insert(1)
     stream = gauss.stream()
     read_until(stream, lambda got: "C" in kinds(got))
