@@ -56,6 +56,7 @@ from gaussdecode.wire._part cimport (
     part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,
     part_read_old, part_reset, part_skip_tuple, part_sleep, part_wake, part_write,
 )
+from gaussdecode.wire._times cimport GD_EPOCH_US
 from gaussdecode.wire._tally cimport tally_add, tally_clear, tally_dict, tally_equals, tally_ops
 
 from gaussdecode.errors import AccountError, LargeRowError, StreamError
@@ -69,13 +70,6 @@ cdef enum:
     TRUNCATE_BITS = 3
     RAW_PADDING = 8                 # fewer bytes than this may follow the last message
     RELATION_UNREAD = 2             # flag: its rows are stepped over, whatever they hold
-
-# The wire counts microseconds from 2000-01-01, we count them from 1970-01-01.
-cdef extern from *:
-    """
-    #define GD_EPOCH_SHIFT_US 946684800000000ULL
-    """
-    const uint64_t GD_EPOCH_SHIFT_US
 
 cdef enum:
     MAX_DIGITS = 10             # of a uint32
@@ -91,7 +85,7 @@ cdef extern from *:
 
 cdef inline uint64_t time_of(uint64_t sent) noexcept nogil:
     """Microseconds since 1970 of a GaussDB commit; 0 when they were not sent."""
-    return 0 if sent == GD_TIME_NOT_SENT else sent + GD_EPOCH_SHIFT_US
+    return 0 if sent == GD_TIME_NOT_SENT else sent + GD_EPOCH_US
 
 
 cdef int read_int63(Cursor *cursor, uint64_t *out) except -1 nogil:
@@ -354,7 +348,7 @@ cdef class BatchDecoder:
         read_uint64(cursor, &time)
         read_uint32(cursor, &xid)
         event.x = lsn
-        event.y = time + GD_EPOCH_SHIFT_US
+        event.y = time + GD_EPOCH_US
         event.z = xid
         self.xid = xid
         return 0
@@ -370,7 +364,7 @@ cdef class BatchDecoder:
         read_uint64(cursor, &time)
         event.x = commit_lsn
         event.y = end_lsn
-        event.z = time + GD_EPOCH_SHIFT_US
+        event.z = time + GD_EPOCH_US
         self.xid = 0
         return 0
 

@@ -52,6 +52,7 @@ from gaussdecode.wire._tally cimport (
     tally_add, tally_clear, tally_dict, tally_equals, tally_move, tally_ops, tally_rows,
 )
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
+from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.ring cimport Ring
 
 import json
@@ -59,21 +60,13 @@ import json
 from gaussdecode.errors import AccountError, ChildError, SequenceError, from_record
 from gaussdecode.model import account
 
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        int64_t tv_sec
-        int64_t tv_nsec
-    int CLOCK_MONOTONIC
-    int clock_gettime(int clock, timespec *now)
-
-
 cdef enum:
     MAX_WAIT_MS = 100       # arbitrary: how long a stop request may go unnoticed
 
-cdef enum:
-    PUMP_TIME_C = 1
-    PUMP_ATTENTION_C = 2
-    PUMP_END_C = 3
+cpdef enum:                 # what `Assembler.pump` came back for
+    PUMP_TIME = 1
+    PUMP_ATTENTION = 2
+    PUMP_END = 3
 
 cdef enum Reason:           # why something does not land; in the order of REASONS
     BECAUSE_RESENT = 0
@@ -90,23 +83,12 @@ REASONS = (
     account.NOT_WANTED, account.EMPTY,
 )
 
-# What `Assembler.pump` came back for.
-PUMP_TIME = PUMP_TIME_C
-PUMP_ATTENTION = PUMP_ATTENTION_C
-PUMP_END = PUMP_END_C
-
 
 cdef struct Retained:
     uint8_t *data           # NULL: in the spool
     uint64_t offset         # there
     uint64_t size
     uint32_t first_event
-
-
-cdef inline int64_t now_ns() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return now.tv_sec * 1000000000 + now.tv_nsec
 
 
 cdef int fail(str reason, uint64_t lsn) except -1:
@@ -438,7 +420,7 @@ cdef class Assembler:
 
     cdef inline void count_unpublished(self) noexcept nogil:
         if self.unpublished_count == 0:
-            self.unpublished_since_ns = now_ns()
+            self.unpublished_since_ns = <int64_t>monotonic_ns()
         self.unpublished_count += 1
 
     cdef int append_message(
@@ -890,24 +872,24 @@ cdef class Assembler:
             ChildError: a decoder died without closing its stream.
             GaussDecodeError: what a decoder reported, or a wrong order.
         """
-        cdef int64_t start = now_ns(), deadline = start + <int64_t>(seconds * 1e9)
+        cdef int64_t start = <int64_t>monotonic_ns(), deadline = start + <int64_t>(seconds * 1e9)
         cdef int result
         self.wants_attention = False
         try:
             while True:
                 result = self.pump_one(rings[self.dispatch_seq % len(rings)], deadline)
-                if result == PUMP_END_C and self.end_count < len(rings):
+                if result == PUMP_END and self.end_count < len(rings):
                     continue
                 if result:
                     return result
         finally:
-            self.busy_ns += now_ns() - start
+            self.busy_ns += <int64_t>monotonic_ns() - start
 
     cdef int pump_one(self, Ring ring, int64_t deadline) except -1:
         """Take the next batch from the one ring it can come from; 0: go on."""
         cdef const uint8_t *entry = NULL
         cdef size_t size = 0
-        cdef int64_t now = now_ns(), left
+        cdef int64_t now = <int64_t>monotonic_ns(), left
         cdef int got
         cdef uint32_t kind
         with nogil:
@@ -918,11 +900,11 @@ cdef class Assembler:
                     break
                 ring.wait_data(<int>(left + 1 if left < MAX_WAIT_MS else MAX_WAIT_MS))
                 left = now
-                now = now_ns()
+                now = <int64_t>monotonic_ns()
                 self.waited_ns += now - left
                 got = ring.get(&entry, &size)
         if got == 0:
-            return PUMP_TIME_C
+            return PUMP_TIME
         if got < 0:
             raise ChildError("a decoder ended without closing its stream")
         kind = self.check(entry, size)
@@ -938,10 +920,10 @@ cdef class Assembler:
         self.dispatch_seq += 1
         if kind == ENTRY_END:
             self.end_count += 1
-            return PUMP_END_C
+            return PUMP_END
         if self.wants_attention:
-            return PUMP_ATTENTION_C
-        return PUMP_TIME_C if now_ns() >= deadline else 0
+            return PUMP_ATTENTION
+        return PUMP_TIME if <int64_t>monotonic_ns() >= deadline else 0
 
     cdef int check(self, const uint8_t *entry, size_t size) except -1:
         """The header of a decoded batch says what was expected; its kind."""

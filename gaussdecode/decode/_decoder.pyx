@@ -11,13 +11,13 @@ one who waits here waits for somebody who can go on.
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memset
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from gaussdecode.wire._layout cimport (
     ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, Buffer, EntryHeader, RawHeader, buffer_append,
     buffer_free, buffer_grow,
 )
 from gaussdecode._wire cimport BatchDecoder
+from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.control cimport (
     DECODER_BATCHES, DECODER_BUSY_NS, DECODER_HEARTBEAT_NS, DECODER_MISFITS, DECODER_ROWS,
     DECODER_WAITED_INPUT_NS, DECODER_WAITED_OUTPUT_NS, DECODER_WIRE_BYTES, Control,
@@ -32,12 +32,6 @@ from gaussdecode.errors import ChildError, attributed, to_record
 cdef enum:
     HEARTBEAT_MS = 500          # longest wait between two heartbeats; arbitrary
     FIRST_BYTES = 1024          # of a result buffer after a release; GaussDB's change log buffer
-
-
-cdef inline uint64_t now_ns() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <uint64_t>now.tv_sec * 1000000000 + <uint64_t>now.tv_nsec
 
 
 cdef class DecoderLoop:
@@ -119,12 +113,12 @@ cdef class DecoderLoop:
         cdef int kind
         while True:
             self.receive(&data, &size)
-            start = now_ns()
+            start = monotonic_ns()
             if size >= sizeof(RawHeader):
                 self.dispatch_seq = (<const RawHeader *>data).dispatch_seq
             kind = self.decoder.decode(data, size, &self.out, True)
             self.raw.release()
-            self.count(DECODER_BUSY_NS, now_ns() - start)
+            self.count(DECODER_BUSY_NS, monotonic_ns() - start)
             self.send()
             self.count_batch()
             if kind == ENTRY_END:
@@ -135,10 +129,10 @@ cdef class DecoderLoop:
         cdef uint64_t start = 0
         cdef int got = self.raw.get(data, size)
         while got == 0:
-            start = now_ns()
+            start = monotonic_ns()
             self.set_word(DECODER_HEARTBEAT_NS, start)
             self.raw.wait_data(HEARTBEAT_MS)
-            self.count(DECODER_WAITED_INPUT_NS, now_ns() - start)
+            self.count(DECODER_WAITED_INPUT_NS, monotonic_ns() - start)
             got = self.raw.get(data, size)
         if got < 0:
             with gil:
@@ -150,10 +144,10 @@ cdef class DecoderLoop:
         cdef uint64_t start
         cdef int put = self.decoded.put(self.out.data, self.out.size, True)
         while put == 0:
-            start = now_ns()
+            start = monotonic_ns()
             self.set_word(DECODER_HEARTBEAT_NS, start)
             self.decoded.wait_space(HEARTBEAT_MS)
-            self.count(DECODER_WAITED_OUTPUT_NS, now_ns() - start)
+            self.count(DECODER_WAITED_OUTPUT_NS, monotonic_ns() - start)
             put = self.decoded.put(self.out.data, self.out.size, True)
         if put < 0:
             with gil:
@@ -169,7 +163,7 @@ cdef class DecoderLoop:
         self.set_word(DECODER_WIRE_BYTES, self.decoder.wire_bytes)
         self.set_word(DECODER_ROWS, self.decoder.row_count)
         self.set_word(DECODER_MISFITS, self.decoder.misfit_count)
-        return self.set_word(DECODER_HEARTBEAT_NS, now_ns())
+        return self.set_word(DECODER_HEARTBEAT_NS, monotonic_ns())
 
     cdef int count(self, DecoderWord word, uint64_t amount) except -1 nogil:
         self.control.add(decoder_word(self.decoder_index, word), amount)

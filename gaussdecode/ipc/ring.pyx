@@ -78,7 +78,9 @@ from posix.mman cimport (
     mmap,
     munmap,
 )
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from gaussdecode.ipc.clock cimport monotonic_ns
+from gaussdecode.ipc.poll cimport POLLIN, poll, pollfd
 from posix.unistd cimport read, write
 
 from gaussdecode.wire._layout cimport MOVED_BYTES, give_back
@@ -92,14 +94,6 @@ import time
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 
 from gaussdecode.errors import ConfigError, GaussDecodeError
-
-cdef extern from "<poll.h>" nogil:
-    cdef struct pollfd:
-        int fd
-        short events
-        short revents
-    short POLLIN
-    int poll(pollfd *fds, unsigned long count, int timeout)
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _PAGE = resource.getpagesize()
@@ -131,12 +125,6 @@ cdef int fail_system() except -1 with gil:
 cdef inline uint64_t room_of(uint64_t size) noexcept nogil:
     """Bytes a piece takes in the ring; `size` is far below the overflow."""
     return PIECE_BYTES + ((size + PIECE_BYTES - 1) & ~<uint64_t>(PIECE_BYTES - 1))
-
-
-cdef uint64_t monotonic_ns() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <uint64_t>now.tv_sec * 1000000000 + <uint64_t>now.tv_nsec
 
 
 cdef int send_token(int fd) except -1 nogil:

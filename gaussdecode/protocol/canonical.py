@@ -19,9 +19,9 @@ from typing import Final
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.relation import PG_CATALOG, Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import column_type
+from gaussdecode.protocol.copyboth import EPOCH_US
 from gaussdecode.wire.encoding import UTF8, Encoding
 
-EPOCH_SHIFT_US: Final = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970-01-01
 _IS_KEY: Final = 1
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
@@ -237,11 +237,11 @@ class _Reader:
         return self.encoding.name_of(self.string())
 
     def time_us(self) -> int:
-        return self.number(8, signed=True) + EPOCH_SHIFT_US
+        return self.number(8, signed=True) + EPOCH_US
 
     def sent_time_us(self) -> int | None:
         time = self.number(8, signed=True)
-        return None if time == _NOT_SENT else time + EPOCH_SHIFT_US
+        return None if time == _NOT_SENT else time + EPOCH_US
 
     def int63(self) -> int | None:
         value = self.number(8)

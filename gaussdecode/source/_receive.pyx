@@ -48,9 +48,10 @@ waits for main's word, which main gives also when it gives up.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memset
-from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
+from posix.time cimport timespec
 
 from gaussdecode.ipc.atomics cimport load_acquire, store_release
+from gaussdecode.ipc.clock cimport monotonic_us, unix_us
 from gaussdecode.ipc.control cimport (
     WORD_BATCHES,
     WORD_BUSY_NS,
@@ -72,6 +73,8 @@ from gaussdecode.ipc.control cimport (
     WORD_WAITED_NS,
     Control,
 )
+from gaussdecode.ipc.poll cimport POLLIN, POLLOUT, pollfd, ppoll
+from gaussdecode.wire._times cimport GD_EPOCH_US
 from gaussdecode.source._dispatch cimport Dispatcher
 from gaussdecode.source._frames cimport (
     FRAME_DAMAGED,
@@ -93,26 +96,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from gaussdecode.errors import SequenceError, TruncatedError, WireError
 
-cdef extern from "<poll.h>" nogil:
-    cdef struct pollfd:
-        int fd
-        short events
-        short revents
-    int ppoll(pollfd *fds, unsigned long count, const timespec *timeout, const void *mask)
-    enum:
-        POLLIN
-        POLLOUT
-
 cdef extern from "<sys/ioctl.h>" nogil:
     int ioctl(int fd, unsigned long request, ...)
     enum:
         FIONREAD
-
-cdef extern from *:
-    """
-    #define GD_EPOCH_US INT64_C(946684800000000)
-    """
-    const int64_t GD_EPOCH_US       # 2000-01-01 UTC in microseconds since 1970
 
 cdef extern from "<sys/socket.h>" nogil:
     int setsockopt(int fd, int level, int name, const void *value, unsigned int size)
@@ -154,17 +141,9 @@ cdef inline void show(uint64_t *words, int word, uint64_t value) noexcept nogil:
     store_release(words + word, value)
 
 
-cdef inline int64_t monotonic_us() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
-
-
 cdef int64_t wall_us() noexcept nogil:
     """Microseconds since 2000, as data for the server; never used for waiting."""
-    cdef timespec now
-    clock_gettime(CLOCK_REALTIME, &now)
-    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000 - GD_EPOCH_US
+    return unix_us() - GD_EPOCH_US
 
 
 cdef int fail_short(uint8_t tag, size_t size) except -1 with gil:

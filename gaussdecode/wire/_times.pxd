@@ -3,6 +3,12 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
+cdef extern from *:
+    """
+    #define GD_EPOCH_US INT64_C(946684800000000)
+    """
+    const int64_t GD_EPOCH_US   # 2000-01-01 UTC, from which the wire counts, since 1970
+
 cdef bint parse_date(const uint8_t *text, size_t size, int32_t *value) noexcept nogil
 cdef bint parse_timestamp(
     const uint8_t *text, size_t size, bint has_zone, int64_t *value

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import ColumnType, Kind
 
-EPOCH_SHIFT_US = 946_684_800_000_000
+EPOCH_US = 946_684_800_000_000
 RAW_MAGIC = 0x42524447
 RAW_HEADER = struct.Struct("=IIQIIQQQII2Q18Q")
 KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
@@ -37,19 +37,19 @@ def row(values: Sequence[Cell]) -> bytes:
     return struct.pack(">H", len(values)) + b"".join(map(cell, values))
 
 
-def begin(commit_lsn: int = 0x2000, commit_time_us: int = EPOCH_SHIFT_US, xid: int = 7) -> bytes:
+def begin(commit_lsn: int = 0x2000, commit_time_us: int = EPOCH_US, xid: int = 7) -> bytes:
     """A Begin message; the time counts from 1970, as everywhere in the product."""
-    return b"B" + struct.pack(">QqI", commit_lsn, commit_time_us - EPOCH_SHIFT_US, xid)
+    return b"B" + struct.pack(">QqI", commit_lsn, commit_time_us - EPOCH_US, xid)
 
 
 def commit(
     commit_lsn: int = 0x2000,
     end_lsn: int = 0x2030,
-    commit_time_us: int = EPOCH_SHIFT_US,
+    commit_time_us: int = EPOCH_US,
     flags: int = 0,
 ) -> bytes:
     """A Commit message."""
-    return b"C" + struct.pack(">BQQq", flags, commit_lsn, end_lsn, commit_time_us - EPOCH_SHIFT_US)
+    return b"C" + struct.pack(">BQQq", flags, commit_lsn, end_lsn, commit_time_us - EPOCH_US)
 
 
 def origin(lsn: int = 0x99, name: str = "elsewhere") -> bytes:
@@ -109,7 +109,7 @@ def gauss_begin(  # fields as in the canonical message
     user: str = "",
 ) -> bytes:
     """A Begin of a translated GaussDB stream; 0, None and '' were not sent."""
-    time = NOT_SENT if commit_time_us is None else commit_time_us - EPOCH_SHIFT_US
+    time = NOT_SENT if commit_time_us is None else commit_time_us - EPOCH_US
     head = struct.pack(">QQQqI", first_lsn, csn, xid, time, origin)
     return b"b" + head + user.encode() + b"\0"
 
@@ -118,7 +118,7 @@ def gauss_commit(
     end_lsn: int = 0x2030, xid: int = 0, commit_time_us: int | None = None, csn: int = 0
 ) -> bytes:
     """A Commit of a translated GaussDB stream."""
-    time = NOT_SENT if commit_time_us is None else commit_time_us - EPOCH_SHIFT_US
+    time = NOT_SENT if commit_time_us is None else commit_time_us - EPOCH_US
     return b"c" + struct.pack(">QQqQ", end_lsn, xid, time, csn)
 
 

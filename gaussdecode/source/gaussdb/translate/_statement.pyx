@@ -29,15 +29,8 @@ References:
 
 
 from gaussdecode.wire._cursor cimport fail_wire, read_uint32, read_uint64, take
-from gaussdecode.wire._times cimport parse_timestamp
+from gaussdecode.wire._times cimport GD_EPOCH_US, parse_timestamp
 from gaussdecode.source.gaussdb.translate._row cimport accept, expect
-
-# The wire's texts are absolute; canonical messages count microseconds from 2000-01-01.
-cdef extern from *:
-    """
-    #define GD_2000_US 946684800000000LL
-    """
-    const int64_t GD_2000_US
 
 cdef enum:
     DATE_SIZE = 10
@@ -61,7 +54,7 @@ cdef void set_time(Boundary *boundary, const uint8_t *text, size_t size) noexcep
     """Take a commit time; one without a zone, or out of range, says nothing."""
     cdef int64_t micros
     if parse_timestamp(text, size, True, &micros):
-        boundary.time = micros - GD_2000_US
+        boundary.time = micros - GD_EPOCH_US
     else:
         boundary.unread_times += 1
 
