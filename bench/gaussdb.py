@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -138,7 +139,12 @@ def land(facts: dict[str, Any], total: int, directory: Path, decoders: int) -> d
     began = ended = time.perf_counter()
     watch.start()
     wanted = total / facts["cycle_bytes"] * facts["cycle_rows"]
-    corpus.wait_until_done(lambda: _collected_rows(port) / wanted, began)
+
+    def share_done() -> float:
+        is_published()  # or the daemon has ended, and says nothing any more
+        return _collected_rows(port) / wanted
+
+    corpus.wait_until_done(share_done, began)
     process.terminate()
     while is_published() or process.poll() is None:
         if not is_published():
@@ -160,9 +166,12 @@ def land(facts: dict[str, Any], total: int, directory: Path, decoders: int) -> d
 
 
 def _collected_rows(port: int) -> int:
-    """How many rows the collector has, as the daemon's status says."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as answer:
-        stages = json.load(answer)["stages"]
+    """How many rows the collector has, as the daemon's status says; 0 until it says anything."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as answer:
+            stages = json.load(answer)["stages"]
+    except urllib.error.URLError:
+        return 0
     rows: int = stages.get("collect", {}).get("rows", 0)
     return rows
 
