@@ -180,7 +180,7 @@ class Tools:
                 self._wait_seconds = settings.hold_timeout
                 view.settle(hold.boundary, functools.partial(gate.shown, hold))
                 if view.lsn < hold.boundary:
-                    raise HoldLostError("the server's view is behind what is published")
+                    raise HoldLostError("the server's view is before what is published")
                 self.store.reach(SnapshotStep.SNAPSHOT_HELD)
                 yield hold, view
         finally:

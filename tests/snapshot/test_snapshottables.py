@@ -537,7 +537,7 @@ def test_view_behind_what_is_published(make_run: MakeRun, way: Callable[[Run], N
     run = make_run(Server([BEFORE, BEFORE, Sight(9, OLD), BEFORE]))
     if way is Run.at_once:
         run.server.taken = 1
-    with pytest.raises(HoldLostError, match="after what is published"):
+    with pytest.raises(HoldLostError, match="before what is published"):
         way(run)
     assert run.landed() == []
     way(run)

@@ -200,7 +200,7 @@ def test_reader_is_told_what_the_configuration_says() -> None:
     assert settings.publications == ("p",)
     assert settings.decoding.white_tables == (("public", "*"), ("*", "t"))
     assert settings.log is None
-    assert settings.address == SourceAddress(config.source.dsn, None, True)
+    assert settings.address == SourceAddress(config.conninfo(), None, True)
 
 
 @pytest.mark.parametrize("kind", SourceKind)
