@@ -34,8 +34,8 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import ended_by
 from gaussdecode.model.title import split_title
-from gaussdecode.snapshot.choice import ALL, LEFT_OUT
-from gaussdecode.snapshot.doubts import KEY, answered_n, names_all
+from gaussdecode.snapshot.choice import LEFT_OUT, tables_of
+from gaussdecode.snapshot.doubts import answered_n, names_all
 from gaussdecode.source.coverage import listing
 
 Json = dict[str, Any]  # Any: JSON
@@ -105,10 +105,9 @@ def _records(root: Path) -> Iterator[Json]:
             elif entry.kind is EntryKind.SUSPECT:
                 suspects.append(_Suspect(entry, record))
             yield record
-    listed = {title: of for title, of in ledger.items() if title not in (ALL, KEY)}
     tables = {
         table_directory(*split_title(title))
-        for title, of in listed.items()
+        for title, of in tables_of(ledger).items()
         if of.get("state") not in _NOT_READ
     }
     for suspect in suspects:
@@ -118,7 +117,7 @@ def _records(root: Path) -> Iterator[Json]:
 class _Suspect:
     """A suspect entry, and what snapshots have read again since.
 
-    A view is behind what the entry means only if it was taken after the entry. Where any table
+    A view is after what the entry means only if it was taken after the entry. Where any table
     may be meant, all are read again only if all that were published have been asked for.
     """
 

@@ -187,6 +187,11 @@ def is_of(record: Mapping[str, Any], oid: int | None) -> bool:  # Any: JSON
     return not known or not oid or known == oid
 
 
+def tables_of(ledger: Mapping[str, Json]) -> dict[str, Json]:
+    """The records of tables: a title has a dot, a key of the ledger's own has none."""
+    return {title: record for title, record in ledger.items() if "." in title}
+
+
 def stopped(ledger: Mapping[str, Json]) -> dict[str, str]:
     """Why tables stand still for readers, by title, until all of their rows have landed."""
     records = sorted(ledger.items())

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gaussdecode.daemon.publications import KEY as PUBLICATIONS
 from gaussdecode.settings.sections import SnapshotConfig
 from gaussdecode.snapshot.choice import (
     ALL,
@@ -12,7 +13,9 @@ from gaussdecode.snapshot.choice import (
     Chooser,
     Origin,
     begin,
+    tables_of,
 )
+from gaussdecode.snapshot.doubts import KEY as SUSPECTS
 from gaussdecode.snapshot.item import Progress
 
 Json = dict[str, Any]  # Any: JSON
@@ -155,3 +158,11 @@ def test_time_left_of_one_piece() -> None:
     assert progress.seconds_left(101.0) == 3.0
     counts.rows = 2000
     assert progress.seconds_left(101.0) is None
+
+
+def test_tables_of_the_ledger() -> None:
+    """Titles of any spelling are tables; what the ledger keeps beside them is not."""
+    titles = ("public.t", '"a.b"."*"', "*.*")
+    beside = (ALL, SUSPECTS, PUBLICATIONS)
+    ledger = {name: {"name": name} for name in (*titles, *beside)}
+    assert set(tables_of(ledger)) == set(titles)
