@@ -26,7 +26,7 @@ class GaussDecodeError(Exception):
     """Root of all errors this package raises on purpose.
 
     Attributes:
-        exit_status: what the process ends with; see the table in docs/operations.md.
+        exit_status: what the process ends with; see the table in docs/operate.md.
         retryable: True when the same attempt may succeed later without an operator.
     """
 

@@ -14,7 +14,7 @@ from gaussdecode import errors
 
 ROOT = Path(__file__).parents[1]
 UNIT = ROOT / "systemd" / "gaussdecode@.service"
-OPERATIONS = ROOT / "docs" / "operations.md"
+OPERATIONS = ROOT / "docs" / "operate.md"
 MAX_EXPOSURE = 20  # tenths, as systemd-analyze wants it
 
 
@@ -25,7 +25,7 @@ def classes() -> list[type[errors.GaussDecodeError]]:
 
 
 def documented() -> dict[int, str]:
-    """Exit statuses in docs/operations.md, with what systemd does."""
+    """Exit statuses in docs/operate.md, with what systemd does."""
     rows = re.findall(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|$", OPERATIONS.read_text(), re.MULTILINE)
     return {int(status): text for status, text in rows}
 
@@ -116,9 +116,15 @@ def test_links_and_pictures_are_there() -> None:
                 assert path.stat().st_size < 150_000, target
 
 
-def test_anchors_of_the_guide_are_there() -> None:
-    """Every section that another one points to has its heading."""
-    text = OPERATIONS.read_text()
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    anchors = {re.sub(r"[^a-z0-9 _-]", "", h.lower()).replace(" ", "-") for h in headings}
-    assert set(re.findall(r"\]\(#([^)]+)\)", re.sub(r"\n", " ", text))) <= anchors
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 _-]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_anchors_are_there(page: Path) -> None:
+    """Every section that a page points to, of its own or of another page, has its heading."""
+    text = page.read_text().replace("\n", " ")
+    for target, anchor in re.findall(r"\]\(([a-z]*(?:\.md)?)#([^)]+)\)", text):
+        assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"

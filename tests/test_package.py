@@ -123,7 +123,7 @@ def test_the_sdist_has_the_sources(package: Package) -> None:
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "gaussdecode").rglob("*.pyx")}
     assert sources <= names
     assert not [name for name in names if name.endswith((".c", ".so"))]
-    assert {"tests/kit/postgres.py", "tests/vectors/opengauss.json", "docs/operations.md"} <= names
+    assert {"tests/kit/postgres.py", "tests/vectors/opengauss.json", "docs/operate.md"} <= names
 
 
 def test_the_installed_program_works(package: Package) -> None:

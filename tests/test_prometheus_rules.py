@@ -19,7 +19,7 @@ PROMETHEUS = ROOT / "config" / "prometheus"
 RULES = PROMETHEUS / "gaussdecode.rules.yml"
 TESTS = PROMETHEUS / "gaussdecode.rules.test.yml"
 DASHBOARD = ROOT / "config" / "grafana" / "gaussdecode.json"
-OPERATIONS = ROOT / "docs" / "operations.md"
+ALERTS = ROOT / "docs" / "alerts.md"
 
 
 def rules() -> list[dict[str, Any]]:  # Any: YAML
@@ -70,11 +70,11 @@ def test_every_alert_has_a_test_that_fires_and_one_that_is_quiet() -> None:
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
 def test_every_alert_has_a_runbook(rule: dict[str, Any]) -> None:  # Any: YAML
-    """Its section exists in docs/operations.md, under the alert's own name."""
+    """Its section exists in docs/alerts.md, under the alert's own name."""
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
-    assert ROOT / page == OPERATIONS
+    assert ROOT / page == ALERTS
     assert anchor == rule["alert"].lower()
-    assert f"\n### {rule['alert']}\n" in OPERATIONS.read_text()
+    assert f"\n### {rule['alert']}\n" in ALERTS.read_text()
     assert rule["labels"]["severity"] in {"warning", "critical"}
 
 

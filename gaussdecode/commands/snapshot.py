@@ -58,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
     config = load(args.config)
     reason = config.snapshot_refusal
     if reason is not None:
-        raise ConfigError(f"snapshot: {reason}; see docs/operations.md")
+        raise ConfigError(f"snapshot: {reason}; see docs/operate.md")
     if args.where and args.all:
         raise ConfigError("--where is for single tables; name them with --table")
     titles = _titles(args.table or [])

@@ -402,7 +402,7 @@ class MonitoringConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GuardConfig:
-    """What is done before the slot is lost or the disk is full; docs/operations.md, Guard."""
+    """What is done before the slot is lost or the disk is full; docs/operate.md, Guard."""
 
     interval: float = dataclasses.field(
         default=15.0,
@@ -438,7 +438,7 @@ class GuardConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotConfig:
-    """Existing rows, not of a capture. docs/operations.md, Snapshots."""
+    """Existing rows, not of a capture. docs/operate.md, Snapshots."""
 
     mode: str = dataclasses.field(
         default="initial",

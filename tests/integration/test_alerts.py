@@ -1,7 +1,7 @@
 """Every alert is provoked in a running daemon, its runbook followed, and it resolves.
 
 A real Prometheus evaluates the installed rules with shorter patience and smaller bounds
-(`kit.rules.hurried`). What the runbooks of docs/operations.md say is done with the commands
+(`kit.rules.hurried`). What the runbooks of docs/alerts.md say is done with the commands
 they name; for systemctl and journalctl, which are not everywhere, stand the supervisor of
 the kit and the daemon's log.
 """
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
 Test = Callable[..., None]
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+ALERTS = Path(__file__).parents[2] / "docs" / "alerts.md"
 MIB = 2**20
 # By what is installed, in seconds; long enough for two starts on a busy machine.
 LOOK_BACK: Final = {300.0: 5.0, 600.0: 6.0, 900.0: 8.0, 1800.0: 30.0, 3600.0: 8.0}
@@ -59,7 +59,7 @@ def provokes(*names: str) -> Callable[[Test], Test]:
 
 def runbook(name: str) -> str:
     """The section of an alert in the operations guide."""
-    text = OPERATIONS.read_text()
+    text = ALERTS.read_text()
     section = re.search(rf"\n### {name}\n(.*?)(?=\n##)", text, re.DOTALL)
     assert section is not None
     return " ".join(section[1].split())

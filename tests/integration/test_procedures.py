@@ -1,4 +1,4 @@
-"""The procedures of docs/operations.md, run as they stand there.
+"""The procedures of docs/procedures.md, run as they stand there.
 
 The indented lines below a heading are taken from the page, placeholders are filled in, and
 each is carried out: gaussdecode's commands by the program, systemctl by starting and stopping
@@ -22,7 +22,7 @@ from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-GUIDE = Path(__file__).parents[2] / "docs" / "operations.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "procedures.md"
 
 
 def lines_of(heading: str) -> list[str]:

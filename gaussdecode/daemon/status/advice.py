@@ -2,7 +2,7 @@
 
 Pure: given what the daemon shows of itself. The same conditions as the alert rules in
 config/prometheus/, so that a page without Prometheus warns of the same things; each names
-the alert whose section of docs/operations.md says more.
+the alert whose section of docs/alerts.md says more.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ class Advice:
         is_error: changes are lost or stand still.
         what: is wrong.
         action: what to do.
-        section: of docs/operations.md.
+        section: of docs/alerts.md or docs/procedures.md.
     """
 
     is_error: bool

@@ -8,7 +8,7 @@ import pytest
 from gaussdecode.daemon.status.advice import Advice, Surroundings, find_advice, span
 from gaussdecode.daemon.status.limit import Limit, Stage
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[3] / "docs"
 WELL = Surroundings("streaming", None, None, usual_lag_seconds=60.0, warn_before=7200.0)
 LIMIT = Limit(Stage.ENCODE, "The lanes encode all the time.", "landing.writer-lanes")
 
@@ -42,7 +42,8 @@ def test_each_trouble_is_told_alone(name: str) -> None:
     (advice,) = find(WELL, **{name: wrong})
     assert advice.is_error is is_error
     assert advice.action.endswith(".")
-    assert f"\n### {advice.section}\n" in OPERATIONS.read_text()
+    pages = (DOCS / "alerts.md").read_text() + (DOCS / "procedures.md").read_text()
+    assert f"\n### {advice.section}\n" in pages
 
 
 def test_all_is_well() -> None:
