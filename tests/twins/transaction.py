@@ -1,10 +1,9 @@
-"""In which order the messages of a stream may come (protocol version 1, and GaussDB's).
+"""The order in which pgoutput's messages may come, as a table: the twin of the receive loop's checks.
 
-The table decides: a message that is not listed for the phase raises and moves nothing.
-Given the tags of the messages and the positions of the commits, it promises that
-transactions do not nest, that rows stand inside one, and that commits come in rising
-order. What the messages hold is not its business. ``source._receive`` checks the same
-in C.
+A message that is not listed for the phase raises and moves nothing. Given the tags of the
+messages and the positions of the commits, it promises that transactions do not nest, that
+rows stand inside one, and that commits come in rising order. What the messages hold is not
+its business.
 
 A transactional logical message may stand outside of a transaction only when it is not
 transactional, which its tag does not say; it is therefore allowed in both phases.
@@ -34,10 +33,6 @@ class Tag(enum.Enum):
     TRUNCATE = b"T"
     MESSAGE = b"M"
     STREAM_ABORT = b"A"
-    GAUSS_BEGIN = b"b"
-    GAUSS_COMMIT = b"c"
-    NOTICE = b"n"
-    HEARTBEAT = b"h"
 
 
 class Phase(enum.Enum):
@@ -47,21 +42,17 @@ class Phase(enum.Enum):
     IN_TXN = "in transaction"
 
 
-_ANYWHERE: Final = (
-    Tag.RELATION, Tag.TYPE, Tag.MESSAGE, Tag.STREAM_ABORT, Tag.NOTICE, Tag.HEARTBEAT,
-)  # fmt: skip
+_ANYWHERE: Final = (Tag.RELATION, Tag.TYPE, Tag.MESSAGE, Tag.STREAM_ABORT)
 _INSIDE: Final = (Tag.ORIGIN, Tag.INSERT, Tag.UPDATE, Tag.DELETE, Tag.TRUNCATE)
 
 TRANSITIONS: Final[Mapping[Phase, Mapping[Tag, Phase]]] = {
     Phase.IDLE: {
         **dict.fromkeys(_ANYWHERE, Phase.IDLE),
         Tag.BEGIN: Phase.IN_TXN,
-        Tag.GAUSS_BEGIN: Phase.IN_TXN,
     },
     Phase.IN_TXN: {
         **dict.fromkeys((*_ANYWHERE, *_INSIDE), Phase.IN_TXN),
         Tag.COMMIT: Phase.IDLE,
-        Tag.GAUSS_COMMIT: Phase.IDLE,
     },
 }
 
@@ -92,7 +83,7 @@ class TransactionFraming:
         phase = TRANSITIONS[self.phase].get(tag)
         if phase is None:
             raise SequenceError(f"message {tag.name} is not allowed while {self.phase.value}")
-        if tag in (Tag.COMMIT, Tag.GAUSS_COMMIT):
+        if tag is Tag.COMMIT:
             if end_lsn is None or end_lsn <= self.end_lsn:
                 raise SequenceError(f"commit at {end_lsn} does not lie above {self.end_lsn}")
             self.end_lsn = end_lsn

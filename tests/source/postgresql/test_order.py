@@ -1,0 +1,106 @@
+"""The order of messages: the receive loop and its twin, the table, through the same sequences."""
+
+import itertools
+import random
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from kit import wire
+from twins.transaction import Tag, TransactionFraming
+
+from gaussdecode.errors import SequenceError
+from gaussdecode.ipc.control import Control
+from gaussdecode.ipc.ring import Ring
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.protocol.copyboth import XLogData
+from gaussdecode.source._dispatch import Dispatcher
+from gaussdecode.source._receive import End
+from gaussdecode.source._status import StatusClock
+from gaussdecode.source.postgresql._receive import PostgresReceiver
+
+Step = tuple[Tag, int]  # with the end of a commit
+MESSAGES = {
+    Tag.BEGIN: wire.begin(),
+    Tag.ORIGIN: wire.origin(),
+    Tag.INSERT: wire.insert(["1"]),
+    Tag.UPDATE: wire.update(["1"]),
+    Tag.DELETE: wire.delete(["1"]),
+    Tag.TRUNCATE: wire.truncate(wire.OID),
+    Tag.MESSAGE: wire.logical(),
+    Tag.RELATION: wire.relation_message([(1, "id", 23, -1)]),
+    Tag.TYPE: wire.type_message(90000, "public", "mood"),
+    Tag.STREAM_ABORT: b"A" + bytes(8),
+}
+
+
+def frame(step: Step) -> bytes:
+    """One message as a capture holds it."""
+    tag, end_lsn = step
+    message = wire.commit(end_lsn=end_lsn) if tag is Tag.COMMIT else MESSAGES[tag]
+    data = XLogData(Lsn(end_lsn), Lsn(end_lsn), 0, message).to_bytes()
+    return struct.pack("<I", len(data)) + data
+
+
+def by_loop(steps: Sequence[Step]) -> tuple[bool, int]:
+    """Run them through the loop: whether all are allowed, and where the last commit ends."""
+    control, ring = Control.create(), Ring.create(1 << 16, 128)
+    clock = StatusClock(0, time.monotonic_ns() // 1000, 0, 60_000_000)
+    receiver = PostgresReceiver(control, Dispatcher([ring]), clock)
+    receiver.attach_capture(b"".join(map(frame, steps)))
+    try:
+        while (end := receiver.run()) in {End.RELATION, End.TYPE}:
+            receiver.define(wire.OID, None)
+        assert end is End.COPY
+        return True, receiver.end_lsn
+    except SequenceError:
+        return False, receiver.end_lsn
+    finally:
+        ring.close()
+        control.close()
+
+
+def by_table(steps: Sequence[Step]) -> tuple[bool, int]:
+    """The same through the table."""
+    framing = TransactionFraming()
+    try:
+        for tag, end_lsn in steps:
+            framing.advance(tag, Lsn(end_lsn))
+    except SequenceError:
+        return False, framing.end_lsn
+    return True, framing.end_lsn
+
+
+def short_ones() -> Iterator[tuple[Step, ...]]:
+    """Every sequence of up to three messages."""
+    for count in range(1, 4):
+        for tags in itertools.product(Tag, repeat=count):
+            yield tuple((tag, 0x100 + at) for at, tag in enumerate(tags))
+
+
+def long_ones() -> Iterator[tuple[Step, ...]]:
+    """Streams of several transactions, most of them with one message too many."""
+    rng = random.Random(11)
+    for _ in range(1500):
+        steps: list[Step] = []
+        for number in range(rng.randrange(1, 4)):
+            inside = rng.choices([tag for tag in Tag if tag not in {Tag.BEGIN, Tag.COMMIT}], k=3)
+            end_lsn = 0x100 * (number + 1) - rng.choice([0, 0, 0, 0x100, 0x200])
+            steps += [(Tag.BEGIN, 1), *((tag, 1) for tag in inside), (Tag.COMMIT, max(1, end_lsn))]
+        if rng.random() < 0.5:
+            steps.insert(rng.randrange(len(steps) + 1), (rng.choice(list(Tag)), 0x80))
+        yield tuple(steps)
+
+
+@pytest.mark.parametrize("sequences", [short_ones, long_ones])
+def test_the_loop_and_the_table_allow_the_same(
+    sequences: Callable[[], Iterator[tuple[Step, ...]]],
+) -> None:
+    """Each sequence is taken whole or refused at the same commit."""
+    allowed = 0
+    for steps in sequences():
+        found = by_loop(steps)
+        assert found == by_table(steps), [tag.name for tag, _ in steps]
+        allowed += found[0]
+    assert allowed > 50
