@@ -23,12 +23,12 @@ t with u32 size and text. Relation (R) and Type (Y) never get here: the reader k
 Messages of protocol 2 and later (streamed and prepared transactions) are refused.
 
 A GaussDB stream is translated before it gets here (`source.gaussdb.translate`): its rows are I, U
-and D as above, and around them stand messages of our own, in small letters:
+and D as above, and around them stand messages of our own, in letters that no pgoutput uses:
 
 | type | message | layout after the type byte (integers big-endian) |
 |---|---|---|
-| b | Begin | u64 first_lsn, u64 csn, u64 xid, i64 commit time, u32 origin id, str user name |
-| c | Commit | u64 end_lsn, u64 xid, i64 commit time, u64 csn |
+| g | Begin | u64 first_lsn, u64 csn, u64 xid, i64 commit time, u32 origin id, str user name |
+| f | Commit | u64 end_lsn, u64 xid, i64 commit time, u64 csn |
 | n | Notice | u8 code, u32 size, text |
 | h | Heartbeat | u64 lsn, u64 flushed lsn, i64 timestamp (us since 1970) |
 
@@ -326,9 +326,9 @@ cdef class BatchDecoder:
             self.read_truncate(cursor)
         elif tag == c"M":
             self.read_logical(cursor)
-        elif tag == c"b":
+        elif tag == c"g":
             self.read_gauss_begin(cursor)
-        elif tag == c"c":
+        elif tag == c"f":
             self.read_gauss_commit(cursor)
         elif tag == c"n":
             self.read_notice(cursor)

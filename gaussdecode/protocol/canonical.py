@@ -461,8 +461,8 @@ _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     b"D": _delete,
     b"T": _truncate,
     b"M": _logical,
-    b"b": _gauss_begin,
-    b"c": _gauss_commit,
+    b"g": _gauss_begin,
+    b"f": _gauss_commit,
     b"n": _notice,
     b"h": _heartbeat,
 }

@@ -21,7 +21,7 @@ cdef inline void tally_message(
         tally.count[<int>TALLY_UPDATE] += 1
     elif tag == c"D":
         tally.count[<int>TALLY_DELETE] += 1
-    elif tag == c"C" or tag == c"c":
+    elif tag == c"C" or tag == c"f":
         tally.count[<int>TALLY_TRANSACTION] += 1
     elif tag == c"M":
         tally.count[<int>TALLY_MESSAGE] += 1

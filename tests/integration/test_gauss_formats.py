@@ -104,7 +104,7 @@ def translated(
             got = client.receive(1)
             for lsn, payload in zip(got.headers, got.bodies, strict=True):
                 for message in translator.feed_bytes(payload, lsn, relations.define):
-                    left -= message[:1] == b"c"
+                    left -= message[:1] == b"f"
                     yield message
     catalog.close()
     assert translator.unknown_part_count == translator.unread_time_count == 0
@@ -133,9 +133,9 @@ def test_styles_agree(
     changes = [change for one in wanted for change in one.changes]
     for style, batch in STYLES:
         messages = list(translated(server, style, batch, wanted))
-        ends = [struct.unpack_from(">QQ", m, 1) for m in messages if m[:1] == b"c"]
+        ends = [struct.unpack_from(">QQ", m, 1) for m in messages if m[:1] == b"f"]
         assert ends == [(one.end_lsn, one.xid) for one in wanted]
-        csns = [struct.unpack_from(">Q", m, 9)[0] for m in messages if m[:1] == b"b"]
+        csns = [struct.unpack_from(">Q", m, 9)[0] for m in messages if m[:1] == b"g"]
         expected = [one.csn for one in wanted]
         assert csns == (expected if style != "s" else [0] * len(wanted)) or csns == expected
         rows = [message for message in messages if message[:1] in (b"I", b"U", b"D")]

@@ -111,7 +111,7 @@ def gauss_begin(  # fields as in the canonical message
     """A Begin of a translated GaussDB stream; 0, None and '' were not sent."""
     time = NOT_SENT if commit_time_us is None else commit_time_us - EPOCH_US
     head = struct.pack(">QQQqI", first_lsn, csn, xid, time, origin)
-    return b"b" + head + user.encode() + b"\0"
+    return b"g" + head + user.encode() + b"\0"
 
 
 def gauss_commit(
@@ -119,7 +119,7 @@ def gauss_commit(
 ) -> bytes:
     """A Commit of a translated GaussDB stream."""
     time = NOT_SENT if commit_time_us is None else commit_time_us - EPOCH_US
-    return b"c" + struct.pack(">QQqQ", end_lsn, xid, time, csn)
+    return b"f" + struct.pack(">QQqQ", end_lsn, xid, time, csn)
 
 
 def notice(text: str = "rows may be missing", code: int = 1) -> bytes:
@@ -209,7 +209,7 @@ def tally(messages: Iterable[bytes]) -> Tally:
     """Count messages as the reader does: a truncate counts the tables it names."""
     counts = dict.fromkeys(KINDS, 0)
     for message in messages:
-        letter = "C" if message[:1] == b"c" else message[:1].decode("latin-1")
+        letter = "C" if message[:1] == b"f" else message[:1].decode("latin-1")
         if letter in counts:
             is_whole = letter != "T" or len(message) >= 5
             many = int.from_bytes(message[1:5]) if letter == "T" and is_whole else 1

@@ -194,12 +194,12 @@ class PlainTranslator:
         self._require(False, "a BEGIN inside a transaction")
         self._in_transaction = True
         numbers = (boundary.lsn, boundary.csn, boundary.xid, boundary.time, boundary.origin)
-        self._emit(b"b", struct.pack(">QQQqI", *numbers), self._converted(boundary.user), b"\0")
+        self._emit(b"g", struct.pack(">QQQqI", *numbers), self._converted(boundary.user), b"\0")
 
     def _commit(self, boundary: Boundary) -> None:
         self._require(True, "a COMMIT outside of a transaction")
         self._in_transaction = False
-        self._emit(b"c", struct.pack(">QQqQ", self._lsn, boundary.xid, boundary.time, boundary.csn))
+        self._emit(b"f", struct.pack(">QQqQ", self._lsn, boundary.xid, boundary.time, boundary.csn))
 
     def _ddl(self, record: Reader, prefix: bytes) -> None:
         self._require(True, "a DDL statement outside of a transaction")

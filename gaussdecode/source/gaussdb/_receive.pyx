@@ -98,7 +98,7 @@ cdef enum:
     KEEPALIVE_SIZE = 33         # 'k', wal end, role, state, time, flags, padding
     STATUS_SIZE = 65            # 'r', five positions, role, state, time, reply, padding, flags
     HEARTBEAT_SIZE = 25         # 'h', lsn, flushed lsn, timestamp
-    CSN_OFFSET = 9              # 'b', first lsn, csn, xid
+    CSN_OFFSET = 9              # 'g', first lsn, csn, xid
     XID_OFFSET = 17
     INBOX_BYTES = 4194304
     KEPT_BYTES = 8388608        # an inbox above this is given back when it is empty
@@ -270,9 +270,9 @@ cdef class GaussReceiver(Receiver):
             return HOLD
         tally_move(&self.dispatcher.framed, &self.translator.framed)
         tally_move(&self.dispatcher.filtered, &self.translator.filtered)
-        if tag == c"c":
+        if tag == c"f":
             self.close_transaction(tag, self.translator.end_lsn)
-        elif tag == c"b":
+        elif tag == c"g":
             self.open_transaction(tag, read_uint64(self.translator.out.data + XID_OFFSET))
             self.csn = read_uint64(self.translator.out.data + CSN_OFFSET)
         else:

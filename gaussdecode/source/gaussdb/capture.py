@@ -46,7 +46,7 @@ from gaussdecode.source.relations import WhiteList
 _WAIT_SECONDS: Final = 0.2
 _HEADER_BYTES: Final = 25
 _QUIET_KEEPALIVES: Final = 2  # of the server after the limit, without data between them
-_COMMIT: Final = b"c"
+_COMMIT: Final = b"f"
 
 
 class RecordedCatalog:

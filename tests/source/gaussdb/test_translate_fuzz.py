@@ -146,7 +146,7 @@ def test_decoders_agree_on_damaged_bytes() -> None:
             result = outcome(one, payload, lsn)
             assert result == outcome(other, payload, lsn), (style, batch, payload)
             said.add(result[:5])
-    assert {"[b'b\\", "Trunc", "WireE"} <= said
+    assert {"[b'g\\", "Trunc", "WireE"} <= said
 
 
 @pytest.mark.parametrize("encoding", ["UTF8", "GBK", "GB18030", "LATIN1"])

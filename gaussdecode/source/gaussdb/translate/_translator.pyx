@@ -316,8 +316,8 @@ cdef class Translator:
         self.xid = boundary.xid
         self.note_parts(boundary)
         self.lsn = boundary.lsn
-        self.tag = c"b"
-        append_byte(out, c"b")
+        self.tag = c"g"
+        append_byte(out, c"g")
         append_uint64(out, boundary.lsn)
         append_uint64(out, boundary.csn)
         append_uint64(out, boundary.xid)
@@ -339,8 +339,8 @@ cdef class Translator:
         self.framed.count[<int>TALLY_TRANSACTION] += 1
         self.note_parts(boundary)
         self.end_lsn = self.lsn
-        self.tag = c"c"
-        append_byte(out, c"c")
+        self.tag = c"f"
+        append_byte(out, c"f")
         append_uint64(out, self.lsn)
         append_uint64(out, boundary.xid)
         append_uint64(out, <uint64_t>boundary.time)
