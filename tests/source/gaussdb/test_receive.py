@@ -209,7 +209,7 @@ def test_transactions_arrive_translated(session: Session) -> None:
         transaction(0x3000, row(), row(b"2")), data(begin(0x3100)), data(row(), commit(0x3200))
     )
     assert end is End.LOST
-    assert tags(session.messages()) == "bIIcbIc"
+    assert tags(session.messages()) == "gIIfgIf"
     assert session.receiver.end_lsn == 0x3200
 
 
@@ -229,7 +229,7 @@ def test_any_split_gives_the_same(session: Session, size: int) -> None:
     thread.start()
     assert session.run() is End.LOST
     thread.join()
-    assert tags(session.messages()) == "bIcnbIc"
+    assert tags(session.messages()) == "gIfngIf"
     assert session.receiver.server_wal_end == 0x9000
     assert len(session.notices) == 1
 
@@ -248,7 +248,7 @@ def test_what_is_less_than_is_waited_for_arrives(*, is_tcp: bool) -> None:
     session.server.shutdown(socket.SHUT_WR)
     receiver.join()
     assert session.client.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
-    assert tags(session.messages()) == "bIc" * 20
+    assert tags(session.messages()) == "gIf" * 20
     session.close()
 
 
@@ -293,7 +293,7 @@ def test_status_goes_on_while_the_catalogue_is_slow() -> None:
     assert path.answer(end)
     session.server.shutdown(socket.SHUT_WR)
     assert session.receiver.run() is End.LOST
-    assert tags(session.messages()) == "bIc"
+    assert tags(session.messages()) == "gIf"
     session.close()
 
 
@@ -420,7 +420,7 @@ def test_rest_of_a_serial_stream(*, is_advancing: bool) -> None:
         data(begin(0x3900)), alive(0x3A00), data(row(), commit(0x4000)), alive(0x4000),
     )  # fmt: skip
     assert session.control.get(Word.IDLE_LSN) == 0x4000
-    assert tags(session.messages()) == "bIcbIc"
+    assert tags(session.messages()) == "gIfgIf"
     assert session.keepalives == ([0x2000, 0x3800] if is_advancing else [])
     session.close()
 
@@ -476,7 +476,7 @@ def test_server_error_is_kept(session: Session) -> None:
     body = fields(S="FATAL", C="57P01", M="terminating")
     assert session.feed(transaction(0x3000, row()), other(b"E", body)) is End.LOST
     assert session.receiver.server_error == body
-    assert tags(session.messages()) == "bIc"
+    assert tags(session.messages()) == "gIf"
 
 
 def test_a_setting_that_changes_values_ends_the_session(session: Session) -> None:
@@ -488,7 +488,7 @@ def test_a_setting_that_changes_values_ends_the_session(session: Session) -> Non
     assert end is End.LOST
     assert session.receiver.failure is not None
     assert "DateStyle is 'SQL, MDY' now" in session.receiver.failure
-    assert tags(session.messages()) == "bIc"
+    assert tags(session.messages()) == "gIf"
 
 
 def test_heartbeats_stay_out_of_the_stream(session: Session) -> None:
@@ -500,7 +500,7 @@ def test_heartbeats_stay_out_of_the_stream(session: Session) -> None:
         for lsn, framed in ((0x5000, False), (0x6000, True))
     ]
     session.feed(transaction(0x3000, row()), *beats)
-    assert tags(session.messages()) == "bIc"
+    assert tags(session.messages()) == "gIf"
     assert session.control.get(Word.HEARTBEATS) == 2
     assert session.control.get(Word.HEARTBEAT_LSN) == 0x6000
 
@@ -512,7 +512,7 @@ def test_start_position_leaves_rows_out(session: Session) -> None:
     equal = data(begin(csn=7), row(lsn=0x2001), row(lsn=0x2002), commit(0x3100))
     above = data(begin(csn=8), row(lsn=0x1), commit(0x3200))
     session.feed(low, equal, above)
-    assert tags(session.messages()) == "bcbIcbIc"
+    assert tags(session.messages()) == "gfgIfgIf"
 
 
 @pytest.mark.parametrize("seed", range(8))

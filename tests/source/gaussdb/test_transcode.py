@@ -8,10 +8,13 @@ from gaussdecode.errors import SourceRefusedError
 from gaussdecode.source.gaussdb.translate._transcode import Transcoder
 
 CODECS = {"GBK": "gbk", "GB18030": "gb18030", "LATIN1": "latin-1"}
+# The interpreter has GB 18030 in its edition of 2000; later ones moved letters out of private use.
+MOVED = "\u1e3f" + "".join(map(chr, [*range(0x9FB4, 0x9FBC), *range(0xFE10, 0xFE1A)]))
+LETTERS = st.characters(exclude_categories=["Cs", "Co"], exclude_characters=MOVED)
 
 
 @pytest.mark.parametrize("encoding", CODECS)
-@given(text=st.text(max_size=40))
+@given(text=st.text(LETTERS, max_size=40))
 def test_agrees_with_the_interpreter(encoding: str, text: str) -> None:
     """Whatever the encoding can write comes out as UTF-8, at any length."""
     raw = text.encode(CODECS[encoding], "ignore").replace(b"\0", b"")
