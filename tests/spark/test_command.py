@@ -42,7 +42,7 @@ def test_apply_and_status(
     status, out, _ = spark(capsys, "apply", landing, target, "--local", "--json")
     assert json.loads(out)["tables"] == 0
     status, out, _ = spark(capsys, "status", landing, target)
-    assert f"entry {last} of {last}, 0 after" in out
+    assert f"entry {last} of {last}, 0 behind" in out
 
 
 def test_gap_ends_with_the_status_of_configuration(
