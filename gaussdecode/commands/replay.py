@@ -28,7 +28,7 @@ from gaussdecode.commands._table import print_table
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.status import report
 from gaussdecode.daemon.status.limit import Context
-from gaussdecode.daemon.status.reading import DaemonFacts, Snapshots, Values
+from gaussdecode.daemon.status.reading import DaemonFacts, Readings, Values
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.rules import BY_NAME, SourceKind
@@ -79,12 +79,12 @@ def execute(args: argparse.Namespace) -> int:
 
     with until_signal() as stop, Pipeline(config, facts, stop.is_set) as pipeline:
         pipeline.recover()
-        snapshots = Snapshots(facts, pipeline)
+        readings = Readings(facts, pipeline)
         session = pipeline.session(pipeline.check, note_start)
         session.run()
         ended = time.monotonic()
-        snapshots.retire(session)
-        values = snapshots.metrics()
+        readings.retire(session)
+        values = readings.metrics()
         is_stopped = stop.is_set()
     _print(facts, values, ended - began, is_json=args.json)
     if is_stopped:

@@ -29,7 +29,7 @@ from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.page import render_page
-from gaussdecode.daemon.status.reading import DaemonFacts, Snapshots, free_bytes
+from gaussdecode.daemon.status.reading import DaemonFacts, Readings, free_bytes
 from gaussdecode.errors import (
     ConfigError,
     DiskStillFullError,
@@ -121,7 +121,7 @@ class Supervisor:
             warn_before=config.guard.warn_before,
         )
         self._pipeline: Pipeline | None = None
-        self._snapshots: Snapshots | None = None
+        self._readings: Readings | None = None
         self._looked_at: Look | None = None
 
     def run(self) -> None:
@@ -139,11 +139,11 @@ class Supervisor:
         self._notifier.extend(_START_SECONDS)
         with Pipeline(self._config, self._facts, self._should_end) as pipeline:
             self._pipeline = pipeline
-            self._snapshots = snapshots = Snapshots(self._facts, pipeline)
-            server = self._serve(snapshots)
+            self._readings = readings = Readings(self._facts, pipeline)
+            server = self._serve(readings)
             try:
                 if self._recover(pipeline):
-                    self._follow(pipeline, snapshots, server)
+                    self._follow(pipeline, readings, server)
             finally:
                 self._set_state("stopping")
                 server.close()
@@ -184,13 +184,13 @@ class Supervisor:
             raise failures[0]
         return True
 
-    def _follow(self, pipeline: Pipeline, snapshots: Snapshots, server: MonitoringServer) -> None:
+    def _follow(self, pipeline: Pipeline, readings: Readings, server: MonitoringServer) -> None:
         """Stream into a landing that is recovered, until stopped."""
         guard = self._start_guard()
         snapshotter = self._start_snapshotter(pipeline)
         self._notifier.ready("landing recovered")
         try:
-            self._run_sessions(pipeline, snapshots)
+            self._run_sessions(pipeline, readings)
         except SourceRefusedError as error:
             self._let_be_seen(server, error)
             raise
@@ -258,15 +258,15 @@ class Supervisor:
         snapshotter.start()
         return snapshotter
 
-    def _serve(self, snapshots: Snapshots) -> MonitoringServer:
-        exposition = Exposition(self._config.slot, snapshots.metrics)
+    def _serve(self, readings: Readings) -> MonitoringServer:
+        exposition = Exposition(self._config.slot, readings.metrics)
         server = MonitoringServer(
             self._config.monitoring.listen,
             render_metrics=exposition.render,
-            take_status=snapshots.status,
+            take_status=readings.status,
             is_alive=self._is_alive,
             why_not_ready=self._why_not_ready,
-            render_page=lambda: render_page(snapshots.picture()),
+            render_page=lambda: render_page(readings.picture()),
         )
         server.start()
         _log.info(Event.HTTP_STARTED, address=str(server.address))
@@ -274,7 +274,7 @@ class Supervisor:
 
     # ---- sessions --------------------------------------------------------------------
 
-    def _run_sessions(self, pipeline: Pipeline, snapshots: Snapshots) -> None:
+    def _run_sessions(self, pipeline: Pipeline, readings: Readings) -> None:
         while not self._stop.is_set():
             self._set_state("connecting", self._facts.reason)  # why it did not before
             self._facts.sessions += 1
@@ -286,7 +286,7 @@ class Supervisor:
             except SourceRefusedError:
                 self._facts.is_slot_lost = loss.record_loss(self._config, pipeline) is not None
                 raise
-            snapshots.retire(session)
+            readings.retire(session)
             self._facts.session = None
             if isinstance(error, TableError):
                 pipeline.stop_table(error, session)
@@ -370,8 +370,8 @@ class Supervisor:
 
     def _on_tick(self) -> None:
         assert self._pipeline is not None
-        assert self._snapshots is not None
-        self._snapshots.sample()
+        assert self._readings is not None
+        self._readings.sample()
         self._pipeline.check()
         self._look_at_publications(self._pipeline)
         if self._is_reload_asked and not self._is_at_terminal:

@@ -103,7 +103,7 @@ class DaemonFacts:
         return self.guard is not None and self.guard.is_paused
 
 
-class Snapshots:
+class Readings:
     """Takes readings; counters never fall.
 
     Args:
