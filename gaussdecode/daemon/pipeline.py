@@ -340,7 +340,9 @@ class Pipeline:
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
                 max_row_bytes=config.source.max_row_bytes,
                 reader=dataclasses.replace(
-                    ReaderSettings.of(config, self.landing_position),
+                    ReaderSettings.of(
+                        config, self.landing_position, str(config.landing.root / SPOOL)
+                    ),
                     **({} if self.log is None else unread(self._left_out())),
                 ).to_record(),
             ),

@@ -1,8 +1,7 @@
-"""The reader's slow path: what a Relation message means, told once to every decoder.
+"""Relations on their way to the decoders: the white list, and the record of the raw batch.
 
-Given Relation and Type messages in wire order, numbers the versions, resolves types from
-the wire alone, asks the white list, and builds the record of the raw batch (see
-``_layout.pxd``). The registry lives as long as the connection.
+What describes a relation is each server's own: a message of pgoutput, or the shape of a row. The
+record's layout stands in ``wire/_layout.pxd``.
 """
 
 import json

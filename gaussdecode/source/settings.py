@@ -2,15 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config, DecodingConfig
 from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.slot import LandingPosition
-
-SPOOL: Final = "spool"
-"""Directory of the landing for what memory may not hold; made when the landing is opened."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +56,8 @@ class ReaderSettings:
     log: LandingPosition | None
 
     @classmethod
-    def of(cls, config: Config, log: LandingPosition | None) -> Self:
-        """Take them out of a checked configuration.
+    def of(cls, config: Config, log: LandingPosition | None, desc_directory: str) -> Self:
+        """Take them out of a checked configuration; the rest is as the attributes say.
 
         Raises:
             ConfigError: the password file cannot be used.
@@ -75,7 +72,7 @@ class ReaderSettings:
             publications=source.publication,
             messages=source.messages,
             receiver_timeout=source.receiver_timeout,
-            desc_directory=str(config.landing.root / SPOOL),
+            desc_directory=desc_directory,
             config_name=config.path.name,
             ha_port=source.ha_port,
             plugin=source.plugin,

@@ -194,7 +194,7 @@ def test_capture_has_no_catalogue() -> None:
 def test_reader_is_told_what_the_configuration_says() -> None:
     """Every key of the reader's settings, for a landing yet to begin."""
     config = config_for("host=/run dbname=x user=y")
-    settings = ReaderSettings.of(config, None)
+    settings = ReaderSettings.of(config, None, "/nowhere/spool")
     assert settings.kind is SourceKind.POSTGRESQL
     assert settings.slot == "orders"
     assert settings.publications == ("p",)
@@ -208,7 +208,7 @@ def test_settings_of_the_reader_survive_json(kind: SourceKind) -> None:
     """As they are told to it, with what the log says and what is left out."""
     log = LandingPosition("7", 2, "x", "orders", "pgoutput", Lsn(3), Lsn(2))
     settings = dataclasses.replace(
-        ReaderSettings.of(config_for("host=/run dbname=x user=y", kind), log),
+        ReaderSettings.of(config_for("host=/run dbname=x user=y", kind), log, "/nowhere/spool"),
         unread=(16384,),
         left_out=("public.t",),
     )
