@@ -53,7 +53,7 @@ def test_spark_reads_huge_values(
     monkeypatch.setattr(hugerow, "HUGE_BYTES", 2 << 20)  # above the pieces that are compressed
     huge = "é'\\ " * (hugerow.HUGE_BYTES // 4)  # five bytes each
     rows = rows_of(huge)
-    disk = Disk(Files(str(tmp_path)), SpaceWait(), "w")
+    disk = Disk(Files(tmp_path), SpaceWait(), "w")
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     sink = ParquetSink(disk, "f.parquet", SCHEMA, compression, table)
     sink.write(table)
