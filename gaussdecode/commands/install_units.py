@@ -103,7 +103,7 @@ def _refuse_changed(base: Path, contents: dict[str, bytes]) -> None:
     ]
     if changed:
         raise ConfigError(
-            f"install-units: {', '.join(changed)}: there already, and different; move what you "
+            f"install-units: {', '.join(changed)}: installed with other content; move what you "
             "changed to a drop-in, then --force"
         )
 
