@@ -56,8 +56,13 @@ check: setup ## lint, types, import contracts, spelling, generated pages
 	$(BIN)/python config/grafana/generate.py --check
 
 .PHONY: test
-test: setup-test ## every test, against real PostgreSQL servers
+test: setup-test ## every test, against real PostgreSQL servers; those that boot a machine by sudo
+ifeq ($(shell id -u),0)
 	$(PYTEST) $(PARALLEL) $(ARGS)
+else
+	$(PYTEST) $(PARALLEL) -m "not machine" $(ARGS)
+	sudo env PYTHONDONTWRITEBYTECODE=1 $(PYTEST) -p no:cacheprovider -m machine $(ARGS)
+endif
 
 .PHONY: test-unit
 test-unit: setup ## the tests that need no server
@@ -98,6 +103,7 @@ bench: setup-test ## every bench that needs no peer, in under ten minutes, to bu
 		--curve-bytes 500000000 --runs 2 --out $(RESULTS)/gaussdb.json
 	$(BIN)/python bench/gaussstyles.py --rows 20000 --large 16000000 --runs 2 --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --tables 1 16 --seconds 5 --out $(RESULTS)/latency.json
+	$(BIN)/python bench/ship.py --out $(RESULTS)/ship.json
 	$(BIN)/python bench/scale.py --short --out $(RESULTS)/scale.json
 
 .PHONY: bench-full
@@ -150,9 +156,32 @@ annotate: setup ## Cython's HTML: yellow lines in hot functions are a review que
 	$(BIN)/cython -3 --annotate $$(git ls-files 'gaussdecode/*.pyx')
 
 .PHONY: wheel
-wheel: setup ## build sdist and, from it, the wheel, into dist/
-	$(BIN)/python setup.py --quiet sdist --dist-dir dist
-	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+wheel: setup ## build the sdist and a wheel for this Python, stripped and audited, into dist/
+	$(BIN)/python release/wheels.py --here
+
+.PHONY: wheels
+wheels: setup ## the same for each of Python 3.11 to 3.13 that is on this machine
+	$(BIN)/python release/wheels.py
+
+.PHONY: deb
+deb: setup ## the Debian package of this machine's Debian, with a wheel and what is locked, into dist/
+	rm -rf build/deb
+	$(BIN)/python release/wheels.py --out build/deb /usr/bin/python3
+	release/deb.sh build/deb/*.whl dist
+
+.PHONY: lock
+lock: setup ## write requirements.lock again: the newest of what the package needs, with checksums
+	$(BIN)/pip install --quiet 'uv>=0.5'
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-annotate \
+		--python-version 3.11 --custom-compile-command 'make lock' \
+		--output-file requirements.lock pyproject.toml
+
+.PHONY: sbom
+sbom: wheel ## install what is locked in a fresh environment and describe it: dist/*.cdx.json
+	$(BIN)/python -m venv --clear build/locked
+	build/locked/bin/pip install --quiet --require-hashes --requirement requirements.lock
+	build/locked/bin/pip install --quiet --no-deps --no-index --find-links dist gaussdecode
+	$(BIN)/python release/sbom.py --environment build/locked/bin/python dist/gaussdecode.cdx.json
 
 .PHONY: clean
 clean: ## remove what was built; .venv stays

@@ -38,8 +38,8 @@ import corpus
 import processes
 import yaml
 from kit import landing
-from kit.daemon import free_port
 
+from gaussdecode.demo.ports import free_port
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.options import start_command
 from gaussdecode.source.address import SourceAddress
@@ -128,12 +128,12 @@ def land(facts: dict[str, Any], total: int, directory: Path, decoders: int) -> d
     watch = processes.ProcessWatch(process.pid)
     number = 0
 
-    def is_published() -> bool:
+    def is_committed() -> bool:
         if process.poll() not in (None, 0):
             raise SystemExit(f"the daemon ended with status {process.returncode}")
         return (root / "commits" / f"{number:020d}.json").exists()
 
-    while not is_published():  # the stream begins after the genesis entry
+    while not is_committed():  # the stream begins after the genesis entry
         time.sleep(0.002)
     watch.restart()
     began = ended = time.perf_counter()
@@ -141,13 +141,13 @@ def land(facts: dict[str, Any], total: int, directory: Path, decoders: int) -> d
     wanted = total / facts["cycle_bytes"] * facts["cycle_rows"]
 
     def share_done() -> float:
-        is_published()  # or the daemon has ended, and says nothing any more
+        is_committed()  # or the daemon has ended, and says nothing any more
         return _collected_rows(port) / wanted
 
     corpus.wait_until_done(share_done, began)
     process.terminate()
-    while is_published() or process.poll() is None:
-        if not is_published():
+    while is_committed() or process.poll() is None:
+        if not is_committed():
             time.sleep(0.002)
             continue
         number += 1

@@ -21,8 +21,8 @@ import corpus
 from gaussdecode.land.checkpoint import BLOCK
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.files import Files
+from gaussdecode.land.making import Draft
 from gaussdecode.land.names import CHECKPOINTS, entry_path
-from gaussdecode.land.publication import Draft
 from gaussdecode.land.state import LogState
 from gaussdecode.model.entry import CheckpointHeader, CommitEntry, checkpoint_name
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
@@ -54,7 +54,7 @@ def entries(first: CommitEntry, count: int) -> Iterator[bytes]:
 def build(root: Path, count: int) -> None:
     """Make a landing of that many entries, pruned as the daemon does it."""
     log = CommitLog.open(Files(root), IDENTITY)
-    first = log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
+    first = log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
     log.close()
     state = LogState()
     state.fold(first)
@@ -74,7 +74,11 @@ def build(root: Path, count: int) -> None:
 def _write(root: Path, lines: list[bytes], state: LogState, previous: str) -> CheckpointHeader:
     last = CommitEntry.from_bytes(lines[-1])
     state.next_n, state.last_hash = last.n + 1, last.hash
-    state.positions, state.published, state.mtime_ms = last.positions, last.published, last.mtime_ms
+    state.positions, state.committed_time, state.mtime_ms = (
+        last.positions,
+        last.committed_time,
+        last.mtime_ms,
+    )
     content = b"\n".join(lines) + b"\n"
     header = state.to_header(last.n - len(lines) + 1, previous, hashlib.sha256(content).hexdigest())
     path = root / CHECKPOINTS / checkpoint_name(header.first, header.last)

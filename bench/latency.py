@@ -2,7 +2,7 @@
 
 Small transactions at a steady rate, each on the next of several tables, while the daemon
 follows. From the moment the session has its answer to COMMIT until the entry of the commit log
-that holds the transaction exists: data durable, published, to be read. The base is the
+that holds the transaction exists: data durable, shown, to be read. The base is the
 commit interval itself: `over` is what comes on top of it, in milliseconds, at the median and the
 99th percentile. A transaction waits for half an interval on average; its oldest
 neighbour waits for all of it.

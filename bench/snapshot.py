@@ -2,7 +2,7 @@
 
 All read the same table of the same server, one after the other, in turns: psql's ``copy ... to`` a
 file, ``pg_dump`` to a file, and the daemon from its start until the entry with all rows is
-published. The daemon reads with ``--workers`` connections and writes durable Parquet, the others
+shown. The daemon reads with ``--workers`` connections and writes durable Parquet, the others
 read with one and write text; seconds are those of the whole command.
 
 ``seconds`` is a list, one for each turn; rows and megabytes per second are of their median, the

@@ -114,7 +114,7 @@ def staged(args: argparse.Namespace, directory: Path) -> Iterator[Stage]:
         yield Stage(server, proxy, daemon, supervised, load, rng, hold, disk)
 
 
-def settle(stage: Stage) -> dict[str, Any]:
+def wait_until_landed(stage: Stage) -> dict[str, Any]:
     """At rest: land the rest, stop, and judge what landed."""
     stage.load.finish()
     target = stage.daemon.database.wal_end()
@@ -188,7 +188,7 @@ def soak(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
                 "memory": memory.report(),
                 "alerts": report.alerts(happened),
             }
-        result["landed"] = settle(stage)
+        result["landed"] = wait_until_landed(stage)
         return {**result, "machine": corpus.machine()}
 
 

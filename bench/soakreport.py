@@ -148,13 +148,13 @@ class Report:
             "open_files_max": self.number("max_over_time(process_open_fds[$T])"),
             "memory_budget_bytes": self.number("gaussdecode_daemon_memory_budget_bytes"),
             "answered_scrapes": self.number("avg_over_time(up[$T])"),
-            "starts_seen": self.number("changes(gaussdecode_daemon_started_seconds[$T])"),
+            "starts_seen": self.number("changes(gaussdecode_daemon_start_time_seconds[$T])"),
         }
 
     def _last_life(self, name: str) -> Json:
         """How flat a gauge was since the last start of the daemon."""
         (_, points), *_ = self._points(name)
-        started = self._points("gaussdecode_daemon_started_seconds")[0][1][-1][1]
+        started = self._points("gaussdecode_daemon_start_time_seconds")[0][1][-1][1]
         return flatness([point for point in points if point[0] > started + 2 * _STEP])
 
     def alerts(self, happened: Sequence[Happened]) -> Json:

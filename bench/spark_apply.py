@@ -2,26 +2,32 @@
 
 A table of N rows with a key, an out-of-line text and some columns is landed and applied once;
 then M random changes (updates, a tenth of them without the text, deletes, inserts) are landed
-and brought into the table in three ways, each of which writes Parquet:
+and brought into the table in four ways, each of which writes Parquet:
 
-* ``apply``: `gaussdecode.spark.apply`, only the buckets that have changes;
+* ``apply``: `gaussdecode.spark.apply`, beside the buckets where few rows have changed;
 * ``replay``: a window function over all changes since the beginning, the last row of each key;
-* ``join``: the newest change of each key, full outer join with the table, written whole.
+* ``join``: the newest change of each key, full outer join with the table, written whole;
+* ``hand``: as somebody who knows Spark would: the newest change of each key is broadcast, rows with
+  such a key are left out, the new ones put beside them, with texts that were not sent from the table.
 
-Seconds of each, the best of several runs (every run of ``apply`` takes new changes); ``ratio`` is
-the other's time over apply's. ``read`` and ``written`` are bytes of files, ``touched`` the bytes of
-the landed changes. With ``--rows`` given twice the growth of the table shows.
+Seconds and CPU seconds (of this process, Spark's and its workers') of each, the best of several runs
+(every run of ``apply`` takes new changes); ``ratio`` is the other's over apply's. ``files`` and
+``bytes`` are what each wrote, ``touched`` the bytes of the landed changes. Then, with ``--small``, so
+many applies of a hundred changes each follow, in this process without Spark. With ``--rows`` given
+twice the growth of the table shows.
 
-    python bench/spark_apply.py [--rows N ...] [--changes M ...] [--runs N] [--out FILE]
+    python bench/spark_apply.py [--rows N ...] [--changes M ...] [--runs N] [--small N] [--out FILE]
 """
 
 import argparse
+import contextlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +41,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.demo.java import provide_java
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.spark.apply import apply
+from gaussdecode.spark.apply import apply, apply_with
+from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.query import current
+from gaussdecode.spark.store import Target
 
 NAMES = ("id", "doc", "a", "b", "c", "d")
 FILE_ROWS = 250_000
@@ -181,11 +189,55 @@ def join(spark: SparkSession, root: Path, base: DataFrame, first: int, out: Path
     kept.select(*columns).write.parquet(str(out))
 
 
-def timed(run: Callable[[], object]) -> float:
-    """Seconds it takes."""
-    begun = time.perf_counter()
+def hand(spark: SparkSession, root: Path, base: DataFrame, first: int, out: Path) -> None:
+    """The newest change of each key broadcast; the table without these keys, and the new rows."""
+    rest = [name for name in NAMES if name not in {"id", "doc"}]
+    everything = F.struct(*POSITION, "gd_op", *rest)
+    sent = F.struct(*POSITION, "doc")
+    is_sent = (F.col("gd_op") != "D") & F.col("gd_unchanged").isNull()
+    changed = (
+        all_changes(spark, root, first).groupBy("id")
+        .agg(F.max(everything).alias("x"), F.max(F.when(is_sent, sent)).alias("y"))
+        .localCheckpoint()
+    )  # fmt: skip
+    kept = base.select(*NAMES).join(F.broadcast(changed.select("id")), "id", "left_anti")
+    put = changed.where("x.gd_op <> 'D'")
+    unsent = F.broadcast(put.where("y is null").select("id"))
+    texts = base.select("id", "doc").join(unsent, "id", "left_semi")
+    new = put.join(F.broadcast(texts), "id", "left").select(
+        "id",
+        F.when(F.col("y").isNotNull(), F.col("y.doc")).otherwise(F.col("doc")).alias("doc"),
+        *[F.col(f"x.{name}").alias(name) for name in rest],
+    )
+    kept.select(*NAMES).unionByName(new).write.parquet(str(out))
+
+
+def timed(run: Callable[[], object]) -> tuple[float, float]:
+    """Seconds it takes, and CPU seconds."""
+    begun, used = time.perf_counter(), cpu_seconds()
     run()
-    return time.perf_counter() - begun
+    return time.perf_counter() - begun, cpu_seconds() - used
+
+
+def cpu_seconds() -> float:
+    """What this process and all that it started have used, those that ended included."""
+    times: dict[int, tuple[int, int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            times[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while True:
+        more = {pid for pid, (parent, _) in times.items() if parent in ours} - ours
+        if not more:
+            return sum(times[pid][1] for pid in ours if pid in times) / os.sysconf("SC_CLK_TCK")
+        ours |= more
+
+
+def written(directory: Path, since: set[Path]) -> tuple[int, int]:
+    """Files below a directory that were not there, and their bytes."""
+    found = [path for path in directory.rglob("*") if path.is_file() and path not in since]
+    return len(found), sum(path.stat().st_size for path in found)
 
 
 def checksum(frame: DataFrame) -> tuple[Any, ...]:
@@ -194,44 +246,88 @@ def checksum(frame: DataFrame) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def measure(spark: SparkSession, rows: int, changes: int, runs: int, where: Path) -> dict[str, Any]:
-    """One size of table and of changes."""
+def measure(
+    spark: SparkSession, rows: int, sizes: list[int], runs: int, small: int, where: Path
+) -> list[dict[str, Any]]:
+    """One size of table, and several of changes."""
     source = Source(where / "landing", 1)
     source.insert(rows)
     target = where / "target"
     first = timed(lambda: apply(spark, where / "landing", target))
-    best: dict[str, float] = {}
-    facts: dict[str, Any] = {}
+    points = [{"rows": rows, "first_apply": rounded(first)}]
+    for changes in sizes:
+        points.append({"rows": rows, **changed(spark, source, changes, runs, where)})
+        print(json.dumps(points[-1]), flush=True)
+    if small:
+        points.append({"rows": rows, **small_applies(source, small, where)})
+        print(json.dumps(points[-1]), flush=True)
+    return points
+
+
+def changed(
+    spark: SparkSession, source: Source, changes: int, runs: int, where: Path
+) -> dict[str, Any]:
+    """One size of changes, in all ways."""
+    target = where / "target"
+    best: dict[str, tuple[float, float]] = {}
+    facts: dict[str, tuple[int, int]] = {}
     for run in range(runs):
         entry = source.writer.n
         base = current(spark, target, "public.t")
         source.change(changes)
+        outs = {name: where / f"{name}{changes}-{run}" for name in ("replay", "join", "hand")}
         ways: dict[str, Callable[[], object]] = {
-            "replay": lambda run=run: replay(spark, where / "landing", where / f"replay{run}"),
-            "join": lambda run=run, base=base, entry=entry: join(
-                spark, where / "landing", base, entry, where / f"join{run}"),
-            "apply": lambda: facts.update(summary=apply(spark, where / "landing", target)),
+            "replay": lambda outs=outs: replay(spark, where / "landing", outs["replay"]),
+            "join": lambda outs=outs, base=base, entry=entry: join(
+                spark, where / "landing", base, entry, outs["join"]),
+            "hand": lambda outs=outs, base=base, entry=entry: hand(
+                spark, where / "landing", base, entry, outs["hand"]),
+            "apply": lambda: apply(spark, where / "landing", target),
         }  # fmt: skip
         for name, way in ways.items():
-            best[name] = min(best.get(name, 1e9), timed(way))
-        sums = {
-            checksum(spark.read.parquet(str(where / f"{name}{run}"))) for name in ("replay", "join")
-        }
+            before = set(target.rglob("*"))
+            best[name] = min(best.get(name, (1e9, 1e9)), timed(way))
+            facts[name] = written(outs.get(name, target), before)
+        sums = {checksum(spark.read.parquet(str(out))) for out in outs.values()}
         assert sums == {checksum(current(spark, target, "public.t"))}, "the results differ"
+        for out in outs.values():
+            shutil.rmtree(out)
     landing = Landing(where / "landing")
-    touched = sum(file.bytes for file in landing.entry(landing.last_n).files)
     return {
-        "rows": rows, "changes": changes, "first_apply_seconds": round(first, 2),
-        "seconds": {name: round(value, 2) for name, value in best.items()},
-        "ratio": {n: round(best[n] / best["apply"], 2) for n in ("replay", "join")},
-        "changes_per_second": round(changes / best["apply"]),
-        "bytes": {"read": facts["summary"].bytes_read, "written": facts["summary"].bytes_written,
-                  "touched": touched},
+        "changes": changes,
+        "seconds": {name: round(value[0], 2) for name, value in best.items()},
+        "cpu_seconds": {name: round(value[1], 2) for name, value in best.items()},
+        "ratio": {n: round(best[n][1] / best["apply"][1], 2) for n in best if n != "apply"},
+        "files": {name: value[0] for name, value in facts.items()},
+        "bytes": {name: value[1] for name, value in facts.items()},
+        "touched": sum(file.bytes for file in landing.entry(landing.last_n).files),
+    }
+
+
+def small_applies(source: Source, count: int, where: Path) -> dict[str, Any]:
+    """Many applies of a hundred changes each, one after the other, without Spark."""
+    target = where / "target"
+    before, took = set(target.rglob("*")), (0.0, 0.0)
+    for _ in range(count):
+        source.change(100)
+        one = timed(lambda: apply_with(LocalEngine(), where / "landing", target))
+        took = took[0] + one[0], took[1] + one[1]
+    files, size = written(target, before)
+    version = Target(target).newest("public.t")
+    assert version is not None
+    return {
+        "small_applies": count, "changes": 100, "took": rounded(took), "files": files,
+        "bytes": size, "files_of_newest": len(version.paths),
     }  # fmt: skip
 
 
-def session(scratch: Path) -> SparkSession:
-    """A local Spark on all cores."""
+def rounded(took: tuple[float, float]) -> dict[str, float]:
+    """Seconds and CPU seconds."""
+    return {"seconds": round(took[0], 2), "cpu_seconds": round(took[1], 2)}
+
+
+def session(scratch: Path, more: Mapping[str, str] | None = None) -> SparkSession:
+    """A local Spark on all cores, with more settings."""
     os.environ["JAVA_HOME"] = str(provide_java(scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     cores = os.cpu_count() or 1
@@ -240,6 +336,7 @@ def session(scratch: Path) -> SparkSession:
         "spark.ui.enabled": "false", "spark.driver.memory": "4g", "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(2 * cores), "spark.local.dir": str(scratch),
+        **(more or {}),
     }.items():  # fmt: skip
         builder = builder.config(name, value)
     return builder.getOrCreate()
@@ -251,17 +348,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 2_000_000])
     parser.add_argument("--changes", type=int, nargs="+", default=[2_000, 200_000])
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--small", type=int, default=100)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         spark = session(Path(scratch))
         for rows in args.rows:
-            for changes in args.changes:
-                where = Path(scratch, f"{rows}-{changes}")
-                where.mkdir()
-                results.append(measure(spark, rows, changes, args.runs, where))
-                print(json.dumps(results[-1]), flush=True)
+            where = Path(scratch, str(rows))
+            where.mkdir()
+            results += measure(spark, rows, args.changes, args.runs, args.small, where)
         spark.stop()
     corpus.write_result(
         args.out,

@@ -209,11 +209,11 @@ def repair(stage: Stage, loss: Loss, outcome: Outcome) -> None:
         stage.keep()
         return EX_CONFIG in stage.keeper.ends[stage.ends_before :]
 
-    def is_settled() -> bool:
+    def is_judged() -> bool:
         is_passed = loss.may_be_recorded and daemon.durable_lsn() > target
         return is_refused() or (is_passed and count_suspects(daemon) > suspects)
 
-    wait_until(is_settled, f"{loss.name} is refused or recorded", 240)
+    wait_until(is_judged, f"{loss.name} is refused or recorded", 240)
     outcome.faults.append(f"{loss.name}: {'refused' if is_refused() else 'recorded'}")
     if is_refused():
         daemon.stop()

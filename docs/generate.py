@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gaussdecode.metrics import METRICS
+from gaussdecode.metrics import METRICS, STAGES
 from gaussdecode.protocol.gaussdb.facts import FACTS, VERSIONS, cells
 from gaussdecode.settings.load import SECTIONS
 from gaussdecode.settings.rules import OPTIONS, Option, SourceKind, Support
@@ -74,7 +74,13 @@ _METRICS: Final = """# Metrics
 `slot`; the column *labels* names more. Counters end in `_total`. The process's own metrics
 (`process_resident_memory_bytes` and others) are there too.
 
-{table}"""
+{table}
+## Stages
+
+`gaussdecode_daemon_stage_seconds` is one histogram for each `stage`, in the order in which changes pass them; quantiles
+are compared with `histogram_quantile`. Durations of sessions that have ended are still counted.
+
+{stages}"""
 
 
 _VERSIONS: Final = """# What each version sends
@@ -232,7 +238,12 @@ def metrics_page() -> str:
     rows = [
         (f"`{m.name}`", str(m.kind), m.unit, ", ".join(m.labels), m.help, m.action) for m in METRICS
     ]
-    return _METRICS.format(note=_NOTE, table=table(header, rows))
+    stages = [(f"`{name}`", *of) for name, of in STAGES.items()]
+    return _METRICS.format(
+        note=_NOTE,
+        table=table(header, rows),
+        stages=table(("stage", "counts", "when it rises"), stages),
+    )
 
 
 def versions_page() -> str:

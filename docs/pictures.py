@@ -1,18 +1,22 @@
-"""Takes the pictures of the status page: a real daemon, a real server, a real browser.
+"""Takes the pictures of the pages and of `top`: real daemons, a real server, a real browser.
 
-    make pictures          writes docs/images/page-*.png, in about two minutes
+    make pictures          writes docs/images/page-*.png and fleet*.png, in about three minutes
 
 Three situations, one after the other: nobody works (idle), a daemon catches up while four
 sessions work (loaded), and a server that is about to give the slot up while values do not fit (trouble).
 """
 
+import contextlib
+import html
 import re
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +28,8 @@ from kit.chromium import Chromium  # noqa: E402
 from kit.daemon import Daemon, Json, wait_until  # noqa: E402
 from kit.postgres import Database, Postgres  # noqa: E402
 
+from gaussdecode.commands._fleet import Fleet  # noqa: E402
+from gaussdecode.commands._screen import Paint, frame  # noqa: E402
 from gaussdecode.demo import shop  # noqa: E402
 
 IMAGES: Final = ROOT / "docs" / "images"
@@ -35,6 +41,18 @@ SESSIONS: Final = 4
 TRANSACTIONS: Final = 30
 ROWS: Final = 50_000
 USUAL_ROOT: Final = "/var/lib/gaussdecode/orders"
+RENAME: Final = """
+for (const walk = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+     walk.nextNode();) {
+  walk.currentNode.nodeValue = walk.currentNode.nodeValue.replaceAll('%s', '%s');
+}
+"""
+"""Puts what lies in a temporary directory where the guide has it."""
+SPANS: Final = {
+    "1": "<b>", "22": "</b>", "7": "<span style='background:#d7dce2;color:#16191d'>", "27": "</span>",
+    "31": "<span style='color:#ff7b72'>", "33": "<span style='color:#e3b341'>",
+    "32": "<span style='color:#56d364'>", "36": "<span style='color:#79c0ff'>", "39": "</span>",
+}  # fmt: skip
 CONFIG: Final[Json] = {
     "decoding": {"parallel-decode-num": 4},
     "landing": {"max-commit-interval": "2s"},
@@ -54,6 +72,8 @@ def main() -> int:
         }  # fmt: skip
         with Postgres(15, limits) as server:
             in_trouble(Database(server, "orders"), directory / "b", browser)
+        with Postgres(15) as server:
+            side_by_side(server, directory / "c", browser)
     return 0
 
 
@@ -93,6 +113,65 @@ def in_trouble(database: Database, directory: Path, browser: Chromium) -> None:
         take(browser, daemon, "trouble", DESKTOP)
         take(browser, daemon, "trouble-phone", PHONE)
         open_one.rollback()
+
+
+def side_by_side(server: Postgres, directory: Path, browser: Chromium) -> None:
+    """Four slots: two are well, one has values that do not fit, one daemon is stopped."""
+    directory.mkdir()
+    names = ("billing", "events", "orders", "stock")
+    daemons = {name: daemon_over(Database(server, name), directory / name) for name in names}
+    configs = directory / "etc"
+    configs.mkdir()
+    with contextlib.ExitStack() as running:
+        for name, daemon in daemons.items():
+            running.enter_context(daemon)
+            (configs / f"{name}.yaml").symlink_to(daemon.config_path)
+            wait_until(lambda daemon=daemon: is_calm(daemon), "it streams")
+        daemons["events"].stop()
+        daemons["billing"].database.execute(
+            "INSERT INTO shop.line SELECT gen_random_uuid(), 1, 'x', 1, 'NaN' "
+            "FROM generate_series(1, 3)"
+        )
+        stop, sessions = begin_work(daemons["orders"].database)
+        wait_until(lambda: "did not fit" in page(daemons["billing"]), "the values have landed")
+        time.sleep(8)
+        take_top(browser, configs)
+        with serving(configs) as url:
+            for name, size, is_dark in (("fleet", DESKTOP, False), ("fleet-phone", PHONE, True)):
+                browser.open(
+                    url, width=size[0], height=size[1], is_dark=is_dark, has_script=False
+                )  # fmt: skip
+                browser.evaluate(RENAME % (configs, Path("/etc/gaussdecode")))
+                keep(browser, name)
+        end_work(stop, sessions)
+
+
+@contextlib.contextmanager
+def serving(configs: Path) -> Iterator[str]:
+    """Address of the page over these configurations."""
+    command = [sys.executable, "-m", "gaussdecode", "top", "--listen", "127.0.0.1:0", str(configs)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+
+
+def take_top(browser: Chromium, configs: Path) -> None:
+    """What `gaussdecode top` writes to a terminal, in the colours that terminals usually have."""
+    members = Fleet([configs]).look()
+    lines = frame(members, 0, 118, 22, "10:42:07", Paint(is_live=True, has_colour=True))
+    text = "\n".join(lines).replace(str(configs), "/etc/gaussdecode")
+    spans = re.sub(r"\x1b\[(\d+)m", lambda found: SPANS[found[1]], html.escape(text))
+    style = (
+        "body{margin:0;background:#16191d;color:#d7dce2}"
+        "pre{font:15px/1.35 monospace;margin:0;padding:14px;width:max-content}"
+    )
+    path = configs / "top.html"
+    path.write_text(f"<!DOCTYPE html><title>top</title><style>{style}</style><pre>{spans}</pre>")
+    browser.open(path.as_uri(), width=1100, height=440)
+    keep(browser, "fleet-top")
 
 
 def daemon_over(database: Database, directory: Path) -> Daemon:
@@ -138,7 +217,7 @@ def page(daemon: Daemon) -> str:
 
 def rows_landed(daemon: Daemon) -> int:
     """Of measurements, since the daemon's start."""
-    found = re.search(r"<td>shop\.measurement</td><td>([\d\u2009]+)</td>", page(daemon))
+    found = re.search(r">shop\.measurement</th><td>([\d\u2009]+)</td>", page(daemon))
     return int(found[1].replace("\u2009", "")) if found else 0
 
 
@@ -164,9 +243,14 @@ def take(
         f"http://127.0.0.1:{daemon.port}/", width=width, height=height, is_dark=is_dark,
         has_script=False,
     )  # fmt: skip
-    place = f"footer.textContent = footer.textContent.replace('{daemon.root}', '{USUAL_ROOT}')"
-    browser.evaluate(f"const footer = document.querySelector('footer p'); {place}")
-    path = IMAGES / f"page-{name}.png"
+    browser.evaluate(RENAME % (daemon.root, USUAL_ROOT))
+    browser.evaluate(RENAME % (daemon.config_path, "/etc/gaussdecode/orders.yaml"))
+    keep(browser, f"page-{name}")
+
+
+def keep(browser: Chromium, name: str) -> None:
+    """Write what the browser shows, as a small file."""
+    path = IMAGES / f"{name}.png"
     shrunk = shrink(browser.screenshot(path))
     if len(shrunk) > MOST_BYTES:
         raise SystemExit(f"{path.name} has {len(shrunk)} bytes, more than {MOST_BYTES}")

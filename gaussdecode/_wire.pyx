@@ -7,32 +7,10 @@ length or count claims is never believed before the bytes are there. It refuses 
 about sockets, rings, clocks, configuration, transactions that span batches and what
 becomes of the rows.
 
-| type | message | layout after the type byte (integers big-endian) |
-|---|---|---|
-| B | Begin | u64 commit_lsn, i64 commit time, u32 xid |
-| C | Commit | u8 flags = 0, u64 commit_lsn, u64 end_lsn, i64 commit time |
-| O | Origin | u64 lsn, str name |
-| I | Insert | u32 oid, N tuple |
-| U | Update | u32 oid, optional (K or O tuple), N tuple |
-| D | Delete | u32 oid, K or O tuple |
-| T | Truncate | u32 count, u8 bits (1 cascade, 2 restart identity), count x u32 oid |
-| M | Message | u8 flags (1 transactional), u64 lsn, str prefix, u32 size, bytes |
-
-A tuple is a u16 column count, and per column a byte n (NULL), u (unchanged, not sent) or
-t with u32 size and text. Relation (R) and Type (Y) never get here: the reader keeps them.
-Messages of protocol 2 and later (streamed and prepared transactions) are refused.
-
-A GaussDB stream is translated before it gets here (`source.gaussdb.translate`): its rows are I, U
-and D as above, and around them stand messages of our own, in letters that no pgoutput uses:
-
-| type | message | layout after the type byte (integers big-endian) |
-|---|---|---|
-| g | Begin | u64 first_lsn, u64 csn, u64 xid, i64 commit time, u32 origin id, str user name |
-| f | Commit | u64 end_lsn, u64 xid, i64 commit time, u64 csn |
-| n | Notice | u8 code, u32 size, text |
-| h | Heartbeat | u64 lsn, u64 flushed lsn, i64 timestamp (us since 1970) |
-
-What was not sent is 0 there, the smallest number as a time, an empty name.
+The letters of the messages and what follows each are in `wire/letters.py`. Relation and Type
+never get here: the reader keeps them. Messages of protocol 2 and later (streamed and prepared
+transactions) are refused. A GaussDB stream is translated before it gets here
+(`source.gaussdb.translate`).
 
 One decoder serves one process and is not safe to share between threads.
 `protocol/canonical.py` is the plain twin.
@@ -51,6 +29,11 @@ from gaussdecode.wire._layout cimport (
     TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit, PartHeader, PlanColumn,
     RawRelation, Tally, buffer_align, buffer_append,
     buffer_fill, buffer_free, buffer_grow, buffer_move,
+)
+from gaussdecode.wire._letters cimport (
+    CELL_TEXT, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_BEGIN, LETTER_COMMIT, LETTER_DELETE,
+    LETTER_GAUSS_BEGIN, LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_INSERT, LETTER_MESSAGE,
+    LETTER_NOTICE, LETTER_ORIGIN, LETTER_RELATION, LETTER_TRUNCATE, LETTER_TYPE, LETTER_UPDATE,
 )
 from gaussdecode.wire._part cimport (
     part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,
@@ -312,29 +295,29 @@ cdef class BatchDecoder:
 
     cdef int read_message(self, Cursor *cursor) except -1 nogil:
         cdef uint8_t tag = take(cursor, 1)[0]
-        if tag == c"I" or tag == c"U" or tag == c"D":
+        if tag == LETTER_INSERT or tag == LETTER_UPDATE or tag == LETTER_DELETE:
             self.read_row(cursor, tag)
             return check_end(cursor)
         self.last = NULL                # nothing but a row is to be blamed on a relation
-        if tag == c"B":
+        if tag == LETTER_BEGIN:
             self.read_begin(cursor)
-        elif tag == c"C":
+        elif tag == LETTER_COMMIT:
             self.read_commit(cursor)
-        elif tag == c"O":
+        elif tag == LETTER_ORIGIN:
             self.read_origin(cursor)
-        elif tag == c"T":
+        elif tag == LETTER_TRUNCATE:
             self.read_truncate(cursor)
-        elif tag == c"M":
+        elif tag == LETTER_MESSAGE:
             self.read_logical(cursor)
-        elif tag == c"g":
+        elif tag == LETTER_GAUSS_BEGIN:
             self.read_gauss_begin(cursor)
-        elif tag == c"f":
+        elif tag == LETTER_GAUSS_COMMIT:
             self.read_gauss_commit(cursor)
-        elif tag == c"n":
+        elif tag == LETTER_NOTICE:
             self.read_notice(cursor)
-        elif tag == c"h":
+        elif tag == LETTER_HEARTBEAT:
             self.read_heartbeat(cursor)
-        elif tag == c"R" or tag == c"Y":
+        elif tag == LETTER_RELATION or tag == LETTER_TYPE:
             fail_wire(cursor, b"relation or type message inside a batch", 1)
         else:
             fail_wire(cursor, b"unknown type of message", 1)
@@ -403,21 +386,21 @@ cdef class BatchDecoder:
         if <size_t>(cursor.end - cursor.head) > self.max_row_bytes and is_kept:
             self.fail_large(cursor)
         tag = take(cursor, 1)[0]
-        if op != c"I" and (tag == c"K" or tag == c"O"):
+        if op != LETTER_INSERT and (tag == IMAGE_KEY or tag == IMAGE_OLD):
             old_tag = tag
             if is_kept:
                 part_read_old(part, cursor, tag)
             else:
                 part_skip_tuple(part, cursor, True)
-            if op == c"U":
+            if op == LETTER_UPDATE:
                 tag = take(cursor, 1)[0]
-        if op == c"D":
+        if op == LETTER_DELETE:
             if old_tag == 0:
                 fail_wire(cursor, b"delete without an old tuple", 1)
             if is_kept:
                 part_fill_nulls(part)
         else:
-            if tag != c"N":
+            if tag != IMAGE_NEW:
                 fail_wire(cursor, b"no new tuple where one must be", 1)
             if is_kept:
                 part_read_new(part, cursor, old_tag, self.moves)
@@ -437,7 +420,7 @@ cdef class BatchDecoder:
         while at.next < at.end:
             take(&at, 1)
             for index in range(read_uint16(&at)):
-                if take(&at, 1)[0] == c"t":
+                if take(&at, 1)[0] == CELL_TEXT:
                     read_uint32(&at, &size)
                     take(&at, size)
                     if size > largest:
@@ -692,6 +675,7 @@ cdef class BatchDecoder:
         if header.kind == ENTRY_DATA:
             entry.wire_bytes = header.size - header.message_offset
             self.wire_bytes += entry.wire_bytes
+        entry.opened_ns = header.opened_ns
         entry.framed = header.framed
         entry.filtered = header.filtered
         tally_add(&entry.filtered, &self.filtered)

@@ -11,6 +11,7 @@ import ast
 import importlib
 import os
 import pkgutil
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,15 +20,18 @@ from typing import Final, Protocol, cast
 
 import gaussdecode
 from gaussdecode import commands
+from gaussdecode.access import refused, user_name
 from gaussdecode.commands._completion import SHELLS, completion_script
-from gaussdecode.errors import EX_OK, EX_SOFTWARE, GaussDecodeError
+from gaussdecode.errors import EX_OK, EX_SOFTWARE, AccessError, GaussDecodeError
 
 EX_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
+_SERVICE: Final = "INVOCATION_ID"  # in the environment of what systemd starts
 EX_BROKEN_PIPE: Final = 141  # 128 + SIGPIPE
 _ORDER: Final = (
     "run",
     "check",
     "status",
+    "top",
     "slot",
     "snapshot",
     "peek",
@@ -146,12 +150,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     command = next((word for word in arguments if not word.startswith("-")), "")
     args = build_parser(command).parse_args(arguments)
+    began_as = os.geteuid()
     try:
         status = int(args.execute(args))
         sys.stdout.flush()
-    except GaussDecodeError as error:
-        print(f"gaussdecode: {error}", file=sys.stderr)
-        return error.exit_status
+    except (GaussDecodeError, PermissionError) as error:
+        told = _told(error)
+        advice = _advice(told, began_as, arguments)
+        print(f"gaussdecode: {told}{advice}", file=sys.stderr)
+        return told.exit_status
     except KeyboardInterrupt:
         return EX_INTERRUPTED
     except BrokenPipeError:
@@ -162,6 +169,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("gaussdecode: this is a bug; please report the lines above", file=sys.stderr)
         return EX_SOFTWARE
     return status
+
+
+def _told(error: GaussDecodeError | PermissionError) -> GaussDecodeError:
+    """What to tell the operator; the kernel's refusals get the file's owner and mode."""
+    if isinstance(error, GaussDecodeError):
+        return error
+    return refused(str(error.filename or "a file without a name"), error)
+
+
+def _advice(error: GaussDecodeError, began_as: int, arguments: Sequence[str]) -> str:
+    """Who may do what was refused: root, by the same command; or somebody root lets."""
+    if not isinstance(error, AccessError):
+        return ""
+    if began_as != 0 and _SERVICE not in os.environ:
+        return f"; use: sudo {shlex.join(['gaussdecode', *arguments])}"
+    name = user_name(os.geteuid())
+    return f"; let user {name} have it, by chown, chgrp or chmod of what was named last"
 
 
 def _forget_output() -> None:

@@ -40,6 +40,10 @@ class ConfigError(GaussDecodeError):
     exit_status = EX_CONFIG
 
 
+class AccessError(ConfigError):
+    """A file or a directory may not be used by this process's user; see `access.refused`."""
+
+
 class SourceError(GaussDecodeError):
     """The source refused, vanished or broke off; trying again later may help.
 
@@ -222,7 +226,7 @@ class TableError(GaussDecodeError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"table {table_title(self.namespace, self.name)}, behind {self.lsn}: {self.reason}"
+        return f"table {table_title(self.namespace, self.name)}, after {self.lsn}: {self.reason}"
 
 
 class SuspectError(GaussDecodeError):
@@ -292,6 +296,26 @@ class DiskStillFullError(DiskError):
     """Nothing failed but the wait for room, which a stop or another's failure ended."""
 
 
+class FencedError(LandingError):
+    """Another host has taken the landing over; starting again does not take it back."""
+
+    exit_status = EX_CONFIG
+
+
+class MirrorError(GaussDecodeError):
+    """The store of the mirror did not do what was asked; trying again later may help."""
+
+    exit_status = EX_UNAVAILABLE
+    retryable = True
+
+
+class MirrorRefusedError(MirrorError):
+    """The store refuses until an operator changes something."""
+
+    exit_status = EX_CONFIG
+    retryable = False
+
+
 class ChildError(GaussDecodeError):
     """A process of the pipeline died without saying why, or stopped moving."""
 
@@ -329,6 +353,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
     cls.__name__: cls
     for cls in (
         ConfigError,
+        AccessError,
         SourceError,
         SourceRefusedError,
         IdentityError,

@@ -1,12 +1,13 @@
 """The log: few structured events with fixed names, one line each, on standard error.
 
-JSON unless a person looks on at a terminal. Every event is a member of `Event`; nothing
+JSON unless a person looks on at a terminal; with the priority in front where the journal reads. Every event is a member of `Event`; nothing
 else is logged. Secrets are dropped by key and cut out of texts, row values are never
 given to it. A log that cannot be written is no reason to stop landing, so errors of the
 stream are swallowed. Child processes do not log: they report, and `relay` says it here.
 """
 
 import enum
+import functools
 import os
 import re
 import sys
@@ -22,6 +23,7 @@ _SECRET_TEXT: Final = re.compile(
     r"((?:password|sslpassword|passfile|sslkey)\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", re.IGNORECASE
 )
 _SECRET_URL: Final = re.compile(r"(postgres(?:ql)?://[^\s:/@]*:)[^\s@]*(@)", re.IGNORECASE)
+_FIRST: Final = ("time", "level", "event", "stage")
 _MAX_TEXT: Final = 4000  # of one field; arbitrary, journald splits lines at 48 KiB
 
 
@@ -53,11 +55,17 @@ class Event(enum.StrEnum):
     CHILD_ENDED = "child_ended"
     CHILD_REPORTED = "child_reported"
     BATCH_LANDED = "batch_landed"
+    MINUTE_LANDED = "minute_landed"
     POSITION_ADVANCED = "position_advanced"
     LANDING_CREATED = "landing_created"
     LANDING_RECOVERED = "landing_recovered"
     LANDING_COMPACTED = "landing_compacted"
     LANDING_EXPIRED = "landing_expired"
+    MIRROR_FETCHED = "mirror_fetched"
+    MIRROR_TAKEN_OVER = "mirror_taken_over"
+    MIRROR_FAILED = "mirror_failed"
+    MIRROR_RECOVERED = "mirror_recovered"
+    MIRROR_FENCED = "mirror_fenced"
     DISK_FULL = "disk_full"
     DISK_FREED = "disk_freed"
     ROWS_MAY_BE_MISSING = "rows_may_be_missing"
@@ -73,6 +81,7 @@ class Event(enum.StrEnum):
     SNAPSHOT_AT_ONCE = "snapshot_at_once"
     SNAPSHOT_WAITS = "snapshot_waits"
     SNAPSHOT_REFUSED = "snapshot_refused"
+    SNAPSHOT_REQUEST_UNREADABLE = "snapshot_request_unreadable"
     PUBLICATION_CHANGED = "publication_changed"
     TABLES_NOT_LISTED = "tables_not_listed"
     TABLES_NOT_PUBLISHED = "tables_not_published"
@@ -88,18 +97,25 @@ class Event(enum.StrEnum):
 class _Stream:
     """Writes lines and never fails: a full disk under the journal must not stop the data."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO, *, has_priorities: bool) -> None:
         self._file = file
+        self._has_priorities = has_priorities
 
-    def msg(self, message: str) -> None:
+    def _write(self, priority: int, message: str) -> None:
         """Write one line."""
+        prefix = f"<{priority}>" if self._has_priorities else ""
         try:
-            self._file.write(message + "\n")
+            self._file.write(f"{prefix}{message}\n")
             self._file.flush()
         except (OSError, ValueError):
             pass
 
-    debug = info = warning = warn = error = critical = fatal = exception = log = msg
+    # The methods that structlog calls, by sd-daemon(3)'s priorities.
+    debug = functools.partialmethod(_write, 7)
+    info = msg = log = functools.partialmethod(_write, 6)
+    warning = warn = functools.partialmethod(_write, 4)
+    error = exception = functools.partialmethod(_write, 3)
+    critical = fatal = functools.partialmethod(_write, 2)
 
 
 def redact(text: str) -> str:
@@ -146,6 +162,33 @@ def is_for_a_person(file: TextIO, environment: Mapping[str, str]) -> bool:
     return file.isatty() and "JOURNAL_STREAM" not in environment
 
 
+def takes_color(file: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether a terminal shows colours and its user wants them; see https://no-color.org."""
+    return file.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
+def _ordered(
+    _logger: WrappedLogger,
+    _method: str,
+    fields: MutableMapping[str, Any],  # Any: any field
+) -> MutableMapping[str, Any]:  # Any: any field
+    """Put first what every line begins with, so that lines can be read and sorted as text."""
+    first = {name: fields[name] for name in _FIRST if name in fields}
+    return {**first, **fields}
+
+
+def is_journal(file: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether a file is the journal's own stream, as systemd says in JOURNAL_STREAM.
+
+    It may name a stream that was redirected since: device and inode tell.
+    """
+    try:
+        facts = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{facts.st_dev}:{facts.st_ino}"
+
+
 def configure(
     level: str = "info",
     *,
@@ -163,8 +206,9 @@ def configure(
     """
     target = sys.stderr if file is None else file
     readable = is_for_a_person(target, os.environ) if is_readable is None else is_readable
+    has_priorities = is_journal(target, os.environ)
     renderer: Processor = (
-        structlog.dev.ConsoleRenderer(colors=target.isatty())
+        structlog.dev.ConsoleRenderer(colors=takes_color(target, os.environ), timestamp_key="time")
         if readable
         else structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
     )
@@ -174,11 +218,12 @@ def configure(
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
             structlog.processors.format_exc_info,
+            _ordered,
             drop_secrets,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=lambda *_args: _Stream(target),
+        logger_factory=lambda *_args: _Stream(target, has_priorities=has_priorities),
         cache_logger_on_first_use=False,
     )
 

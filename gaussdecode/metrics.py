@@ -9,19 +9,23 @@ docs/metrics.md is generated from this table.
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client import generate_latest as _generate
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
+
+from gaussdecode.model.exposition import label_value
+from gaussdecode.model.histogram import BOUNDS, Counted
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-LABELS: Final = frozenset({"decoder", "stage", "reason", "version"})
+LABELS: Final = frozenset({"decoder", "stage", "reason", "version", "process"})
 
 Labels = tuple[str, ...]
 Snapshot = Mapping[str, Mapping[Labels, float]]
+_BUCKETS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 
 class Kind(enum.StrEnum):
@@ -29,6 +33,7 @@ class Kind(enum.StrEnum):
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Metric:
 
     Attributes:
         name: as Prometheus shows it.
-        kind: counter or gauge.
+        kind: counter, gauge or histogram.
         unit: of the value; ``bool`` for 0 and 1.
         help: what it says, one sentence without a full stop.
         action: what to do when it moves.
@@ -51,6 +56,17 @@ class Metric:
     action: str
     labels: Labels = ()
 
+    @property
+    def series(self) -> Mapping[str, Labels]:
+        """Names under which a snapshot holds its values, and the labels of each."""
+        if self.kind is not Kind.HISTOGRAM:
+            return {self.name: self.labels}
+        return {
+            f"{self.name}_bucket": (*self.labels, "le"),
+            f"{self.name}_sum": self.labels,
+            f"{self.name}_count": self.labels,
+        }
+
 
 def _counter(name: str, unit: str, help_text: str, action: str, *labels: str) -> Metric:
     return Metric(f"gaussdecode_{name}_total", Kind.COUNTER, unit, help_text, action, labels)
@@ -60,13 +76,21 @@ def _gauge(name: str, unit: str, help_text: str, action: str, *labels: str) -> M
     return Metric(f"gaussdecode_{name}", Kind.GAUGE, unit, help_text, action, labels)
 
 
+def _histogram(name: str, help_text: str, action: str, *labels: str) -> Metric:
+    return Metric(
+        f"gaussdecode_{name}_seconds", Kind.HISTOGRAM, "seconds", help_text, action, labels
+    )
+
+
+STAGE_SECONDS: Final = "gaussdecode_daemon_stage_seconds"
 _NOTHING: Final = "Nothing by itself; it is the base of rates."
 
 METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "read_change_queue_length",
         "entries",
-        "Batches that wait to be decoded, per decoder",
+        "Fill of the queue of batches that wait to be decoded, per decoder: parallel-queue-size when it "
+        "is full by entries or by bytes",
         "Near 0 with lag: the server or the network is the limit. Near parallel-queue-size: "
         "decoders are the limit, or what follows them; look at decode_change_queue_length.",
         "decoder",
@@ -74,9 +98,37 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "decode_change_queue_length",
         "entries",
-        "Decoded batches that wait for the collector, per decoder",
+        "Fill of the queue of decoded batches that wait for the collector, per decoder: likewise",
         "Near 0 with a full read queue: raise parallel-decode-num. High: landing is the limit; "
         "look at land_encoded_seconds_total, raise landing.writer-lanes or use a faster disk.",
+        "decoder",
+    ),
+    _gauge(
+        "read_change_queue_entries",
+        "entries",
+        "Batches that wait to be decoded",
+        _NOTHING,
+        "decoder",
+    ),
+    _gauge(
+        "read_change_queue_bytes",
+        "bytes",
+        "Room that they take",
+        "Near ring.raw-ring-bytes with few entries: the bytes bind; larger rings only help short peaks.",
+        "decoder",
+    ),
+    _gauge(
+        "decode_change_queue_entries",
+        "entries",
+        "Decoded batches that wait for the collector",
+        _NOTHING,
+        "decoder",
+    ),
+    _gauge(
+        "decode_change_queue_bytes",
+        "bytes",
+        "Room that they take",
+        "Near ring.decoded-ring-bytes with few entries: the bytes bind.",
         "decoder",
     ),
     _gauge(
@@ -179,6 +231,33 @@ METRICS: Final[tuple[Metric, ...]] = (
         "bool",
         "1 when the slot is gone or the server has removed WAL it needs",
         "Changes are missing: see `gaussdecode gaps ROOT` for the positions.",
+    ),
+    _gauge(
+        "source_catalog_xmin_age_transactions",
+        "transactions",
+        "Transactions since the oldest whose catalogue rows the server keeps for the slot; not on GaussDB, "
+        "whose transaction numbers have 64 bits",
+        "Growing: see what holds the slot back (held_by in /status). VACUUM cannot freeze the catalogue "
+        "beyond it, and near 2 billion the server refuses to write.",
+    ),
+    _gauge(
+        "source_frozen_age_transactions",
+        "transactions",
+        "Transactions since the oldest that is not frozen, over all databases of the server; not on GaussDB",
+        "Above autovacuum_freeze_max_age: VACUUM does not come through; at 2 billion the server stops writing.",
+    ),
+    _gauge(
+        "source_oldest_transaction_seconds",
+        "seconds",
+        "Age of the oldest transaction on the server that has written; needs pg_read_all_stats; not shown "
+        "for none",
+        "Large: it holds back restart_lsn of the slot; end it.",
+    ),
+    _gauge(
+        "source_oldest_prepared_seconds",
+        "seconds",
+        "Age of the oldest prepared transaction on the server; not shown for none",
+        "Large: COMMIT PREPARED or ROLLBACK PREPARED it; it holds back restart_lsn of the slot.",
     ),
     _counter(
         "source_server_spilled_bytes",
@@ -293,7 +372,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "collect_blocked_seconds",
         "seconds",
         "Time the collector waited for the writer",
-        "A rate near 1: encoding or publishing is the limit.",
+        "A rate near 1: encoding or committing is the limit.",
     ),
     _gauge(
         "land_durable_lsn",
@@ -302,26 +381,39 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Standing still while changes come: see the log and land_disk_full.",
     ),
     _gauge("land_entry", "entries", "Number of the newest entry of the commit log", _NOTHING),
-    _counter("land_entries", "entries", "Entries published", _NOTHING),
+    _counter("land_entries", "entries", "Entries committed", _NOTHING),
     _counter(
         "land_files",
         "files",
-        "Files published",
+        "Files committed",
         "Thousands per minute: raise max-commit-interval, or use fewer tables per slot.",
     ),
-    _counter("land_rows", "rows", "Rows published", _NOTHING),
-    _counter("land_bytes", "bytes", "Bytes of the files published", _NOTHING),
+    _counter("land_rows", "rows", "Rows committed", _NOTHING),
+    _counter("land_bytes", "bytes", "Bytes of the files committed", _NOTHING),
     _counter(
         "land_encoded_seconds",
         "seconds",
-        "Time the writer lanes encoded Parquet, summed",
+        "Time the writer lanes encoded Parquet, summed, what they do now included",
         "A rate near landing.writer-lanes: the lanes are the limit.",
+    ),
+    _counter(
+        "land_synced_seconds",
+        "seconds",
+        "Of it, time for closing and syncing files",
+        "Most of it: the disk syncs slowly, or stands still.",
     ),
     _counter(
         "land_published_seconds",
         "seconds",
-        "Time spent publishing: sync, link, rename",
+        "Time spent committing: sync, link, rename",
         "A rate above 0.25: the disk syncs slowly; the interval stretches by itself.",
+    ),
+    _histogram(
+        "land_commit_to_durable",
+        "Time from the commit of each transaction at the source, by the source's clock, until the entry that "
+        "holds it was durable; clocks that differ shift it, and what seems to lie ahead counts as 0",
+        "Up to max-commit-interval is usual, and far above it after a stop: what waited is counted as old as it is. "
+        "Lower the interval, or see which daemon_stage_seconds has risen.",
     ),
     _gauge(
         "land_disk_full",
@@ -334,6 +426,41 @@ METRICS: Final[tuple[Metric, ...]] = (
         "bytes",
         "Room on the file system of the landing",
         "Alert well before 0; shorten landing.retention or grow the disk.",
+    ),
+    _gauge(
+        "land_mirror_up",
+        "bool",
+        "1 while the store of the mirror does what it is asked; shown with landing.mirror only",
+        "At 0 the log says why (mirror_failed): the store is away, or refuses. Landing goes on here, and "
+        "with `confirm: mirror` the server keeps its WAL.",
+    ),
+    _gauge(
+        "land_mirror_entry",
+        "entries",
+        "Number of the newest entry that the mirror has; -1 while that is not known",
+        _NOTHING,
+    ),
+    _gauge(
+        "land_mirror_backlog_entries",
+        "entries",
+        "Entries that have landed and are not in the mirror yet",
+        "Rising with land_mirror_up at 1: the store or the way to it is slower than what lands.",
+    ),
+    _gauge("land_mirror_backlog_bytes", "bytes", "Bytes of their files", _NOTHING),
+    _gauge(
+        "land_mirror_backlog_seconds",
+        "seconds",
+        "Age of the oldest of them",
+        "With `confirm: mirror` this is what would be read again from the server if this host were lost.",
+    ),
+    _counter(
+        "land_mirror_shipped_bytes", "bytes", "Bytes of the files shipped to the mirror", _NOTHING
+    ),
+    _counter(
+        "land_mirror_errors",
+        "errors",
+        "Times that shipping failed, after the repetitions of single requests",
+        "See mirror_failed in the log.",
     ),
     _gauge(
         "land_full_seconds",
@@ -391,10 +518,24 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Compare with process_resident_memory_bytes and the unit's MemoryMax.",
     ),
     _gauge(
-        "daemon_started_seconds",
+        "daemon_start_time_seconds",
         "seconds",
         "When the daemon started, in seconds since 1970",
         "Recent again and again: systemd restarts it; see the log.",
+    ),
+    _gauge(
+        "daemon_resident_bytes",
+        "bytes",
+        "Resident memory of each process of the daemon; the shared queues count in each that uses them",
+        "Growing without end: a leak, which is a bug; compare with the unit's MemoryMax.",
+        "process",
+    ),
+    _counter(
+        "daemon_cpu_seconds",
+        "seconds",
+        "CPU time of each process of the daemon, user and system",
+        "A rate near 1 of the reader or a decoder: that process is the limit.",
+        "process",
     ),
     _counter(
         "daemon_sessions",
@@ -408,6 +549,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Streams that ended in an error and were started again, by class of error",
         "ChildError: a process died, see its exit status in the log. SourceError: network or server.",
         "reason",
+    ),
+    _histogram(
+        "daemon_stage",
+        "Time each stage took: a batch in receive, decode and collect, an entry in gather and publish, a row "
+        "group in encode, a file in sync; what each counts and what to do is told below",
+        "The first stage whose quantiles have risen while lag grows: see below.",
+        "stage",
     ),
     _gauge("daemon_info", "bool", "1, with the version", _NOTHING, "version"),
     _gauge(
@@ -423,12 +571,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Above 0: see /status or the log for why, and for the command that tries again.",
     ),
     _gauge(
+        "land_snapshot_unreadable_requests",
+        "requests",
+        "Requests for snapshots that cannot be read, and are passed over",
+        "Above 0: `gaussdecode status` names the file; remove it, and ask again.",
+    ),
+    _counter(
         "land_snapshot_rows",
         "rows",
         "Rows read by snapshots since the start, those read again included",
         _NOTHING,
     ),
-    _gauge(
+    _counter(
         "land_snapshot_bytes",
         "bytes",
         "Bytes of COPY read by snapshots since the start",
@@ -478,64 +632,128 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
 )
 
-BY_NAME: Final[Mapping[str, Metric]] = {metric.name: metric for metric in METRICS}
+STAGES: Final[Mapping[str, tuple[str, str]]] = {
+    "receive": (
+        "from the first message of a batch in the reader until a decoder takes it",
+        "With decode: raise parallel-decode-num while cores are idle. Without: what follows is full, look on.",
+    ),
+    "decode": (
+        "decoding a batch, up to 1 MiB of messages or one larger row",
+        "Near 1 s without huge rows: the machine has no idle core; lower parallel-decode-num, or give it some.",
+    ),
+    "collect": (
+        "from then until the batch is in commit order; its turn and the writer are waited for in between",
+        "With encode, sync or publish: they are the limit. Alone: the collector, one thread; use a second slot.",
+    ),
+    "gather": (
+        "from the first complete transaction of an entry until the entry is asked for",
+        "Near landing.max-commit-interval is as configured; lower that for fresher tables. Above it: publish.",
+    ),
+    "encode": (
+        "compressing and writing one row group",
+        "Raise landing.writer-lanes while cores are idle; landing.compression: snappy or none takes less.",
+    ),
+    "sync": (
+        "footer and fsync of one data file",
+        "The disk is slow, or shared with somebody who writes much.",
+    ),
+    "publish": (
+        "committing an entry: directories synced, entry written and linked, files renamed",
+        "Slow with sync: the disk. Slow alone: too many files in an entry, raise landing.max-commit-interval.",
+    ),
+}
+"""What each ``stage`` of daemon_stage_seconds counts, and what to do when it rises."""
+
+BY_NAME: Final[Mapping[str, Metric]] = {
+    name: metric for metric in METRICS for name in metric.series
+}
+"""By the names that a snapshot has."""
+
+
+def histogram_values(
+    name: str, counted: Mapping[Labels, Counted]
+) -> dict[str, dict[Labels, float]]:
+    """A histogram as a snapshot holds it: each bucket with those below it, sum and number.
+
+    Args:
+        name: of the metric.
+        counted: by its labels.
+    """
+    upward = {labels: tuple(itertools.accumulate(of.counts)) for labels, of in counted.items()}
+    return {
+        f"{name}_bucket": {
+            (*labels, bound): float(count)
+            for labels, counts in upward.items()
+            for bound, count in zip(_BUCKETS, counts, strict=True)
+        },
+        f"{name}_sum": {labels: of.seconds for labels, of in counted.items()},
+        f"{name}_count": {labels: float(counts[-1]) for labels, counts in upward.items()},
+    }
 
 
 def unknown_series(snapshot: Snapshot) -> list[str]:
     """Name what a snapshot holds that the table does not, for tests of the supervisor."""
     wrong = [name for name in snapshot if name not in BY_NAME]
     for name in snapshot.keys() & BY_NAME.keys():
-        expected = len(BY_NAME[name].labels)
+        expected = len(BY_NAME[name].series[name])
         wrong += [f"{name}{labels}" for labels in snapshot[name] if len(labels) != expected]
     return wrong
 
 
-class SnapshotCollector(Collector):
-    """Shows the newest snapshot at each scrape.
+class Exposition:
+    """The text of ``/metrics``, written at each scrape.
+
+    Whole numbers are written whole: a WAL position is compared digit by digit. Prometheus keeps
+    them as floats, exact up to 2^53 (8 PiB of WAL).
 
     Args:
         slot: value of the label every series carries.
         take: gives ``{metric name: {label values: value}}``; label values are those of
-            `Metric.labels` in order, ``()`` for none. Names missing from it are not
+            `Metric.series` in order, ``()`` for none. Names missing from it are not
             shown; names unknown to the table are left out.
     """
 
     def __init__(self, slot: str, take: Callable[[], Snapshot]) -> None:
         self._slot = slot
         self._take = take
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Say nothing in advance, so that registering takes no snapshot."""
-        return ()
-
-    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
-        """Make one family per metric that the snapshot holds."""
-        snapshot = self._take()
-        for metric in METRICS:
-            series = snapshot.get(metric.name)
-            if series is None:
-                continue
-            family_class = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-            family = family_class(metric.name, metric.help, labels=("slot", *metric.labels))
-            for labels, value in sorted(series.items()):
-                family.add_metric((self._slot, *labels), value)
-            yield family
-
-
-class Exposition:
-    """The text of ``/metrics``.
-
-    Args:
-        slot: see `SnapshotCollector`.
-        take: see `SnapshotCollector`.
-    """
-
-    def __init__(self, slot: str, take: Callable[[], Snapshot]) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(SnapshotCollector(slot, take))
-        ProcessCollector(registry=self._registry)
+        _OwnProcess(registry=self._registry)
         PlatformCollector(registry=self._registry)
 
     def render(self) -> bytes:
         """Write one scrape in Prometheus's text format."""
-        return _generate(self._registry)
+        snapshot = self._take()
+        lines = [line for metric in METRICS for line in self._family(metric, snapshot)]
+        return "".join(f"{line}\n" for line in lines).encode() + _generate(self._registry)
+
+    def _family(self, metric: Metric, snapshot: Snapshot) -> Iterator[str]:
+        """The lines of one metric; none where the snapshot does not hold it."""
+        shown = [name for name in metric.series if name in snapshot]
+        if not shown:
+            return
+        yield f"# HELP {metric.name} {metric.help}"
+        yield f"# TYPE {metric.name} {metric.kind}"
+        for name in shown:
+            keys = ("slot", *metric.series[name])
+            order = _by_bound if keys[-1] == "le" else None
+            for labels, value in sorted(snapshot[name].items(), key=order):
+                pairs = sorted(zip(keys, (self._slot, *labels), strict=True))
+                text = ",".join(f"{key}={label_value(label)}" for key, label in pairs)
+                yield f"{name}{{{text}}} {_number(value)}"
+
+
+class _OwnProcess(ProcessCollector):
+    """The library's metrics of this process; it looks for the boot time where our unit hides it."""
+
+    def _boot_time(self) -> float:
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _by_bound(item: tuple[Labels, float]) -> tuple[Labels, float]:
+    """Buckets in rising order, as Prometheus wants them."""
+    *labels, bound = item[0]
+    return tuple(labels), float(bound)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: servers, a database per test, a daemon over it."""
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +18,10 @@ _LONG = (
     "test_snapshot",
     "test_gauss_landing",
     "test_kill",
+    "test_live_unit",
+    "test_package",
     "test_gauss_source",
     "test_columns",
-    "test_package",
     "test_alerts",
     "test_demo",
     "test_tables",
@@ -47,6 +49,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return len(_LONG) if is_long else len(_LONG) + 1
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector look at what tests make, and not again and again at thousands of tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(autouse=True)

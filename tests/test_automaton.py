@@ -16,7 +16,7 @@ from gaussdecode.land import desk
 Table = Mapping[Any, Mapping[Any, Any]]  # Any: enums of each module
 LIVES: Final[dict[str, tuple[types.ModuleType, Table, type[enum.Enum], type[enum.Enum]]]] = {
     "writer": (desk, desk.LIFE, desk.Life, desk.Event),
-    "publication": (desk, desk.PUBLICATION, desk.Stage, desk.Step),
+    "entry": (desk, desk.ENTRY, desk.Stage, desk.Step),
     "hold": (gate, gate.HOLD, gate.State, gate.Event),
     "session": (session, session.LIFE, session.Life, session.Turn),
 }

@@ -2,13 +2,24 @@
 
 import io
 import json
+import os
 import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaussdecode.logs import Event, configure, get_logger, is_for_a_person, redact, relay
+from gaussdecode.logs import (
+    Event,
+    configure,
+    get_logger,
+    is_for_a_person,
+    is_journal,
+    redact,
+    relay,
+    takes_color,
+)
 
 
 @pytest.fixture
@@ -40,7 +51,7 @@ def test_an_event_is_one_line_of_json(lines: io.StringIO) -> None:
 
 
 def test_other_threads_name_the_slot_too(lines: io.StringIO) -> None:
-    """Lines of the publisher's thread carry the same context."""
+    """Lines of the committer's thread carry the same context."""
     logger = get_logger("land")
     thread = threading.Thread(target=lambda: logger.info(Event.BATCH_LANDED))
     thread.start()
@@ -107,6 +118,42 @@ def test_a_log_that_cannot_be_written_is_no_error() -> None:
     get_logger("land").info(Event.BATCH_LANDED)
 
 
+@pytest.mark.parametrize(
+    ("environment", "is_colored"),
+    [
+        ({}, True), ({"TERM": "xterm"}, True), ({"NO_COLOR": ""}, True),
+        ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False),
+    ],
+)  # fmt: skip
+def test_colors(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, is_colored: bool
+) -> None:
+    """A terminal gets colours unless its user has said no; a file never."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("NO_COLOR", "TERM", "JOURNAL_STREAM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    terminal = Terminal()
+    configure(file=terminal, slot="orders")
+    get_logger("land").info(Event.BATCH_LANDED, rows=7)
+    assert ("\x1b[" in terminal.getvalue()) is is_colored
+    assert re.match(r"(\x1b\[\d+m)*2\d{3}-\d\d-\d\dT", terminal.getvalue()), "time first"
+    assert not takes_color(io.StringIO(), environment)
+
+
+def test_a_line_begins_with_its_time(lines: io.StringIO) -> None:
+    """Lines are read, cut and sorted as text: time, level and event stand first, in this order."""
+    get_logger("land").warning(Event.DISK_FULL, wanted=7, aaa=1)
+    keys = list(json.loads(lines.getvalue()))
+    assert keys[:4] == ["time", "level", "event", "stage"]
+    assert {"wanted", "aaa", "slot"} == set(keys[4:])
+
+
 def test_lines_for_people_only_on_a_terminal() -> None:
     """Under the journal, or into a file, it is JSON."""
 
@@ -124,3 +171,29 @@ def test_event_names_are_fixed_and_lower_case() -> None:
     for event in Event:
         assert event.value == event.name.lower()
         assert re.fullmatch("[a-z_]+", event)
+
+
+def test_the_journal_gets_priorities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As sd-daemon(3) numbers them, and only on the stream that systemd names."""
+    with (tmp_path / "journal").open("w+") as file:
+        facts = os.fstat(file.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{facts.st_dev}:{facts.st_ino}")
+        assert is_journal(file, os.environ)
+        configure("debug", file=file)
+        logger = get_logger("land")
+        for write in (logger.debug, logger.info, logger.warning, logger.error):
+            write(Event.BATCH_LANDED)
+        relay({"event": "source_lost", "level": "warning"}, stage="source")
+        file.seek(0)
+        lines = file.read().splitlines()
+    assert [line[:3] for line in lines] == ["<7>", "<6>", "<4>", "<3>", "<4>"]
+    assert all(json.loads(line[3:])["event"] for line in lines)
+
+
+@pytest.mark.parametrize("stream", ["", "1:2", "x"])
+def test_others_get_none(stream: str, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that stderr was redirected to, or no file at all."""
+    monkeypatch.setenv("JOURNAL_STREAM", stream)
+    configure("info", file=lines)
+    get_logger("land").info(Event.BATCH_LANDED)
+    assert json.loads(lines.getvalue())["event"] == "batch_landed"

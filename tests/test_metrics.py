@@ -14,19 +14,30 @@ from gaussdecode.metrics import (
     Kind,
     Metric,
     Snapshot,
+    histogram_values,
     unknown_series,
 )
+from gaussdecode.model.histogram import BOUNDS, Counted
 
+COUNTED = Counted(tuple(range(len(BOUNDS) + 1)), 12.5)
 STAGES = {"source", "decode", "collect", "land", "daemon"}
-SERVER_NAMES = {"read_change_queue_length", "decode_change_queue_length"}
+SERVER_NAMES = {
+    f"{queue}_change_queue_{what}"
+    for queue in ("read", "decode")
+    for what in ("length", "entries", "bytes")
+}
 
 
 def full_snapshot() -> Snapshot:
     """One series of every metric."""
-    return {
-        metric.name: {tuple("0" for _ in metric.labels): float(index)}
-        for index, metric in enumerate(METRICS)
-    }
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for index, metric in enumerate(METRICS):
+        labels = tuple("0" for _ in metric.labels)
+        if metric.kind is Kind.HISTOGRAM:
+            found |= histogram_values(metric.name, {labels: COUNTED})
+        else:
+            found[metric.name] = {labels: float(index)}
+    return found
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
@@ -58,23 +69,57 @@ def test_every_row_helps(metric: Metric) -> None:
 
 def test_names_are_unique() -> None:
     """No name stands twice."""
-    assert len(BY_NAME) == len(METRICS)
+    assert len(BY_NAME) == sum(len(metric.series) for metric in METRICS)
 
 
 def test_every_series_carries_the_slot() -> None:
     """The label is added by the collector, next to the metric's own."""
     text = Exposition("orders", full_snapshot).render().decode()
     for metric in METRICS:
-        line = next(line for line in text.splitlines() if line.startswith(metric.name + "{"))
-        assert 'slot="orders"' in line
-        assert all(f'{label}="0"' in line for label in metric.labels)
+        for name in metric.series:
+            line = next(line for line in text.splitlines() if line.startswith(name + "{"))
+            assert 'slot="orders"' in line
+            assert all(f'{label}="0"' in line for label in metric.labels)
+
+
+def test_a_histogram_counts_upward() -> None:
+    """Each bucket holds those below it, in rising order; the last is the number of all."""
+    name = "gaussdecode_land_commit_to_durable_seconds"
+    values = histogram_values(name, {(): COUNTED})
+    text = Exposition("orders", lambda: values).render().decode()
+    assert f"# TYPE {name} histogram\n" in text
+    found = re.findall(rf'{name}_bucket{{le="([^"]+)",slot="orders"}} (\d+)\n', text)
+    total = sum(COUNTED.counts)
+    assert [float(bound) for bound, _ in found] == [*BOUNDS, float("inf")]
+    assert [int(count) for _, count in found] == [
+        sum(range(index + 1)) for index in range(len(BOUNDS) + 1)
+    ]
+    assert f'{name}_sum{{slot="orders"}} 12.5\n{name}_count{{slot="orders"}} {total}\n' in text
 
 
 def test_an_absent_metric_is_not_shown() -> None:
     """What is not known is left out rather than shown as zero."""
     text = Exposition("orders", lambda: {"gaussdecode_land_entry": {(): 7.0}}).render().decode()
-    assert 'gaussdecode_land_entry{slot="orders"} 7.0' in text
+    assert 'gaussdecode_land_entry{slot="orders"} 7\n' in text
     assert "gaussdecode_source" not in text
+
+
+def test_positions_are_written_whole() -> None:
+    """No exponent: what is compared with the server's own figure has all of its digits."""
+    values: Snapshot = {
+        "gaussdecode_land_durable_lsn": {(): float(0x16_B374_D848)},
+        "gaussdecode_source_lag_seconds": {(): 0.25},
+    }
+    text = Exposition("orders", lambda: values).render().decode()
+    assert f'gaussdecode_land_durable_lsn{{slot="orders"}} {0x16_B374_D848}\n' in text
+    assert 'gaussdecode_source_lag_seconds{slot="orders"} 0.25\n' in text
+
+
+def test_labels_cannot_break_out_of_their_line() -> None:
+    """Quotes, backslashes and line ends are escaped."""
+    values: Snapshot = {"gaussdecode_daemon_info": {('a"\\\n',): 1.0}}
+    text = Exposition("orders", lambda: values).render().decode()
+    assert r'version="a\"\\\n"} 1' in text
 
 
 def test_unknown_series_are_named() -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,6 +16,7 @@ from gaussdecode import errors
 ROOT = Path(__file__).parents[1]
 UNIT = ROOT / "systemd" / "gaussdecode@.service"
 OPERATIONS = ROOT / "docs" / "operate.md"
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 MAX_EXPOSURE = 20  # tenths, as systemd-analyze wants it
 
 
@@ -105,8 +107,7 @@ def test_changelog_knows_the_version() -> None:
 
 def test_links_and_pictures_are_there() -> None:
     """What README and docs point to exists; no picture is too heavy for a slow line."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    for page in pages:
+    for page in PAGES:
         text = re.sub(r"`[^`\n]*`", "", page.read_text())
         for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", text):
             path = page.parent / target
@@ -114,6 +115,11 @@ def test_links_and_pictures_are_there() -> None:
             if path.suffix == ".png":
                 assert path.read_bytes().startswith(b"\x89PNG")
                 assert path.stat().st_size < 150_000, target
+            elif path.suffix == ".svg":
+                drawing = path.read_text()
+                assert ElementTree.fromstring(drawing).find("{*}title") is not None, target
+                assert "prefers-color-scheme: dark" in drawing
+                assert len(drawing) < 15_000, target
 
 
 def anchors(page: Path) -> set[str]:
@@ -122,9 +128,9 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^a-z0-9 _-]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_anchors_are_there(page: Path) -> None:
     """Every section that a page points to, of its own or of another page, has its heading."""
     text = page.read_text().replace("\n", " ")
-    for target, anchor in re.findall(r"\]\(([a-z]*(?:\.md)?)#([^)]+)\)", text):
+    for target, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", text):
         assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"

@@ -1,6 +1,7 @@
 """The package as it is given away: built from a checkout, installed, and used far from it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,30 +11,71 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
+from kit import oracle, tutorial
+from kit.daemon import wait_until
+from kit.installed import PASSWORD, ROLE, Installed
+from kit.machine import Machine
+from kit.postgres import Database, Postgres, make_certificates
+from kit.workload import prepare
+from wheels import LINK, repair
+
+from gaussdecode.demo.ports import free_port
+from gaussdecode.spark.store import Target
+from gaussdecode.spark.vectors import current_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[1]
 BUILT_FROM = ("gaussdecode", "systemd", "docs", "config", "tests")
-FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md")
+FILES = (
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "requirements.lock",
+)
 UNITS = (
     "gaussdecode@.service",
     "gaussdecode.target",
+    "gaussdecode-fleet.service",
     "gaussdecode.sysusers",
     "gaussdecode.tmpfiles",
 )
+SHARED = {
+    "example.yaml": "example.yaml",
+    "gaussdb.example.yaml": "gaussdb.example.yaml",
+    "small.yaml": "small.yaml",
+    "gaussdecode.rules.yml": "prometheus/gaussdecode.rules.yml",
+    "prometheus.yml": "prometheus/prometheus.yml",
+    "gaussdecode.json": "grafana/gaussdecode.json",
+}
 SUITE = (
-    "tests/model",
     "tests/protocol/test_canonical.py",
     "tests/decode",
     "tests/ipc/test_ring_processes.py",
     "tests/land/test_writer.py",
-    "tests/land/test_verify.py",
     "tests/test_cli.py",
     "tests/settings/test_load.py",
     "tests/integration/test_hangup.py",
 )
 """Every layer, and the daemon with its processes over a real server."""
+_SHOP = """
+CREATE SCHEMA sales;
+CREATE TABLE sales.orders (id int8 PRIMARY KEY, customer text NOT NULL, total numeric(12,2));
+CREATE TABLE sales.items (order_id int8, line int4, sku text, PRIMARY KEY (order_id, line));
+INSERT INTO sales.orders SELECT i, 'customer ' || i % 7, i * 1.25 FROM generate_series(1, 1000) i;
+INSERT INTO sales.items SELECT i, 1, 'sku ' || i FROM generate_series(1, 1000) i;
+"""
+_WORK = """
+UPDATE sales.orders SET total = NULL WHERE id % 10 = 0;
+DELETE FROM sales.orders WHERE id > 900;
+INSERT INTO sales.orders VALUES (2001, 'new', 0.01);
+"""
+_ROWS = "SELECT id, customer, total FROM sales.orders ORDER BY id"
 
 
 class Package(NamedTuple):
@@ -70,7 +112,8 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> None:
 def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     """The sdist of this checkout, a wheel built from that, installed in a directory of its own.
 
-    Without optimisation: what is asked is whether all of it is there and fits together.
+    Without optimisation, and with the C that set-up made of the same sources where it did: what
+    is asked is whether all of it is there and fits together.
     """
     base = tmp_path_factory.mktemp("package")
     checkout, dist, site, elsewhere = (base / n for n in ("checkout", "dist", "site", "elsewhere"))
@@ -85,11 +128,24 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
     run(
         *pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", dist, sdist,
-        cwd=elsewhere, GAUSSDECODE_BUILD="debug",
+        cwd=elsewhere, LDSHARED=LINK, GAUSSDECODE_BUILD="quick", CYTHON_CACHE_DIR=str(ROOT / "build" / "cython"),
     )  # fmt: skip
-    (wheel,) = dist.glob("*.whl")
+    (plain,) = dist.glob("*.whl")
+    wheel = repair(plain, base / "repaired")
     run(*pip, "install", "--no-deps", "--no-index", "--target", site, wheel, cwd=elsewhere)
     return Package(sdist, wheel, site, elsewhere)
+
+
+def _rows(machine: Machine, lake: str) -> list[tuple[object, ...]]:
+    """Of the orders, as the newest version of the table has them."""
+    target = Target(machine.root / lake[1:])
+    database = target.database()
+    assert database is not None
+    version = target.version("sales.orders", database.tables["sales.orders"])
+    place = target.table_root("sales.orders")
+    read = [current_rows(place, file) for file in version.current]
+    rows = pa.concat_tables(read).select(["id", "customer", "total"]).sort_by("id").to_pylist()
+    return [(row["id"], row["customer"], row["total"]) for row in rows]
 
 
 def modules(directory: Path, *suffixes: str) -> set[str]:
@@ -105,15 +161,37 @@ def modules(directory: Path, *suffixes: str) -> set[str]:
 def test_the_wheel_has_what_runs_and_nothing_else(package: Package) -> None:
     """Every module, the types, the units; neither sources in C nor tests."""
     with zipfile.ZipFile(package.wheel) as wheel:
-        names = set(wheel.namelist())
+        names = {name for name in wheel.namelist() if not name.endswith("/")}
         for unit in UNITS:
             assert wheel.read(f"gaussdecode/units/{unit}") == (ROOT / "systemd" / unit).read_bytes()
+        for name, source in SHARED.items():
+            given = wheel.read(f"gaussdecode/share/{name}")
+            assert given == (ROOT / "config" / source).read_bytes()
+        assert len([name for name in names if "/share/" in name]) == len(SHARED)
+        runbooks = wheel.read("gaussdecode/daemon/status/alerts.md")
+        assert runbooks == (ROOT / "docs" / "alerts.md").read_bytes()
     tops = {name.split("/")[0] for name in names}
     assert len(tops) == 2, tops
     assert not [name for name in names if name.endswith((".c", ".pyx"))]
     assert {"gaussdecode/py.typed", "gaussdecode/_wire.pyi"} <= names
     installed = modules(package.site / "gaussdecode", ".py", ".so")
     assert installed == modules(ROOT / "gaussdecode", ".py", ".pyx")
+
+
+def test_the_wheel_is_for_all_systems_of_its_kind(package: Package) -> None:
+    """Nothing newer of the C library than manylinux says; neither symbols nor paths of this machine."""
+    (tag,) = re.findall(r"manylinux_2_(\d+)_", package.wheel.name)
+    assert int(tag) <= 28
+    extensions = list(package.site.rglob("*.so"))
+    assert len(extensions) == len(list((ROOT / "gaussdecode").rglob("*.pyx")))
+    for path in extensions:
+        told = subprocess.check_output(["readelf", "--wide", "--sections", "--dynamic", path])
+        assert b".text" in told
+        assert not re.findall(rb"\.symtab|\.debug_\w+|build-id|RPATH|RUNPATH", told), path
+        assert set(re.findall(rb"NEEDED.*\[(.*)\]", told)) <= {b"libc.so.6", b"libm.so.6"}
+        content = path.read_bytes()
+        for place in (ROOT, package.elsewhere.parent, Path(sys.base_prefix, "lib")):
+            assert bytes(place) not in content, path
 
 
 def test_the_sdist_has_the_sources(package: Package) -> None:
@@ -134,9 +212,10 @@ def test_the_installed_program_works(package: Package) -> None:
     version = package.run(program, "--version")
     assert package.wheel.name.startswith(version.stdout.split()[1].join(("gaussdecode-", "-")))
     root = package.elsewhere / "root"
-    installed = package.run(program, "install-units", "--destdir", root, "--program", program)
+    place = "/opt/gaussdecode/bin/gaussdecode"  # the unit would not see it where it is here
+    installed = package.run(program, "install-units", "--destdir", root, "--program", place)
     assert installed.returncode == 0, installed.stderr
-    assert len([path for path in root.rglob("*") if path.is_file()]) == len(UNITS)
+    assert len([path for path in root.rglob("*") if path.is_file()]) == len(UNITS) + len(SHARED)
 
 
 @pytest.mark.integration
@@ -153,3 +232,97 @@ def test_the_suite_passes_on_the_installed_package(package: Package) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert done.stdout.startswith(str(package.site))
+
+
+@pytest.mark.integration
+@pytest.mark.machine
+def test_the_tutorial_on_a_new_machine(package: Package, tmp_path: Path) -> None:
+    """From the server's settings to a table, each command as it stands; then changes follow."""
+    with (
+        Postgres(15, {"wal_level": None}) as server,
+        Machine(tmp_path / "machine", is_bare=True) as machine,
+    ):
+        server.execute("CREATE DATABASE shop")
+        server.execute(_SHOP, "shop")
+        checkout = "/root/gaussdecode"
+        machine.do(f"mkdir -p {checkout}/dist")
+        shutil.copy(package.wheel, machine.root / checkout[1:] / "dist")
+        watched = free_port()
+        told = f'ARGS="--web.listen-address=127.0.0.1:{watched}"\n'
+        machine.write("/etc/default/prometheus", told)
+        machine.do("systemctl start prometheus")
+
+        def certify() -> None:
+            authority = make_certificates(server.data)
+            (server.data / "server.pem").rename(server.data / "server.crt")
+            shutil.copy(authority, machine.root / "root/ca.pem")
+            server.restart()
+
+        def let_in() -> None:
+            (rule,) = re.findall(r"`(hostssl [^`]*)`", page)
+            hba = server.data / "pg_hba.conf"
+            hba.write_text(f"{reader.filled_in(rule)}\n{hba.read_text()}")
+
+        words = {
+            "DBHOST": "localhost", "DBPORT": str(server.port), "DAEMON": "127.0.0.1",
+            "SECRET": "correct horse", "CHECKOUT": checkout,
+        }  # fmt: skip
+        page = tutorial.PAGE.read_text()
+        reader = tutorial.Reader(machine, server, "shop", words, {str(server.port): "5432"})
+        for step in tutorial.steps():
+            reader.carry_out(step, {"Restart the server": certify, "pg_hba.conf": let_in})
+        record = reader.text()
+        if os.environ.get("GAUSSDECODE_RECORD"):  # keep this run in place of the one before
+            tutorial.RECORD.write_text(record)
+        assert tutorial.alike(record) == tutorial.alike(tutorial.RECORD.read_text())
+        query = f"http://127.0.0.1:{watched}/api/v1/query?query=gaussdecode_land_durable_lsn"
+        wait_until(lambda: '"slot":"orders"' in machine.do(f"curl -s {query}"), "it is scraped")
+        server.execute(_WORK, "shop")
+        (apply,) = [line for line in tutorial.steps()[-1].lines if " spark apply " in line]
+        lake = "/var/lib/lake/orders"
+
+        def has_followed() -> bool:
+            machine.do(apply)
+            return _rows(machine, lake) == server.execute(_ROWS, "shop")
+
+        wait_until(has_followed, "the table is the source's")
+        assert machine.do("systemctl show --value -p NRestarts gaussdecode@orders") == "0\n"
+
+
+@pytest.mark.integration
+@pytest.mark.machine
+def test_the_debian_package(package: Package, tmp_path: Path) -> None:
+    """Installed, run by its unit, upgraded while it runs, removed and purged: nothing is lost."""
+    built = subprocess.run(
+        [ROOT / "release" / "deb.sh", package.wheel, tmp_path], check=False, capture_output=True,
+        text=True, env={**os.environ, "COMPRESS": "-Znone"},
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    deb = Path(built.stdout.splitlines()[-1])
+    with (
+        Postgres(15, {"wal_sender_timeout": "10s"}) as server,
+        Machine(tmp_path / "machine", is_bare=True) as machine,
+    ):
+        server.use_password(ROLE, PASSWORD)
+        shutil.copy(deb, machine.root / "root")
+        machine.do(f"dpkg --install {deb.name}")
+        daemon = Installed(machine, Database(server, "packed"))
+        workload = prepare(daemon.database, 60)
+        daemon.start()
+        daemon.wait_for_state("streaming")
+        workload.run(10)
+        before = daemon.pid
+        machine.do(f"dpkg --install {deb.name}")
+        wait_until(lambda: daemon.pid not in {0, before}, "the upgrade starts it again")
+        daemon.wait_for_state("streaming")
+        workload.run(10)
+        daemon.catch_up()
+        machine.do("dpkg --remove gaussdecode")
+        assert machine.run("command -v gaussdecode").status != 0
+        assert machine.run(f"systemctl is-active {daemon.unit}").out == "inactive\n"
+        machine.do("dpkg --purge gaussdecode")
+        assert (
+            machine.do("find /opt /usr/bin /usr/lib/systemd /usr/share -name 'gaussdecode*'") == ""
+        )
+        machine.do(f"test -s {daemon.config_path}")
+        oracle.check(daemon.root, daemon.database)

@@ -51,6 +51,18 @@ def test_promtool_accepts_rules_and_example() -> None:
     promtool("check", "config", str(PROMETHEUS / "prometheus.yml"))
 
 
+def test_more_slots_are_more_targets(tmp_path: Path) -> None:
+    """With the comments taken away before the targets they are there, and promtool is content."""
+    text = re.sub(r"(?m)^( +)# - ", r"\1- ", (PROMETHEUS / "prometheus.yml").read_text())
+    path = tmp_path / "prometheus.yml"
+    path.write_text(text)
+    (tmp_path / RULES.name).write_text(RULES.read_text())
+    promtool("check", "config", str(path))
+    (job,) = yaml.safe_load(text)["scrape_configs"]
+    (group,) = job["static_configs"]
+    assert group["targets"] == ["127.0.0.1:19187", "127.0.0.1:19188", "db2:19187"]
+
+
 def test_promtool_runs_the_rules_tests() -> None:
     """Every alert fires when it must and is quiet when it must be."""
     promtool("test", "rules", str(TESTS))
@@ -71,9 +83,10 @@ def test_every_alert_has_a_test_that_fires_and_one_that_is_quiet() -> None:
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
 def test_every_alert_has_a_runbook(rule: dict[str, Any]) -> None:  # Any: YAML
     """Its section exists in docs/alerts.md, under the alert's own name."""
-    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     assert ROOT / page == ALERTS
     assert anchor == rule["alert"].lower()
+    assert "runbook" not in rule["annotations"]
     assert f"\n### {rule['alert']}\n" in ALERTS.read_text()
     assert rule["labels"]["severity"] in {"warning", "critical"}
 

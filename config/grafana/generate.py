@@ -56,6 +56,11 @@ def _rate(metric: str) -> str:
     return f"rate(gaussdecode_{metric}@[$__rate_interval])"
 
 
+def _quantile(share: float, metric: str, *labels: str) -> str:
+    by = ", ".join(("slot", *labels, "le"))
+    return f"histogram_quantile({share}, sum by ({by}) ({_rate(f'{metric}_bucket')}))"
+
+
 _DECODER: Final = "{{slot}} decoder {{decoder}}"
 _SLOT: Final = "{{slot}}"
 
@@ -71,7 +76,7 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                   "Decoded batches that wait for the collector. Full: landing is the limit."),
             Panel("stat", "parallel_decode_num", "short", 2,
                   [("count without (decoder) (gaussdecode_read_change_queue_length@)", _SLOT)]),
-            Panel("stat", "reader LSN", "sci", 3, [("gaussdecode_source_received_lsn@", _SLOT)],
+            Panel("stat", "reader LSN", "none", 3, [("gaussdecode_source_received_lsn@", _SLOT)],
                   "In bytes from the start of the WAL; `gaussdecode status` spells it as the server."),
             Panel("stat", "working transactions", "short", 2,
                   [("gaussdecode_collect_open_transactions@", _SLOT)]),
@@ -86,6 +91,20 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                   "The stage that limits the throughput now; the status page says what moves it."),
             Panel("lines", "lag", "bytes", 8, [("gaussdecode_source_lag_bytes@", _SLOT)]),
             Panel("lines", "lag in time", "s", 8, [("gaussdecode_source_lag_seconds@", _SLOT)]),
+        ),
+    ),
+    (
+        "How long it takes",
+        (
+            Panel("lines", "from commit to durable", "s", 12, [
+                (_quantile(share, "land_commit_to_durable_seconds"), f"{{{{slot}}}} {share * 100:g} %")
+                for share in (0.5, 0.95, 0.99)
+            ], "Of all transactions so many percent were durable within this time of their commit, by the clocks of "
+               "source and daemon. Near max-commit-interval is usual; what has not landed is not in it: see lag."),
+            Panel("lines", "stages, 95 %", "s", 12, [
+                (_quantile(0.95, "daemon_stage_seconds", "stage"), "{{slot}} {{stage}}"),
+            ], "A batch in receive, decode and collect, an entry in gather and publish, a row group in encode, a file "
+               "in sync; docs/metrics.md says what to do when one rises."),
         ),
     ),
     (
@@ -108,7 +127,7 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 (_rate("decode_busy_seconds_total"), _DECODER),
                 (_rate("collect_busy_seconds_total"), "{{slot}} collector"),
                 (_rate("land_encoded_seconds_total"), "{{slot}} writer lanes, summed"),
-                (_rate("land_published_seconds_total"), "{{slot}} publisher"),
+                (_rate("land_published_seconds_total"), "{{slot}} committer"),
             ]),
             Panel("lines", "waits for room in what follows", "percentunit", 6, [
                 (_rate("source_stalled_seconds_total"), "{{slot}} reader"),
@@ -125,9 +144,9 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
     (
         "Landing",
         (
-            Panel("lines", "files and publications per minute", "short", 8, [
+            Panel("lines", "files and entries per minute", "short", 8, [
                 (f"60 * {_rate('land_files_total')}", "{{slot}} files"),
-                (f"60 * {_rate('land_entries_total')}", "{{slot}} publications"),
+                (f"60 * {_rate('land_entries_total')}", "{{slot}} entries"),
             ]),
             Panel("lines", "written", "Bps", 8, [(_rate("land_bytes_total"), _SLOT)]),
             Panel("lines", "free on the disk", "bytes", 8, [("gaussdecode_land_free_bytes@", _SLOT)]),
@@ -150,6 +169,17 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
         ),
     ),
     (
+        "Processes",
+        (
+            Panel("lines", "resident memory", "bytes", 12, [
+                ("gaussdecode_daemon_resident_bytes@", "{{slot}} {{process}}"),
+            ], "The shared queues count in each process that uses them."),
+            Panel("lines", "CPU", "percentunit", 12, [
+                (_rate("daemon_cpu_seconds_total"), "{{slot}} {{process}}"),
+            ], "1 is one core. A reader or decoder near it is the limit."),
+        ),
+    ),
+    (
         "The slot on the server",
         (
             Panel("lines", "WAL kept, and left until it may be lost", "bytes", 8, [
@@ -166,6 +196,14 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
             Panel("stat", "slot lost", "bool_yes_no", 2, [("gaussdecode_source_slot_lost@", _SLOT)]),
             Panel("stat", "guard", "short", 2, [("gaussdecode_daemon_guard_step@", _SLOT)],
                   "0 calm, 1 warn, 2 pause optional work, 3 drop the slot"),
+            Panel("lines", "transactions not frozen", "short", 12, [
+                ("gaussdecode_source_catalog_xmin_age_transactions@", "{{slot}} kept by the slot"),
+                ("gaussdecode_source_frozen_age_transactions@", "{{slot}} oldest of the server"),
+            ], "At 2.1 billion the server stops writing. Not on GaussDB."),
+            Panel("lines", "oldest transaction on the server", "s", 12, [
+                ("gaussdecode_source_oldest_transaction_seconds@", "{{slot}} open"),
+                ("gaussdecode_source_oldest_prepared_seconds@", "{{slot}} prepared"),
+            ], "It holds WAL back for the slot. Empty for none, and where the role may not see it."),
         ),
     ),
     (
@@ -174,15 +212,33 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
             Panel("lines", "values that did not fit, per hour", "short", 6, [
                 ("sum without (decoder) (increase(gaussdecode_decode_misfit_values_total@[1h]))", _SLOT),
             ]),
-            Panel("lines", "gaps, suspect transactions, tables in quarantine", "short", 6, [
+            Panel("lines", "gaps, suspects, tables in quarantine, failed snapshots", "short", 6, [
                 ("gaussdecode_land_gap_entries_total@", "{{slot}} gaps"),
                 ("gaussdecode_land_suspect_entries_total@", "{{slot}} suspect"),
                 ("gaussdecode_land_quarantined_tables@", "{{slot}} in quarantine"),
+                ("gaussdecode_land_snapshot_failed_tables@", "{{slot}} snapshots failed"),
             ]),
             Panel("lines", "sessions per hour", "short", 6, [
                 ("increase(gaussdecode_daemon_sessions_total@[1h])", _SLOT),
             ]),
             Panel("lines", "disk full", "bool_yes_no", 6, [("gaussdecode_land_disk_full@", _SLOT)]),
+        ),
+    ),
+    (
+        "Mirror",
+        (
+            Panel("stat", "mirror works", "bool_yes_no", 3, [("gaussdecode_land_mirror_up@", _SLOT)],
+                  "Empty without landing.mirror."),
+            Panel("lines", "waits for the mirror", "s", 6, [
+                ("gaussdecode_land_mirror_backlog_seconds@", "{{slot}} oldest entry"),
+            ], "With confirm: mirror the server keeps WAL for as long."),
+            Panel("lines", "bytes that wait for the mirror", "bytes", 5, [
+                ("gaussdecode_land_mirror_backlog_bytes@", _SLOT),
+            ]),
+            Panel("lines", "shipped", "Bps", 5, [(_rate("land_mirror_shipped_bytes_total"), _SLOT)]),
+            Panel("lines", "requests that failed, per hour", "short", 5, [
+                ("increase(gaussdecode_land_mirror_errors_total@[1h])", _SLOT),
+            ]),
         ),
     ),
 )  # fmt: skip

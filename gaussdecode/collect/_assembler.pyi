@@ -5,6 +5,7 @@ from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.tables import Landed
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Counts
+from gaussdecode.model.histogram import Counted
 
 PUMP_TIME: Final[int]
 PUMP_ATTENTION: Final[int]
@@ -46,16 +47,17 @@ class Assembler:
     empty_count: Final[int]
     heartbeat_count: Final[int]
     message_count: Final[int]
-    unpublished_count: Final[int]
-    unpublished_since_ns: Final[int]
+    waiting_count: Final[int]
+    waiting_since_ns: Final[int]
     keepalive_is_urgent: Final[bool]
     dispatch_seq: Final[int]
     waited_ns: Final[int]
-    busy_ns: Final[int]
+    @property
+    def worked_ns(self) -> int: ...
     @property
     def is_transaction_open(self) -> bool: ...
     @property
-    def can_publish(self) -> bool: ...
+    def can_hand_over(self) -> bool: ...
     def __new__(
         cls,
         owner: Owner,
@@ -81,6 +83,8 @@ class Assembler:
     def sums(self) -> tuple[dict[str, int], dict[str, int], dict[str, Counts]]: ...
     @property
     def left_out_rows(self) -> dict[str, int]: ...
+    @property
+    def durations(self) -> dict[str, Counted]: ...
     def answered(self) -> None: ...
-    def published(self) -> None: ...
+    def committed(self) -> None: ...
     def pump(self, rings: Sequence[Ring], seconds: float) -> int: ...

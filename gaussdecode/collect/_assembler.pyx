@@ -24,7 +24,7 @@ sent again. Where the owner compares them with what landed, it is shown each of 
 told once everything up to that position has come, before anything else is released. A
 non-transactional message is durable only if its own LSN is below that
 position, since it says where its record begins, not where it ends; for the same reason
-nothing may be published while `message_lsn` is not below `boundary_lsn`.
+nothing may be committed while `message_lsn` is not below `boundary_lsn`.
 
 Sums. What the reader framed, as each batch says, must be what landed, what was left out for
 some reason, and what stands in the open transaction; after every batch this is compared. Rows
@@ -59,6 +59,7 @@ import json
 
 from gaussdecode.errors import AccountError, ChildError, SequenceError, from_record
 from gaussdecode.model import account
+from gaussdecode.model.histogram import BOUNDS, Counted
 
 cdef enum:
     MAX_WAIT_MS = 100       # arbitrary: how long a stop request may go unnoticed
@@ -78,6 +79,15 @@ cdef enum Reason:           # why something does not land; in the order of REASO
     BECAUSE_EMPTY = 6
     REASON_COUNT = 7
 
+cdef enum Span:             # of one batch; in the order of SPANS
+    SPAN_RECEIVE = 0        # from its first message until a decoder took it
+    SPAN_DECODE = 1
+    SPAN_COLLECT = 2        # until it was in order, what it waited for its turn included
+    SPAN_KINDS = 3
+    BUCKETS = 22            # of a histogram: one more than BOUNDS
+
+SPANS = ("receive", "decode", "collect")
+
 REASONS = (
     account.RESENT, account.ORIGIN, account.USER, account.BEFORE_START, account.FILTERED,
     account.NOT_WANTED, account.EMPTY,
@@ -89,6 +99,11 @@ cdef struct Retained:
     uint64_t offset         # there
     uint64_t size
     uint32_t first_event
+
+
+cdef struct Spans:          # one histogram
+    uint64_t[BUCKETS] count
+    uint64_t ns
 
 
 cdef int fail(str reason, uint64_t lsn) except -1:
@@ -182,18 +197,23 @@ cdef class Assembler:
     cdef readonly uint64_t empty_count          # without rows, nothing landed
     cdef readonly uint64_t heartbeat_count
     cdef readonly uint64_t message_count
-    cdef readonly uint64_t unpublished_count    # transactions and messages since `published`
-    cdef readonly int64_t unpublished_since_ns  # monotonic; of the first of them
+    cdef readonly uint64_t waiting_count    # transactions and messages since `committed`
+    cdef readonly int64_t waiting_since_ns  # monotonic; of the first of them
     cdef readonly bint keepalive_is_urgent
     cdef readonly uint64_t dispatch_seq
     cdef readonly uint64_t waited_ns
-    cdef readonly uint64_t busy_ns
+    cdef uint64_t pumped_ns         # in `pump`, but for the one that runs now,
+    cdef int64_t pump_since_ns      # which began then; 0: none does
+    cdef int64_t wait_since_ns      # when it began to wait for a batch; 0: it does not
+    cdef int64_t told_ns            # by worked_ns, which never falls
     cdef uint32_t end_count
-    cdef Tally framed               # all since `published`, and what was open then
+    cdef Tally framed               # all since `committed`, and what was open then
     cdef Tally landed
     cdef Tally[REASON_COUNT] left_out
     cdef Tally opened               # of `framed`, what stands in the open transaction
-    cdef uint64_t[REASON_COUNT] left_out_total  # rows of publications before
+    cdef uint64_t[REASON_COUNT] left_out_total  # rows of entries before
+    cdef Spans[SPAN_KINDS] spans
+    cdef uint64_t[BUCKETS - 1] bounds_ns
 
     def __cinit__(
         self, owner, Accumulator transactions, Accumulator messages, spool, *,
@@ -202,6 +222,9 @@ cdef class Assembler:
         bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
         bint is_compared=False,
     ):
+        cdef int i
+        for i in range(BUCKETS - 1):
+            self.bounds_ns[i] = round(BOUNDS[i] * 1e9)
         self.owner = owner
         self.spool = spool
         self.transactions = transactions
@@ -359,7 +382,7 @@ cdef class Assembler:
             self.release_events(
                 data, item.first_event, (<EntryHeader *>data).event_count, stamp, seq, True
             )
-            self.settle(data)
+            self.keep_to_budget(data)
             free(data)
             item.data = NULL
         return 0
@@ -418,10 +441,10 @@ cdef class Assembler:
                 seq[0] += 1
         return 0
 
-    cdef inline void count_unpublished(self) noexcept nogil:
-        if self.unpublished_count == 0:
-            self.unpublished_since_ns = <int64_t>monotonic_ns()
-        self.unpublished_count += 1
+    cdef inline void count_waiting(self) noexcept nogil:
+        if self.waiting_count == 0:
+            self.waiting_since_ns = <int64_t>monotonic_ns()
+        self.waiting_count += 1
 
     cdef int append_message(
         self, const uint8_t *entry, const Event *event, Stamp *stamp, int64_t seq
@@ -502,7 +525,7 @@ cdef class Assembler:
             self.drop_retained()
             if seq or not self.skip_empty:
                 self.land_transaction(&stamp, seq)
-                self.count_unpublished()
+                self.count_waiting()
             else:
                 self.empty_count += 1
                 self.left_out[<int>BECAUSE_EMPTY].count[<int>TALLY_TRANSACTION] += 1
@@ -584,7 +607,7 @@ cdef class Assembler:
     cdef inline bint is_before_start(self) noexcept nogil:
         return 0 < self.open_csn < self.start_csn
 
-    cdef int settle(self, const uint8_t *entry) except -1 nogil:
+    cdef int keep_to_budget(self, const uint8_t *entry) except -1 nogil:
         """After an entry's rows: hand over full row groups, keep to the budget."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
@@ -593,16 +616,16 @@ cdef class Assembler:
         for i in range(header.part_count):
             found = self.find(parts[i].version)
             if found != NULL:
-                self.settle_one(found)
-        self.settle_one(<PyObject *>self.transactions)
-        self.settle_one(<PyObject *>self.messages)
+                self.measure_one(found)
+        self.measure_one(<PyObject *>self.transactions)
+        self.measure_one(<PyObject *>self.messages)
         if self.held_bytes > self.budget:
             with gil:
                 self.owner.relieve()
             self.wants_attention = True
         return 0
 
-    cdef int settle_one(self, PyObject *found) except -1 nogil:
+    cdef int measure_one(self, PyObject *found) except -1 nogil:
         cdef uint64_t before = (<Accumulator>found).byte_count
         (<Accumulator>found).measure()
         self.held_bytes += (<Accumulator>found).byte_count - before
@@ -739,7 +762,7 @@ cdef class Assembler:
                 stamp.time_us = 0
                 self.append_message(entry, event, &stamp, -1)
                 self.message_lsn = event.x
-                self.count_unpublished()
+                self.count_waiting()
             else:
                 self.resent_count += 1
                 self.left_out[<int>BECAUSE_RESENT].count[<int>TALLY_MESSAGE] += 1
@@ -776,7 +799,7 @@ cdef class Assembler:
                 self.stand_alone(entry, &events[i])
                 i += 1
         self.check_sums(header)
-        return self.settle(entry)
+        return self.keep_to_budget(entry)
 
     cdef int check_sums(self, const EntryHeader *header) except -1 nogil:
         """See that all of a batch has landed, was left out, or waits for its commit."""
@@ -795,9 +818,9 @@ cdef class Assembler:
     cdef int fail_sums(self, const Tally *found) except -1 with gil:
         raise AccountError(
             f"up to {self.boundary_lsn >> 32:X}/{self.boundary_lsn & 0xFFFFFFFF:X} the reader "
-            f"counted {tally_dict(&self.framed)} since the last publication, of which "
+            f"counted {tally_dict(&self.framed)} since the last entry, of which "
             f"{tally_dict(found)} landed, were left out or wait for their commit: "
-            "nothing of it is published"
+            "nothing of it is committed"
         )
 
     def absorb_bytes(self, const uint8_t[::1] entry not None):
@@ -810,12 +833,12 @@ cdef class Assembler:
         return self.is_open
 
     @property
-    def can_publish(self):
+    def can_hand_over(self):
         """False while a message stands after the last boundary."""
         return self.message_lsn == 0 or self.message_lsn < self.boundary_lsn
 
     def sums(self):
-        """What came since the last publication, the open transaction left out.
+        """What came since the last entry, the open transaction left out.
 
         Returns:
             Three dicts: what the reader framed, what landed, and by reason what did not.
@@ -839,13 +862,46 @@ cdef class Assembler:
             rows[REASONS[i]] = self.left_out_total[i] + tally_rows(&self.left_out[i])
         return rows
 
+    @property
+    def worked_ns(self):
+        """Time in `pump` without its waits for batches, until now.
+
+        Read while it changes, it may be ahead by a wait; so it stands then, and does not fall.
+        """
+        cdef int64_t now = <int64_t>monotonic_ns()
+        cdef int64_t since = self.pump_since_ns, waits = self.wait_since_ns
+        cdef int64_t worked = <int64_t>self.pumped_ns - <int64_t>self.waited_ns
+        if since:
+            worked += now - since
+        if since and waits:
+            worked -= now - waits
+        self.told_ns = max(self.told_ns, worked)
+        return self.told_ns
+
+    @property
+    def durations(self):
+        """What batches took so far, by stage."""
+        cdef int i
+        return {
+            SPANS[i]: Counted(tuple(self.spans[i].count), self.spans[i].ns / 1e9)
+            for i in range(SPAN_KINDS)
+        }
+
+    cdef void count_span(self, Span kind, uint64_t since, uint64_t until) noexcept nogil:
+        cdef Spans *spans = &self.spans[<int>kind]
+        cdef int bucket = 0
+        while bucket < BUCKETS - 1 and until - since > self.bounds_ns[bucket]:
+            bucket += 1
+        spans.count[bucket] += 1
+        spans.ns += until - since
+
     def answered(self):
-        """Nothing has to be published of what came so far; its sums go into the next entry."""
-        self.unpublished_count = 0
+        """Nothing has to be committed of what came so far; its sums go into the next entry."""
+        self.waiting_count = 0
         self.keepalive_is_urgent = False
 
-    def published(self):
-        """All released so far is part of a publication."""
+    def committed(self):
+        """All released so far is part of an entry."""
         cdef int i
         self.answered()
         self.framed = self.opened
@@ -872,9 +928,11 @@ cdef class Assembler:
             ChildError: a decoder died without closing its stream.
             GaussDecodeError: what a decoder reported, or a wrong order.
         """
-        cdef int64_t start = <int64_t>monotonic_ns(), deadline = start + <int64_t>(seconds * 1e9)
+        cdef int64_t deadline
         cdef int result
         self.wants_attention = False
+        self.pump_since_ns = <int64_t>monotonic_ns()
+        deadline = self.pump_since_ns + <int64_t>(seconds * 1e9)
         try:
             while True:
                 result = self.pump_one(rings[self.dispatch_seq % len(rings)], deadline)
@@ -883,13 +941,15 @@ cdef class Assembler:
                 if result:
                     return result
         finally:
-            self.busy_ns += <int64_t>monotonic_ns() - start
+            self.pumped_ns += <int64_t>monotonic_ns() - self.pump_since_ns
+            self.pump_since_ns = 0
 
     cdef int pump_one(self, Ring ring, int64_t deadline) except -1:
         """Take the next batch from the one ring it can come from; 0: go on."""
         cdef const uint8_t *entry = NULL
         cdef size_t size = 0
         cdef int64_t now = <int64_t>monotonic_ns(), left
+        cdef uint64_t opened, taken, decoded
         cdef int got
         cdef uint32_t kind
         with nogil:
@@ -898,10 +958,11 @@ cdef class Assembler:
                 left = (deadline - now) // 1000000
                 if now >= deadline:
                     break
+                self.wait_since_ns = now
                 ring.wait_data(<int>(left + 1 if left < MAX_WAIT_MS else MAX_WAIT_MS))
-                left = now
                 now = <int64_t>monotonic_ns()
-                self.waited_ns += now - left
+                self.waited_ns += now - self.wait_since_ns
+                self.wait_since_ns = 0
                 got = ring.get(&entry, &size)
         if got == 0:
             return PUMP_TIME
@@ -913,9 +974,16 @@ cdef class Assembler:
             raise from_record(json.loads(record))
         with nogil:
             if kind == ENTRY_DATA:
+                opened = (<const EntryHeader *>entry).opened_ns
+                taken = (<const EntryHeader *>entry).taken_ns
+                decoded = (<const EntryHeader *>entry).decoded_ns
                 self.moves = True
                 self.absorb(entry, size)
                 self.moves = False
+                now = <int64_t>monotonic_ns()
+                self.count_span(SPAN_RECEIVE, opened, taken)
+                self.count_span(SPAN_DECODE, taken, decoded)
+                self.count_span(SPAN_COLLECT, decoded, <uint64_t>now)
             ring.release()
         self.dispatch_seq += 1
         if kind == ENTRY_END:
@@ -923,7 +991,7 @@ cdef class Assembler:
             return PUMP_END
         if self.wants_attention:
             return PUMP_ATTENTION
-        return PUMP_TIME if <int64_t>monotonic_ns() >= deadline else 0
+        return PUMP_TIME if now >= deadline else 0
 
     cdef int check(self, const uint8_t *entry, size_t size) except -1:
         """The header of a decoded batch says what was expected; its kind."""

@@ -21,6 +21,7 @@ from gaussdecode.wire._layout cimport (
     ENTRY_DATA, RAW_MAGIC, TALLY_INSERT, Buffer, EntryHeader, PartHeader, RawHeader, buffer_align,
     buffer_append, buffer_free, buffer_grow,
 )
+from gaussdecode.wire._letters cimport CELL_NULL, CELL_TEXT, IMAGE_NEW, LETTER_INSERT
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.collect._columns cimport Accumulator, Stamp
 
@@ -130,7 +131,7 @@ cdef uint8_t *plain_field(
 ) noexcept nogil:
     """Write what is hashed of one field; gives where the next begins."""
     if stop - next == 2 and next[0] == c"\\" and next[1] == c"N":
-        out[0] = c"n"
+        out[0] = CELL_NULL
         out[1] = c"\t"
         return out + 2
     out[0] = c"v"
@@ -292,9 +293,9 @@ cdef class CopyRows:
         # Five bytes before each field, of which the tab that ends it is one.
         buffer_grow(&self.batch, HEAD_SIZE + (stop - next) + 5 * <size_t>self.column_count + 1)
         out = self.batch.data + start
-        out[4] = c"I"
+        out[4] = LETTER_INSERT
         store_uint32(out + 5, self.oid)
-        out[9] = c"N"
+        out[9] = IMAGE_NEW
         out[10] = <uint8_t>(self.column_count >> 8)
         out[11] = <uint8_t>self.column_count
         out += HEAD_SIZE
@@ -305,7 +306,7 @@ cdef class CopyRows:
             if tab == NULL:
                 tab = stop
             if tab - next == 2 and next[0] == c"\\" and next[1] == c"N":
-                out[0] = c"n"
+                out[0] = CELL_NULL
                 out += 1
             else:
                 out = self.convert_field(out, next, tab)
@@ -323,7 +324,7 @@ cdef class CopyRows:
         """Write one value and its length; gives where the next begins."""
         cdef uint8_t *head = out
         cdef const uint8_t *escape
-        out[0] = c"t"
+        out[0] = CELL_TEXT
         out += 5
         while True:
             escape = <const uint8_t *>memchr(next, c"\\", stop - next) if stop > next else NULL

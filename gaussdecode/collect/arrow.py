@@ -170,9 +170,8 @@ def column_array(column: ColumnType, rows: int, taken: Taken) -> pa.Array:
     assert column.element is not None
     elements = _plain(column.element, _element_type(column), child[4], child)
     return pa.Array.from_buffers(
-        arrow_type(column), rows, [_buffer(validity), _buffer(offsets)], nulls,
-        children=[elements],
-    )  # fmt: skip
+        arrow_type(column), rows, [_buffer(validity), _buffer(offsets)], nulls, children=[elements]
+    )
 
 
 def _offsets(rows: int, of_rows: npt.NDArray[np.uint32]) -> tuple[list[pa.Buffer], int]:
@@ -212,9 +211,11 @@ def raw_array(taken: Rows, names: Sequence[str], skipped: Sequence[int] = ()) ->
     if not len(pairs):
         return pa.nulls(rows, _RAW)
     texts = pa.Array.from_buffers(
-        pa.string(), len(pairs),
-        [None, _buffer(taken["misfit_offsets"]), _buffer(taken["misfit_text"])], 0,
-    )  # fmt: skip
+        pa.string(),
+        len(pairs),
+        [None, _buffer(taken["misfit_offsets"]), _buffer(taken["misfit_text"])],
+        0,
+    )
     if skipped:
         is_kept = ~np.isin(pairs[:, 1], skipped)
         pairs, texts = pairs[is_kept], texts.filter(pa.array(is_kept))
@@ -280,9 +281,15 @@ def _op_array(taken: Rows) -> pa.Array:
 
 
 def table_rows(
-    taken: Rows, schema: pa.Schema, columns: Sequence[Column], names: Sequence[str],
-    epoch: int, *, with_xid: bool, with_time: bool,
-) -> pa.Table:  # fmt: skip
+    taken: Rows,
+    schema: pa.Schema,
+    columns: Sequence[Column],
+    names: Sequence[str],
+    epoch: int,
+    *,
+    with_xid: bool,
+    with_time: bool,
+) -> pa.Table:
     """Build a row group of a table.
 
     Args:

@@ -1,7 +1,7 @@
-"""The collector: from decoder rings to the writer, and when to publish.
+"""The collector: from decoder rings to the writer, and when to commit.
 
 One thread. It pumps decoded batches through the assembler, hands full row groups to the
-writer, and closes a publication at a transaction boundary when it is large enough, old
+writer, and closes an entry at a transaction boundary when it is large enough, old
 enough or asked for. Writing and fsync happen in the writer's threads; this one waits for
 them only when they fall behind, which is how back-pressure starts.
 """
@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from gaussdecode.collect._assembler import PUMP_END, Assembler
@@ -28,6 +29,8 @@ from gaussdecode.collect.tables import Landed, Packed, Tables
 from gaussdecode.errors import LargeRowError, RowError, SuspectError, TableError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Account
+from gaussdecode.model.committimes import CommitTimes
+from gaussdecode.model.histogram import Histogram
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
@@ -35,8 +38,8 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
-from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
+from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.model.transaction import TransactionMark
 from gaussdecode.protocol.canonical import ROWS_MAY_BE_MISSING
 
@@ -44,7 +47,7 @@ IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
 IDLE_BYTES: Final = 16 << 20  # ... or after so much WAL of others (both arbitrary)
 _SLICE_SECONDS: Final = 0.1  # arbitrary: how stale a timer may be
 _LEAST_SECONDS: Final = 0.001  # arbitrary
-_PUBLICATION_SHARE: Final = 4  # a publication costs at most one part in so many
+_COMMIT_SHARE: Final = 4  # an entry costs at most one part in so many
 _PAIR_BYTES: Final = 8  # row and column of a value that does not fit
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
@@ -67,27 +70,27 @@ class Writer(Protocol):
 
     @property
     def largest_file_bytes(self) -> int:
-        """Size of the largest file that is not yet handed to a publication."""
+        """Size of the largest file that is not yet handed to an entry."""
 
     @property
     def is_crowded(self) -> bool:
         """More rows now would make more files than there are tables."""
 
     @property
-    def publication_seconds(self) -> float:
-        """What the last publication cost."""
+    def commit_seconds(self) -> float:
+        """What the last entry cost."""
 
     @property
     def visible_seconds(self) -> float:
-        """From the last request for a publication until it was to be seen."""
+        """From the last request for an entry until it was to be seen."""
 
     def write(self, group: RowGroup) -> None:
         """Take a row group; blocks while too much waits."""
 
-    def publish(self, request: PublicationRequest) -> None:
+    def commit(self, request: EntryRequest) -> None:
         """Make one entry of everything written since the last call."""
 
-    def note(self, request: PublicationRequest) -> None:
+    def note(self, request: EntryRequest) -> None:
         """Make an entry of nothing but what it says, durable when this returns."""
 
     def end(self) -> None:
@@ -111,20 +114,23 @@ class CollectorSettings:
     start_csn: int = 0
     excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
-    most_tables: int = 1000  # that keep their place in memory between publications; arbitrary
+    most_tables: int = 1000  # that keep their place in memory between entries; arbitrary
 
 
 class Collector:
     """Collects one session's stream.
 
+    Attributes:
+        gathered: from the first transaction of each entry until the entry was asked for.
+
     Args:
         settings: bounds.
         tables: where relation versions land.
-        writer: takes row groups and publications, for as long as the session lasts.
+        writer: takes row groups and entries, for as long as the session lasts.
         spool: for what an open transaction cannot hold in memory.
         position: the durable position; the stream starts there.
         schemas: per table directory, the schema its rows land under now.
-        gate: where a snapshot may hold publications up.
+        gate: where a snapshot may hold entries up.
         resent: compares what the server sends again with what landed; None when the slot is
             confirmed up to the log's position.
     """
@@ -155,7 +161,9 @@ class Collector:
         self._truncates: list[Truncate] = []
         self._changes: list[SchemaChange] = []
         self._suspects = Suspects()
-        self._published_at = time.monotonic()
+        self._commit_times = CommitTimes()
+        self.gathered = Histogram()
+        self._committed_at = time.monotonic()
         self._spool = spool
         self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
@@ -317,6 +325,8 @@ class Collector:
         self.misfit_count += len(taken["misfits"]) // _PAIR_BYTES
         settings = self._settings
         with_xid, with_time = settings.include_xids, settings.include_timestamp
+        if landed.directory == TRANSACTIONS:
+            self._commit_times.add(np.frombuffer(memoryview(taken["time_us"]), dtype=np.int64))
         if landed.relation is None:
             table = system_rows(
                 landed.directory,
@@ -351,9 +361,14 @@ class Collector:
         settings = self._settings
         try:
             return table_rows(
-                taken, landed.schema, landed.columns, landed.names, self._position.epoch,
-                with_xid=settings.include_xids, with_time=settings.include_timestamp,
-            )  # fmt: skip
+                taken,
+                landed.schema,
+                landed.columns,
+                landed.names,
+                self._position.epoch,
+                with_xid=settings.include_xids,
+                with_time=settings.include_timestamp,
+            )
         except OF_A_TABLE as error:
             raise self._trouble_of(relation, error) from error
 
@@ -376,7 +391,7 @@ class Collector:
     # ---- the loop --------------------------------------------------------------------
 
     def run(self, rings: Sequence[Ring], on_round: Callable[[], None]) -> None:
-        """Collect until the stream is closed, then publish what is complete.
+        """Collect until the stream is closed, then commit what is complete.
 
         Args:
             rings: consumer side, by decoder.
@@ -389,10 +404,10 @@ class Collector:
                 on_round()
                 if outcome == PUMP_END:
                     self._attendance.end()
-                    self._publish_if(is_due=True)
+                    self._commit_if(is_due=True)
                     return
                 self._attendance.attend(self)
-                self._publish_if(is_due=self._is_due())
+                self._commit_if(is_due=self._is_due())
         finally:
             self._attendance.end()
             self._forget()
@@ -452,10 +467,10 @@ class Collector:
         """LSN up to which all transactions are released."""
         return self.assembler.boundary_lsn
 
-    def settle(self) -> bool:
-        """Publish all that is released; False when that cannot be now."""
-        self._publish_if(is_due=True)
-        return not self.assembler.unpublished_count
+    def commit_all(self) -> bool:
+        """Commit all that is released; False when that cannot be now."""
+        self._commit_if(is_due=True)
+        return not self.assembler.waiting_count
 
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand what is gathered of these tables to the writer."""
@@ -485,22 +500,22 @@ class Collector:
     def _slice(self) -> float:
         """How long to pump before the timers are looked at again."""
         slice_seconds = min(_SLICE_SECONDS, self._settings.max_commit_interval / 8)
-        if not self.assembler.unpublished_count:
+        if not self.assembler.waiting_count:
             return slice_seconds
         return min(slice_seconds, max(_LEAST_SECONDS, self.effective_interval - self._age))
 
     @property
     def _age(self) -> float:
-        """Seconds since the oldest transaction that is not published was complete."""
-        return (time.monotonic_ns() - self.assembler.unpublished_since_ns) / 1e9
+        """Seconds since the oldest transaction that is not committed was complete."""
+        return (time.monotonic_ns() - self.assembler.waiting_since_ns) / 1e9
 
     def _is_due(self) -> bool:
         assembler = self.assembler
         if assembler.keepalive_is_urgent or self._suspects.is_due(self.effective_interval):
             return True
-        if not assembler.unpublished_count:
+        if not assembler.waiting_count:
             behind = assembler.boundary_lsn - self._position.lsn
-            waited = time.monotonic() - self._published_at
+            waited = time.monotonic() - self._committed_at
             return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
         writer = self._writer
         if writer.largest_file_bytes >= self._settings.target_file_size or writer.is_crowded:
@@ -509,23 +524,23 @@ class Collector:
 
     @property
     def effective_interval(self) -> float:
-        """Seconds that a transaction waits before its publication begins.
+        """Seconds that a transaction waits before its entry begins.
 
-        The publication begins so much before the configured interval is over as the last one
-        took to become visible, yet publications cost at most a quarter of the time.
+        The entry begins so much before the configured interval is over as the last one
+        took to become visible, yet entries cost at most a quarter of the time.
         """
         interval = self._settings.max_commit_interval
         lead = min(self._writer.visible_seconds, interval / 2)
-        return max(interval - lead, _PUBLICATION_SHARE * self._writer.publication_seconds)
+        return max(interval - lead, _COMMIT_SHARE * self._writer.commit_seconds)
 
-    def _publish_if(self, *, is_due: bool) -> None:
+    def _commit_if(self, *, is_due: bool) -> None:
         assembler = self.assembler
         if not is_due:
             return
         self._note_suspects()
-        if not assembler.can_publish or self._attendance.is_closed:
+        if not assembler.can_hand_over or self._attendance.is_closed:
             return
-        has_content = assembler.unpublished_count > 0
+        has_content = assembler.waiting_count > 0
         if not has_content and assembler.boundary_lsn <= self._position.lsn:
             assembler.answered()
             return
@@ -536,22 +551,26 @@ class Collector:
             lsn=assembler.boundary_lsn,
             csn=assembler.last_csn or self._position.csn,
         )
-        self._writer.publish(
-            PublicationRequest(
+        if has_content:
+            self.gathered.add(self._age)
+        self._writer.commit(
+            EntryRequest(
                 kind=EntryKind.DATA if has_content else EntryKind.IDLE,
                 position=position,
                 commit_time=_time(assembler.last_commit_time_us) if has_content else None,
                 truncates=tuple(self._truncates),
                 schema_changes=tuple(self._changes),
                 account=self._account(position),
+                commit_times=self._commit_times,
             )
         )
+        self._commit_times = CommitTimes()
         self._position = position
-        assembler.published()
+        assembler.committed()
         self._lull()
         self._truncates.clear()
         self._changes.clear()
-        self._published_at = time.monotonic()
+        self._committed_at = time.monotonic()
 
     def _account(self, until: SourcePosition) -> Account:
         """The sums of the stretch from the present position to the next one."""
@@ -565,7 +584,7 @@ class Collector:
         )
 
     def _note_suspects(self) -> None:
-        """Publish what may be incomplete, before anything of it can be confirmed.
+        """Commit what may be incomplete, before anything of it can be confirmed.
 
         The server says it once: were the changes durable first and the daemon killed then,
         nobody would learn of it. Said twice after a crash is no harm.
@@ -573,7 +592,7 @@ class Collector:
         extra = self._suspects.describe()
         if extra is not None:
             self._writer.note(
-                PublicationRequest(kind=EntryKind.SUSPECT, position=self._position, extra=extra)
+                EntryRequest(kind=EntryKind.SUSPECT, position=self._position, extra=extra)
             )
             self._suspects.forget()
 

@@ -1,8 +1,8 @@
-r"""A gate before publication: the landing stands still for a moment while tables are read.
+r"""A gate before the commit log: the landing stands still for a moment while tables are read.
 
 A snapshot of a table must become an entry before any change after its position does. So
-a snapshot asks for a *hold*: the collector publishes all it has released, and from
-then on goes on collecting without publishing. What it hands to the writer for the tables
+a snapshot asks for a *hold*: the collector commits all it has released, and from
+then on goes on collecting without committing. What it hands to the writer for the tables
 that are held is shown to the hold, which so learns of every change since; what somebody will
 look at of it waits in the spool, however much is streamed meanwhile.
 
@@ -10,7 +10,7 @@ A hold belongs to one collector: to the `Attendance` that it opened when it was 
 that it is lost; nothing that a collector of an ended session still does reaches a hold of
 the next one. A hold's life, by event::
 
-            settled  act     acted  lose
+            ready    act     acted  lose
     wanted  held     -       -      lost
     held    -        acting  -      lost
     acting  -        -       done   acting   what has begun is finished, then judged
@@ -57,26 +57,26 @@ class State(enum.Enum):
 class Event(enum.Enum):
     """In a hold's life."""
 
-    SETTLED = "settled"
+    READY = "ready"
     ACT = "act"
     ACTED = "acted"
     LOSE = "lose"
 
 
 HOLD: Final[Mapping[State, Mapping[Event, State]]] = {
-    State.WANTED: {Event.SETTLED: State.HELD, Event.LOSE: State.LOST},
+    State.WANTED: {Event.READY: State.HELD, Event.LOSE: State.LOST},
     State.HELD: {Event.ACT: State.ACTING, Event.LOSE: State.LOST},
     State.ACTING: {Event.ACTED: State.DONE, Event.LOSE: State.ACTING},
     State.DONE: {Event.LOSE: State.DONE},
-    State.LOST: {Event.SETTLED: State.LOST, Event.LOSE: State.LOST},
+    State.LOST: {Event.READY: State.LOST, Event.LOSE: State.LOST},
 }
 
 
 class Port(Protocol):
     """What the gate needs of the collector; called in its thread."""
 
-    def settle(self) -> bool:
-        """Publish all that is released; False when that cannot be now."""
+    def commit_all(self) -> bool:
+        """Commit all that is released; False when that cannot be now."""
 
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand what is gathered of these tables to the writer."""
@@ -99,7 +99,7 @@ class Hold:
     Attributes:
         columns: per directory of the tables whose changes are shown to it, what is kept of
             them, beside their positions.
-        boundary: the position at which all was published.
+        boundary: the position at which all was committed.
         seen: the changes since, in the order in which they came.
         life: its state; stepped under the gate's lock.
     """
@@ -150,7 +150,7 @@ class Gate:
         return attendance is not None and attendance.is_open and not attendance.is_over
 
     def hold(self, columns: Mapping[str, Iterable[str]]) -> Hold:
-        """Have the collector publish all it has, and publish nothing from then on.
+        """Have the collector commit all it has, and commit nothing from then on.
 
         Args:
             columns: by directory of the tables to hold, what is to be seen of their changes
@@ -208,7 +208,7 @@ class Gate:
         return hold.seen.pieces()
 
     def run(self, hold: Hold, action: Callable[[Port], object]) -> None:
-        """Have the collector's thread do something while nothing is published.
+        """Have the collector's thread do something while nothing is committed.
 
         Raises:
             HoldLostError: the hold is lost; the action was not begun, or was refused as a
@@ -223,7 +223,7 @@ class Gate:
             raise hold.error
 
     def release(self, hold: Hold) -> None:
-        """Let the collector publish again."""
+        """Let the collector commit again."""
         with self._changed:
             hold.life.step(Event.LOSE)
             if self._attendance is not None and self._attendance.hold is hold:
@@ -268,7 +268,7 @@ class Attendance:
 
     @property
     def is_closed(self) -> bool:
-        """Nothing may be published now."""
+        """Nothing may be committed now."""
         hold = self.hold
         return hold is not None and hold.life.state in {State.HELD, State.ACTING}
 
@@ -278,9 +278,9 @@ class Attendance:
         if hold is None or hold.life.state in {State.DONE, State.LOST}:
             return
         if hold.life.state is State.WANTED:
-            if port.settle():
+            if port.commit_all():
                 hold.boundary = port.boundary
-                self._step(hold, Event.SETTLED)
+                self._step(hold, Event.READY)
             return
         wanted = hold.wanted_lsn
         if wanted is not None and not hold.is_reached and port.boundary >= wanted:
@@ -318,7 +318,7 @@ class Attendance:
             hold.seen.add(rows.select([name for name in rows.schema.names if name in kept]))
 
     def end(self) -> None:
-        """No more is collected in this session, or the last of it is to be published."""
+        """No more is collected in this session, or the last of it is to be committed."""
         with self._changed:
             self.is_over = True
             if self.hold is not None:

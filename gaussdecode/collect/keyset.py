@@ -94,9 +94,9 @@ class Keys:
         self._added.append(keys)
         self._added_bytes += keys.nbytes
         if self._added_bytes >= self._piece_bytes:
-            self._settle()
+            self._gather()
 
-    def _settle(self) -> None:
+    def _gather(self) -> None:
         """Make the last piece of what was added and is not in the pieces before it."""
         together = pa.concat_tables([*([] if self._last is None else [self._last]), *self._added])
         distinct = together.group_by(together.column_names).aggregate([])
@@ -120,7 +120,7 @@ class Keys:
 
     def _pieces(self) -> Iterator[pa.Table]:
         if self._added:
-            self._settle()
+            self._gather()
         yield from self._spooled.pieces()
         if self._last is not None:
             yield self._last

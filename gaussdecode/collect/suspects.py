@@ -6,8 +6,8 @@ transactions that lost nothing or are of other databases; which these are it doe
 
 Bounded: past `LIMIT` transactions they must be described and forgotten. They must also be before the
 position passes them, and else may wait for one another: what is not confirmed is told again.
-After some were described, others wait `QUIET_SECONDS` where nothing else is published, so
-that a server that never stops telling makes no more entries than publications.
+After some were described, others wait `QUIET_SECONDS` where nothing else is committed, so
+that a server that never stops telling makes no more entries than the others are.
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ class Suspects:
         return len(self._named) >= LIMIT
 
     def is_due(self, interval: float) -> bool:
-        """Whether they are to be described although nothing else is published.
+        """Whether they are to be described although nothing else is committed.
 
         Args:
             interval: seconds that a notice waits for others.

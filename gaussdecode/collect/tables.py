@@ -291,8 +291,14 @@ def known_of(record: dict[str, Any] | None, oid: int) -> Known:  # Any: JSON
 def system_record(table: str) -> dict[str, Any]:  # Any: JSON
     """Describe the schema of a system table."""
     columns = [{"name": field.name, "arrow": str(field.type)} for field in system_schema(table)]
-    return {"schema": None, "name": table, "oid": 0, "identity": "n", "key": None,
-            "columns": columns}  # fmt: skip
+    return {
+        "schema": None,
+        "name": table,
+        "oid": 0,
+        "identity": "n",
+        "key": None,
+        "columns": columns,
+    }
 
 
 class Tables:
@@ -356,9 +362,14 @@ class Tables:
             return current
         self._order += 1
         landed = Landed(
-            directory, schema_id, table_schema(relation.columns, names, skipped), tuple(names),
-            relation, self._order, skipped,
-        )  # fmt: skip
+            directory,
+            schema_id,
+            table_schema(relation.columns, names, skipped),
+            tuple(names),
+            relation,
+            self._order,
+            skipped,
+        )
         self._current[directory] = landed
         return landed
 
@@ -373,10 +384,14 @@ class Tables:
         relation = Relation.from_record(json.loads(definition))
         names = self._safe_names([column.name for column in relation.columns])
         landed = Landed(
-            self._directory_of(relation.namespace, relation.name), packed.schema_id,
-            table_schema(relation.columns, names, packed.skipped), tuple(names),
-            relation, packed.order, packed.skipped,
-        )  # fmt: skip
+            self._directory_of(relation.namespace, relation.name),
+            packed.schema_id,
+            table_schema(relation.columns, names, packed.skipped),
+            tuple(names),
+            relation,
+            packed.order,
+            packed.skipped,
+        )
         self._current.setdefault(landed.directory, landed)
         return landed, definition
 

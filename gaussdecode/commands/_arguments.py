@@ -1,9 +1,10 @@
 """Types of command-line arguments, with messages that say what is wanted."""
 
 import argparse
+import ipaddress
 
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings.types import parse_size
+from gaussdecode.settings.types import Address, AddressType, parse_size
 
 
 def lsn(text: str) -> Lsn:
@@ -38,3 +39,17 @@ def size(text: str) -> int:
         return parse_size(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'{text!r} is no size like "128MiB"') from None
+
+
+def address(text: str) -> Address:
+    """Read where to listen: a loopback address, because nobody is asked for a password there."""
+    try:
+        found = AddressType().read(text)
+        is_loopback = found.host == "localhost" or ipaddress.ip_address(found.host).is_loopback
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address like 127.0.0.1:19186") from error
+    if not is_loopback:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no loopback address; from elsewhere: ssh -L 19186:127.0.0.1:19186 HOST"
+        )
+    return found

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from gaussdecode.errors import SourceError
 from gaussdecode.settings.load import Config
+from gaussdecode.settings.types import Address
 
 _SECONDS: Final = 5.0
 _MAX_BYTES: Final = 64_000_000  # a hundred thousand tables that are being read
@@ -13,31 +14,69 @@ _MAX_BYTES: Final = 64_000_000  # a hundred thousand tables that are being read
 Record = dict[str, Any]  # Any: JSON
 
 
+class OtherDaemonError(SourceError):
+    """The daemon of another slot has the port.
+
+    Attributes:
+        slot: the one it follows.
+    """
+
+    def __init__(self, reason: str, slot: str) -> None:
+        super().__init__(reason)
+        self.slot = slot
+
+
 def ask_status(config: Config) -> Record:
     """What ``/status`` says.
 
     Raises:
-        SourceError: nobody answers, or the daemon of another slot.
+        SourceError: nobody answers, or no daemon of ours does.
+        OtherDaemonError: the daemon of another slot does.
     """
-    listen = config.monitoring.listen
-    connection = http.client.HTTPConnection(listen.host, listen.port, timeout=_SECONDS)
+    listen, name = config.monitoring.listen, config.path.name
     try:
-        connection.request("GET", "/status")
-        response = connection.getresponse()
-        body = response.read(_MAX_BYTES)
-        record = json.loads(body) if response.status == http.HTTPStatus.OK else None
-    except (OSError, http.client.HTTPException, ValueError):
+        status, body = fetch(listen, "/status")
+        record = json.loads(body) if status == http.HTTPStatus.OK else None
+    except ValueError:
         record = None
-    finally:
-        connection.close()
+    except (OSError, http.client.HTTPException) as error:
+        raise SourceError(
+            f"{name}: no daemon answers on {listen} ({_why(error)}); "
+            f"is it running? (systemctl status gaussdecode@{config.name})"
+        ) from None
     if not isinstance(record, dict) or "slot_name" not in record:
         raise SourceError(
-            f"{config.path.name}: no daemon answers on {listen}; "
-            f"is it running? (systemctl status gaussdecode@{config.name})"
+            f"{name}: no daemon answers on {listen}, but another program; give each slot a port of "
+            f"its own, or end that program (ss -ltnp 'sport = :{listen.port}')"
         )
     if record["slot_name"] != config.slot:
-        raise SourceError(
-            f"{config.path.name}: the daemon on {listen} follows slot {record['slot_name']}, "
-            f"not {config.slot}; give each slot a port of its own"
+        raise OtherDaemonError(
+            f"{name}: the daemon on {listen} follows slot {record['slot_name']}, "
+            f"not {config.slot}; give each slot a port of its own",
+            str(record["slot_name"]),
         )
     return record
+
+
+def fetch(listen: Address, path: str) -> tuple[int, bytes]:
+    """Status and content of a page.
+
+    Raises:
+        OSError: nobody answers.
+        HTTPException: somebody does, not in HTTP.
+    """
+    connection = http.client.HTTPConnection(listen.host, listen.port, timeout=_SECONDS)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read(_MAX_BYTES)
+    finally:
+        connection.close()
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"silent for {_SECONDS:.0f} seconds"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return "not HTTP"

@@ -6,13 +6,9 @@ anybody has read it. So the one who makes the slot, or says that one is to be la
 stands, makes root, layout and first entry too. From then on every rule about log and slot holds:
 a slot that was read before the daemon's first start is a gap like any other.
 
-The files belong to whom the directory above them belongs, also where root runs the command.
+The files belong to the landing's owner, also where root runs the command; see `_owner`.
 """
 
-import contextlib
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from gaussdecode.commands._gap import ask_server, check_server
@@ -22,7 +18,9 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import check_layout, read_layout
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.making import Draft
+from gaussdecode.land.mirror.objects import open_store
+from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
@@ -40,14 +38,23 @@ def prepare_root(config: Config) -> None:
         IdentityError: it holds the landing of another source.
     """
     root = config.landing.root
-    with _as_owner(root):
-        make_root(root)
-        files = Files(root)
-        try:
-            files.check_root()
-            layout = read_layout(Disk(files, SpaceWait(should_stop=lambda: True), "begin"))
-        finally:
-            files.close()
+    make_root(root)
+    files = Files(root)
+    try:
+        files.check_root()
+        layout = read_layout(Disk(files, SpaceWait(should_stop=lambda: True), "begin"))
+    finally:
+        files.close()
+    if (
+        layout is None
+        and config.mirror.is_on
+        and find_layout(open_store(config.mirror)) is not None
+    ):
+        raise ConfigError(
+            f"{config.path.name}: landing.mirror.url: {config.mirror.url} holds a landing already. To go "
+            f"on with it on this host: gaussdecode run {config.path}. To begin another one, give it a "
+            "prefix of its own"
+        )
     if layout is not None:
         plugin = config.source.plugin if is_gaussdb(config) else PLUGIN
         identity = _identity(config, ask_server(config, None), plugin)
@@ -79,15 +86,14 @@ def begin_landing(config: Config, made_at: Lsn | None = None) -> Lsn:
     lsn = made_at or slot.confirmed_flush_lsn or Lsn(0)
     identity = _identity(config, server, slot.plugin or "")
     prepare_root(config)
-    with _as_owner(config.landing.root):
-        files = Files(config.landing.root)
-        try:
-            log = CommitLog.open(files, identity, space=SpaceWait(should_stop=lambda: True))
-            kind = EntryKind.GENESIS if log.is_empty else EntryKind.IDLE
-            position = SourcePosition(_FIRST_EPOCH, server.timeline, int(lsn))
-            log.publish(Draft(kind=kind, position=position))
-        finally:
-            files.close()
+    files = Files(config.landing.root)
+    try:
+        log = CommitLog.open(files, identity, space=SpaceWait(should_stop=lambda: True))
+        kind = EntryKind.GENESIS if log.is_empty else EntryKind.IDLE
+        position = SourcePosition(_FIRST_EPOCH, server.timeline, int(lsn))
+        log.commit(Draft(kind=kind, position=position))
+    finally:
+        files.close()
     return lsn
 
 
@@ -102,21 +108,3 @@ def _refuse_read(config: Config, slot: SlotState) -> None:
             f"{config.path.name}: slot {config.slot!r} is in use by process "
             f"{slot.active_pid or 'unknown'} of the server; stop who reads it first"
         )
-
-
-@contextlib.contextmanager
-def _as_owner(root: Path) -> Iterator[None]:
-    """As root, act as the owner of the root, or of the directory that it will be made in."""
-    place = next(path for path in (root, *root.parents) if path.exists())
-    owner = place.stat()
-    group = os.getegid()
-    if os.geteuid() != 0 or owner.st_uid == 0:
-        yield
-        return
-    os.setegid(owner.st_gid)
-    os.seteuid(owner.st_uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(group)

@@ -14,7 +14,15 @@ from typing import Final
 
 from psycopg.conninfo import conninfo_to_dict
 
+from gaussdecode.access import group_name, user_name
+from gaussdecode.commands._owner import landing_owner
+from gaussdecode.daemon.status.states import wraparound
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.files import Files
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.title import table_title
+from gaussdecode.model.words import counted
 from gaussdecode.settings.dsn import is_local
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, listing
@@ -25,7 +33,7 @@ from gaussdecode.source.slot import ServerState
 
 _CONNECTIONS: Final = 4  # reader, catalogue, guard, and one of a command
 _SNAPSHOT_CONNECTIONS: Final = 4  # catalogue, view, and two readers, beside its workers
-_NAMED_TABLES: Final = 3  # of those that cannot be read; arbitrary
+NAMED_TABLES: Final = 3  # of those that one finding is about; arbitrary
 _CLOCK_SECONDS: Final = 5.0  # arbitrary: times of publications and commits are compared by people
 _OLD_SECONDS: Final = 3600.0  # arbitrary
 _FREE_FACTOR: Final = 20  # target files that should find room; arbitrary
@@ -45,11 +53,13 @@ class Finding:
         what: is wrong.
         why: it matters.
         remedy: a command, or what to do.
+        state: its row in the table of states of a daemon, where it has one.
     """
 
     what: str
     why: str
     remedy: str
+    state: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,7 +120,7 @@ def _connections(patient: Patient) -> Iterator[Finding]:
     why = "the daemon uses three (stream, catalogue, guard), a command one more"
     if 0 <= seen.connection_limit < _CONNECTIONS + more:
         yield Finding(
-            f"role {seen.role} may open {seen.connection_limit} connections",
+            f"role {seen.role} may open {counted(seen.connection_limit, 'connection')}",
             f"{why}, reading existing rows {more}" if more else why,
             f"ALTER ROLE {patient.role} CONNECTION LIMIT {_CONNECTIONS + more + 1};",
         )
@@ -118,14 +128,14 @@ def _connections(patient: Patient) -> Iterator[Finding]:
     left = int(seen.settings.get("max_wal_senders", "0")) - seen.senders
     if left < 1 and not is_active:
         yield Finding(
-            f"all {seen.senders} walsenders are in use",
+            f"no walsender of {seen.senders} is free",
             "the stream cannot be started",
             f"ALTER SYSTEM SET max_wal_senders = {seen.senders + 4};  -- then restart the server",
         )
     room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
     if room < 1 and patient.server.slot is None:
         yield Finding(
-            f"all {seen.slots} replication slots are in use",
+            f"no replication slot of {seen.slots} is free",
             "the slot cannot be created",
             f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
         )
@@ -139,7 +149,7 @@ def _snapshots(patient: Patient) -> Iterator[Finding]:
     room = int(seen.settings.get("max_replication_slots", "0")) - seen.slots
     if room < 1 and patient.server.slot is not None:
         yield Finding(
-            f"all {seen.slots} replication slots are in use",
+            f"no replication slot of {seen.slots} is free",
             "existing rows cannot be read: a snapshot needs one for some moments",
             f"ALTER SYSTEM SET max_replication_slots = {seen.slots + 4};  -- then restart the server",
         )
@@ -169,7 +179,7 @@ def reading_findings(
     titles = [table_title(schema, name) for schema, name in wanted]
     names = ", ".join(quoted(schema) for schema in sorted({schema for schema, _ in wanted}))
     yield Finding(
-        f"role {role} may not read {listing(titles[:_NAMED_TABLES], len(titles))}",
+        f"role {role} may not read {listing(titles[:NAMED_TABLES], len(titles))}",
         "what a suspect entry leaves in doubt of them cannot be read again; changes land"
         if is_healing
         else "their rows of before the slot do not land; changes do",
@@ -203,6 +213,27 @@ def _retention(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def _slot_end(patient: Patient) -> Iterator[Finding]:
+    slot = patient.server.slot
+    if slot is not None and slot.wal_status == "unreserved":
+        yield Finding(
+            f"slot {slot.name} needs WAL that the server may remove at its next checkpoint",
+            "the slot is lost then, and the changes that were not yet read",
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '...'; SELECT pg_reload_conf();  -- twice what it "
+            f"is, and gaussdecode@{patient.config.name} started at once",
+            "slot-near-its-end",
+        )
+
+
+def _transaction_numbers(patient: Patient) -> Iterator[Finding]:
+    found = wraparound(patient.seen.catalog_xmin_age, patient.seen.frozen_age)
+    if found is not None:
+        what, remedy = found
+        yield Finding(
+            what, "then nobody can write to it until it is vacuumed", remedy, "wraparound"
+        )
+
+
 def _failover(patient: Patient) -> Iterator[Finding]:
     slot = patient.server.slot
     if slot is None or patient.server.version < _FAILOVER or patient.seen.is_standby:
@@ -223,6 +254,28 @@ def _failover(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def _standby(patient: Patient) -> Iterator[Finding]:
+    """What keeps the primary from removing rows of catalogues that decoding on a standby needs."""
+    seen = patient.seen
+    if not seen.is_standby:
+        return
+    if seen.settings.get("hot_standby_feedback") == "off":
+        yield Finding(
+            "hot_standby_feedback is off on this standby",
+            "the primary may vacuum rows of its catalogues that decoding here still needs, and the slot is "
+            "lost",
+            "ALTER SYSTEM SET hot_standby_feedback = on; SELECT pg_reload_conf();  -- on the standby",
+        )
+    elif not seen.settings.get("primary_slot_name"):
+        yield Finding(
+            "primary_slot_name is empty on this standby",
+            "while it is not connected nobody tells the primary what decoding here needs, and the slot is "
+            "lost",
+            "SELECT pg_create_physical_replication_slot('standby');  -- on the primary; then on the standby: "
+            "ALTER SYSTEM SET primary_slot_name = 'standby'; SELECT pg_reload_conf();",
+        )
+
+
 def _transactions(patient: Patient) -> Iterator[Finding]:
     seen = patient.seen
     yield from transaction_findings(seen.oldest_transaction, seen.prepared_transactions)
@@ -238,7 +291,7 @@ def transaction_findings(oldest: float | None, prepared: int | None) -> Iterator
         )
     if prepared:
         yield Finding(
-            f"{prepared} prepared transactions wait for their end",
+            f"{counted(prepared, 'prepared transaction')} not committed or rolled back",
             "the server keeps all WAL since their beginning for the slot",
             "SELECT gid, prepared, owner FROM pg_prepared_xacts ORDER BY prepared;",
         )
@@ -254,7 +307,7 @@ def clock_finding(offset: float) -> Iterator[Finding]:
         where = "ahead of" if offset > 0 else "behind"
         yield Finding(
             f"the server's clock is {abs(offset):.0f} seconds {where} this machine's",
-            "commit times and publication times cannot be compared",
+            "commit times and the times of entries cannot be compared",
             "chronyc tracking  # on both machines",
         )
 
@@ -275,14 +328,17 @@ def encryption_finding(config: Config, *, is_encrypted: bool | None) -> Iterator
 
 
 def _tables(patient: Patient) -> Iterator[Finding]:
-    for table in patient.tables:
-        name = f'"{table.schema}"."{table.name}"'
-        if not table.can_update:
-            yield Finding(
-                f"table {table.schema}.{table.name} has no replica identity",
-                "the server refuses UPDATE and DELETE on it while it is published",
-                f"ALTER TABLE {name} REPLICA IDENTITY FULL;  -- better: give it a primary key",
-            )
+    bare = [table for table in patient.tables if not table.can_update]
+    if not bare:
+        return
+    titles = [table_title(table.schema, table.name) for table in bare[:NAMED_TABLES]]
+    first = f"{quoted(bare[0].schema)}.{quoted(bare[0].name)}"
+    yield Finding(
+        f"without replica identity: {listing(titles, len(bare))}",
+        "the server refuses UPDATE and DELETE on such a table while it is published",
+        f"ALTER TABLE {first} REPLICA IDENTITY FULL;  -- better: give it a primary key"
+        + ("; check --tables names the others" if len(bare) > 1 else ""),
+    )
 
 
 def _coverage(patient: Patient) -> Iterator[Finding]:
@@ -312,7 +368,10 @@ RULES: Final[tuple[Rule, ...]] = (
     _connections,
     _snapshots,
     _retention,
+    _slot_end,
+    _transaction_numbers,
     _failover,
+    _standby,
     _transactions,
     _clock,
     _encryption,
@@ -333,9 +392,10 @@ def examine_landing(config: Config) -> list[Finding]:
     directory above it may be written.
     """
     root = config.landing.root
-    place = root
-    while not place.exists():
-        place = place.parent
+    try:
+        place = next(path for path in (root, *root.parents) if path.exists())
+    except PermissionError:
+        return []  # a problem of the plan's already
     found = list(_room(config, place))
     if root.exists() and root.stat().st_mode & stat.S_IRWXO:
         found.append(
@@ -348,14 +408,39 @@ def examine_landing(config: Config) -> list[Finding]:
     if os.access(place, os.W_OK):
         found += _try_file_system(place)
     else:
-        found.append(
-            Finding(
-                f"{place} may not be written by user {os.geteuid()}",
-                "the daemon must run as a user who may; this check did not",
-                f"sudo -u gaussdecode gaussdecode check {config.path}",
-            )
-        )
+        found.append(_not_writable(config, place))
+    if place == root and os.access(root, os.R_OK):
+        found += _requests(root)
     return found
+
+
+def _requests(root: Path) -> Iterator[Finding]:
+    """What operators have asked the daemon for, and it cannot read."""
+    files = Files(root)
+    try:
+        store = SnapshotStore(Disk(files, SpaceWait(should_stop=lambda: True), "check"))
+        for path, fault in store.requests().faults.items():
+            yield Finding(
+                f"a request for a snapshot cannot be used: {fault}",
+                "the daemon passes over it, and reads no table again for it",
+                f"rm {root / path}  # then gaussdecode snapshot again",
+                "snapshot-request",
+            )
+    finally:
+        files.close()
+
+
+def _not_writable(config: Config, place: Path) -> Finding:
+    owner, root = landing_owner(config), config.landing.root
+    is_ours = owner.uid == os.geteuid()
+    make = f"sudo install -d -m 0750 -o {owner.name} -g {group_name(owner.gid)} {root}"
+    return Finding(
+        f"{place} may not be written by user {user_name(os.geteuid())}",
+        "the landing cannot be made there"
+        if is_ours
+        else f"the daemon runs as {owner.name}; this check did not",
+        make if is_ours else f"sudo gaussdecode check {config.path}",
+    )
 
 
 def examine_memory(config: Config, limit: int | None, whose: str) -> list[Finding]:
@@ -392,13 +477,13 @@ def _room(config: Config, place: Path) -> Iterator[Finding]:
     if facts.f_files and facts.f_favail < 10_000:
         yield Finding(
             f"{facts.f_favail} inodes are free for {config.landing.root}",
-            "every table gets a file at each publication",
+            "every table gets a file in each entry",
             "grow the file system, or set landing.retention",
         )
 
 
 def _try_file_system(place: Path) -> Iterator[Finding]:
-    """Do what a publication does, to a file of our own."""
+    """Do what committing an entry does, to a file of our own."""
     try:
         with tempfile.TemporaryDirectory(prefix=".gaussdecode-check-", dir=place) as name:
             first, second = Path(name, "a"), Path(name, "b")
@@ -414,7 +499,7 @@ def _try_file_system(place: Path) -> Iterator[Finding]:
                 os.close(directory)
     except OSError as error:
         yield Finding(
-            f"{place} does not do what a publication needs: {error.strerror}",
+            f"{place} does not do what committing an entry needs: {error.strerror}",
             "files are synced, linked and renamed so that each change lands exactly once",
             "use a local file system (ext4, xfs, btrfs, zfs) for landing.root",
         )

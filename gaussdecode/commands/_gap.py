@@ -7,7 +7,7 @@ point can be followed by another attempt:
 2. the operator confirms the exact beginning;
 3. a slot that is lost is dropped, one that is missing is made: where it begins, the hole ends;
 4. the server is asked again: with this slot and a log at this position a stream may start;
-5. an entry of kind gap is published there, in the next epoch.
+5. an entry of kind gap is committed there, in the next epoch.
 
 A slot made in step 3 and not recorded in step 5 is, at the next attempt, one that was
 "confirmed" beyond the log, with the same two positions.
@@ -26,7 +26,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.making import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
@@ -128,7 +128,7 @@ class Hole:
         Raises:
             IdentityError: a stream could not start then; nothing is recorded.
             SourceError: the server failed or refused; nothing is recorded.
-            LandingError: the entry could not be published.
+            LandingError: the entry could not be committed.
         """
         made = self._make_slot(failover=failover) if self.needs_slot else None
         server = ask_server(self.config, self.log)
@@ -137,7 +137,7 @@ class Hole:
         behind = dataclasses.replace(self.log, lsn=until, timeline=server.timeline)
         check_server(self.config, behind, server)
         _forget_snapshots(log)
-        return _publish(log, self.gap, until, server.timeline)
+        return _commit(log, self.gap, until, server.timeline)
 
     def _make_slot(self, *, failover: bool) -> Lsn:
         slots = slots_of(self.config)
@@ -223,11 +223,11 @@ def _forget_snapshots(log: CommitLog) -> None:
         store.drop(table)
 
 
-def _publish(log: CommitLog, gap: Gap, until: Lsn, timeline: int) -> CommitEntry:
+def _commit(log: CommitLog, gap: Gap, until: Lsn, timeline: int) -> CommitEntry:
     before = log.position
     assert before is not None
     accepted = dataclasses.replace(
         gap, until_lsn=until, is_open=False, is_accepted=True, text=f"accepted: {gap.text}"
     )
     position = SourcePosition(before.epoch + 1, timeline, int(until), before.csn)
-    return log.publish(Draft(kind=EntryKind.GAP, position=position, extra=accepted.to_extra()))
+    return log.commit(Draft(kind=EntryKind.GAP, position=position, extra=accepted.to_extra()))

@@ -15,6 +15,7 @@ from gaussdecode.commands._doctor import (
     reading_findings,
     transaction_findings,
 )
+from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.gaussdb.inspection import GaussInspection
 from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
@@ -94,14 +95,14 @@ def _room(patient: GaussPatient) -> Iterator[Finding]:
     seen, slot = patient.seen, patient.server.slot
     if 0 <= seen.connection_limit < _CONNECTIONS:
         yield Finding(
-            f"role {seen.role} may open {seen.connection_limit} connections",
+            f"role {seen.role} may open {counted(seen.connection_limit, 'connection')}",
             "the daemon uses three (stream, catalogue, guard), a command one more",
             f"ALTER ROLE {patient.role} CONNECTION LIMIT 5;",
         )
     most = _whole(seen, "max_replication_slots")
     if most is not None and slot is None and seen.slots >= most:
         yield Finding(
-            f"all {most} replication slots are in use",
+            f"no replication slot of {most} is free",
             "the slot cannot be created",
             _guc("max_replication_slots", str(most + 4)),
         )
@@ -110,14 +111,14 @@ def _room(patient: GaussPatient) -> Iterator[Finding]:
     senders = _whole(seen, "max_wal_senders")
     if senders is not None and seen.active_slots >= senders:
         yield Finding(
-            f"all {senders} walsenders are in use",
+            f"no walsender of {senders} is free",
             "the stream cannot be started",
             _guc("max_wal_senders", str(senders + 4)),
         )
     streams = min(most or _MOST_STREAMS, _MOST_STREAMS)
     if patient.config.decoding.is_parallel and seen.active_slots >= streams:
         yield Finding(
-            f"{seen.active_slots} slots are being read",
+            f"{counted(seen.active_slots, 'slot is', 'slots are')} being read",
             f"the server runs at most {streams} streams with several decoders",
             "decoding.parallel-decode-num: 1, here or for another slot",
         )

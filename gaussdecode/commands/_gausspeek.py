@@ -153,9 +153,9 @@ class _Printing:
                 self._take(frame)
                 if self._output.must_end():
                     break
-            self._settle()
+            self._give_out()
 
-    def _settle(self) -> None:
+    def _give_out(self) -> None:
         """Give out what is there, then let the server forget it."""
         for text in self._stream.notices:
             print(f"warning: the server says: {text}", file=sys.stderr)

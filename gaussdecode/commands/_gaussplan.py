@@ -7,11 +7,12 @@ they are let in by different lines of pg_hba.conf and may need different ports.
 from collections.abc import Iterator
 from typing import Final
 
-from gaussdecode.commands._doctor import Finding
+from gaussdecode.commands._doctor import NAMED_TABLES, Finding
 from gaussdecode.commands._gaussdoctor import GaussPatient, examine_gaussdb
 from gaussdecode.commands._plan import Plan, PlannedColumn, arrow, fidelity
 from gaussdecode.commands._server import GaussPair, open_pair, open_sql
 from gaussdecode.errors import ConfigError, SourceRefusedError
+from gaussdecode.model.title import table_title
 from gaussdecode.model.types import column_type, is_built_in
 from gaussdecode.protocol.gaussdb.options import StreamRequest, server_options, start_command
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
@@ -53,7 +54,7 @@ def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
         with open_sql(config) as sql:
             plan.profile = sql.profile
     except SourceRefusedError as error:
-        plan.problems.append(f"server: {error}")
+        plan.refuse("server", error)
         return []
     _plan_options(config, plan.profile, plan)
     try:
@@ -61,7 +62,7 @@ def plan_gaussdb(config: Config, plan: Plan) -> list[Finding]:
             _plan_server(config, pair, plan)
             return examine_gaussdb(GaussPatient(config, pair.state, inspect_gaussdb(pair.sql)))
     except SourceRefusedError as error:
-        plan.problems.append(f"replication: {error}")
+        plan.refuse("replication", error)
     return []
 
 
@@ -104,12 +105,12 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
     ]
     if not plan.tables:
         plan.warnings.append("no table of the database is on white-table-list, or it has none")
-    plan.warnings += [
-        f"table {table.schema}.{table.name} has no replica identity: UPDATE and DELETE come without "
-        "the old key; give it a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL"
-        for table in plan.tables
-        if not table.can_update
-    ]
+    bare = [table_title(table.schema, table.name) for table in plan.tables if not table.can_update]
+    if bare:
+        plan.warnings.append(
+            f"without replica identity: {listing(bare[:NAMED_TABLES], len(bare))}: UPDATE and DELETE come "
+            "without the old key; give each a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL"
+        )
 
 
 def _warnings(

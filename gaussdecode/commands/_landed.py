@@ -1,5 +1,6 @@
 """Refusals of what an operator must not do while a landing depends on it."""
 
+from gaussdecode.access import is_there
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.names import CHECKPOINTS, COMMITS, LAYOUT, entry_number
 from gaussdecode.settings.sections import Config
@@ -8,7 +9,7 @@ from gaussdecode.settings.sections import Config
 def has_landing(config: Config) -> bool:
     """Whether the landing at the configured root has gone on from where it began."""
     root = config.landing.root
-    if not (root / LAYOUT).exists():
+    if not is_there(root / LAYOUT):
         return False
     try:
         items = [item.name for item in (root / COMMITS).iterdir()]

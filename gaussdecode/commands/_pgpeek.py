@@ -122,9 +122,9 @@ class _Printing:
                 self._wait(pgconn.socket, pgconn.consume_input)
             elif self._is_last(bytes(data)):
                 break
-        self._settle()
+        self._give_out()
 
-    def _settle(self) -> None:
+    def _give_out(self) -> None:
         """Give out what is there, then let the server forget it."""
         if not self._is_confirming:
             self._output.flush()
@@ -135,7 +135,7 @@ class _Printing:
 
     def _wait(self, socket: int, consume: Callable[[], None]) -> None:
         """Wait for the server a little, asking it for its position when it is silent."""
-        self._settle()
+        self._give_out()
         readable, _, _ = select.select([socket], [], [], _IDLE_SECONDS)
         if readable:
             consume()

@@ -7,8 +7,10 @@ in words, so that all of them are shown at once.
 import dataclasses
 from typing import Final
 
+from gaussdecode.access import is_there
+from gaussdecode.commands._owner import landing_owner
 from gaussdecode.daemon.position import landing_position
-from gaussdecode.errors import GaussDecodeError, IdentityError
+from gaussdecode.errors import AccessError, GaussDecodeError, IdentityError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.files import Files
@@ -24,7 +26,7 @@ from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.postgresql.slot import ListedTable, published_tables, read_server
 from gaussdecode.source.quoting import literal
 from gaussdecode.source.slot import LandingPosition, ServerState
-from gaussdecode.source.start import check_start, warnings
+from gaussdecode.source.start import check_start, primary_problem, publication_problem, warnings
 from gaussdecode.wire.encoding import find_encoding, spelled_name
 
 _FIRST_USER_OID: Final = 10000  # types from here on come with a Type message
@@ -91,7 +93,8 @@ class Plan:
 
     Attributes:
         server: what it said, or None when it was not asked.
-        log: of the landing, or None when there is none yet.
+        log: of the landing, or None when there is none yet, or it could not be read.
+        landing: what is there, in words, where there is no `log`.
         start_lsn: where streaming would begin, or None when it must not.
         tables: that would be landed.
         columns: of these tables.
@@ -100,10 +103,12 @@ class Plan:
         profile: of a GaussDB or openGauss that was asked, else None.
         command: what it would be told to start the stream; empty when it must not.
         coverage: what only one of publications and white list has.
+        unexamined: what could not be looked at, because the server refused.
     """
 
     server: ServerState | None = None
     log: LandingPosition | None = None
+    landing: str = "not looked at"
     start_lsn: Lsn | None = None
     tables: list[ListedTable] = dataclasses.field(default_factory=list)
     columns: list[PlannedColumn] = dataclasses.field(default_factory=list)
@@ -112,25 +117,36 @@ class Plan:
     profile: VersionProfile | None = None
     command: str = ""
     coverage: Coverage = dataclasses.field(default_factory=Coverage)
+    unexamined: list[str] = dataclasses.field(default_factory=list)
+
+    def refuse(self, where: str, error: Exception) -> None:
+        """Take down that the server did not let us in, so that nobody looked at it."""
+        self.problems.append(f"{where}: {error}")
+        self.unexamined.append("the server's settings and rights")
 
 
 def plan_landing(config: Config, plan: Plan) -> None:
     """Look at the landing: is the root fit, whose is it, how far is it?"""
     root = config.landing.root
-    if not root.exists():
-        place = next(parent for parent in root.parents if parent.exists())
-        if not place.is_dir():
-            plan.problems.append(f"landing: {place} is not a directory; change landing.root")
-        return
+    plan.landing = "cannot be read, see above"
     try:
+        if not is_there(root):
+            plan.landing = f"will be created by `slot create`, owned by {landing_owner(config)}"
+            place = next(parent for parent in root.parents if parent.exists())
+            if not place.is_dir():
+                plan.problems.append(f"landing: {place} is not a directory; change landing.root")
+            return
         files = Files(root)
         try:
             files.check_root()
             disk = Disk(files, SpaceWait(should_stop=lambda: True), "check")
             layout = read_layout(disk)
+            plan.landing = "empty" if layout is None else "holds no entry yet"
             plan.log = None if layout is None else landing_position(layout, Entries(disk))
         finally:
             files.close()
+    except AccessError as error:
+        plan.problems.append(f"landing: {error}; use: sudo gaussdecode check {config.path}")
     except GaussDecodeError as error:
         plan.problems.append(f"landing: {error}")
 
@@ -147,10 +163,16 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
         )
     if server.encoding == "SQL_ASCII":
         plan.warnings.append("database encoding SQL_ASCII: bytes that are no UTF-8 go to gd_raw")
+    primary = primary_problem(server, wants_standby=config.decoding.standby_connection)
+    if primary is not None:
+        plan.problems.append(primary)
     try:
         plan.start_lsn = check_start(plan.log, server, config.slot)
     except IdentityError as error:
         plan.problems.append(f"slot: {error}")
+        missing = publication_problem(server)
+        if missing is not None and missing != str(error):
+            plan.problems.append(f"publication: {missing}")
     listed = config.decoding.white_tables
     published = published_tables(connection, publications)
     plan.coverage = compare(listed, ((table.schema, table.name) for table in published))

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gaussdecode.settings.types import format_duration
 
-_SETTLED: Final = frozenset({"done", "failed", "ignored"})
+_ENDED: Final = frozenset({"done", "failed", "ignored"})
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 Record = Mapping[str, Any]  # Any: JSON
@@ -13,7 +13,7 @@ Record = Mapping[str, Any]  # Any: JSON
 
 def describe(tables: Mapping[str, Record]) -> str:
     """One line: the table that is being read, and how many others wait; empty for none."""
-    left = {title: of for title, of in tables.items() if of.get("state") not in _SETTLED}
+    left = {title: of for title, of in tables.items() if of.get("state") not in _ENDED}
     if not left:
         return ""
     title, record = min(left.items(), key=lambda item: item[1].get("state") == "waiting")

@@ -1,14 +1,29 @@
 """Slots of a server, whichever kind it is."""
 
-from typing import Protocol
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Final, Protocol
 
 from gaussdecode.commands._server import is_gaussdb, open_server, open_sql
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.postgresql import slot
 from gaussdecode.source.slot import SlotState
+from gaussdecode.source.start import publication_problem
+
+_SILENT_SECONDS: Final = 2.0  # arbitrary: what takes longer is explained
+_PRIMARY_WAIT: Final = (
+    "waiting for the transactions that were open on the server to end (SELECT pid, xact_start, query "
+    "FROM pg_stat_activity ORDER BY xact_start LIMIT 5;)"
+)
+_STANDBY_WAIT: Final = (
+    "waiting: a standby makes a slot when its primary next logs the running transactions; to have it "
+    "at once, on the primary: SELECT pg_log_standby_snapshot();"
+)
 
 
 class Slots(Protocol):
@@ -32,6 +47,18 @@ def slots_of(config: Config) -> Slots:
     return _GaussSlots(config) if is_gaussdb(config) else _PostgresSlots(config)
 
 
+@contextlib.contextmanager
+def saying_why(reason: str) -> Iterator[None]:
+    """Tell a person at the terminal what is waited for, once it takes a while."""
+    timer = threading.Timer(_SILENT_SECONDS, print, [reason], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 class _PostgresSlots:
     """Slots of a PostgreSQL."""
 
@@ -39,8 +66,14 @@ class _PostgresSlots:
         self._config = config
 
     def create(self, *, failover: bool) -> Lsn:
-        with open_server(self._config) as connection:
-            return slot.create_slot(connection, self._config.slot, failover=failover)
+        config = self._config
+        with open_server(config) as connection:
+            server = slot.read_server(connection, config.slot, config.source.publication)
+            missing = publication_problem(server)
+            if missing is not None:
+                raise SourceRefusedError(missing)
+            with saying_why(_STANDBY_WAIT if server.is_standby else _PRIMARY_WAIT):
+                return slot.create_slot(connection, config.slot, failover=failover)
 
     def list(self) -> list[SlotState]:
         with open_server(self._config) as connection:

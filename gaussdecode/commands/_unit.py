@@ -1,5 +1,6 @@
 """The unit that runs a configuration, as systemd knows it."""
 
+import pwd
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -19,15 +20,40 @@ def unit_memory_max(unit: str) -> int | None:
     Returns:
         The limit; None without one, without such a unit, and where systemd does not answer.
     """
-    command = ["systemctl", "show", "--property=LoadState", "--property=MemoryMax", unit]
+    limit = _properties(unit, "MemoryMax").get("MemoryMax", "")
+    return int(limit) if limit.isdigit() and int(limit) != _INFINITY else None
+
+
+def unit_user(path: Path) -> pwd.struct_passwd | None:
+    """Account of the unit that runs a configuration; None without one, and where it runs another."""
+    facts = _properties(unit_of(path), "User", "ExecStart")
+    if f" {path.absolute()} " not in f"{facts.get('ExecStart')} ":
+        return None
+    try:
+        return pwd.getpwnam(facts.get("User", ""))
+    except KeyError:
+        return None
+
+
+def unit_state(unit: str) -> str | None:
+    """How systemd has it: ``failed, status 78``; None without such a unit."""
+    facts = _properties(unit, "ActiveState", "ExecMainStatus")
+    state, status = facts.get("ActiveState"), facts.get("ExecMainStatus", "0")
+    return state if state is None or status == "0" else f"{state}, status {status}"
+
+
+def _properties(unit: str, *names: str) -> dict[str, str]:
+    """What systemd knows of a unit; empty where it does not have it, or does not answer."""
+    wanted = [f"--property={name}" for name in ("LoadState", *names)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+            ["systemctl", "show", *wanted, unit],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
+        return {}
     facts = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
-    limit = facts.get("MemoryMax", "")
-    if facts.get("LoadState") != "loaded" or not limit.isdigit() or int(limit) == _INFINITY:
-        return None
-    return int(limit)
+    return facts if facts.get("LoadState") == "loaded" else {}

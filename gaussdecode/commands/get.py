@@ -14,9 +14,9 @@ Examples:
 import argparse
 
 from gaussdecode.commands._landed import refuse_landed
+from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.commands._peeking import add_limits, print_changes
 from gaussdecode.errors import EX_OK
-from gaussdecode.settings.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Stream, print and confirm until a limit is reached."""
-    config = load(args.config)
+    config = load_as_owner(args.config)
     refuse_landed(config, "get changes")
     print_changes(config, args, is_confirming=True)
     return EX_OK

@@ -1,39 +1,77 @@
-"""Install the systemd unit, the target, the account and the directories.
+"""Install the systemd units, the target, the account, the directories, and examples.
 
-Writes below PREFIX: systemd/system/gaussdecode@.service and gaussdecode.target,
-sysusers.d/gaussdecode.conf and tmpfiles.d/gaussdecode.conf. The unit starts the program that
-runs this command. Existing files that say something else are left, unless
+Writes below PREFIX: systemd/system/gaussdecode@.service, gaussdecode.target and
+gaussdecode-fleet.service, sysusers.d/gaussdecode.conf and tmpfiles.d/gaussdecode.conf; below SHARE:
+examples of configurations, Prometheus' rules and configuration, Grafana's dashboard. The units start
+the program that runs this command. Existing files that say something else are left, unless
 --force; what differs on this machine belongs in a drop-in (systemctl edit gaussdecode@SLOT).
-Starts and enables nothing: it prints the commands that do.
+Starts and enables nothing, and touches no configuration: it prints the commands that do.
 
 Examples:
   gaussdecode install-units
+  gaussdecode install-units --dry-run                      what it would write
   gaussdecode install-units --force                        after an upgrade
-  gaussdecode install-units --prefix /usr/lib --destdir build/root    for a package
+  gaussdecode install-units --prefix /usr/lib --share /usr/share/gaussdecode --destdir build/root
 """
 
 import argparse
+import enum
 import os
 import re
-import sys
+import stat
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+import gaussdecode
+from gaussdecode.access import rights
 from gaussdecode.errors import EX_OK, ConfigError
 
 _PLACES: Final = {
     "gaussdecode@.service": "systemd/system/gaussdecode@.service",
     "gaussdecode.target": "systemd/system/gaussdecode.target",
+    "gaussdecode-fleet.service": "systemd/system/gaussdecode-fleet.service",
     "gaussdecode.sysusers": "sysusers.d/gaussdecode.conf",
     "gaussdecode.tmpfiles": "tmpfiles.d/gaussdecode.conf",
+}
+_SHARED: Final = {
+    "example.yaml": "example.yaml",
+    "gaussdb.example.yaml": "gaussdb.example.yaml",
+    "small.yaml": "small.yaml",
+    "gaussdecode.rules.yml": "prometheus/gaussdecode.rules.yml",
+    "prometheus.yml": "prometheus/prometheus.yml",
+    "gaussdecode.json": "grafana/gaussdecode.json",
 }
 _PROGRAM: Final = re.compile(r"^ExecStart=\S+", re.MULTILINE)
 _PLAIN: Final = re.compile(r"/[A-Za-z0-9/._+-]+")
 _HIDDEN: Final = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - by the unit
 _MODE: Final = 0o644
+_LONGEST_LINE: Final = 4096  # that names an interpreter
+_ADVICE: Final = (
+    "install gaussdecode below /opt, with an interpreter of the system's: "
+    "/usr/bin/python3 -m venv /opt/gaussdecode"
+)
+
+
+class _State(enum.Enum):
+    """What stands in the place of a file."""
+
+    SAME = enum.auto()
+    OTHER = enum.auto()
+    MISSING = enum.auto()
+
+
+_SAID: Final = {
+    False: {_State.SAME: "unchanged", _State.OTHER: "replaced ", _State.MISSING: "written  "},
+    True: {
+        _State.SAME: "unchanged    ",
+        _State.OTHER: "would replace",
+        _State.MISSING: "would write  ",
+    },
+}
+"""By --dry-run."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +85,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--destdir", type=Path, default=Path("/"), help="directory that stands for / (default: /)"
     )
+    parser.add_argument(
+        "--share",
+        type=Path,
+        default=Path("/usr/local/share/gaussdecode"),
+        help="of examples; /usr/local/share/gaussdecode (default) or, for packages, another",
+    )
     parser.add_argument("--program", type=Path, help="what the unit starts (default: this program)")
     parser.add_argument("--force", action="store_true", help="replace files that differ")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what it would do, and do nothing"
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -59,14 +106,64 @@ def execute(args: argparse.Namespace) -> int:
             f"install-units: {program!r} cannot stand in a unit; name the program by an absolute "
             "path of letters, digits and ._+- with --program"
         )
-    base = args.destdir / args.prefix.relative_to(args.prefix.anchor)
-    contents = dict(_contents(program))
+    _refuse_unreachable(Path(program), is_ours=args.program is None)
+    prefix, share = (_below(args.destdir, path) for path in (args.prefix, args.share))
+    contents = {prefix / place: content for place, content in _units(program)}
+    contents |= {share / place: content for place, content in _examples()}
+    states = {path: _state(path, content) for path, content in contents.items()}
     if not args.force:
-        _refuse_changed(base, contents)
-    for place, content in contents.items():
-        print(f"{_write(base / place, content)} {base / place}")
-    _print_next(program, is_here=args.destdir == Path("/"))
+        _refuse_changed(states)
+    for path, content in contents.items():
+        if not args.dry_run and states[path] is not _State.SAME:
+            _write(path, content)
+        print(f"{_SAID[args.dry_run][states[path]]} {path}")
+    if not args.dry_run:
+        _print_next(program, args.share, is_here=args.destdir == Path("/"))
     return EX_OK
+
+
+def _below(destdir: Path, path: Path) -> Path:
+    return destdir / path.relative_to(path.anchor)
+
+
+def _refuse_unreachable(program: Path, *, is_ours: bool) -> None:
+    """See that the daemon will find the program: the unit hides homes and temporary directories.
+
+    Raises:
+        ConfigError: the program, its interpreter or the package lies where the daemon cannot use it.
+    """
+    used = [program, *_interpreters(program)]
+    if is_ours:
+        used.append(Path(gaussdecode.__file__))
+    for path in (seen for each in used for seen in (each, each.resolve())):
+        if str(path).startswith(_HIDDEN):
+            raise ConfigError(
+                f"install-units: {path} is hidden from the daemon (ProtectHome, PrivateTmp), which systemd "
+                f"would try to start for ever (203/EXEC); {_ADVICE}"
+            )
+        closed = next((place for place in path.parents if _is_closed(place)), None)
+        if closed is not None:
+            raise ConfigError(
+                f"install-units: the daemon's account may not use {path}: {rights(closed)}; {_ADVICE}"
+            )
+
+
+def _interpreters(program: Path) -> Iterator[Path]:
+    """What runs a script: the one it names, and the one that a virtual environment is made of."""
+    try:
+        with program.open("rb") as file:
+            line = file.readline(_LONGEST_LINE)
+    except OSError:
+        return  # it is not here yet: a package is being made
+    if line.startswith(b"#!"):
+        yield Path(os.fsdecode(line[2:].split()[0]))
+
+
+def _is_closed(directory: Path) -> bool:
+    try:
+        return not directory.stat().st_mode & stat.S_IXOTH
+    except OSError:
+        return False
 
 
 def _this_program() -> Path:
@@ -81,7 +178,7 @@ def _this_program() -> Path:
     return program
 
 
-def _contents(program: str) -> Iterator[tuple[str, bytes]]:
+def _units(program: str) -> Iterator[tuple[str, bytes]]:
     units = files("gaussdecode") / "units"
     for name, place in _PLACES.items():
         text = (units / name).read_text()
@@ -90,17 +187,33 @@ def _contents(program: str) -> Iterator[tuple[str, bytes]]:
         yield place, text.encode()
 
 
-def _refuse_changed(base: Path, contents: dict[str, bytes]) -> None:
+def _examples() -> Iterator[tuple[str, bytes]]:
+    share = files("gaussdecode") / "share"
+    for name, place in _SHARED.items():
+        yield place, (share / name).read_bytes()
+
+
+def _state(path: Path, content: bytes) -> _State:
+    """How a file that is there compares with what it should be.
+
+    Raises:
+        ConfigError: it cannot be looked at.
+    """
+    try:
+        return _State.SAME if path.read_bytes() == content else _State.OTHER
+    except FileNotFoundError:
+        return _State.MISSING
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _refuse_changed(states: Mapping[Path, _State]) -> None:
     """See that nothing is overwritten unasked.
 
     Raises:
         ConfigError: something would be; names all of it.
     """
-    changed = [
-        str(base / place)
-        for place, content in contents.items()
-        if (base / place).exists() and (base / place).read_bytes() != content
-    ]
+    changed = [str(path) for path, state in states.items() if state is _State.OTHER]
     if changed:
         raise ConfigError(
             f"install-units: {', '.join(changed)}: installed with other content; move what you "
@@ -108,14 +221,12 @@ def _refuse_changed(base: Path, contents: dict[str, bytes]) -> None:
         )
 
 
-def _write(path: Path, content: bytes) -> str:
-    """Write a file whole or not at all; gives what was done.
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all.
 
     Raises:
         ConfigError: it cannot be written.
     """
-    if path.exists() and path.read_bytes() == content:
-        return "unchanged"
     unfinished = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,28 +234,28 @@ def _write(path: Path, content: bytes) -> str:
         unfinished.chmod(_MODE)
         os.replace(unfinished, path)
     except OSError as error:
-        raise ConfigError(
-            f"install-units: {path} cannot be written: {error.strerror}; run it as root, or name "
-            "another --destdir"
-        ) from error
-    return "written  "
+        raise _refused(path, error) from error
 
 
-def _print_next(program: str, *, is_here: bool) -> None:
-    if program.startswith(_HIDDEN):
-        print(
-            f"warning: the unit hides {program} from the daemon (ProtectHome, PrivateTmp); install "
-            "gaussdecode elsewhere, for example below /opt",
-            file=sys.stderr,
-        )
+def _refused(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"install-units: {path} cannot be written: {error.strerror}; run it as root, or name "
+        "another --destdir, --prefix or --share"
+    )
+
+
+def _print_next(program: str, share: Path, *, is_here: bool) -> None:
     lines = [
         "systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload",
-        "# for each slot: /etc/gaussdecode/SLOT.yaml (root:gaussdecode, 0640), SLOT.password (0600)",
+        "# for each slot, SLOT.yaml (root:gaussdecode, 0640), SLOT.password (root, 0600):",
+        f"install -m 0640 -g gaussdecode {share}/example.yaml /etc/gaussdecode/SLOT.yaml",
+        "install -m 0600 /dev/stdin /etc/gaussdecode/SLOT.password",
         f"{program} check /etc/gaussdecode/SLOT.yaml",
         f"{program} slot create /etc/gaussdecode/SLOT.yaml",
-        "systemctl enable --now gaussdecode@SLOT",
-        "# once, so that all enabled slots start with the machine:",
-        "systemctl enable --now gaussdecode.target",
+        "systemctl enable --now gaussdecode@SLOT  # now, and whenever the machine starts",
+        "systemctl enable --now gaussdecode-fleet  # a page over all slots, if you like",
+        f"# alerts: rule_files of Prometheus, {share}/prometheus/gaussdecode.rules.yml",
+        f"# dashboard: Grafana imports {share}/grafana/gaussdecode.json",
     ]
     print("next:" if is_here else "next, on the machine:")
     print("\n".join(f"  {line}" for line in lines))

@@ -15,9 +15,9 @@ Examples:
 
 import argparse
 
+from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.commands._peeking import add_limits, print_changes
 from gaussdecode.errors import EX_OK
-from gaussdecode.settings.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,5 +27,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Stream and print until a limit is reached."""
-    print_changes(load(args.config), args, is_confirming=False)
+    print_changes(load_as_owner(args.config), args, is_confirming=False)
     return EX_OK

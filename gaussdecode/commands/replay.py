@@ -23,14 +23,19 @@ from typing import Final
 from gaussdecode import logs
 from gaussdecode.commands._arguments import count
 from gaussdecode.commands._lean import forgo_pandas
+from gaussdecode.commands._owner import work_as_owner_of
 from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._table import print_table
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.status import report
+from gaussdecode.daemon.status.facts import DaemonFacts, Running
+from gaussdecode.daemon.status.landed import Durable
 from gaussdecode.daemon.status.limit import Context
-from gaussdecode.daemon.status.reading import DaemonFacts, Readings, Values
+from gaussdecode.daemon.status.reading import Readings
+from gaussdecode.daemon.status.values import Values
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.words import counted
 from gaussdecode.settings.rules import BY_NAME, SourceKind
 from gaussdecode.settings.sections import (
     Config,
@@ -55,62 +60,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all-origins", action="store_true", help="land what has a replication origin as well"
     )
     parser.add_argument("--json", action="store_true", help="say what it came to as JSON")
-    parser.add_argument("--verbose", action="store_true", help="log every publication")
+    parser.add_argument("--verbose", action="store_true", help="log every entry")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run one session over the recording, and say what it came to."""
     forgo_pandas()
+    work_as_owner_of(args.root)
     config = _config(args)
     logs.configure("info" if args.verbose else "warning", slot=config.slot)
-    facts = DaemonFacts(
-        slot=config.slot,
-        root=config.landing.root,
-        started_time=time.time(),
-        decoder_count=config.decoding.parallel_decode_num,
-        budget_bytes=sum(config.memory_budget().values()),
-        lane_count=config.landing.writer_lanes,
-    )
+    facts = DaemonFacts.of(config)
     began = ended = time.monotonic()
 
     def note_start() -> None:
         nonlocal began
         began = time.monotonic()
 
-    with until_signal() as stop, Pipeline(config, facts, stop.is_set) as pipeline:
+    with until_signal() as stop, Pipeline(config, stop.is_set) as pipeline:
         pipeline.recover()
-        readings = Readings(facts, pipeline)
+        readings = Readings(facts, Running(), pipeline)
         session = pipeline.session(pipeline.check, note_start)
         session.run()
         ended = time.monotonic()
         readings.retire(session)
         values = readings.metrics()
         is_stopped = stop.is_set()
-    _print(facts, values, ended - began, is_json=args.json)
+    _print(facts, pipeline.landed.durable, values, ended - began, is_json=args.json)
     if is_stopped:
         raise KeyboardInterrupt
     return EX_OK
 
 
-def _print(facts: DaemonFacts, values: Values, seconds: float, *, is_json: bool) -> None:
+def _print(
+    facts: DaemonFacts, durable: Durable, values: Values, seconds: float, *, is_json: bool
+) -> None:
     """Say what it came to."""
     works = report.works(values, facts.decoder_count, facts.lane_count)
     limit = report.limit_of_run(works, values, seconds, _context(facts))
     foreign = int(sum(values.get(_FOREIGN, {}).values()))
-    landed = {"root": str(facts.root), "durable_lsn": str(Lsn(facts.durable_lsn))}
+    landed = {"root": str(facts.root), "durable_lsn": str(Lsn(durable.lsn))}
     if is_json:
         record = {
             **landed,
-            "entry": facts.entry,
+            "entry": durable.entry,
             "left_out_by_origin": foreign,
             **report.record(works, seconds, limit),
         }
         print(json.dumps(record, indent=2))
         return
-    print(f"{facts.root}: landed up to {landed['durable_lsn']}, entry {facts.entry}")
+    print(f"{facts.root}: landed up to {landed['durable_lsn']}, entry {durable.entry}")
     if foreign:
         print(
-            f"left out: {foreign} transactions with a replication origin; --all-origins lands them"
+            f"left out: {counted(foreign, 'transaction')} with a replication origin; --all-origins lands them"
         )
     header, *rows = report.table(works, seconds)
     print_table(header, rows)

@@ -9,14 +9,16 @@ Examples:
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from gaussdecode import __version__, logs
+from gaussdecode.access import user_name
 from gaussdecode.commands._lean import forgo_pandas
+from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.supervisor import Supervisor
 from gaussdecode.errors import EX_OK, GaussDecodeError
-from gaussdecode.settings.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,10 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the daemon."""
     forgo_pandas()
-    config = load(args.config)
+    config = load_as_owner(args.config)
     logs.configure(config.monitoring.log_level, slot=config.slot)
     log = logs.get_logger("daemon")
-    log.info(logs.Event.DAEMON_STARTED, version=__version__, root=str(config.landing.root))
+    log.info(
+        logs.Event.DAEMON_STARTED,
+        version=__version__,
+        root=str(config.landing.root),
+        user=user_name(os.geteuid()),
+    )
     notifier = Notifier.from_environment()
     try:
         Supervisor(config, notifier).run()

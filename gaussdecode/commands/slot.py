@@ -32,11 +32,11 @@ from gaussdecode.commands._arguments import lsn
 from gaussdecode.commands._begin import begin_landing, prepare_root
 from gaussdecode.commands._gap import Hole, open_log
 from gaussdecode.commands._landed import has_landing, refuse_landed
+from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.commands._slots import slots_of
 from gaussdecode.commands._table import print_table
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.slot import SlotState
 
@@ -69,12 +69,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drop.add_argument("--yes", action="store_true", help="also where a landing depends on it")
     drop.set_defaults(act=_drop)
     advance = actions.add_parser("advance", help="skip changes; they are lost for this slot")
-    advance.add_argument("--upto-lsn", type=lsn, metavar="LSN", required=True,
-                         help="position to stand at afterwards")  # fmt: skip
+    advance.add_argument(
+        "--upto-lsn", type=lsn, metavar="LSN", required=True, help="position to stand at afterwards"
+    )
     advance.set_defaults(act=_advance)
     accept = actions.add_parser("accept-gap", help="go on after changes that are lost for good")
-    accept.add_argument("--from-lsn", type=lsn, metavar="LSN",
-                        help="where the gap begins, as proof that it was looked at")  # fmt: skip
+    accept.add_argument(
+        "--from-lsn",
+        type=lsn,
+        metavar="LSN",
+        help="where the gap begins, as proof that it was looked at",
+    )
     accept.add_argument("--failover", action="store_true", help="as for create")
     accept.set_defaults(act=_accept_gap)
     for sub in (create, adopt, show, drop, advance, accept):
@@ -83,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Do what the action says."""
-    config = load(args.config)
+    config = load_as_owner(args.config)
     args.act(config, args)
     return EX_OK
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.commands._asking import ask_status
+from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.commands._progress import describe
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
 from gaussdecode.land.disk import Disk
@@ -32,7 +33,8 @@ from gaussdecode.land.layout import read_layout
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.title import split_title, table_title
-from gaussdecode.settings.load import Config, load
+from gaussdecode.model.words import counted
+from gaussdecode.settings.load import Config
 from gaussdecode.snapshot.choice import NEEDS_ALL_ROWS, needs_all_rows
 from gaussdecode.source.relations import WhiteList
 
@@ -55,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Ask for snapshots and wait for them."""
-    config = load(args.config)
+    config = load_as_owner(args.config)
     reason = config.snapshot_refusal
     if reason is not None:
         raise ConfigError(f"snapshot: {reason}; see docs/operate.md")
@@ -154,12 +156,12 @@ class _Waiter:
                 path, self._all = self._all, None
                 ledger = self._store.ledger().items()
                 self._asked = {title: path for title, of in ledger if of.get("request") == path}
-            self._settle()
+            self._report()
             self._show()
         self._clear()
         return self._status
 
-    def _settle(self) -> None:
+    def _report(self) -> None:
         """Say what became of tables that are done or have failed."""
         ledger = self._store.ledger()
         for title, path in list(self._asked.items()):
@@ -172,7 +174,9 @@ class _Waiter:
                 self._status = EX_UNAVAILABLE
                 print(f"{title}: {NEEDS_ALL_ROWS}", file=sys.stderr)
             elif record.get("state") == "done":
-                print(f"{title}: {record['rows']} rows in entry {record['n']}", flush=True)
+                print(
+                    f"{title}: {counted(record['rows'], 'row')} in entry {record['n']}", flush=True
+                )
             else:
                 self._status = EX_UNAVAILABLE
                 print(f"{title}: {record.get('reason', 'failed')}", file=sys.stderr)

@@ -10,6 +10,7 @@ Examples:
       --conf spark.jars.packages=io.delta:delta-spark_2.13:4.0.0
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
+  gaussdecode spark verify /var/lib/gaussdecode/orders /srv/orders --dsn "host=db dbname=shop user=cdc"
   gaussdecode spark status /var/lib/gaussdecode/orders /srv/orders
   gaussdecode spark columns /var/lib/gaussdecode/orders /srv/orders shop.items --was total=amount
   gaussdecode spark compact /srv/orders
@@ -31,9 +32,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gaussdecode.commands._arguments import count, lsn, seconds, size
+from gaussdecode.commands._metricsfile import write_metrics
+from gaussdecode.commands._owner import work_as_owner_of
 from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._table import print_table
-from gaussdecode.errors import EX_CONFIG, EX_OK, ConfigError
+from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK, ConfigError
+from gaussdecode.model.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,18 +59,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _compact_arguments(_action(actions, "compact", _compact, "merge small files of a target"))
     _vacuum_arguments(_action(actions, "vacuum", _vacuum, "remove old versions of a target"))
+    _verify_arguments(_action(actions, "verify", _verify, "compare a target with its source"))
     _status_arguments(_action(actions, "status", _status, "how far is a target?"))
 
 
 def execute(args: argparse.Namespace) -> int:
     """Do what the action says."""
+    work_as_owner_of(args.target)
     return int(args.action(args))
 
 
 def _action(
-    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str,
-    run: Callable[[argparse.Namespace], int], text: str,
-) -> argparse.ArgumentParser:  # fmt: skip
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text)
     parser.set_defaults(action=run)
     return parser
@@ -92,9 +100,13 @@ def _engine_arguments(parser: argparse.ArgumentParser) -> None:
 def _session_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="of Spark; local[*] outside spark-submit")
     parser.add_argument(
-        "--conf", action="append", type=_setting, default=[], metavar="NAME=VALUE",
+        "--conf",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
         help="setting of Spark, such as spark.jars.packages=...; may be given again",
-    )  # fmt: skip
+    )
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -109,26 +121,43 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=Path, help="directory of the target; made if missing")
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument(
-        "--format", metavar="FORMAT", choices=("parquet", "delta", "iceberg"),
+        "--format",
+        metavar="FORMAT",
+        choices=("parquet", "delta", "iceberg"),
         help="parquet, delta or iceberg; parquet for a new target",
-    )  # fmt: skip
+    )
+    parser.add_argument(
+        "--catalog",
+        metavar="NAME",
+        help="tables of delta or iceberg have names in this catalog of the session: CATALOG, "
+        "CATALOG.NAMESPACE or a pattern with {schema} and {table}",
+    )
     parser.add_argument("--history", action="store_true", help="keep what rows were")
     parser.add_argument(
-        "--changelog", nargs="?", const="gd_commit_date", metavar="COLUMN",
+        "--changelog",
+        nargs="?",
+        const="gd_commit_date",
+        metavar="COLUMN",
         help="keep changes too, partitioned by a column or the date of the commit",
-    )  # fmt: skip
+    )
     parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")
     parser.add_argument(
-        "--accept-gaps", action="store_true",
+        "--accept-gaps",
+        action="store_true",
         help="go on over gap entries; changes are missing there for ever, and it is recorded",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--accept-hidden-truncates", action="store_true",
+        "--accept-hidden-truncates",
+        action="store_true",
         help="apply a stream that shows no TRUNCATE and no DDL (GaussDB's parallel decoding)",
-    )  # fmt: skip
+    )
     _point_arguments(parser, "to-")
     parser.add_argument("--follow", action="store_true", help="until it is stopped by a signal")
     parser.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS")
+    parser.add_argument(
+        "--keep-days", type=_days, default=7.0, metavar="DAYS",
+        help="with --follow: remove versions older than this now and then; 7",
+    )  # fmt: skip
     parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
     parser.add_argument("--json", action="store_true", help="print summaries as objects")
     _engine_arguments(parser)
@@ -136,7 +165,7 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _query_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=Path, help="directory of the target")
-    parser.add_argument("sql", help="tables go by their names; NAME_history is there too")
+    parser.add_argument("sql", help="tables go by schema.name, or name; histories by NAME_history")
     parser.add_argument("--root", type=Path, help="of the landing; to travel by time or CSN")
     parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS")
     parser.add_argument("--json", action="store_true", help="print one object per row")
@@ -149,10 +178,14 @@ def _columns_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=Path, help="directory of the target")
     parser.add_argument("table", help="schema.table that stands still")
     parser.add_argument(
-        "--was", action="append", type=_was, default=[], metavar="NEW=OLD",
+        "--was",
+        action="append",
+        type=_was,
+        default=[],
+        metavar="NEW=OLD",
         help="a column and what it was called before; NEW= was not there; the others were "
         "the columns of their names",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--by-name", action="store_true", help="all columns were the columns of their names"
     )
@@ -192,6 +225,32 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=Path, help="directory of the landing")
     parser.add_argument("target", type=Path, help="directory of the target")
     parser.add_argument("--metrics", action="store_true", help="in Prometheus' text format")
+
+
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("root", type=Path, help="directory of the landing")
+    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument(
+        "--dsn",
+        required=True,
+        metavar="DSN",
+        help="of the source, PostgreSQL; libpq's passfile works",
+    )
+    parser.add_argument(
+        "--allow-insecure", action="store_true", help="the connection may go without verify-full"
+    )
+    parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
+    parser.add_argument(
+        "--wait", type=seconds, default=60.0, metavar="SECONDS",
+        help="for transactions of the source, and for the landing to get there",
+    )  # fmt: skip
+    parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS", help="keys shown")
+    parser.add_argument(
+        "--repair", action="store_true", help="ask the daemon for snapshots of what differs"
+    )
+    parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
+    parser.add_argument("--json", action="store_true", help="print one object")
+    _engine_arguments(parser)
 
 
 def _days(text: str) -> float:
@@ -243,7 +302,7 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ModuleNotFoundError:
         raise ConfigError(
-            "pyspark is not installed; pip install 'gaussdecode[spark]', or use --local"
+            "pyspark is not installed; pip install 'pyspark>=4.0,<5' 'pandas>=2.2,<3', or use --local"
         ) from None
     from gaussdecode.demo.java import provide_java
 
@@ -293,12 +352,19 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 
 def _apply(args: argparse.Namespace) -> int:
     from gaussdecode.spark.apply import Options, apply_with
+    from gaussdecode.spark.house import House
+    from gaussdecode.spark.upkeep import DAY
 
     options = Options(
-        tables=_names(args.tables), history=args.history, changelog=args.changelog,
-        buckets=args.buckets, accept_gaps=args.accept_gaps,
-        accept_hidden_truncates=args.accept_hidden_truncates, format=args.format,
-    )  # fmt: skip
+        tables=_names(args.tables),
+        history=args.history,
+        changelog=args.changelog,
+        buckets=args.buckets,
+        accept_gaps=args.accept_gaps,
+        accept_hidden_truncates=args.accept_hidden_truncates,
+        format=args.format,
+        catalog=args.catalog,
+    )
     quiet = args.json
 
     def progress(text: str) -> None:
@@ -306,6 +372,7 @@ def _apply(args: argparse.Namespace) -> int:
             print(f"  {text}", flush=True)
 
     with until_signal() as stop, _engine(args) as engine:
+        house = House(engine, args.target, keep_seconds=args.keep_days * DAY, say=progress)
         while True:
             begun = time.monotonic()
             summary = apply_with(
@@ -317,6 +384,8 @@ def _apply(args: argparse.Namespace) -> int:
                 return EX_CONFIG
             if summary.stopped and not args.follow:
                 return EX_CONFIG
+            if args.follow:
+                house.keep(is_changed=summary.tables > 0)
             if not args.follow or stop.wait(args.interval):
                 return EX_OK
 
@@ -334,9 +403,7 @@ def _report(args: argparse.Namespace, summary: "Summary", took: float) -> None:
     from gaussdecode.spark.upkeep import metrics_text
 
     if args.metrics_file is not None:
-        hidden = args.metrics_file.with_name(f".{args.metrics_file.name}.{os.getpid()}")
-        hidden.write_text(metrics_text(args.root, args.target))
-        hidden.replace(args.metrics_file)
+        write_metrics(args.metrics_file, metrics_text(args.root, args.target))
     if summary.n == summary.from_n and not summary.tables and args.follow:
         return
     for title, why in summary.stopped.items():
@@ -374,7 +441,7 @@ def _alarms(summary: "Summary") -> Iterator[str]:
     if summary.accepted_gaps:
         yield f"changes are missing at entries {list(summary.accepted_gaps)}, as accepted"
     if summary.orphans:
-        yield f"{summary.orphans} removals found no row: rows are older than the slot"
+        yield f"{counted(summary.orphans, 'removal')} found no row: rows are older than the slot"
 
 
 def _query(args: argparse.Namespace) -> int:
@@ -383,19 +450,15 @@ def _query(args: argparse.Namespace) -> int:
 
 
 def _answer(session: "SparkSession", args: argparse.Namespace) -> int:
-    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.errors import PySparkException
 
-    from gaussdecode.spark.query import register
+    from gaussdecode.spark.views import ask, refusal
 
-    views = register(session, args.target, at=_point(args), root=args.root, text=args.sql)
+    frame = ask(session, args.target, args.sql, at=_point(args), root=args.root)
     try:
-        frame = session.sql(args.sql)
-    except (AnalysisException, ParseException) as error:
-        known = ", ".join(sorted(views.values())) or "no table of the target"
-        raise ConfigError(
-            f"the query cannot be read: {str(error).splitlines()[0]} (it names: {known})"
-        ) from None
-    rows = frame.limit(args.limit + 1).collect()
+        rows = frame.limit(args.limit + 1).collect()
+    except PySparkException as error:
+        raise refusal(error) from None
     shown = rows[: args.limit]
     if args.json:
         for row in shown:
@@ -403,7 +466,10 @@ def _answer(session: "SparkSession", args: argparse.Namespace) -> int:
     else:
         print_table(frame.columns, [[_cell(value) for value in row] for row in shown])
     if len(rows) > args.limit:
-        print(f"gaussdecode: only the first {args.limit} rows, see --limit", file=sys.stderr)
+        print(
+            f"gaussdecode: only the first {counted(args.limit, 'row')}, see --limit",
+            file=sys.stderr,
+        )
     return EX_OK
 
 
@@ -440,11 +506,14 @@ def _compact(args: argparse.Namespace) -> int:
 
     with _engine(args) as engine:
         done = compact_with(
-            engine, args.target, tables=_names(args.tables), target_bytes=args.target_size,
+            engine,
+            args.target,
+            tables=_names(args.tables),
+            target_bytes=args.target_size,
             buckets=args.buckets,
-        )  # fmt: skip
+        )
     print(
-        f"{args.target}: {done.tables} tables, {done.files_before} files became "
+        f"{args.target}: {counted(done.tables, 'table')}, {counted(done.files_before, 'file')} became "
         f"{done.files_after}; vacuum removes the old ones"
     )
     return EX_OK
@@ -455,8 +524,8 @@ def _vacuum(args: argparse.Namespace) -> int:
 
     done = vacuum(args.target, older_than_seconds=args.older_than_days * DAY)
     print(
-        f"{args.target}: removed {done.versions} versions and {done.files} files "
-        f"({done.bytes} bytes)"
+        f"{args.target}: removed {counted(done.versions, 'version')} and {counted(done.files, 'file')} "
+        f"({counted(done.bytes, 'byte')})"
     )
     return EX_OK
 
@@ -475,3 +544,22 @@ def _status(args: argparse.Namespace) -> int:
     for table, stop in found.stopped.items():
         print(f"{args.target}: {table} stands still at entry {stop['n']}: {stop['why']}")
     return EX_OK
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from gaussdecode.commands._lakeverify import Comparison, report_lines
+    from gaussdecode.source.address import SourceAddress
+
+    address = SourceAddress(args.dsn, is_insecure_allowed=args.allow_insecure)
+    with _engine(args) as engine:
+        comparison = Comparison(engine, args.root, args.target, address, args.wait)
+        result = comparison.run(_names(args.tables))
+        if args.repair:
+            result = comparison.ask_for_repair(result)
+    if args.metrics_file is not None:
+        write_metrics(args.metrics_file, result.metrics_text(args.target))
+    if args.json:
+        print(json.dumps(result.to_record()))
+    else:
+        print("\n".join(report_lines(result, args.limit)))
+    return EX_OK if result.is_equal else EX_IOERR

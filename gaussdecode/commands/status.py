@@ -5,12 +5,17 @@ files. The columns up to decode_change_queue_length are those of GaussDB's
 gs_get_parallel_decode_status(); limit is the stage that limits the throughput, and a line
 below the table says why and which setting would move it.
 
-Ends with 0 when every daemon answers and streams, and with 69 when one does not, or lags
-more than --max-lag.
+Ends with 0 when every daemon answers, streams, lands, and lacks nothing; with 69 when one does
+not answer, does not stream, waits for room on its disk, has lost changes or may have, has tables
+in quarantine or whose existing rows could not be landed, or lags more than --max-lag. Warnings
+alone end with 0. docs/alerts.md has the table of states. To look on: gaussdecode top.
+
+With --wait it first waits until all of that is so and no table waits for its existing rows, at
+most so long, and ends with 69 when that is not enough.
 
 Examples:
+  gaussdecode status --wait 3600 orders.yaml && start-the-readers
   gaussdecode status /etc/gaussdecode
-  gaussdecode status --watch /etc/gaussdecode/orders.yaml
   gaussdecode status --max-lag 60 /etc/gaussdecode || page-somebody
   gaussdecode status --json orders.yaml | jq .limit.setting
 """
@@ -18,20 +23,21 @@ Examples:
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from gaussdecode.commands._arguments import seconds
 from gaussdecode.commands._asking import Record, ask_status
+from gaussdecode.commands._fleet import config_files
 from gaussdecode.commands._progress import describe_table
-from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._table import print_table
-from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError, SourceError
+from gaussdecode.daemon.status.holders import HOLDERS
+from gaussdecode.daemon.status.spelling import size
+from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
 from gaussdecode.settings.load import Config, load
 
-_WATCH_SECONDS: Final = 2.0
-_CLEAR: Final = "\x1b[H\x1b[2J"
 _COLUMNS: Final = (
     "slot_name",
     "parallel_decode_num",
@@ -46,6 +52,8 @@ _COLUMNS: Final = (
 )
 
 _SHOWN_TABLES: Final = 20  # of those whose rows are being landed; arbitrary
+_WAIT_SECONDS: Final = 0.5
+_MUCH_WAL: Final = 1_000_000_000  # bytes; arbitrary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,50 +63,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print all fields, one object a line")
     parser.add_argument(
-        "--watch",
-        type=seconds,
-        nargs="?",
-        const=_WATCH_SECONDS,
-        metavar="SECONDS",
-        help="show it again and again, every 2 seconds unless told, until interrupted",
+        "--max-lag", type=seconds, metavar="SECONDS", help="a lag above this ends with 69 too"
     )
     parser.add_argument(
-        "--max-lag", type=seconds, metavar="SECONDS", help="a lag above this ends with 69 too"
+        "--wait",
+        type=seconds,
+        metavar="SECONDS",
+        help="wait so long until it would end with 0 and all existing rows have landed",
     )
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Ask every daemon and print what they say; once, or until interrupted."""
-    configs = [load(path) for path in _files(args.config)]
-    if args.watch is None:
-        status, silent = _show(args, configs)
-        if silent:
-            raise SourceError("\n".join(silent))
-        return status
-    with until_signal() as stop:
-        while True:
-            if sys.stdout.isatty():
-                sys.stdout.write(_CLEAR)
-            status, silent = _show(args, configs)
-            for text in silent:
-                print(text, file=sys.stderr)
-            sys.stdout.flush()
-            if stop.wait(args.watch):
-                return status
+    """Ask every daemon and print what they say."""
+    configs = [load(path) for path in config_files(args.config)]
+    has_settled = args.wait is None or _has_settled(args, configs)
+    status, silent = _show(args, configs)
+    if silent:
+        raise SourceError("\n".join(silent))
+    return status if has_settled else EX_UNAVAILABLE
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    """Put the files of a directory in its place."""
-    found: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = sorted(path.glob("*.yaml"))
-        if not inside:
-            raise ConfigError(f"{path}: no configuration (*.yaml) in this directory")
-        found += inside
-    return found
+def _has_settled(args: argparse.Namespace, configs: Sequence[Config]) -> bool:
+    """Wait for what --wait is about; gives whether it came in time."""
+    end = time.monotonic() + args.wait
+    while not all(_is_settled(config, args.max_lag) for config in configs):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_WAIT_SECONDS)
+    return True
+
+
+def _is_settled(config: Config, max_lag: float | None) -> bool:
+    try:
+        record = ask_status(config)
+    except SourceError:
+        return False
+    return _is_good(record, max_lag) and record.get("is_snapshot_settled") is True
 
 
 def _show(args: argparse.Namespace, configs: Sequence[Config]) -> tuple[int, list[str]]:
@@ -125,7 +125,7 @@ def _show(args: argparse.Namespace, configs: Sequence[Config]) -> tuple[int, lis
 def _is_good(record: Record, max_lag: float | None) -> bool:
     lag = record.get("lag_seconds")
     is_late = max_lag is not None and (not isinstance(lag, int | float) or lag > max_lag)
-    return record.get("state") == "streaming" and not is_late
+    return record.get("is_well") is True and not is_late
 
 
 def _explain(record: Record) -> None:
@@ -134,11 +134,24 @@ def _explain(record: Record) -> None:
     if isinstance(limit, dict) and limit.get("setting"):
         text = f"{limit.get('sentence')} What moves it: {limit['setting']}"
         print(f" {record['slot_name']}: {text}")
+    _show_holder(record)
     _show_snapshots(record)
-    for key in ("detail", "warnings"):
-        texts = record.get(key) or []
-        for text in [texts] if isinstance(texts, str) else texts:
-            print(f"{record['slot_name']}: {text}", file=sys.stderr)
+    for trouble in record.get("troubles") or []:
+        print(f"{record['slot_name']}: {trouble['what']} {trouble['action']}", file=sys.stderr)
+
+
+def _show_holder(record: Record) -> None:
+    """Say what keeps much WAL on the server, where that is not what we have yet to land."""
+    server = record.get("server") or {}
+    slot = server.get("slot") or {}
+    holder = HOLDERS.get(server.get("held_by") or "")
+    kept = slot.get("retained_bytes") or 0
+    if holder is None or not holder.query or kept < _MUCH_WAL:
+        return
+    print(
+        f" {record['slot_name']}: the server keeps {size(kept)} of WAL for {holder.told(slot)}: "
+        f"{holder.query}"
+    )
 
 
 def _show_snapshots(record: Record) -> None:

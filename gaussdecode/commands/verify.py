@@ -6,27 +6,52 @@ Ends with 0 when all is well, and with 74 after naming everything that is not.
 Examples:
   gaussdecode verify /var/lib/gaussdecode/orders
   gaussdecode verify --json /var/lib/gaussdecode/orders | jq .rows
+  gaussdecode verify --mirror /etc/gaussdecode/orders.yaml      # what landing.mirror has
 """
 
 import argparse
 import json
 from pathlib import Path
 
-from gaussdecode.errors import EX_OK, LandingError
-from gaussdecode.land.verify import Report, verify
+from gaussdecode.commands._owner import load_as_owner, work_as_owner_of
+from gaussdecode.errors import EX_OK, ConfigError, LandingError
+from gaussdecode.land.mirror.objects import open_store
+from gaussdecode.land.mirror.reading import MirrorFiles
+from gaussdecode.land.verify import Report, verify, verify_files
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.words import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("root", type=Path, help="directory of the landing")
+    parser.add_argument("root", type=Path, help="directory of the landing, or with --mirror a file")
+    parser.add_argument(
+        "--mirror", action="store_true", help="check the mirror that a configuration names"
+    )
     parser.add_argument("--json", action="store_true", help="print one object")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Verify, print what was seen, and complain about what is wrong."""
-    report = verify(args.root)
-    if args.json:
+    if args.mirror:
+        return _execute(_verify_mirror(args.root), str(args.root), is_json=args.json)
+    work_as_owner_of(args.root)
+    if not args.root.is_dir():
+        why = "it is a file" if args.root.exists() else "no such directory"
+        raise ConfigError(f"{args.root}: {why}; give the directory that landing.root names")
+    return _execute(verify(args.root), str(args.root), is_json=args.json)
+
+
+def _verify_mirror(path: Path) -> Report:
+    """Check the mirror of a configuration, over the network."""
+    config = load_as_owner(path)
+    if not config.mirror.is_on:
+        raise ConfigError(f"{path.name}: landing.mirror.url: missing; there is no mirror to check")
+    return verify_files(MirrorFiles(open_store(config.mirror)))
+
+
+def _execute(report: Report, where: str, *, is_json: bool) -> int:
+    if is_json:
         print(json.dumps(_record(report)))
     else:
         for name, value in _record(report).items():
@@ -35,8 +60,8 @@ def execute(args: argparse.Namespace) -> int:
     if report.findings:
         more = "\n(and more)" if report.is_cut else ""
         found = "\n".join(report.findings)
-        raise LandingError(f"{args.root}: {len(report.findings)} findings\n{found}{more}")
-    if not args.json:
+        raise LandingError(f"{where}: {counted(len(report.findings), 'finding')}\n{found}{more}")
+    if not is_json:
         print("all is well")
     return EX_OK
 

@@ -1,6 +1,6 @@
 """Compaction and retention, beside the stream.
 
-One thread that looks at the commit log now and then. Only the publication at the end of
+One thread that looks at the commit log now and then. Only committing the entry at the end of
 each piece of work takes turns with the writer's. A failure is the landing's failure: it
 goes to the same place as the writer's, and ends the daemon.
 """
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from gaussdecode.daemon.mirroring import Mirror
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.compaction import compact
 from gaussdecode.land.retention import retain
@@ -24,11 +25,12 @@ class Housekeeper:
     """Keeps a landing small while it grows.
 
     Args:
-        log: open; others publish to it too.
+        log: open; others commit to it too.
         settings: what to do.
         on_error: told the first error; then the thread ends.
         interval: seconds between two looks.
         is_paused: whether merging, which can wait, has to.
+        mirror: what it has not got stays.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class Housekeeper:
         on_error: Callable[[BaseException], object],
         interval: float = INTERVAL_SECONDS,
         is_paused: Callable[[], bool] = lambda: False,
+        mirror: Mirror | None = None,
     ) -> None:
         self._log = log
         self._settings = settings
         self._on_error = on_error
         self._interval = interval
         self._is_paused = is_paused
+        self._mirror = mirror
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
 
@@ -90,6 +94,7 @@ class Housekeeper:
             )
 
     def _expire(self, seconds: float) -> None:
-        entry = retain(self._log, datetime.timedelta(seconds=seconds))
+        through = None if self._mirror is None else self._mirror.shipped
+        entry = retain(self._log, datetime.timedelta(seconds=seconds), through)
         if entry is not None:
             _log.info(Event.LANDING_EXPIRED, entry=entry.n, floor=entry.floor)

@@ -13,7 +13,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.model.publication import PublicationRequest
+from gaussdecode.model.request import EntryRequest
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import source_address
@@ -94,7 +94,7 @@ def _ask(config: Config, *, is_dropping: bool) -> ServerState:
 
 
 def record(pipeline: Pipeline, gap: Gap) -> None:
-    """Publish a gap entry, unless the newest gap entry has the same beginning."""
+    """Commit a gap entry, unless the newest gap entry has the same beginning."""
     log = pipeline.log
     assert log is not None
     if _is_known(log, gap):
@@ -103,9 +103,7 @@ def record(pipeline: Pipeline, gap: Gap) -> None:
     assert log.position is not None
     pipeline.writer.discard()  # nothing without a place after the gap
     intake = pipeline.writer.begin()
-    intake.publish(
-        PublicationRequest(kind=EntryKind.GAP, position=log.position, extra=gap.to_extra())
-    )
+    intake.commit(EntryRequest(kind=EntryKind.GAP, position=log.position, extra=gap.to_extra()))
     pipeline.writer.drain()
     _log.error(
         Event.GAP_RECORDED,

@@ -7,48 +7,59 @@ recovery does not wait for a server), else when the first connection has told wh
 """
 
 import dataclasses
+import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from gaussdecode.collect.collector import Collector, CollectorSettings
+from gaussdecode.collect.collector import Collector
 from gaussdecode.collect.gate import Gate
-from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import STOPPED
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import publications, quarantine
+from gaussdecode.daemon.beginning import (
+    Confirming,
+    collector_settings,
+    compare_resent,
+    goes_on_at,
+    is_unused,
+)
 from gaussdecode.daemon.housekeeping import Housekeeper
+from gaussdecode.daemon.mirroring import Mirror, mirror_of
 from gaussdecode.daemon.position import landing_position
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
-from gaussdecode.daemon.status.reading import DaemonFacts
+from gaussdecode.daemon.status.landed import Landed
 from gaussdecode.errors import ConfigError, SuspectError, TableError
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
+from gaussdecode.land.mirror.known import check_url, read_state
+from gaussdecode.land.mirror.objects import open_store
+from gaussdecode.land.mirror.restore import find_layout, restore
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.land.transactions import landed_since
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.logs import Event, get_logger
+from gaussdecode.metrics import Labels
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.histogram import Counted
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.publication import PublicationRequest
 from gaussdecode.model.relation import Relation
+from gaussdecode.model.request import EntryRequest
 from gaussdecode.model.title import table_title
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import stopped
 from gaussdecode.snapshot.read import published_oids
-from gaussdecode.snapshot.tablefilter import TableFilter, settle_beginning, unread
+from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning, unread
 from gaussdecode.source.address import source_address
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import UNSENT, Coverage, listing
@@ -57,7 +68,6 @@ from gaussdecode.source.postgresql.members import read_members
 from gaussdecode.source.settings import ReaderSettings
 from gaussdecode.source.slot import LandingPosition
 
-_COUNTED: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
 _FIRST_EPOCH: Final = 1
 _HIDDEN: Final = (
     "the stream shows no TRUNCATE and no DDL (parallel decoding, or a server that never sends "
@@ -68,33 +78,7 @@ _HIDDEN_ADVICE: Final = (
 )
 _NOT_LISTED: Final = "published, but not on decoding.white-table-list: none of their changes land"
 _NOT_PUBLISHED: Final = "on decoding.white-table-list, but no configured publication has them"
-_UNUSED: Final = (EntryKind.GENESIS, EntryKind.IDLE, EntryKind.GAP)
-_NOWHERE: Final = 2**64 - 1  # after every position
-_UNUSED_ENTRIES: Final = 10  # arbitrary: a landing with more has been in use
 _log = get_logger("daemon")
-
-
-class Confirming:
-    """What the reader of a session may confirm: nothing before its server is known to be the log's.
-
-    Args:
-        confirm: tells the reader a position.
-    """
-
-    def __init__(self, confirm: Confirm) -> None:
-        self._confirm = confirm
-        self._has_begun = False
-
-    def __call__(self, position: SourcePosition) -> None:
-        """Something has become durable."""
-        if self._has_begun:
-            self._confirm(position)
-
-    def begin(self, log: CommitLog) -> None:
-        """From now on confirm what is durable, first of all the log's position."""
-        self._has_begun = True  # before the position is read: none may fall in between
-        if log.position is not None:
-            self._confirm(log.position)
 
 
 class Pipeline:
@@ -102,24 +86,36 @@ class Pipeline:
 
     Args:
         config: checked.
-        facts: what `status` shows; kept up to date.
         should_stop: asked while waiting.
+        is_paused: whether work that can wait is to wait.
+
+    Attributes:
+        landed: up to where, and what; written by the threads that commit.
+        coverage: what only one of publications and white list has; written by main's thread.
     """
 
-    def __init__(self, config: Config, facts: DaemonFacts, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        should_stop: Callable[[], bool],
+        is_paused: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._config = config
-        self._facts = facts
         self._should_stop = should_stop
+        self._is_paused = is_paused
+        self.landed = Landed()
+        self.coverage = Coverage()
+        self.server_version: int | None = None
         self._session: Session | None = None
         self._failure: BaseException | None = None
         self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait)
         self._catalog = lookup_of(config)
-        # There from the start: a rate needs the zero that comes before the first entry.
-        self._counts: Counter[str] = Counter(dict.fromkeys(_COUNTED, 0))
         self._was_full = False
         self._is_leaving = False
         self.is_restart_wanted = False
         self._housekeeper: Housekeeper | None = None
+        self.mirror: Mirror | None = None
+        self._confirming: Confirming | None = None
         self.gate = Gate(self.spool, self._must_not_wait)
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
@@ -145,6 +141,8 @@ class Pipeline:
         if kind is SourceKind.CAPTURE:
             make_root(root)
         identity = _kept_identity(root)
+        if identity is None and self._config.mirror.is_on:
+            identity = begin_from_mirror(self._config)
         if identity is not None:
             self._open(dataclasses.replace(identity, slot=self._config.slot, kind=kind.value))
         if kind is not SourceKind.CAPTURE and (self.log is None or self.log.is_empty):
@@ -156,10 +154,12 @@ class Pipeline:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go; what is not published is left to recovery after an error."""
+        """Let go; what is not committed is left to recovery after an error."""
         self._is_leaving = True  # nobody waits for a full disk any more
         if self._housekeeper is not None:
             self._housekeeper.close()
+        if self.mirror is not None:
+            self.mirror.close()
         if self.writer is not None:
             self.writer.close()
         self._catalog.close()
@@ -186,14 +186,17 @@ class Pipeline:
             on_error=self._on_error,
             on_landed=self._on_landed,
         )
+        if not self._config.mirror.is_on:
+            check_url(read_state(self.log.disk), "")
+        self.mirror = mirror_of(self._config, self.log, self._on_shipped, self._on_error)
+        if self.mirror is not None:
+            self.mirror.start()
         self._housekeeper = Housekeeper(
-            self.log, landing, self._on_error, is_paused=self._facts.is_optional_paused
+            self.log, landing, self._on_error, is_paused=self._is_paused, mirror=self.mirror
         )
         self._housekeeper.start()
         position = self.log.position
-        if position is not None:
-            self._facts.durable_lsn = position.lsn
-        self._facts.entry = self.log.next_n - 1
+        self.landed.reach(self.log.next_n - 1, None if position is None else position.lsn)
         return self.log
 
     @property
@@ -202,23 +205,36 @@ class Pipeline:
         return None if self.log is None else landing_position(self.log.layout, self.log.entries)
 
     def _on_durable(self, position: SourcePosition) -> None:
-        """Publisher's thread: show it. The session whose rows they are tells its reader."""
+        """Committer's thread: show it. The session whose rows they are tells its reader."""
         assert self.log is not None
-        self._facts.durable_lsn = position.lsn
-        self._facts.entry = self.log.next_n - 1
+        self.landed.reach(self.log.next_n - 1, position.lsn)
+
+    def _on_shipped(self, position: SourcePosition) -> None:
+        """Mirror's thread: have the session's server told, where it is told what the store has."""
+        confirming = self._confirming
+        if self._confirms_mirror and confirming is not None:
+            confirming(position)
+
+    @property
+    def _confirms_mirror(self) -> bool:
+        return self._config.mirror.is_on and self._config.mirror.confirm == "mirror"
+
+    def _reached(self) -> SourcePosition | None:
+        """Up to where what has landed may be confirmed."""
+        assert self.log is not None
+        if not self._confirms_mirror:
+            return self.log.position
+        return None if self.mirror is None else self.mirror.position
 
     def _on_landed(self, entry: CommitEntry) -> None:
-        """Publisher's thread: count what an entry brought."""
+        """Committer's thread: count what an entry brought."""
         assert self.writer is not None
-        counts = self._counts
+        if self.mirror is not None:
+            self.mirror.wake()
+        self.landed.add(entry)
         (position,) = entry.positions.values()
-        self._facts.landed.add(entry)
-        counts["land_entries_total"] += 1
-        counts["land_files_total"] += len(entry.files)
-        counts["land_rows_total"] += sum(file.rows for file in entry.files)
-        counts["land_bytes_total"] += sum(file.bytes for file in entry.files)
         if entry.kind is EntryKind.DATA:
-            _log.info(
+            _log.debug(
                 Event.BATCH_LANDED,
                 entry=entry.n,
                 files=len(entry.files),
@@ -251,10 +267,10 @@ class Pipeline:
         aside = {title: quarantine.left_out(error) for title, error in self._aside.items()}
         return {**self.snapshots.ledger(), **aside}
 
-    def _publish_aside(self, intake: Intake) -> None:
+    def _commit_aside(self, intake: Intake) -> None:
         """Say of which tables nothing lands, before anything else does."""
         for error in self._aside.values():
-            quarantine.publish(self._config, self, intake, error)
+            quarantine.commit(self._config, self, intake, error)
         if self._aside:
             self._stopped = stopped(self.snapshots.ledger())
         self._aside = {}
@@ -262,7 +278,7 @@ class Pipeline:
     def snapshot_landed(self, entry: CommitEntry) -> None:
         """Count an entry that is none of the stream's: of a snapshot, or of a quarantine."""
         self._on_landed(entry)
-        self._facts.entry = entry.n
+        self.landed.reach(entry.n)
 
     def restart_session(self) -> None:
         """Have the session end in order and another one begin."""
@@ -279,13 +295,28 @@ class Pipeline:
 
     def stats(self) -> dict[str, float]:
         """Values of the landing, by metric without its prefix; also while it is recovered."""
-        counts: dict[str, float] = dict(self._counts)
+        counts = self.landed.totals()
         counts["land_disk_full"] = float(self.is_waiting_for_space)
+        if self.mirror is not None:
+            counts.update(self.mirror.stats())
         if self.writer is not None:
-            counts["land_encoded_seconds_total"] = self.writer.encoded_seconds
-            counts["land_published_seconds_total"] = self.writer.published_seconds
+            counts["land_encoded_seconds_total"] = self.writer.encoding.seconds
+            counts["land_synced_seconds_total"] = self.writer.syncing.seconds
+            counts["land_published_seconds_total"] = self.writer.committing.seconds
             counts["collect_blocked_seconds_total"] = self.writer.blocked_seconds
         return counts
+
+    def histograms(self) -> dict[str, dict[Labels, Counted]]:
+        """Durations of the landing, by metric without its prefix and by labels."""
+        if self.writer is None:
+            return {}
+        stages: dict[Labels, Counted] = {
+            (stage,): of.counted for stage, of in self.writer.durations.items()
+        }
+        return {
+            "land_commit_to_durable_seconds": {(): self.writer.latency.counted},
+            "daemon_stage_seconds": stages,
+        }
 
     def _on_error(self, error: BaseException) -> None:
         if self._failure is None:
@@ -324,7 +355,7 @@ class Pipeline:
         config = self._config
         self.is_restart_wanted = False
         if self.writer is not None:
-            self.writer.discard()  # what the session before could not publish comes again
+            self.writer.discard()  # what the session before could not commit comes again
 
         def begin(facts: Mapping[str, Any], confirm: Confirm) -> Collector:  # Any: JSON
             collector = self._begin(facts, confirm)
@@ -357,93 +388,60 @@ class Pipeline:
 
     def _begin(self, facts: Mapping[str, Any], confirm: Confirm) -> Collector:  # Any: JSON
         """Check whose stream it is, write the genesis entry of a new log, make a collector."""
-        config = self._config
+        log = self._accept(facts)
+        assert self.writer is not None
+        timeline, start_lsn = int(facts["timeline"]), int(facts["start_lsn"])
+        self._confirming = confirming = Confirming(confirm, self._reached)
+        intake = self.writer.begin(None if self._confirms_mirror else confirming)
+        table_filter = self._choose_tables(is_new=is_unused(log))
+        if log.is_empty:
+            start = SourcePosition(_FIRST_EPOCH, timeline, start_lsn)
+            intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start))
+            intake.drain()
+        self._check_publications(log, intake, facts)
+        assert log.position is not None
+        position = goes_on_at(log.position, timeline, facts["log_lsn"])
+        has_forked = log.position.timeline not in (0, timeline)
+
+        def go_on() -> None:
+            if has_forked:
+                self._note_fork(log, intake, position)
+            self._commit_aside(intake)
+            confirming.begin()
+
+        has_stopped = bool(self.quarantined or self._aside)
+        settings = collector_settings(self._config, has_stopped=has_stopped)
+        tables = self._tables(log, intake, table_filter)
+        resent = compare_resent(
+            log, start_lsn, position.lsn, self._config.decoding.excluded_users, go_on
+        )
+        spool = self.spool()
+        return Collector(settings, tables, intake, spool, position, log.schemas, self.gate, resent)
+
+    def _accept(self, facts: Mapping[str, Any]) -> CommitLog:  # Any: JSON
+        """See that the stream is the landing's, and say what is to be known of it."""
         identity = SourceIdentity(**facts["identity"])
         log = self.log or self._open(identity)
         log.check_identity(identity)
         if facts.get("hides_truncate"):
             self._accept_hidden(log)
-        _log.info(Event.SOURCE_CONNECTED, **facts["identity"], version=facts["server_version"])
+        self.server_version = int(facts["server_version"])
+        _log.info(Event.SOURCE_CONNECTED, **facts["identity"], version=self.server_version)
         for warning in facts.get("warnings", ()):
             _log.warning(Event.SERVER_KNOWN_BUG, text=warning)
         self._note_coverage(Coverage.from_record(facts.get("coverage", {})))
-        assert self.writer is not None
-        timeline = int(facts["timeline"])
-        confirming = Confirming(confirm)
-        intake = self.writer.begin(confirming)
-        table_filter = self._settle_tables(is_new=_is_unused(log))
-        if log.is_empty:
-            start = SourcePosition(_FIRST_EPOCH, timeline, int(facts["start_lsn"]))
-            intake.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
-            intake.drain()
-        self._check_publications(log, intake, facts)
-        assert log.position is not None
-        position = _goes_on_at(log.position, timeline, facts["log_lsn"])
-        has_forked = log.position.timeline not in (0, timeline)
-        decoding, landing = config.decoding, config.landing
-        tables = Tables(
+        return log
+
+    def _tables(self, log: CommitLog, intake: Intake, table_filter: TableFilter) -> Tables:
+        return Tables(
             intake.schemas,
             table_directory,
             safe_columns,
             self._look_up,
             self._earlier_schemas(log),
-            skip_generated=decoding.skip_generated_columns,
+            skip_generated=self._config.decoding.skip_generated_columns,
             is_wanted=table_filter.is_wanted,
         )
-        settings = CollectorSettings(
-            row_group_rows=landing.row_group_rows,
-            row_group_bytes=landing.row_group_bytes,
-            memory_bytes=landing.memory_bytes,
-            txn_memory_bytes=config.txn_memory_bytes,
-            target_file_size=landing.target_file_size,
-            max_commit_interval=landing.max_commit_interval,
-            only_local=decoding.only_local,
-            # What is empty without a table in quarantine is known again once that is back.
-            skip_empty_xacts=decoding.skip_empty_xacts and not (self.quarantined or self._aside),
-            include_xids=decoding.include_xids,
-            include_timestamp=decoding.include_timestamp,
-            start_csn=0 if decoding.start_at is None else decoding.start_at[0],
-            excluded_users=decoding.excluded_users,
-            stops_at_suspects=landing.on_suspect == "stop",
-        )
-
-        def go_on() -> None:
-            if has_forked:
-                self._note_fork(log, intake, position)
-            self._publish_aside(intake)
-            confirming.begin(log)
-
-        resent = self._resent(log, int(facts["start_lsn"]), position.lsn, go_on)
-        spool = self.spool()
-        return Collector(settings, tables, intake, spool, position, log.schemas, self.gate, resent)
-
-    def _resent(
-        self, log: CommitLog, start_lsn: int, until_lsn: int, go_on: Callable[[], None]
-    ) -> Resent | None:
-        """Have what the server sends again compared, if anything can come; then go on."""
-
-        def on_equal(count: int) -> None:
-            if count:
-                _log.info(Event.RESENT_COMPARED, transactions=count)
-            go_on()
-
-        if start_lsn >= until_lsn:
-            on_equal(0)
-            return None
-        stretch = landed_since(log, start_lsn)
-        if stretch.since_lsn > start_lsn:
-            _log.warning(
-                Event.RESENT_UNKNOWN, start=str(Lsn(start_lsn)), known=str(Lsn(stretch.since_lsn))
-            )
-        landed = frozenset(log.schemas)
-
-        def lands_from(directory: str) -> int:
-            return stretch.begun.get(directory, 0) if directory in landed else _NOWHERE
-
-        return Resent(
-            stretch.transactions, stretch.since_lsn, until_lsn, on_equal, lands_from,
-            stretch.left_out, self._config.decoding.excluded_users,
-        )  # fmt: skip
 
     def _note_fork(self, log: CommitLog, intake: Intake, position: SourcePosition) -> None:
         """Write down that the log goes on with another timeline of its server.
@@ -454,19 +452,21 @@ class Pipeline:
         assert log.position is not None
         known = log.position
         extra = {"from_lsn": known.lsn, "from_timeline": known.timeline}
-        intake.publish(PublicationRequest(kind=EntryKind.FORK, position=position, extra=extra))
+        intake.commit(EntryRequest(kind=EntryKind.FORK, position=position, extra=extra))
         intake.drain()
         _log.warning(
             Event.TIMELINE_FOLLOWED,
-            timeline=position.timeline, position=str(Lsn(position.lsn)),
-            from_timeline=known.timeline, from_position=str(Lsn(known.lsn)),
-        )  # fmt: skip
+            timeline=position.timeline,
+            position=str(Lsn(position.lsn)),
+            from_timeline=known.timeline,
+            from_position=str(Lsn(known.lsn)),
+        )
 
     def _note_coverage(self, coverage: Coverage) -> None:
         """Say, once, what only one of publications and white list has."""
-        if coverage == self._facts.coverage:
+        if coverage == self.coverage:
             return
-        self._facts.coverage = coverage
+        self.coverage = coverage
         if coverage.unlisted:
             tables = listing(coverage.unlisted, coverage.unlisted_count)
             _log.warning(Event.TABLES_NOT_LISTED, tables=tables, reason=_NOT_LISTED)
@@ -505,9 +505,7 @@ class Pipeline:
             if self._config.landing.on_suspect == "stop":
                 raise SuspectError(f"{extra['text']}. {STOPPED}")
             _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
-            intake.note(
-                PublicationRequest(kind=EntryKind.SUSPECT, position=log.position, extra=extra)
-            )
+            intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=log.position, extra=extra))
         publications.remember(self.snapshots, seen, members)
 
     def see_publications(self, seen: publications.Identities, at: float) -> None:
@@ -516,11 +514,11 @@ class Pipeline:
         if at > self._publications_at and not publications.are_known(self._publications, ours):
             self.restart_session()
 
-    def _settle_tables(self, *, is_new: bool) -> TableFilter:
+    def _choose_tables(self, *, is_new: bool) -> TableFilter:
         """Write down how the landing begins, before it does; and see what is left out of it."""
         config, store = self._config, self.snapshots
         if config.snapshot_refusal is None:
-            settle_beginning(store, config, lambda: published_oids(config), is_new=is_new)
+            note_beginning(store, config, lambda: published_oids(config), is_new=is_new)
         self.table_filter = TableFilter(store, config, self._left_out())
         self._stopped = stopped(store.ledger())
         return self.table_filter
@@ -584,18 +582,32 @@ def _no_landing(config: Config) -> str:
     )
 
 
-def _goes_on_at(known: SourcePosition, timeline: int, log_lsn: int | None) -> SourcePosition:
-    """Where the stream goes on: at the log's position, or at a fork below it, in the next epoch."""
-    if log_lsn is None or log_lsn >= known.lsn:
-        return dataclasses.replace(known, timeline=timeline)
-    return dataclasses.replace(known, epoch=known.epoch + 1, timeline=timeline, lsn=log_lsn)
+def begin_from_mirror(config: Config) -> SourceIdentity | None:
+    """Fetch the landing that a mirror holds into an empty root; None where it holds none.
 
-
-def _is_unused(log: CommitLog) -> bool:
-    """Whether nothing has landed yet."""
-    if log.floor >= 0 or log.next_n > _UNUSED_ENTRIES:
-        return False
-    return all(entry.kind in _UNUSED for entry in log.iterate(0, log.next_n - 1))
+    Raises:
+        GaussDecodeError: it is damaged, or the store does not do it.
+    """
+    root = config.landing.root
+    store = open_store(config.mirror)
+    layout = find_layout(store)
+    if layout is None:
+        return None
+    if config.slot not in layout.sources:
+        raise ConfigError(
+            f"{config.path.name}: landing.mirror.url: {store.url} holds the landing of slot "
+            f"{', '.join(layout.sources)}, not of {config.slot}; correct one of them"
+        )
+    make_root(root)
+    files = Files(root)
+    try:
+        files.check_root()
+        files.lock()
+        last = restore(Disk(files, SpaceWait(), secrets.token_hex(8)), store)
+    finally:
+        files.close()
+    _log.warning(Event.MIRROR_FETCHED, url=config.mirror.url, entry=last)
+    return _kept_identity(root)
 
 
 def _kept_identity(root: Path) -> SourceIdentity | None:

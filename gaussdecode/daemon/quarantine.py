@@ -1,13 +1,13 @@
 """Quarantine of a table whose rows cannot be landed, where the operator has said to go on.
 
-Between two sessions: what the session before had handed to a publication is waited for; nothing
+Between two sessions: what the session before had handed to an entry is waited for; nothing
 after the durable position has been confirmed, and nothing of it is kept. The entry is durable first; then the ledger has the table left out; then the next session
 begins at the same position. Killed in between, the next session comes upon the error again and
 says it once more. So every row of the table up to the entry's position has landed, and none
 after it, until an operator asks for a snapshot: then it is `asked` in the ledger, its changes
 land again from the next session on, and the snapshot's entry ends the quarantine for readers.
 
-Before what the server sends again is known to be what landed, nothing is published, this neither:
+Before what the server sends again is known to be what landed, nothing is committed, this neither:
 it may be the row of another history. Then the table is left out for a session, and the entry is
 the first thing that follows the comparison.
 """
@@ -16,8 +16,8 @@ from typing import Final
 
 from gaussdecode.errors import TableError
 from gaussdecode.land.failpoints import SnapshotStep
+from gaussdecode.land.making import Draft
 from gaussdecode.land.names import table_directory
-from gaussdecode.land.publication import Draft
 from gaussdecode.land.snapshots import WHY_STOPPED
 from gaussdecode.land.snapshots import Json as Record
 from gaussdecode.land.writer import Intake
@@ -70,11 +70,11 @@ def record(config: Config, context: Context, error: TableError) -> None:
     writer = context.writer
     assert writer is not None
     writer.discard()  # what was asked for before the error still lands, and moves the position
-    publish(config, context, writer.begin(), error)
+    commit(config, context, writer.begin(), error)
 
 
-def publish(config: Config, context: Context, intake: Intake, error: TableError) -> None:
-    """Say it after all that was published; durable on return."""
+def commit(config: Config, context: Context, intake: Intake, error: TableError) -> None:
+    """Say it after all that was committed; durable on return."""
     log, store = context.log, context.snapshots
     assert log is not None
     assert log.position is not None
@@ -88,13 +88,17 @@ def publish(config: Config, context: Context, intake: Intake, error: TableError)
     )
     draft = Draft(kind=EntryKind.QUARANTINE, extra=found.to_extra())
     entry = intake.insert(draft, context.snapshot_landed)
-    store.reach(SnapshotStep.QUARANTINE_PUBLISHED)
+    store.reach(SnapshotStep.QUARANTINE_COMMITTED)
     request = store.ledger().get(found.title, {}).get("request")  # what led here, and has failed
     here = TableError(error.namespace, error.name, error.oid, found.from_lsn, error.reason)
     store.note({found.title: {**left_out(here), "request": request}})
     store.reach(SnapshotStep.TABLE_QUARANTINED)
     command = f"gaussdecode snapshot {config.path} --table {found.title!r}"
     _log.error(
-        Event.TABLE_QUARANTINED, table=found.title, entry=entry.n, from_lsn=str(found.from_lsn),
-        reason=error.reason, land_it=command,
-    )  # fmt: skip
+        Event.TABLE_QUARANTINED,
+        table=found.title,
+        entry=entry.n,
+        from_lsn=str(found.from_lsn),
+        reason=error.reason,
+        land_it=command,
+    )

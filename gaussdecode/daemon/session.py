@@ -126,7 +126,7 @@ class Session:
         begin: called with the reader's facts before anything is streamed; checks them
             against the log and makes the collector, whose durable positions go to what is
             given second: this session's reader. Raises to refuse.
-        drain: waits so many seconds at most for the writer to publish all it was given;
+        drain: waits so many seconds at most for the writer to commit all it was given;
             True when it has.
         should_stop: asked several times per second.
         on_tick: called several times per second, for the watchdog.
@@ -303,7 +303,7 @@ class Session:
         self._let_go()
 
     def _confirm(self, position: SourcePosition) -> None:
-        """Publisher's thread: from now on this session's reader may confirm this."""
+        """Committer's thread: from now on this session's reader may confirm this."""
         self.control.raise_to(Word.DURABLE_LSN, position.lsn)
 
     def _let_go(self) -> None:

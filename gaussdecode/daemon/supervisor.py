@@ -27,9 +27,12 @@ from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline
 from gaussdecode.daemon.session import POLL_SECONDS, Session
+from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.page import render_page
-from gaussdecode.daemon.status.reading import DaemonFacts, Readings, free_bytes
+from gaussdecode.daemon.status.reading import Readings
+from gaussdecode.daemon.status.values import free_bytes
+from gaussdecode.daemon.summary import Summary
 from gaussdecode.errors import (
     ConfigError,
     DiskStillFullError,
@@ -49,7 +52,7 @@ from gaussdecode.source.postgresql.probe import PostgresProbe
 from gaussdecode.source.probe import SlotProbe
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
-_START_SECONDS: Final = 600.0  # recovery may read every byte of one publication
+_START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
 _EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
 _NO_ROOM: Final = "the landing's disk is full: recovery waits for room"
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
@@ -109,19 +112,11 @@ class Supervisor:
         self._is_reload_asked = False
         self._is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
         self._backoff = Backoff(config.source.retry_first, config.source.retry_max)
-        self._facts = DaemonFacts(
-            slot=config.slot,
-            root=config.landing.root,
-            started_time=time.time(),
-            decoder_count=config.decoding.parallel_decode_num,
-            budget_bytes=sum(config.memory_budget().values()),
-            lane_count=config.landing.writer_lanes,
-            commit_interval=config.landing.max_commit_interval,
-            queue_size=config.decoding.parallel_queue_size,
-            warn_before=config.guard.warn_before,
-        )
+        self._facts = DaemonFacts.of(config)
+        self._running = Running()
         self._pipeline: Pipeline | None = None
         self._readings: Readings | None = None
+        self._summary: Summary | None = None
         self._looked_at: Look | None = None
 
     def run(self) -> None:
@@ -137,9 +132,10 @@ class Supervisor:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             signal.signal(signal.SIGHUP, self._on_hangup)
         self._notifier.extend(_START_SECONDS)
-        with Pipeline(self._config, self._facts, self._should_end) as pipeline:
+        with Pipeline(self._config, self._should_end, self._running.is_optional_paused) as pipeline:
             self._pipeline = pipeline
-            self._readings = readings = Readings(self._facts, pipeline)
+            self._readings = readings = Readings(self._facts, self._running, pipeline)
+            self._summary = summary = Summary(pipeline.landed, time.monotonic())
             server = self._serve(readings)
             try:
                 if self._recover(pipeline):
@@ -147,6 +143,7 @@ class Supervisor:
             finally:
                 self._set_state("stopping")
                 server.close()
+                summary.tell(time.monotonic(), readings.lag(None), is_last=True)
 
     def _recover(self, pipeline: Pipeline) -> bool:
         """Recover the landing in a thread, while this one says how it is.
@@ -170,13 +167,14 @@ class Supervisor:
         extend_at = time.monotonic() + _EXTEND_SECONDS
         while thread.is_alive():
             thread.join(POLL_SECONDS)
-            self._facts.reason = _NO_ROOM if pipeline.is_waiting_for_space else None
+            reason = _NO_ROOM if pipeline.is_waiting_for_space else None
+            self._running.standing = Standing("starting", reason)
             self._on_tick()
             if time.monotonic() > extend_at:
                 extend_at += _EXTEND_SECONDS
                 self._notifier.extend(_START_SECONDS)
-                self._notifier.status(self._facts.reason or "recovering the landing")
-        self._facts.reason = None
+                self._notifier.status(reason or "recovering the landing")
+        self._running.standing = Standing("starting")
         if failures and isinstance(failures[0], DiskStillFullError) and self._stop.is_set():
             _log.warning(Event.DAEMON_STOPPING, reason=_NO_ROOM)
             return False
@@ -221,7 +219,7 @@ class Supervisor:
 
     def _should_end(self) -> bool:
         """A session is to end in order: on request, or because the guard gives the slot up."""
-        guard = self._facts.guard
+        guard = self._running.guard
         is_restart_wanted = self._pipeline is not None and self._pipeline.is_restart_wanted
         return self._stop.is_set() or is_restart_wanted or (guard is not None and guard.wants_drop)
 
@@ -237,7 +235,7 @@ class Supervisor:
             _probe(config),
             lambda: free_bytes(config.landing.root),
         )
-        self._facts.guard = guard
+        self._running.guard = guard
         guard.start()
         return guard
 
@@ -252,9 +250,13 @@ class Supervisor:
 
     def _start_snapshotter(self, pipeline: Pipeline) -> Snapshotter | None:
         if self._config.snapshot_refusal is not None:
+            self._running.is_snapshot_settled = lambda: True
             return None
         snapshotter = Snapshotter(self._config, pipeline, self._stop.set)
-        self._facts.snapshot = snapshotter.status
+        self._running.snapshot = snapshotter.status
+        self._running.snapshot_read = lambda: snapshotter.read
+        self._running.snapshot_faults = lambda: snapshotter.faults
+        self._running.is_snapshot_settled = lambda: snapshotter.is_settled
         snapshotter.start()
         return snapshotter
 
@@ -265,7 +267,7 @@ class Supervisor:
             render_metrics=exposition.render,
             take_status=readings.status,
             is_alive=self._is_alive,
-            why_not_ready=self._why_not_ready,
+            readiness=readings.readiness,
             render_page=lambda: render_page(readings.picture()),
         )
         server.start()
@@ -276,18 +278,18 @@ class Supervisor:
 
     def _run_sessions(self, pipeline: Pipeline, readings: Readings) -> None:
         while not self._stop.is_set():
-            self._set_state("connecting", self._facts.reason)  # why it did not before
-            self._facts.sessions += 1
+            self._set_state("connecting", self._running.standing.reason)  # why it did not before
+            self._running.sessions += 1
             began = time.monotonic()
             session = pipeline.session(self._on_tick, lambda: self._set_state("streaming"))
-            self._facts.session = session
+            self._running.session = session
             try:
                 error = self._run_one(pipeline, session)
             except SourceRefusedError:
-                self._facts.is_slot_lost = loss.record_loss(self._config, pipeline) is not None
+                self._running.is_slot_lost = loss.record_loss(self._config, pipeline) is not None
                 raise
             readings.retire(session)
-            self._facts.session = None
+            self._running.session = None
             if isinstance(error, TableError):
                 pipeline.stop_table(error, session)
                 continue
@@ -306,8 +308,7 @@ class Supervisor:
                 raise
             _log.warning(Event.DAEMON_STOPPING, reason="the disk is full")
         except GaussDecodeError as error:
-            name = type(error).__name__
-            self._facts.restarts[name] = self._facts.restarts.get(name, 0) + 1
+            self._running.note_restart(type(error).__name__)
             if isinstance(error, TableError):
                 if not quarantine.helps(self._config, pipeline, error):
                     raise quarantine.advised(self._config, error) from error
@@ -321,7 +322,7 @@ class Supervisor:
         self, pipeline: Pipeline, error: GaussDecodeError | None
     ) -> GaussDecodeError | None:
         """Between two sessions: take the guard's last step, if it is to be taken."""
-        guard = self._facts.guard
+        guard = self._running.guard
         if guard is None or not guard.wants_drop or self._stop.is_set():
             return error
         try:
@@ -330,7 +331,7 @@ class Supervisor:
             if not failure.retryable:
                 raise
             return failure
-        self._facts.is_slot_lost = True
+        self._running.is_slot_lost = True
         raise refusal
 
     def _let_be_seen(self, server: MonitoringServer, error: GaussDecodeError) -> None:
@@ -339,7 +340,7 @@ class Supervisor:
         Only where somebody has scraped since the start.
         """
         seen = server.scrapes
-        if not seen or not self._facts.is_slot_lost:
+        if not seen or not self._running.is_slot_lost:
             return
         self._set_state("refused", str(error))
         deadline = time.monotonic() + _SCRAPE_SECONDS
@@ -360,18 +361,18 @@ class Supervisor:
     # ---- how it is -------------------------------------------------------------------
 
     def _set_state(self, state: str, reason: str | None = None) -> None:
-        self._facts.state = state
-        self._facts.reason = reason
-        text = state if reason is None else f"{state}: {reason}"
+        self._running.standing = standing = Standing(state, reason)
         if state == "stopping":
-            self._notifier.stopping(text)
+            self._notifier.stopping(standing.text)
         else:
-            self._notifier.status(text)
+            self._notifier.status(standing.text)
 
     def _on_tick(self) -> None:
         assert self._pipeline is not None
         assert self._readings is not None
+        assert self._summary is not None
         self._readings.sample()
+        self._summary.tell(time.monotonic(), self._readings.lag(self._running.session))
         self._pipeline.check()
         self._look_at_publications(self._pipeline)
         if self._is_reload_asked and not self._is_at_terminal:
@@ -382,20 +383,13 @@ class Supervisor:
 
     def _look_at_publications(self, pipeline: Pipeline) -> None:
         """Hand over what the guard has seen last, while a session streams."""
-        outlook = None if self._facts.guard is None else self._facts.guard.outlook
-        if outlook is None or outlook.look.slot is None or self._facts.state != "streaming":
+        outlook = None if self._running.guard is None else self._running.guard.outlook
+        if outlook is None or outlook.look.slot is None or not self._running.standing.is_streaming:
             return
         if outlook.look is not self._looked_at:
             self._looked_at = outlook.look
             pipeline.see_publications(outlook.look.slot.publications, outlook.look.at)
 
     def _is_alive(self) -> bool:
-        session = self._facts.session
+        session = self._running.session
         return session is None or session.stuck_stage() is None
-
-    def _why_not_ready(self) -> str | None:
-        if self._facts.state != "streaming":
-            return self._facts.reason or self._facts.state
-        if self._pipeline is not None and self._pipeline.is_waiting_for_space:
-            return "the landing's disk is full"
-        return None

@@ -14,7 +14,7 @@ from libc.string cimport memset
 
 from gaussdecode.wire._layout cimport (
     ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, Buffer, EntryHeader, RawHeader, buffer_append,
-    buffer_free, buffer_grow,
+    buffer_free, buffer_grow, stamp_entry,
 )
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.ipc.clock cimport monotonic_ns
@@ -109,7 +109,7 @@ cdef class DecoderLoop:
     cdef int loop(self) except -1 nogil:
         cdef const uint8_t *data = NULL
         cdef size_t size = 0
-        cdef uint64_t start
+        cdef uint64_t start, end
         cdef int kind
         while True:
             self.receive(&data, &size)
@@ -118,7 +118,9 @@ cdef class DecoderLoop:
                 self.dispatch_seq = (<const RawHeader *>data).dispatch_seq
             kind = self.decoder.decode(data, size, &self.out, True)
             self.raw.release()
-            self.count(DECODER_BUSY_NS, monotonic_ns() - start)
+            end = monotonic_ns()
+            stamp_entry(&self.out, start, end)
+            self.count(DECODER_BUSY_NS, end - start)
             self.send()
             self.count_batch()
             if kind == ENTRY_END:

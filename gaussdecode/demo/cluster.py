@@ -12,7 +12,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
+from gaussdecode.demo.ports import free_port
 from gaussdecode.errors import ConfigError
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -90,14 +90,6 @@ def _is_reachable(path: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in (path, *path.resolve().parents))
 
 
-def _free_port() -> int:
-    """Let the kernel choose a TCP port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _die_with_parent() -> Callable[[], None]:
     """Make the function that a child calls so that it stops when we are gone."""
     libc = ctypes.CDLL(None)
@@ -118,25 +110,37 @@ class Cluster:
         major: major version.
     """
 
-    def __init__(self, programs: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, programs: Path, settings: Mapping[str, str | None] | None = None) -> None:
         """Create the files of the cluster; it is not running yet.
 
         Args:
             programs: directory with ``initdb`` and ``postgres``.
-            settings: server settings on top of ours.
+            settings: server settings on top of ours; None leaves one to the server's own files.
 
         Raises:
             ConfigError: the programs do not work here; says what they said.
         """
         self._user = unprivileged_user()
-        self._settings = {**_SETTINGS, **(settings or {})}
+        wanted = {**_SETTINGS, **(settings or {})}
+        self._settings = {key: value for key, value in wanted.items() if value is not None}
         self._server: subprocess.Popen[bytes] | None = None
         self.home = self._make_home()
         self.bin = self._reachable(programs)
         self.major = major_of(self.bin)
-        self.port = _free_port()
-        self._run_as_user("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust",
-                          "-E", "UTF8", "--locale=C", "--no-sync")  # fmt: skip
+        self.port = free_port()
+        self._run_as_user(
+            "initdb",
+            "-D",
+            str(self.data),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        )
 
     @property
     def data(self) -> Path:
@@ -151,8 +155,11 @@ class Cluster:
     def dsn(self, database: str = "postgres", **extra: str | int) -> str:
         """Make a connection string over TCP as the superuser."""
         fields: dict[str, str | int] = {
-            "host": "127.0.0.1", "port": self.port, "dbname": database, "user": "postgres",
-        }  # fmt: skip
+            "host": "127.0.0.1",
+            "port": self.port,
+            "dbname": database,
+            "user": "postgres",
+        }
         return " ".join(f"{key}={value}" for key, value in {**fields, **extra}.items())
 
     @property

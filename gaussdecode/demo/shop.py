@@ -94,8 +94,15 @@ class Shopper(threading.Thread):
 
     def run(self) -> None:
         """Work, transaction by transaction."""
-        steps = (self._register, self._order, self._order, self._write, self._measure,
-                 self._browse, self._resize)  # fmt: skip
+        steps = (
+            self._register,
+            self._order,
+            self._order,
+            self._write,
+            self._measure,
+            self._browse,
+            self._resize,
+        )
         try:
             with psycopg.connect(self._dsn, autocommit=True) as session:
                 while not self._stop_event.is_set():
@@ -117,9 +124,11 @@ class Shopper(threading.Thread):
                 if self._rng.random() < 0.05:
                     raise psycopg.Rollback(transaction)
                 self._change(
-                    session, "INSERT INTO shop.audit VALUES (now(), %s, %s)",
-                    self.name, f'{{"steps": {len(steps)}}}',
-                )  # fmt: skip
+                    session,
+                    "INSERT INTO shop.audit VALUES (now(), %s, %s)",
+                    self.name,
+                    f'{{"steps": {len(steps)}}}',
+                )
         except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
             return
         self.transactions += bool(self._open)
@@ -141,14 +150,21 @@ class Shopper(threading.Thread):
             session,
             "INSERT INTO shop.customer (id, name, email, active, balance, rating, born, tags, "
             "profile, joined) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, now())",
-            number, self._rng.choice(_NAMES), f"{number}@example.org",
-            self._rng.choice((True, False, None)), round(self._rng.uniform(-1e6, 1e6), 2),
-            self._rng.random(), "1970-01-01", ["new", None, 'a "b"'], '{"colour": "blue"}',
-        )  # fmt: skip
+            number,
+            self._rng.choice(_NAMES),
+            f"{number}@example.org",
+            self._rng.choice((True, False, None)),
+            round(self._rng.uniform(-1e6, 1e6), 2),
+            self._rng.random(),
+            "1970-01-01",
+            ["new", None, 'a "b"'],
+            '{"colour": "blue"}',
+        )
         self._change(
-            session, "UPDATE shop.customer SET balance = balance + 1, tags = '{}' WHERE id = %s",
+            session,
+            "UPDATE shop.customer SET balance = balance + 1, tags = '{}' WHERE id = %s",
             self._known(),
-        )  # fmt: skip
+        )
         if self._rng.random() < 0.2:
             self._change(session, "DELETE FROM shop.customer WHERE id = %s", self._known())
 
@@ -160,9 +176,13 @@ class Shopper(threading.Thread):
         )
         for number in range(1, count + 1):
             self._change(
-                session, "INSERT INTO shop.line VALUES (%s, %s, %s, %s, 9.99)",
-                order, number, f"product {self._rng.randint(1, 500)}", self._rng.randint(1, 9),
-            )  # fmt: skip
+                session,
+                "INSERT INTO shop.line VALUES (%s, %s, %s, %s, 9.99)",
+                order,
+                number,
+                f"product {self._rng.randint(1, 500)}",
+                self._rng.randint(1, 9),
+            )
         self._change(session, "UPDATE shop.orders SET state = 'paid' WHERE id = %s", order)
         if self._rng.random() < 0.2:
             self._change(
@@ -176,9 +196,10 @@ class Shopper(threading.Thread):
         self._change(session, _DOCUMENT, self._fresh(), "title", body, body.encode())
         if self._rng.random() < 0.2:  # the body is not sent again: stored out of line, unchanged
             self._change(
-                session, "UPDATE shop.document SET reads = reads + 1 WHERE id BETWEEN %s AND %s + 3",
+                session,
+                "UPDATE shop.document SET reads = reads + 1 WHERE id BETWEEN %s AND %s + 3",
                 *[self._known()] * 2,
-            )  # fmt: skip
+            )
 
     def _measure(self, session: Session) -> None:
         self._change(session, BULK, self._rng.choice((1, 10, 100)))

@@ -1,9 +1,12 @@
 """Progress on a terminal, or line by line where there is none."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
 from typing import Final, TextIO
+
+from gaussdecode.logs import takes_color
 
 _PLAIN_SECONDS: Final = 2.0
 _CLEAR: Final = "\r\x1b[K"
@@ -19,13 +22,14 @@ class Display:
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._is_terminal = self._out.isatty()
+        self._is_bold = takes_color(self._out, os.environ)
         self._live = False
         self._next_plain = 0.0
 
     def step(self, text: str) -> None:
         """Say what happens now."""
         self._end_live()
-        mark = "\x1b[1m==>\x1b[0m" if self._is_terminal else "==>"
+        mark = "\x1b[1m==>\x1b[0m" if self._is_bold else "==>"
         print(f"{mark} {text}", file=self._out, flush=True)
 
     def fact(self, text: str) -> None:

@@ -32,7 +32,7 @@ token into the data pipe. The consumer loads `head` (acquire) and then reads byt
 no further token, for it is readable.
 
 - Data: the consumer sees an empty ring, empties the data pipe, and *looks once more* before it
-  says 0. A message published before the second look is seen by it. One published later writes
+  says 0. A message shown before the second look is seen by it. One shown later writes
   its token later, after the pipe was emptied; then `data_fd` is readable.
 - Space: the producer sees a full ring, empties the space pipe, stores `producer_waits` = 1,
   fence, and *looks once more* before it says 0. The consumer stores `tail`, fence, and looks
@@ -307,7 +307,7 @@ cdef class Ring:
         return count == 0
 
     cdef int write_piece(self, const uint8_t *data, uint64_t total, uint64_t part) except -2 nogil:
-        """Store one piece and publish it. Returns 1, or -1 when the consumer is gone."""
+        """Store one piece and show it. Returns 1, or -1 when the consumer is gone."""
         cdef RingHeader *header = self.header
         cdef uint8_t *place = self.ring + self.head % self.capacity_bytes
         cdef Piece *piece = <Piece *>place

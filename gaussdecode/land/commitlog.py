@@ -10,9 +10,9 @@ One writer
     root, a file system that lies) an entry is linked, never renamed, into place: two
     writers cannot both make entry *n*. The second finds the name taken and is *fenced*.
 
-States of a publication, and who sets them::
+States of an entry, and who sets them::
 
-    files hidden --settle--> durable --commit--> decided --reveal--> readable --show--> published
+    files hidden --sync--> durable --decide--> decided --reveal--> readable --show--> shown
         |                       |                   |                    |                  |
     crash: swept at start   swept at start     completed            completed          confirmed
 
@@ -20,14 +20,14 @@ States of a publication, and who sets them::
     "decided" on there is only forward: recovery completes the entry with the same bytes,
     never with others, and nothing of it may be landed again. The commit point is the fsync
     of ``commits/`` after the hidden entry was linked. If anything fails between that link
-    and the end of the publication, this object is *broken*: it refuses to work on, the
+    and the end of the entry, this object is *broken*: it refuses to work on, the
     process ends, and recovery decides from what is on disk.
 
 Confirming
-    `publish` calls `confirm` after the entry is published and durable, and at no other time.
+    `commit` calls `confirm` after the entry is committed and durable, and at no other time.
 
 Threads
-    `publish` may be called from several (writer, compaction, retention); a lock makes them
+    `commit` may be called from several (writer, compaction, retention); a lock makes them
     take turns, since an entry must know the hash of the one before. `confirm` runs inside
     the lock and must not call back.
 """
@@ -40,14 +40,15 @@ from typing import Final, Self
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land import layout as layouts
-from gaussdecode.land import publication, recovery
+from gaussdecode.land import making, recovery
 from gaussdecode.land.checkpoint import BLOCK, Checkpoints
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries, parse_entry
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.files import Files
+from gaussdecode.land.making import Draft
+from gaussdecode.land.mirror.known import bare_until
 from gaussdecode.land.names import entry_path
-from gaussdecode.land.publication import Draft
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import SourceIdentity, SourcePosition
@@ -68,8 +69,9 @@ class CommitLog:
         disk: the landing's files.
         layout: content of ``layout.json``.
         source: name of the one source.
-        entries: reads published entries.
+        entries: reads committed entries.
         findings: what recovery did or saw that an operator should know, in sentences.
+        bare: data files of entries up to this number may be in the mirror only.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class CommitLog:
         (self.source,) = layout.sources
         self.entries = Entries(disk)
         self.findings = recovered.findings
+        self.bare = bare_until(disk)
         self._checkpoints = checkpoints
         self._state = recovered.state
         self._now = now
@@ -113,7 +116,7 @@ class CommitLog:
             source: its name in the entries; the slot's name by default.
             order: ``lsn`` or ``csn``.
             space: waits when the disk is full.
-            now: clock for publication times.
+            now: clock for the times of entries.
             writer: token of this process; made up by default.
             block: entries in a checkpoint.
 
@@ -142,7 +145,7 @@ class CommitLog:
 
     @property
     def is_empty(self) -> bool:
-        """There is no entry yet; the first one to publish is of kind genesis."""
+        """There is no entry yet; the first one to commit is of kind genesis."""
         return self._state.next_n == 0
 
     @property
@@ -183,7 +186,7 @@ class CommitLog:
 
     @property
     def is_uncertain(self) -> bool:
-        """A publication failed where only recovery can tell whether it happened."""
+        """An entry failed where only recovery can tell whether it happened."""
         return self._uncertain
 
     def check_identity(self, identity: SourceIdentity) -> None:
@@ -210,19 +213,19 @@ class CommitLog:
         Never one before the last entry's, however the clock is set: what is unfinished there
         must be found by the next start.
         """
-        return publication.partition_day(self._now(), self._state)
+        return making.partition_day(self._now(), self._state)
 
     def iterate(self, first: int, last: int) -> Iterator[CommitEntry]:
         """Read entries `first` to `last`, old ones from their checkpoints."""
         return self.entries.iterate(first, last)
 
-    def publish(
+    def commit(
         self,
         draft: Draft,
         confirm: Callable[[CommitEntry], object] | None = None,
         check: Callable[[], object] | None = None,
     ) -> CommitEntry:
-        """Publish one entry: steps 1 to 6 of the protocol.
+        """Commit one entry: steps 1 to 6 of the protocol.
 
         Args:
             draft: what it says; its files are hidden and durable.
@@ -242,11 +245,11 @@ class CommitLog:
             if check is not None:
                 check()
             try:
-                entry = self._publish(draft)
+                entry = self._commit(draft)
                 if confirm is not None:
                     confirm(entry)
                 self.disk.files.reach(Step.POSITION_CONFIRMED)
-                publication.tidy(self.disk, entry)
+                making.tidy(self.disk, entry)
                 self._checkpoints.advance(self._state)
             except BaseException as error:
                 self._broken = _told(error)
@@ -256,18 +259,18 @@ class CommitLog:
             return entry
 
     def close(self) -> None:
-        """Give the landing back to others, when nobody is publishing any more."""
+        """Give the landing back to others, when nobody is committing any more."""
         with self._lock:
             self.disk.files.close()
 
-    def _publish(self, draft: Draft) -> CommitEntry:
-        planned = publication.plan(draft, self._state, self.source, self._now())
-        publication.settle(self.disk, planned)
+    def _commit(self, draft: Draft) -> CommitEntry:
+        planned = making.plan(draft, self._state, self.source, self._now())
+        making.sync(self.disk, planned)
         entry = planned.entry
         self._uncertain = True
-        publication.commit(self.disk, entry, self._check_next)
-        publication.reveal(self.disk, entry)
-        publication.show(self.disk, entry)
+        making.decide(self.disk, entry, self._check_next)
+        making.reveal(self.disk, entry)
+        making.show(self.disk, entry)
         self._state.fold(entry)
         self._uncertain = False
         return entry
@@ -278,7 +281,7 @@ class CommitLog:
         # Not only n itself: a writer far ahead has it in a checkpoint and pruned by now.
         newest = max(self.entries.numbers(), default=-1)
         if newest >= n:
-            raise LandingError(f"fenced: another writer published entry {newest}")
+            raise LandingError(f"fenced: another writer committed entry {newest}")
         if n == 0:
             return
         raw = self.entries.raw(n - 1)

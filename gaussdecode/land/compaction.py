@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import DiskError, LandingError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.making import Draft, HiddenFile
 from gaussdecode.land.names import compact_directory
 from gaussdecode.land.parquet import ParquetSink
-from gaussdecode.land.publication import Draft, HiddenFile
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
 
@@ -55,7 +55,7 @@ def compact(
 ) -> CommitEntry | None:
     """Merge the small files of the next block of entries.
 
-    Call it from a thread of its own; only the publication at its end holds up the writer.
+    Call it from a thread of its own; only committing the entry at its end holds up the writer.
 
     Args:
         log: open.
@@ -68,7 +68,7 @@ def compact(
         The ``compact`` entry, whose ``extra["skipped"]`` says what was left alone because it
         is damaged (that must not stop what lands now); None when the block is not complete yet or a stop was asked for.
     """
-    first = max(log.compacted, log.floor + 1)
+    first = max(log.compacted, log.floor + 1, log.bare + 1)
     block = first - first % log.block
     if block + log.block > log.next_n:
         return None
@@ -91,7 +91,7 @@ def compact(
         numbers = [small.n for small in group]
         paths = tuple(small.file.path for small in group)
         replaced[merged.path] = Replacement("", paths, min(numbers), max(numbers))
-    return log.publish(
+    return log.commit(
         Draft(
             kind=EntryKind.COMPACT,
             files=tuple(files),

@@ -1,4 +1,4 @@
-"""Where intake, lanes and publisher of the writer meet: who may do what, and who waits.
+"""Where intake, lanes and committer of the writer meet: who may do what, and who waits.
 
 All of it is under one lock; nothing here encodes, touches the disk or starts a thread.
 
@@ -18,12 +18,12 @@ The writer's life, by event::
     failed    -       -         -        failed   failed   failed  closed
     closed    -       -         -        closed   closed   closed  closed
 
-The one publication under way::
+The one entry under way::
 
                 seal    take        done  broke   drop
     none        sealed  -           -     -       none
-    sealed      -       publishing  -     -       none      dropped only after a failure
-    publishing  -       -           none  broken  -
+    sealed      -       committing  -     -       none      dropped only after a failure
+    committing  -       -           none  broken  -
     broken      -       -           -     -       none
 """
 
@@ -37,10 +37,11 @@ from typing import Final
 
 from gaussdecode.automaton import Automaton
 from gaussdecode.errors import GaussDecodeError, LandingError, SupersededError
-from gaussdecode.land.publication import PendingSchema
-from gaussdecode.land.tablefile import OpenPublication, TableFile
+from gaussdecode.land.making import PendingSchema
+from gaussdecode.land.spent import Spent
+from gaussdecode.land.tablefile import OpenEntry, TableFile
 from gaussdecode.model.landing import SourcePosition
-from gaussdecode.model.publication import PublicationRequest, RowGroup
+from gaussdecode.model.request import EntryRequest, RowGroup
 
 
 class Life(enum.Enum):
@@ -94,16 +95,16 @@ LIFE: Final[Mapping[Life, Mapping[Event, Life]]] = {
 
 
 class Stage(enum.Enum):
-    """Of the one publication under way."""
+    """Of the one entry under way."""
 
     NONE = "none"
     SEALED = "sealed"
-    PUBLISHING = "publishing"
+    COMMITTING = "committing"
     BROKEN = "broken"
 
 
 class Step(enum.Enum):
-    """Of a publication."""
+    """Of an entry."""
 
     SEAL = "seal"
     TAKE = "take"
@@ -112,17 +113,17 @@ class Step(enum.Enum):
     DROP = "drop"
 
 
-PUBLICATION: Final[Mapping[Stage, Mapping[Step, Stage]]] = {
+ENTRY: Final[Mapping[Stage, Mapping[Step, Stage]]] = {
     Stage.NONE: {Step.SEAL: Stage.SEALED, Step.DROP: Stage.NONE},
-    Stage.SEALED: {Step.TAKE: Stage.PUBLISHING, Step.DROP: Stage.NONE},
-    Stage.PUBLISHING: {Step.DONE: Stage.NONE, Step.BROKE: Stage.BROKEN},
+    Stage.SEALED: {Step.TAKE: Stage.COMMITTING, Step.DROP: Stage.NONE},
+    Stage.COMMITTING: {Step.DONE: Stage.NONE, Step.BROKE: Stage.BROKEN},
     Stage.BROKEN: {Step.DROP: Stage.NONE},
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sealed:
-    """A publication that was asked for.
+    """An entry that was asked for.
 
     Attributes:
         request: what was asked.
@@ -132,8 +133,8 @@ class Sealed:
         requested: when; monotonic seconds.
     """
 
-    request: PublicationRequest
-    content: OpenPublication
+    request: EntryRequest
+    content: OpenEntry
     schemas: tuple[PendingSchema, ...]
     confirm: Callable[[SourcePosition], object]
     requested: float
@@ -143,25 +144,25 @@ class Desk:
     """The shared state of a writer.
 
     Args:
-        make_content: makes an empty publication.
+        make_content: makes an empty entry.
         lane_count: encoding threads.
         queue_bytes: Arrow bytes that may wait for a lane; one row group always may.
         clock: monotonic seconds.
 
     Attributes:
-        blocked_seconds: for which callers have waited.
+        blocked: for which callers have waited.
         waiting_bytes: that wait for a lane or are being encoded.
-        moved_ns: monotonic time at which a lane or the publisher last finished something.
+        moved_ns: monotonic time at which a lane or the committer last finished something.
     """
 
     def __init__(
         self,
-        make_content: Callable[[], OpenPublication],
+        make_content: Callable[[], OpenEntry],
         lane_count: int,
         queue_bytes: int,
         clock: Callable[[], float],
     ) -> None:
-        self.blocked_seconds = 0.0
+        self.blocked = Spent()
         self.waiting_bytes = 0
         self.moved_ns = time.monotonic_ns()
         self._make_content = make_content
@@ -170,31 +171,31 @@ class Desk:
         self._clock = clock
         self._changed = threading.Condition()
         self._life = Automaton("writer", LIFE, Life.IDLE)
-        self._stage = Automaton("publication", PUBLICATION, Stage.NONE)
+        self._stage = Automaton("entry", ENTRY, Stage.NONE)
         self._generation = 0
         self._failure: BaseException | None = None
         self._content = make_content()
         self._sealed: Sealed | None = None
         self._ready: deque[TableFile] = deque()
-        self._owner: dict[TableFile, OpenPublication] = {}
+        self._owner: dict[TableFile, OpenEntry] = {}
         self._busy_lanes = 0
 
     # ---- the intake's side -----------------------------------------------------------
 
     @property
-    def is_publishing(self) -> bool:
-        """A publication is under way; `seal` would block."""
+    def is_committing(self) -> bool:
+        """An entry is under way; `seal` would block."""
         return self._sealed is not None
 
     @property
     def largest_file_bytes(self) -> int:
-        """Size of the largest file that is not yet handed to a publication."""
+        """Size of the largest file that is not yet handed to an entry."""
         with self._changed:
             return self._content.largest_file_bytes
 
     @property
     def is_crowded(self) -> bool:
-        """Files of the open publication were closed early, for other tables' sake."""
+        """Files of the open entry were closed early, for other tables' sake."""
         with self._changed:
             return self._content.is_crowded
 
@@ -243,11 +244,11 @@ class Desk:
     def seal(
         self,
         generation: int,
-        request: PublicationRequest,
+        request: EntryRequest,
         schemas: tuple[PendingSchema, ...],
         confirm: Callable[[SourcePosition], object],
     ) -> None:
-        """Make everything that was put a publication; blocks while one is under way.
+        """Make an entry of everything that was put; blocks while one is under way.
 
         Raises:
             SupersededError: the caller's generation is over.
@@ -263,8 +264,8 @@ class Desk:
             self._content = self._make_content()
             self._changed.notify_all()
 
-    def wait_published(self, seconds: float | None = None, generation: int | None = None) -> bool:
-        """Wait until no publication is under way; gives whether none is.
+    def wait_committed(self, seconds: float | None = None, generation: int | None = None) -> bool:
+        """Wait until no entry is under way; gives whether none is.
 
         Raises:
             SupersededError: the caller named a generation, and it is over.
@@ -316,9 +317,8 @@ class Desk:
 
     def _wait(self, generation: int, condition: Callable[[], bool]) -> None:
         """Let a caller wait, and count for how long; refuse it when its time is over."""
-        started = self._clock()
-        self._changed.wait_for(lambda: self._refuses(generation) or condition())
-        self.blocked_seconds += self._clock() - started
+        with self.blocked:
+            self._changed.wait_for(lambda: self._refuses(generation) or condition())
         self._check(generation)
 
     def _schedule(self, file: TableFile) -> None:
@@ -373,10 +373,10 @@ class Desk:
             self.moved_ns = time.monotonic_ns()
             self._changed.notify_all()
 
-    # ---- the publisher's side --------------------------------------------------------
+    # ---- the committer's side --------------------------------------------------------
 
     def next_sealed(self) -> Sealed | None:
-        """Wait for a publication whose files are finished; None: leave."""
+        """Wait for an entry whose files are finished; None: leave."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._is_sealed_complete)
             if self._is_over:
@@ -388,11 +388,11 @@ class Desk:
     def _is_sealed_complete(self) -> bool:
         return self._sealed is not None and not self._sealed.content.unfinished
 
-    def settled(self, *, is_published: bool) -> None:
-        """The publisher is done with a publication, or has failed at it."""
+    def entry_done(self, *, is_committed: bool) -> None:
+        """The committer is done with an entry, or has failed at it."""
         with self._changed:
-            self._stage.step(Step.DONE if is_published else Step.BROKE)
-            if is_published:
+            self._stage.step(Step.DONE if is_committed else Step.BROKE)
+            if is_committed:
                 self._sealed = None
             self.moved_ns = time.monotonic_ns()
             self._changed.notify_all()
@@ -416,7 +416,7 @@ class Desk:
         decided entry may name are kept.
 
         Args:
-            is_uncertain: only recovery can tell whether the last publication happened.
+            is_uncertain: only recovery can tell whether the last entry happened.
         """
         with self._changed:
             self._life.step(Event.END)
@@ -424,7 +424,7 @@ class Desk:
             self._abandon()
             self._changed.wait_for(lambda: self._stage.state is Stage.NONE or self._is_over)
             self._changed.wait_for(
-                lambda: not self._busy_lanes and self._stage.state is not Stage.PUBLISHING
+                lambda: not self._busy_lanes and self._stage.state is not Stage.COMMITTING
             )
             doomed = self._content.files
             if self._sealed is not None and not is_uncertain():

@@ -37,7 +37,7 @@ def parse_entry(raw: bytes, where: str) -> CommitEntry:
 
 
 class Entries:
-    """The published entries of a landing."""
+    """The committed entries of a landing."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

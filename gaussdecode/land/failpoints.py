@@ -9,7 +9,7 @@ count-th time (from 1, default 1) the point is reached, the action happens:
   ``count+`` every time from the count-th on.
 
 Points are the file operations (`Operation`) and the arrows between the steps of a
-publication (`Step`) and of a snapshot (`SnapshotStep`). Without the variable a point costs one comparison.
+entry (`Step`), of a snapshot (`SnapshotStep`) and of a mirror (`ShipStep`). Without the variable a point costs one comparison.
 """
 
 import enum
@@ -46,7 +46,7 @@ class Operation(enum.StrEnum):
 
 
 class Step(enum.StrEnum):
-    """Arrows of the publication, in order."""
+    """Steps of committing an entry, in order."""
 
     FILES_CLOSED = "files_closed"
     FILES_DURABLE = "files_durable"
@@ -58,8 +58,24 @@ class Step(enum.StrEnum):
     POSITION_CONFIRMED = "position_confirmed"
     ENTRY_TIDIED = "entry_tidied"
     CHECKPOINT_WRITTEN = "checkpoint_written"
-    FLOOR_PUBLISHED = "floor_published"
+    FLOOR_COMMITTED = "floor_committed"
     FILES_DELETED = "files_deleted"
+
+
+class ShipStep(enum.StrEnum):
+    """Arrows of shipping an entry to the mirror, in order."""
+
+    SCHEMAS_SHIPPED = "schemas_shipped"
+    FILES_SHIPPED = "files_shipped"
+    ENTRY_SHIPPED = "entry_shipped"
+    SHIPMENT_CONFIRMED = "shipment_confirmed"
+    CHECKPOINT_SHIPPED = "checkpoint_shipped"
+    LEDGER_SHIPPED = "ledger_shipped"
+    MIRROR_EXPIRED = "mirror_expired"
+    REMOVAL_NOTED = "removal_noted"
+    LOCAL_REMOVED = "local_removed"
+    MIRROR_FETCHED = "mirror_fetched"
+    HOST_CLAIMED = "host_claimed"
 
 
 class SnapshotStep(enum.StrEnum):
@@ -71,13 +87,16 @@ class SnapshotStep(enum.StrEnum):
     SNAPSHOT_READ = "snapshot_read"
     SNAPSHOT_HELD = "snapshot_held"
     SNAPSHOT_WRITTEN = "snapshot_written"
-    SNAPSHOT_PUBLISHED = "snapshot_published"
+    SNAPSHOT_COMMITTED = "snapshot_committed"
     SNAPSHOT_NOTED = "snapshot_noted"
     SNAPSHOT_ANSWERED = "snapshot_answered"
-    QUARANTINE_PUBLISHED = "quarantine_published"
+    QUARANTINE_COMMITTED = "quarantine_committed"
     TABLE_QUARANTINED = "table_quarantined"
     TABLE_IGNORED = "table_ignored"
     TABLE_ASKED = "table_asked"
+
+
+Point = Operation | Step | SnapshotStep | ShipStep
 
 
 class Failpoints:
@@ -101,7 +120,7 @@ class Failpoints:
         Raises:
             ConfigError: a rule has another shape, or names no point or action.
         """
-        points = {*Operation, *Step, *SnapshotStep}
+        points = {*Operation, *Step, *SnapshotStep, *ShipStep}
         rules = {}
         for rule in text.split(","):
             match = _RULE.fullmatch(rule.strip())
@@ -113,7 +132,7 @@ class Failpoints:
             rules[match[1]] = (int(match[2] or 1), bool(match[3]), action)
         return cls(rules)
 
-    def reach(self, point: Operation | Step | SnapshotStep) -> None:
+    def reach(self, point: Point) -> None:
         """Say that a point is reached; fail or die there if a rule says so.
 
         Raises:

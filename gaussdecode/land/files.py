@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from gaussdecode.errors import ConfigError, DiskError, LandingError
-from gaussdecode.land.failpoints import Failpoints, Operation, SnapshotStep, Step
+from gaussdecode.access import group_name, refused, user_name
+from gaussdecode.errors import AccessError, ConfigError, DiskError, LandingError
+from gaussdecode.land.failpoints import Failpoints, Operation, Point
 from gaussdecode.land.names import LOCK
 
 _DIRECTORY_MODE: Final = 0o750
@@ -63,6 +64,11 @@ def make_root(root: Path) -> None:
     for path in reversed(missing):
         try:
             path.mkdir(_DIRECTORY_MODE)
+        except PermissionError as error:
+            raise AccessError(
+                f"{refused(path, error)}; make it: install -d -m 0750 -o {user_name(os.geteuid())} "
+                f"-g {group_name(os.getegid())} {root}"
+            ) from error
         except OSError as error:
             raise ConfigError(
                 f"landing root {root}: cannot make {path}: {error.strerror}"
@@ -104,6 +110,8 @@ class Files:
         self._lock_fd = -1
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError as error:
+            raise refused(root, error) from error
         except OSError as error:
             raise ConfigError(f"landing root {root}: {error.strerror}; create it first") from error
 
@@ -116,8 +124,8 @@ class Files:
         facts = os.fstat(self._root_fd)
         if facts.st_uid != os.geteuid():
             raise ConfigError(
-                f"landing root {self.root} belongs to user {facts.st_uid}, this process is user "
-                f"{os.geteuid()}; run as the owner, or chown the landing"
+                f"landing root {self.root} belongs to user {user_name(facts.st_uid)}, this process is "
+                f"user {user_name(os.geteuid())}; run as root or as the owner, or chown the landing"
             )
         if facts.st_mode & stat.S_IWOTH:
             raise ConfigError(f"landing root {self.root} is world-writable; chmod o-w it")
@@ -143,8 +151,9 @@ class Files:
             OSError: the file cannot be made.
         """
         self.reach(Operation.CREATE)
-        self._lock_fd = os.open(LOCK, _LOCK_FLAGS, _LOCK_MODE, dir_fd=self._root_fd)
-        os.fchmod(self._lock_fd, _LOCK_MODE)
+        with self._named(LOCK):
+            self._lock_fd = os.open(LOCK, _LOCK_FLAGS, _LOCK_MODE, dir_fd=self._root_fd)
+            os.fchmod(self._lock_fd, _LOCK_MODE)
         try:
             fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
         except (BlockingIOError, PermissionError) as error:
@@ -198,7 +207,7 @@ class Files:
                 os.close(self._lock_fd)
             self._lock_fd = -1
 
-    def reach(self, point: Operation | Step | SnapshotStep) -> None:
+    def reach(self, point: Point) -> None:
         """Pass a failpoint."""
         if self._failpoints is not None:
             self._failpoints.reach(point)
@@ -330,17 +339,27 @@ class Files:
     @contextlib.contextmanager
     def _directory_of(self, path: str) -> Iterator[tuple[int, str]]:
         parent, _, name = path.rpartition("/")
-        with self._directory(parent) as descriptor:
+        with self._directory(parent) as descriptor, self._named(path):
             yield descriptor, name
 
     @contextlib.contextmanager
     def _directory(self, path: str) -> Iterator[int]:
         """Lend a descriptor; a duplicate, so that the cache may drop its own at any time."""
-        descriptor = self._borrow(path)
+        with self._named(path):
+            descriptor = self._borrow(path)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _named(self, path: str) -> Iterator[None]:
+        """Have the kernel's refusal name the whole path, not what it is in its directory."""
+        try:
+            yield
+        except PermissionError as error:
+            error.filename = str(self.root / path)
+            raise
 
     def _borrow(self, path: str) -> int:
         with self._lock:

@@ -1,6 +1,6 @@
 """Removing what lies at or below the floor of the log.
 
-Given the published floor; promises that files go before the entries that name them, so
+Given the committed floor; promises that files go before the entries that name them, so
 that a crash in between leaves work for the next start and never a file nobody knows.
 """
 
@@ -27,7 +27,7 @@ def apply_floor(disk: Disk, entries: Entries, floor: int) -> None:
 
     Args:
         disk: the landing.
-        entries: reads published entries.
+        entries: reads committed entries.
         floor: last entry number that is given up; already durable in the log.
     """
     for first, last, checkpoint in entries.checkpoints():

@@ -262,9 +262,13 @@ def _written(row: pa.Table, compression: str, level: int | None) -> memoryview:
     """A Parquet file of one row."""
     file = io.BytesIO()
     pq.write_table(
-        row, file, version=FORMAT, compression=compression, compression_level=level,
+        row,
+        file,
+        version=FORMAT,
+        compression=compression,
+        compression_level=level,
         use_dictionary=False,
-    )  # fmt: skip
+    )
     return file.getbuffer()
 
 

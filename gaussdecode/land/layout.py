@@ -20,10 +20,12 @@ from gaussdecode.model.seal import canonical_json, looks_sealed, read_sealed, se
 VERSION: Final = 1
 CAPABILITIES: Final = ("checkpoints", "compact", "retention")
 """What the entries of this landing may need a reader and a writer to understand."""
+MIRRORED: Final = "mirrored"
+"""Of a local landing alone: files that its log names may be in its mirror only."""
 HIDES_TRUNCATE: Final = "hides-truncate"
 """Capability of readers: to know that tables may have been emptied or altered unseen."""
 _FIELDS: Final = frozenset(("version", "landing_id", "created", "order", "sources", "capabilities"))
-_KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE})
+_KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE, MIRRORED})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import Final
 
 LAYOUT: Final = "layout.json"
 LOCK: Final = ".lock"
+MIRROR: Final = "mirror.json"
 COMMITS: Final = "commits"
 CHECKPOINTS: Final = "commits/checkpoints"
 SCHEMAS: Final = "schemas"
@@ -101,7 +102,7 @@ def safe_columns(names: Sequence[str]) -> list[str]:
 
 
 def entry_path(n: int) -> str:
-    """Path of a published entry."""
+    """Path of a committed entry."""
     return f"{COMMITS}/{n:020d}.json"
 
 
@@ -111,7 +112,7 @@ def hidden_entry_path(n: int) -> str:
 
 
 def entry_number(name: str) -> int | None:
-    """Number of a published entry, or None for any other name."""
+    """Number of a committed entry, or None for any other name."""
     match = _ENTRY.fullmatch(name)
     return None if match is None else int(match[1])
 
@@ -141,19 +142,19 @@ def unfinished_number(name: str) -> int | None:
 
 
 def data_name(n: int, low_lsn: int, high_lsn: int, k: int) -> str:
-    """Name a published Parquet file; `k` counts the files of one table in one entry."""
+    """Name a committed Parquet file; `k` counts the files of one table in one entry."""
     suffix = f"-{k}" if k else ""
     return f"{n:020d}-{low_lsn:016x}-{high_lsn:016x}{suffix}.parquet"
 
 
 def data_number(name: str) -> int | None:
-    """Number of the entry a published Parquet file belongs to, or None."""
+    """Number of the entry a committed Parquet file belongs to, or None."""
     match = _DATA_FILE.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def data_directory(table: str, date: dt.date) -> str:
-    """Directory of the files of a table that are published on a day (UTC)."""
+    """Directory of the files of a table that are committed on a day (UTC)."""
     return f"{DATA}/{table}/gd_date={date.isoformat()}"
 
 

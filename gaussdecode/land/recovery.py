@@ -1,7 +1,7 @@
 """Recovery: the state of a landing, made whole at its start.
 
-Given a locked landing; promises the state after the last published entry, with every
-decided publication completed and everything undecided removed. Each act may be cut off and
+Given a locked landing; promises the state after the last committed entry, with every
+decided entry completed and everything undecided removed. Each act may be cut off and
 is then done again by the next start. What is found and what becomes of it:
 
 ==============================================  ============================================
@@ -28,12 +28,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from gaussdecode.errors import LandingError
-from gaussdecode.land import publication
+from gaussdecode.land import making
 from gaussdecode.land.checkpoint import Checkpoints
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.files import Item
 from gaussdecode.land.floor import apply_floor
+from gaussdecode.land.mirror.known import bare_until
 from gaussdecode.land.names import (
     CHECKPOINTS,
     COMMITS,
@@ -50,12 +51,13 @@ from gaussdecode.land.state import LogState
 from gaussdecode.land.tree import TREE, Kind, Place, is_vital, spell
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import LandingFile
+from gaussdecode.model.words import counted
 
 _ENTRIES_BACK: Final = 8
 _SLACK: Final = dt.timedelta(days=2)
 """Partitions this much older than the last entries hold nothing unfinished: files are begun
-at most a publication ahead, and never in the partition of a day before the last entry's
-(`publication.partition_day`), whatever the clock says. Versions before went by the clock."""
+at most an entry ahead, and never in the partition of a day before the last entry's
+(`making.partition_day`), whatever the clock says. Versions before went by the clock."""
 
 _NAMED_FOREIGN: Final = 20
 """Foreign things that are named at a start; arbitrary. `verify` names more."""
@@ -69,7 +71,7 @@ class Recovered:
     """What recovery found.
 
     Attributes:
-        state: after the last published entry.
+        state: after the last committed entry.
         findings: sentences for the operator.
     """
 
@@ -115,7 +117,9 @@ class _Recovery:
         rest = self.complete()
         hidden, orphans = self.survey()
         if self.foreign > _NAMED_FOREIGN:
-            self.result.findings.append(f"{self.foreign} things below the root are not ours")
+            self.result.findings.append(
+                f"{counted(self.foreign, 'thing')} below the root not made by gaussdecode"
+            )
         if orphans:
             raise LandingError(
                 f"{orphans[0]} and {len(orphans) - 1} more files belong to no entry of the log: "
@@ -154,7 +158,7 @@ class _Recovery:
     def fold(self, entry: CommitEntry) -> None:
         self.state.fold(entry)
         self.last = entry
-        self.days.append(entry.published.date())
+        self.days.append(entry.committed_time.date())
         self.checkpoints.advance(self.state)
 
     def complete(self) -> list[tuple[int, bytes]]:
@@ -203,9 +207,9 @@ class _Recovery:
         for file in entry.files:
             self.disk.ensure_directory(parent(file.path))
         self.disk.sync_directories(COMMITS)
-        publication.reveal(self.disk, entry)
-        publication.show(self.disk, entry)
-        publication.tidy(self.disk, entry)
+        making.reveal(self.disk, entry)
+        making.show(self.disk, entry)
+        making.tidy(self.disk, entry)
         self.fold(entry)
         self.result.findings.append(
             f"entry {entry.n} was decided but not shown when the last process ended; completed"
@@ -248,7 +252,7 @@ class _Recovery:
         days = list(self.days)
         behind = self.state.next_n - len(days)  # what was not read again is in a checkpoint
         first = max(behind - _ENTRIES_BACK + len(days), self.state.floor + 1)
-        days += [self.entries.one(n).published.date() for n in range(first, behind)]
+        days += [self.entries.one(n).committed_time.date() for n in range(first, behind)]
         return max(min(days, default=dt.date.min), dt.date.min + _SLACK) - _SLACK
 
     def note_foreign(self, path: str, item: Item) -> None:
@@ -273,7 +277,7 @@ class _Recovery:
             except ValueError:
                 entry = None
             for file in entry.files if entry is not None else ():
-                if not self.is_published(n, file) and self.disk.size(file.path) is not None:
+                if not self.is_committed(n, file) and self.disk.size(file.path) is not None:
                     raise LandingError(
                         f"{hidden_entry_path(n)} cannot be completed, but its file {file.path} "
                         "has been renamed already; restore the missing files from a copy"
@@ -281,8 +285,8 @@ class _Recovery:
             self.disk.remove(hidden_entry_path(n))
             self.result.findings.append(f"hidden entry {n} was not decided; removed")
 
-    def is_published(self, n: int, file: LandingFile) -> bool:
-        """Whether the published entry of this number names the same path."""
+    def is_committed(self, n: int, file: LandingFile) -> bool:
+        """Whether the committed entry of this number names the same path."""
         if n >= self.state.next_n or n <= self.state.floor:
             return False
         (entry,) = self.entries.iterate(n, n)
@@ -313,7 +317,7 @@ class _Recovery:
         return result
 
     def restore(self, path: str, file: LandingFile) -> None:
-        """Give a file of a published entry its name back."""
+        """Give a file of a committed entry its name back."""
         if not self.disk.matches(path, file.bytes, file.checksum):
             raise LandingError(f"{file.path} is missing, and {path} is not it; restore it")
         self.disk.rename(path, file.path)
@@ -322,7 +326,9 @@ class _Recovery:
 
     def check_last(self) -> None:
         """Compare sizes of files of the last entry; report what differs."""
-        for file in self.last.files[:_CHECKED_FILES] if self.last is not None else ():
+        if self.last is None or self.last.n <= bare_until(self.disk):
+            return
+        for file in self.last.files[:_CHECKED_FILES]:
             size = self.disk.size(file.path)
             if size != file.bytes:
                 found = "missing" if size is None else f"{size} bytes, not {file.bytes}"

@@ -1,6 +1,6 @@
 """Retention: forgetting the oldest entries and their files.
 
-The floor is published first, as an entry that carries the hash the chain goes on from; then
+The floor is committed first, as an entry that carries the hash the chain goes on from; then
 the files go, then the entries. A crash in between leaves more than there should be, never
 less, and the next start goes on. Whole blocks only: a checkpoint goes with its entries.
 
@@ -15,35 +15,38 @@ from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.floor import apply_floor
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.making import Draft
 from gaussdecode.land.state import step_ms
 from gaussdecode.model.entry import CheckpointHeader, CommitEntry
 from gaussdecode.model.landing import EntryKind
 
 
-def retain(log: CommitLog, keep: dt.timedelta) -> CommitEntry | None:
+def retain(log: CommitLog, keep: dt.timedelta, through: int | None = None) -> CommitEntry | None:
     """Give up the blocks whose newest entry is older than asked for.
 
     The newest block of entries always stays. Call it from a thread of its own: deleting
-    takes its time, but only the publication of the floor holds up the writer.
+    takes its time, but only committing the floor holds up the writer.
 
     Args:
         log: open.
         keep: entries stay for at least so long, by the time that the log has seen.
+        through: entries beyond this number stay, because the mirror has not got them.
 
     Returns:
         The retention entry, or None when there was nothing to give up.
     """
-    header = newest_to_forget(log, keep)
+    header = newest_to_forget(log, keep, through)
     if header is None:
         return None
-    entry = log.publish(Draft(kind=EntryKind.RETENTION, floor=header.last, anchor=header.hash))
-    log.disk.files.reach(Step.FLOOR_PUBLISHED)
+    entry = log.commit(Draft(kind=EntryKind.RETENTION, floor=header.last, anchor=header.hash))
+    log.disk.files.reach(Step.FLOOR_COMMITTED)
     apply_floor(log.disk, log.entries, header.last)
     return entry
 
 
-def newest_to_forget(log: CommitLog, keep: dt.timedelta) -> CheckpointHeader | None:
+def newest_to_forget(
+    log: CommitLog, keep: dt.timedelta, through: int | None = None
+) -> CheckpointHeader | None:
     """Find the newest block that may go; None if there is none.
 
     Raises:
@@ -61,6 +64,8 @@ def newest_to_forget(log: CommitLog, keep: dt.timedelta) -> CheckpointHeader | N
         next_n = last + 1
         if last <= log.floor:
             return None
+        if through is not None and last > through:
+            continue
         if last <= log.next_n - 1 - log.block and age_ms > kept_ms:
             if log.entries.last_of(first, last, path).hash != header.hash:
                 raise LandingError(f"{path}: its header names another entry; restore it")
@@ -72,5 +77,6 @@ def _span_ms(log: CommitLog, first: int, last: int) -> int:
     """How much time the log has seen from one entry to another."""
     entries = log.entries.iterate(first, last)
     return sum(
-        step_ms(before.published, after.published) for before, after in itertools.pairwise(entries)
+        step_ms(before.committed_time, after.committed_time)
+        for before, after in itertools.pairwise(entries)
     )

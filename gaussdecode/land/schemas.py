@@ -15,8 +15,8 @@ from typing import Any, Final
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
+from gaussdecode.land.making import PendingSchema
 from gaussdecode.land.names import SCHEMAS
-from gaussdecode.land.publication import PendingSchema
 from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 
 COLUMNS: Final = "columns"
@@ -37,7 +37,7 @@ class _Last:
 class SchemaStore:
     """Schemas of one landing, as one session sees them. Thread-safe.
 
-    What `schema_id_for` gives is provisional until the publication that carries the schema
+    What `schema_id_for` gives is provisional until the entry that carries the schema
     is durable; the next session's store begins with what the log says.
     """
 
@@ -46,7 +46,7 @@ class SchemaStore:
         self._lock = threading.Lock()
         self._last = {table: _Last(id_, None) for table, id_ in log.schemas.items()}
         self._pending: dict[tuple[str, str], PendingSchema] = {}
-        self._written: set[str] = set()  # tables whose schemas go with the newest publication
+        self._written: set[str] = set()  # tables whose schemas go with the newest entry
 
     def schema_id_for(self, table: str, record: _Json) -> tuple[str, bool]:
         """Find or make the schema of a table.
@@ -58,7 +58,7 @@ class SchemaStore:
 
         Returns:
             The schema_id, and whether the table's rows change over to it now (then the
-            publication wants a `SchemaChange`).
+            entry wants a `SchemaChange`).
         """
         schema_id = fingerprint(record)
         with self._lock:
@@ -78,7 +78,7 @@ class SchemaStore:
             return None if last is None else last.schema_id
 
     def take_pending(self) -> tuple[PendingSchema, ...]:
-        """Hand over the schema files that the next publication must write.
+        """Hand over the schema files that the next entry must write.
 
         Before anything more is asked for, those of the one before are written, and can be read.
         """

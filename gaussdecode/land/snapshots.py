@@ -18,11 +18,12 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from gaussdecode.errors import LandingError
+from gaussdecode.access import rights
+from gaussdecode.errors import AccessError, DiskError, LandingError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import unfinished_number
@@ -45,6 +46,18 @@ _ADVICE: Final = (
 )
 
 Json = dict[str, Any]  # Any: JSON
+
+
+class Requests(NamedTuple):
+    """What operators have asked for.
+
+    Attributes:
+        found: path and content of each.
+        faults: by path, why a request cannot be used, with owner and mode of its file.
+    """
+
+    found: list[tuple[str, Json]]
+    faults: dict[str, str]
 
 
 class DamagedChunkError(LandingError):
@@ -112,14 +125,29 @@ class SnapshotStore:
         """Whether a request is not answered yet."""
         return self._disk.size(path) is not None
 
-    def requests(self) -> list[tuple[str, Json]]:
-        """Path and content of every request."""
-        found = []
+    def requests(self) -> Requests:
+        """Every request, and those that cannot be used: others wrote them, nothing depends on them."""
+        found: list[tuple[str, Json]] = []
+        faults: dict[str, str] = {}
         for item in self._disk.items(_REQUESTS):
-            if item.is_file and REQUEST.fullmatch(item.name):
-                path = f"{_REQUESTS}/{item.name}"
-                found.append((path, self._read(path) or {}))
-        return found
+            if not REQUEST.fullmatch(item.name):
+                continue
+            path = f"{_REQUESTS}/{item.name}"
+            try:
+                request = self._read(path) if item.is_file else {}
+                if request is None:  # answered meanwhile
+                    continue
+                if not _is_request(request):
+                    raise LandingError(f"{path}: asks for nothing that is known; {_ADVICE[False]}")
+            except DiskError:
+                raise
+            except AccessError as error:
+                faults[path] = str(error)
+            except LandingError as error:
+                faults[path] = f"{error} ({rights(self._disk.files.root / path)})"
+            else:
+                found.append((path, request))
+        return Requests(found, faults)
 
     def answered(self, path: str) -> None:
         """Forget a request."""
@@ -222,6 +250,14 @@ def is_whole(disk: Disk, path: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_request(request: Json) -> bool:
+    """Whether it asks for all tables, or for one, or for some of its rows."""
+    if request.get("all") is True:
+        return True
+    where = request.get("where")
+    return isinstance(request.get("table"), str) and (where is None or isinstance(where, str))
 
 
 def _is_ours(name: str) -> bool:

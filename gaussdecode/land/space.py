@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from gaussdecode.access import refused
 from gaussdecode.errors import DiskError, DiskStillFullError
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class SpaceWait:
 
         Raises:
             DiskError: the disk failed.
+            AccessError: this user may not do it.
             DiskStillFullError: a stop was asked for while it was full.
             FileExistsError: passed through; only the caller knows what it means.
             FileNotFoundError: likewise.
@@ -113,4 +115,6 @@ class SpaceWait:
 def _translated(what: str, error: OSError) -> Exception:
     if isinstance(error, FileExistsError | FileNotFoundError):
         return error
+    if isinstance(error, PermissionError) and isinstance(error.filename, str):
+        return refused(error.filename, error)
     return DiskError(f"{what}: {error.strerror}")

@@ -36,7 +36,7 @@ class LogState:
         anchor: hash of entry `floor`.
         compacted: first entry number that no ``compact`` entry has looked at.
         mtime_ms: newest modification time given to a file.
-        published: when the last entry was written; None in an empty log.
+        committed_time: when the last entry was written; None in an empty log.
         elapsed_ms: how much time the log has seen.
     """
 
@@ -48,7 +48,7 @@ class LogState:
     anchor: str = FIRST_PREVIOUS
     compacted: int = 0
     mtime_ms: int = 0
-    published: dt.datetime | None = None
+    committed_time: dt.datetime | None = None
     elapsed_ms: int = 0
 
     @classmethod
@@ -63,13 +63,13 @@ class LogState:
             anchor=header.anchor,
             compacted=header.compacted,
             mtime_ms=header.mtime_ms,
-            published=header.published,
+            committed_time=header.committed_time,
             elapsed_ms=header.elapsed_ms or 0,
         )
 
     def to_header(self, first: int, previous: str, checksum: str) -> CheckpointHeader:
         """Make the header of the checkpoint that ends with the last entry."""
-        if self.published is None:
+        if self.committed_time is None:
             raise ValueError("an empty log has no checkpoint")
         return CheckpointHeader(
             first=first,
@@ -82,7 +82,7 @@ class LogState:
             anchor=self.anchor,
             compacted=self.compacted,
             mtime_ms=self.mtime_ms,
-            published=self.published,
+            committed_time=self.committed_time,
             checksum=checksum,
             elapsed_ms=self.elapsed_ms,
         )
@@ -93,7 +93,7 @@ class LogState:
             "hash": (self.last_hash, entry.hash),
             "numbers": (self.next_n, entry.n + 1),
             "positions": (self.positions, entry.positions),
-            "published": (self.published, entry.published),
+            "committed_time": (self.committed_time, entry.committed_time),
             "mtime_ms": (self.mtime_ms, last_mtime_ms(entry)),
         }
         return [name for name, (mine, its) in pairs.items() if mine != its]
@@ -137,8 +137,8 @@ class LogState:
         self.next_n = entry.n + 1
         self.last_hash = entry.hash
         self.positions = dict(entry.positions)
-        self.elapsed_ms += step_ms(self.published, entry.published)
-        self.published = entry.published
+        self.elapsed_ms += step_ms(self.committed_time, entry.committed_time)
+        self.committed_time = entry.committed_time
         self.mtime_ms = max(self.mtime_ms, last_mtime_ms(entry))
         for change in entry.schema_changes:
             self.schemas[change.table] = change.schema_id

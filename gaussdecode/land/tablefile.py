@@ -1,4 +1,4 @@
-"""The files of an open publication: which row group goes into which.
+"""The files of an open entry: which row group goes into which.
 
 Given row groups in the order of their tables; promises that each file is written by one
 thread at a time, in the order given, and that a table with little data gets one file. A
@@ -14,11 +14,11 @@ from collections import Counter, deque
 from typing import Final
 
 from gaussdecode.errors import AccountError
+from gaussdecode.land.making import HiddenFile
 from gaussdecode.land.parquet import ParquetSink, operations
-from gaussdecode.land.publication import HiddenFile
 from gaussdecode.model.account import say
 from gaussdecode.model.landing import Position
-from gaussdecode.model.publication import RowGroup
+from gaussdecode.model.request import RowGroup
 
 _SPLIT_BYTES: Final = 2 << 20
 """A row group smaller than this waits for its table's file rather than opening another."""
@@ -26,7 +26,7 @@ _SPLIT_BYTES: Final = 2 << 20
 
 @dataclasses.dataclass(eq=False, slots=True)
 class TableFile:
-    """One file of the open publication.
+    """One file of the open entry.
 
     Attributes:
         table: encoded directory name.
@@ -99,15 +99,15 @@ class TableFile:
         return self.result
 
 
-class OpenPublication:
-    """Everything written since the last publication.
+class OpenEntry:
+    """Everything written since the last entry.
 
     Attributes:
         files: all of them, finished or not.
         unfinished: how many are not finished.
         is_crowded: there are more tables than files may be open. What comes for a table
-            whose file was closed early needs another one: it is time to publish.
-        is_abandoned: it is never published; nobody need finish its files.
+            whose file was closed early needs another one: it is time to commit.
+        is_abandoned: it is never committed; nobody need finish its files.
     """
 
     def __init__(self, target_file_size: int, max_open_files: int, lanes: int) -> None:

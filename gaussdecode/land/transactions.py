@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.entry import Entries
+from gaussdecode.land.mirror.known import without_transactions
 from gaussdecode.land.names import MESSAGES, TRANSACTIONS
 from gaussdecode.model.account import TRANSACTIONS as KIND
 from gaussdecode.model.entry import CommitEntry
@@ -29,10 +30,14 @@ _ROWS: Final = 4096
 _IDLE_LOOKED_AT: Final = 200  # half an hour of a server that writes WAL of others; arbitrary
 _WITHOUT_ROWS: Final = frozenset(
     {
-        EntryKind.IDLE, EntryKind.FORK, EntryKind.COMPACT, EntryKind.RETENTION,
-        EntryKind.SUSPECT, EntryKind.QUARANTINE,
+        EntryKind.IDLE,
+        EntryKind.FORK,
+        EntryKind.COMPACT,
+        EntryKind.RETENTION,
+        EntryKind.SUSPECT,
+        EntryKind.QUARANTINE,
     }
-)  # fmt: skip
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class Stretch:
 
     Attributes:
         since_lsn: everything that landed after this position is in `transactions`; higher
-            than what was asked for where the epoch began later or retention took the rest.
+            than what was asked for where the epoch began later or the rest is not here any more.
         transactions: rising.
         begun: where tables have landed for the first time in it: end of the transaction.
         left_out: how many transactions it left out, by reason.
@@ -108,8 +113,9 @@ def _find_first(log: CommitLog, now: SourcePosition, lsn: int) -> tuple[int, int
     """Number of the first entry that is wanted, and the position before it."""
     stop = log.next_n
     oldest = now.lsn
-    while stop > log.floor + 1:
-        start = max(stop - _BLOCK, log.floor + 1)
+    held = max(log.floor, without_transactions(log.bare)) + 1
+    while stop > held:
+        start = max(stop - _BLOCK, held)
         for entry in reversed(list(log.iterate(start, stop - 1))):
             position = entry.positions[log.source]
             if position.epoch < now.epoch:
@@ -120,7 +126,7 @@ def _find_first(log: CommitLog, now: SourcePosition, lsn: int) -> tuple[int, int
         stop = start
     # The first entry that is held began at a position that nobody knows any more; so did an
     # epoch's: what ends up to its own position is not compared.
-    return log.floor + 2, oldest
+    return held + 1, oldest
 
 
 def _read(log: CommitLog, first: int, lsn: int) -> Iterator[TransactionMark]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gaussdecode.land.files import Item
+from gaussdecode.land.mirror.plan import is_ledger
 from gaussdecode.land.names import (
     COMMITS,
     COMPACT,
@@ -21,6 +22,7 @@ from gaussdecode.land.names import (
     LAYOUT,
     LOCK,
     MESSAGES,
+    MIRROR,
     PREPARED,
     SCHEMAS,
     SPOOL,
@@ -112,7 +114,7 @@ _PLACES: Final[Mapping[str, Place]] = {
     SPOOL: Place(unfinished=(unfinished_number, _SPOOLED.fullmatch)),
     PREPARED: Place(),
     ROOT: Place(
-        (_is(LEDGER),),
+        (_is(LEDGER), is_ledger),
         (
             (_is(REQUESTS), Place((REQUEST.fullmatch,))),
             (is_table, Place((_is(STATE), CHUNK.fullmatch, _OLD_CHUNK.fullmatch))),
@@ -120,7 +122,7 @@ _PLACES: Final[Mapping[str, Place]] = {
     ),
 }
 TREE: Final = Place(
-    (_is(LAYOUT), _is(LOCK)),
+    (_is(LAYOUT), _is(LOCK), _is(MIRROR)),
     (*((_is(name), place) for name, place in _PLACES.items()), (_is(_LOST), Place())),
 )
 """The root."""

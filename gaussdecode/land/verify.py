@@ -1,9 +1,9 @@
 """`verify`: does the landing hold what its log says, and does the log hold together?
 
 Given a root; reads everything, changes nothing, and may run beside the daemon. Promises to
-look at every published entry and every row's position, in memory that does not grow with
+look at every committed entry and every row's position, in memory that does not grow with
 the landing. What retention takes meanwhile is no finding: whatever is missing is compared
-with the floor that the log has at that moment, which is published before anything goes.
+with the floor that the log has at that moment, which is committed before anything goes.
 
 * the chain: every entry follows the one before, every checkpoint agrees with itself;
 * the files: present, size, checksum, rows, counts by operation, and schema;
@@ -14,6 +14,8 @@ with the floor that the log has at that moment, which is published before anythi
 * compaction: as many rows by operation, with the same positions, as the files replaced;
 * schemas, the layout and what snapshots keep: what was written;
 * nothing lies around that no entry names.
+
+Files that are in the mirror only are looked at there: `verify` of its URL.
 """
 
 import dataclasses
@@ -32,6 +34,7 @@ from gaussdecode.land.entry import Entries, parse_entry
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.lying import Sums, strays, walk
+from gaussdecode.land.mirror.known import bare_until
 from gaussdecode.land.names import COMPACT, SCHEMAS, TRANSACTIONS, data_number, entry_path
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.sequence import SequenceCheck
@@ -59,7 +62,7 @@ class Report:
         entries: number of entries read.
         first_n: number of the first one; None in an empty log.
         last_n: number of the last one.
-        files: published files read.
+        files: committed files read.
         rows: rows in them, those of merged files left out.
         bytes: size of the files.
         ops: rows by operation, over all entries.
@@ -178,7 +181,7 @@ class _Verification:
     def run(self) -> Report:
         report = self.report
         was_idle = not self.disk.files.is_locked()
-        # What lies there is looked at first: what is unfinished now may be published later,
+        # What lies there is looked at first: what is unfinished now may be committed later,
         # and what a later entry names may not be there yet.
         self.last_before = self.newest()
         unfinished = self.survey()
@@ -296,7 +299,12 @@ class _Verification:
             self.check_replacement(entry, replacement.path, replacement.replaced)
 
     def is_given_up(self, n: int, path: str = "") -> bool:
-        """Whether retention has taken an entry's files, or a merged file although its entry stays."""
+        """Whether retention has taken an entry's files, or a merged file although its entry stays.
+
+        Files that are in the mirror only are as good as given up here.
+        """
+        if n <= bare_until(self.disk):
+            return True
         block = path.split("/")[1] if path.startswith(f"{COMPACT}/") else ""
         return min(n, int(block) if block.isdecimal() else n) <= self.watch.look()
 

@@ -1,6 +1,6 @@
-"""From row groups to published entries, with the disk's slowness kept from the collector.
+"""From row groups to committed entries, with the disk's slowness kept from the collector.
 
-Given row groups and, at transaction boundaries, the word to publish; promises that what one
+Given row groups and, at transaction boundaries, the word to commit; promises that what one
 word covers becomes one entry, entries in the order of the words, and that `on_durable` is
 called only for what is durable. Refuses to know what a transaction is.
 
@@ -12,13 +12,13 @@ Generations
 
 Threads
     The *collector* calls the intake, always the same one. *Lanes* encode; a file is
-    with one lane at a time (`TableFile.is_scheduled`). The *publisher* runs one publication
+    with one lane at a time (`TableFile.is_scheduled`). The *committer* runs one entry
     at a time. One lock guards all shared state; nobody encodes or touches the disk with it.
 
 Who waits for whom
-    collector: in `write` while `queue_bytes` are waiting for lanes, in `publish` while the
-    publication before is not done. Publisher: for the lanes to finish the files of its
-    publication. Lanes wait for nobody but the disk. The arrows make no circle, so there is
+    collector: in `write` while `queue_bytes` are waiting for lanes, in `commit` while the
+    entry before is not done. Committer: for the lanes to finish the files of its
+    entry. Lanes wait for nobody but the disk. The arrows make no circle, so there is
     no deadlock; with a full disk everybody waits until there is room or a stop is asked for.
     `note` and `insert` ask for the lock with the log's lock held; nobody asks the other way.
 
@@ -27,25 +27,29 @@ Errors
     raises it. Nothing is confirmed afterwards.
 """
 
+import contextlib
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from gaussdecode.errors import AccountError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.desk import Desk, Sealed
 from gaussdecode.land.failpoints import Step
+from gaussdecode.land.making import Draft
 from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink
-from gaussdecode.land.publication import Draft
 from gaussdecode.land.schemas import SchemaStore
-from gaussdecode.land.tablefile import OpenPublication, TableFile
+from gaussdecode.land.spent import Spent
+from gaussdecode.land.tablefile import OpenEntry, TableFile
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.histogram import Histogram
 from gaussdecode.model.landing import EntryKind, SourcePosition
-from gaussdecode.model.publication import PublicationRequest, RowGroup
+from gaussdecode.model.request import EntryRequest, RowGroup
 
+STAGES: Final = ("encode", "sync", "publish")
 MIB: Final = 1 << 20
 _OF_THE_STREAM: Final = frozenset({EntryKind.DATA, EntryKind.IDLE})
 
@@ -60,10 +64,19 @@ class Writer:
         target_file_size: a file with this many bytes takes no more row groups.
         max_open_files: files being written at once.
         compression: of the Parquet files.
-        on_durable: told the position of each publication, from the publisher's thread.
+        on_durable: told the position of each entry, from the committer's thread.
         on_error: told the first error, from the thread it happened in.
-        on_landed: told each published entry, before `on_durable`.
+        on_landed: told each committed entry, before `on_durable`.
         clock: monotonic seconds.
+        wall_clock: seconds since 1970.
+
+    Attributes:
+        latency: from each transaction's commit at the source until it was durable here.
+        durations: of encoding a row group, of closing and syncing a file, of committing an
+            entry, by stage.
+        encoding: time of all lanes.
+        syncing: of it, what closing and syncing files takes.
+        committing: time of the committer.
     """
 
     def __init__(
@@ -79,24 +92,27 @@ class Writer:
         on_error: Callable[[BaseException], object],
         on_landed: Callable[[CommitEntry], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.publication_seconds = 0.0
+        self.latency = Histogram()
+        self.durations = {stage: Histogram() for stage in STAGES}
+        self.commit_seconds = 0.0
         self.visible_seconds = 0.0
-        self.published_seconds = 0.0
-        self.encoded_seconds = 0.0
+        self.encoding, self.syncing, self.committing = Spent(), Spent(), Spent()
         self._log = log
         self._compression = compression
         self._on_durable = on_durable
         self._on_error = on_error
         self._on_landed = on_landed
         self._clock = clock
-        make_content = functools.partial(OpenPublication, target_file_size, max_open_files, lanes)
+        self._wall_clock = wall_clock
+        make_content = functools.partial(OpenEntry, target_file_size, max_open_files, lanes)
         self._desk = Desk(make_content, lanes, queue_bytes, clock)
         self._intake: Intake | None = None
         loops = [(f"lane-{index}", self._lane) for index in range(lanes)]
         self._threads = [
             threading.Thread(target=self._run, args=(loop,), name=name, daemon=True)
-            for name, loop in [*loops, ("publisher", self._publisher)]
+            for name, loop in [*loops, ("committer", self._committer)]
         ]
         for thread in self._threads:
             thread.start()
@@ -104,11 +120,11 @@ class Writer:
     @property
     def blocked_seconds(self) -> float:
         """For which the collector has waited."""
-        return self._desk.blocked_seconds
+        return self._desk.blocked.seconds
 
     @property
     def moved_ns(self) -> int:
-        """Monotonic time at which a lane or the publisher last finished something."""
+        """Monotonic time at which a lane or the committer last finished something."""
         return self._desk.moved_ns
 
     @property
@@ -117,9 +133,9 @@ class Writer:
         return self._desk.waiting_bytes
 
     @property
-    def is_publishing(self) -> bool:
-        """A publication is under way; `Intake.publish` would block."""
-        return self._desk.is_publishing
+    def is_committing(self) -> bool:
+        """An entry is under way; `Intake.commit` would block."""
+        return self._desk.is_committing
 
     @property
     def is_waiting_for_space(self) -> bool:
@@ -132,7 +148,7 @@ class Writer:
         """Open the way in for a session; the one before must have been discarded.
 
         Args:
-            confirm: tells the session's source a durable position, from the publisher's
+            confirm: tells the session's source a durable position, from the committer's
                 thread, after `on_durable`.
 
         Raises:
@@ -155,7 +171,7 @@ class Writer:
         return self._intake
 
     def drain(self, seconds: float | None = None) -> bool:
-        """Wait until every requested publication is durable.
+        """Wait until every requested entry is durable.
 
         Args:
             seconds: at most; None for as long as it takes.
@@ -166,19 +182,19 @@ class Writer:
         Raises:
             LandingError: the writer has failed.
         """
-        return self._desk.wait_published(seconds)
+        return self._desk.wait_committed(seconds)
 
     def discard(self) -> None:
-        """End the intake; throw away everything no publication was asked for, and its files.
+        """End the intake; throw away everything no entry was asked for, and its files.
 
-        A publication that was asked for holds whole transactions: it is waited for. After a
+        An entry that was asked for holds whole transactions: it is waited for. After a
         failure nothing is waited for, and files that a decided entry may name are kept.
         """
         self._clear()
         self._desk.cleared(is_last=False)
 
     def close(self) -> None:
-        """Discard what is not published and end the threads; the log stays open."""
+        """Discard what is not committed and end the threads; the log stays open."""
         self._clear()
         self._desk.cleared(is_last=True)
         for thread in self._threads:
@@ -207,21 +223,29 @@ class Writer:
 
     def _lane(self) -> None:
         while (work := self._desk.next_file()) is not None:
-            started = self._clock()
             try:
-                self._encode(*work)
+                with self.encoding:
+                    self._encode(*work)
             finally:
-                self.encoded_seconds += self._clock() - started
                 self._desk.rest()
 
     def _encode(self, file: TableFile, group: RowGroup | None) -> None:
         if group is not None:
             if file.sink is None:
                 file.sink = self._open(file, group)
-            file.encode(group)
+            with self._timed("encode"):
+                file.encode(group)
         if self._desk.is_complete(file, group):
-            file.finish()
+            with self.syncing, self._timed("sync"):
+                file.finish()
             self._desk.finished(file)
+
+    @contextlib.contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        """Count how long something takes that succeeds."""
+        started = self._clock()
+        yield
+        self.durations[stage].add(self._clock() - started)
 
     def _open(self, file: TableFile, group: RowGroup) -> ParquetSink:
         directory = data_directory(file.table, self._log.today())
@@ -234,22 +258,24 @@ class Writer:
             group.table,
         )
 
-    def _publisher(self) -> None:
+    def _committer(self) -> None:
         while (sealed := self._desk.next_sealed()) is not None:
-            is_published = False
+            is_committed = False
             try:
                 started = self._clock()
                 self._log.disk.files.reach(Step.FILES_CLOSED)
-                self._log.publish(_draft(sealed), functools.partial(self._confirm, sealed))
+                with self.committing:
+                    self._log.commit(_draft(sealed), functools.partial(self._confirm, sealed))
                 ended = self._clock()
-                self.publication_seconds = ended - started
+                self.commit_seconds = ended - started
                 self.visible_seconds = ended - sealed.requested
-                self.published_seconds += self.publication_seconds
-                is_published = True
+                self.durations["publish"].add(self.commit_seconds)
+                is_committed = True
             finally:
-                self._desk.settled(is_published=is_published)
+                self._desk.entry_done(is_committed=is_committed)
 
     def _confirm(self, sealed: Sealed, entry: CommitEntry) -> None:
+        sealed.request.commit_times.tell(self.latency, self._wall_clock())
         self.landed(entry)
         self._on_durable(sealed.request.position)
         sealed.confirm(sealed.request.position)
@@ -268,7 +294,7 @@ class Intake:
 
     Attributes:
         generation: its number.
-        schemas: whose pending files go with the next publication; of this session alone.
+        schemas: whose pending files go with the next entry; of this session alone.
     """
 
     def __init__(
@@ -288,22 +314,22 @@ class Intake:
 
     @property
     def largest_file_bytes(self) -> int:
-        """Size of the largest file that is not yet handed to a publication."""
+        """Size of the largest file that is not yet handed to an entry."""
         return self._desk.largest_file_bytes
 
     @property
     def is_crowded(self) -> bool:
-        """Files of the open publication were closed early, for other tables' sake."""
+        """Files of the open entry were closed early, for other tables' sake."""
         return self._desk.is_crowded
 
     @property
-    def publication_seconds(self) -> float:
-        """What the last publication cost."""
-        return self._writer.publication_seconds
+    def commit_seconds(self) -> float:
+        """What the last entry cost."""
+        return self._writer.commit_seconds
 
     @property
     def visible_seconds(self) -> float:
-        """From the last request for a publication until it was to be seen."""
+        """From the last request for an entry until it was to be seen."""
         return self._writer.visible_seconds
 
     def write(self, group: RowGroup) -> None:
@@ -315,10 +341,10 @@ class Intake:
         """
         self._desk.put(self.generation, group)
 
-    def publish(self, request: PublicationRequest) -> None:
+    def commit(self, request: EntryRequest) -> None:
         """Make one entry of everything written since the last call; returns at once.
 
-        Blocks only while the publication before is under way.
+        Blocks only while the entry before is under way.
 
         Raises:
             SupersededError: the intake is over.
@@ -326,10 +352,10 @@ class Intake:
         """
         self._desk.seal(self.generation, request, self.schemas.take_pending(), self._confirm)
 
-    def note(self, request: PublicationRequest) -> None:
-        """Publish an entry without files at once; the positions of the log do not move.
+    def note(self, request: EntryRequest) -> None:
+        """Commit an entry without files at once; the positions of the log do not move.
 
-        It may come between the sealing of a publication and its entry: it says nothing of
+        It may come between the sealing of an entry and that entry: it says nothing of
         what those files hold.
 
         Raises:
@@ -340,7 +366,7 @@ class Intake:
         self.insert(Draft(kind=request.kind, extra=request.extra), self._writer.landed)
 
     def insert(self, draft: Draft, confirm: Callable[[CommitEntry], object]) -> CommitEntry:
-        """Publish an entry that was made elsewhere, now, if the intake is not over.
+        """Commit an entry that was made elsewhere, now, if the intake is not over.
 
         Args:
             draft: moves no position; its files are hidden and durable.
@@ -351,16 +377,16 @@ class Intake:
             LandingError: the writer or the log has failed.
             DiskError: the file system failed.
         """
-        return self._log.publish(draft, confirm, self.check)
+        return self._log.commit(draft, confirm, self.check)
 
     def drain(self) -> None:
-        """Wait until every requested publication is durable.
+        """Wait until every requested entry is durable.
 
         Raises:
             SupersededError: the intake is over.
             LandingError: the writer has failed.
         """
-        self._desk.wait_published(generation=self.generation)
+        self._desk.wait_committed(generation=self.generation)
 
     def check(self) -> None:
         """See that the intake is not over.
@@ -383,7 +409,7 @@ def _nobody(_: SourcePosition) -> None:
 def _draft(sealed: Sealed) -> Draft:
     request = sealed.request
     if request.account is None and request.kind in _OF_THE_STREAM:
-        raise AccountError(f"a publication up to {request.position} has no sums: it is refused")
+        raise AccountError(f"an entry up to {request.position} has no sums: it is refused")
     return Draft(
         kind=request.kind,
         position=request.position,

@@ -161,21 +161,21 @@ def place(wire: Sequence[WireColumn], reading: Reading, known: Known) -> Placed:
     ahead = [1]
     for of in may:
         ahead.append((ahead[-1] & of.columns) << 1 | (ahead[-1] if of.unsent else 0))
-    # Bit i of behind: attributes from a on can be the columns from i on.
-    behind = 1 << count
+    # Bit i of beyond: attributes from a on can be the columns from i on.
+    beyond = 1 << count
     is_unborn = True
     first: int = 0  # columns that some attribute can be
     second: int = 0  # columns that several can be
     at: dict[int, int] = {}
     for a in range(len(may) - 1, -1, -1):
         of = may[a]
-        found = ahead[a] & of.columns & (behind >> 1)
+        found = ahead[a] & of.columns & (beyond >> 1)
         second |= first & found
         first |= found
         at[a] = found
         is_unborn = is_unborn and of.unborn
-        behind = _behind(of, behind) | ((1 << count) if is_unborn else 0)
-    if not behind & 1:
+        beyond = _beyond(of, beyond) | ((1 << count) if is_unborn else 0)
+    if not beyond & 1:
         return unplaced(count, CONTRADICTED, known)
     numbers: list[int | None] = [None] * count
     for a, found in at.items():
@@ -189,9 +189,9 @@ def place(wire: Sequence[WireColumn], reading: Reading, known: Known) -> Placed:
     return Placed(tuple(numbers), None, _learned(numbers, reading, known))
 
 
-def _behind(of: _May, behind: int) -> int:
-    """Columns from which on an attribute and those behind it can be the rest."""
-    return (behind >> 1) & of.columns | (behind if of.unsent else 0)
+def _beyond(of: _May, beyond: int) -> int:
+    """Columns from which on an attribute and those beyond it can be the rest."""
+    return (beyond >> 1) & of.columns | (beyond if of.unsent else 0)
 
 
 def _may(attribute: Attribute, wire: Sequence[WireColumn], reading: Reading, known: Known) -> _May:

@@ -44,7 +44,7 @@ _Json = Any  # decoded JSON: checked field by field below
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEntry:
-    """One publication.
+    """One entry of the commit log.
 
     Attributes:
         n: number in the log, from 0 without holes; the only progress number of readers.
@@ -52,11 +52,11 @@ class CommitEntry:
         previous: hash of entry ``n - 1``.
         positions: per source, up to where everything is complete for all tables.
         commit_time: of the newest transaction in it, or None where there is none.
-        published: when it was written, by the clock of the daemon.
+        committed_time: when it was written, by the clock of the daemon.
         mtime_ms: modification time of the first file of each table, in milliseconds;
             the next files of the table follow one millisecond apart.
         files: in position order per table.
-        hidden: per file, the name it had in its directory before it was published.
+        hidden: per file, the name it had in its directory before it was committed.
         truncates: tables emptied.
         schema_changes: tables whose rows change over to another schema.
         replaced: ``compact`` only: which older files each file stands for.
@@ -71,7 +71,7 @@ class CommitEntry:
     kind: EntryKind
     previous: str
     positions: dict[str, SourcePosition]
-    published: dt.datetime
+    committed_time: dt.datetime
     mtime_ms: int
     commit_time: dt.datetime | None = None
     files: tuple[LandingFile, ...] = ()
@@ -171,7 +171,7 @@ class CheckpointHeader:
         anchor: hash of entry ``floor``.
         compacted: the first entry number no ``compact`` entry has looked at yet.
         mtime_ms: newest modification time given to a file.
-        published: when entry ``last`` was written.
+        committed_time: when entry ``last`` was written.
         checksum: SHA-256 over the lines of the entries, newlines included.
         elapsed_ms: how much time the log has seen (`land.state`); None in a header of
             version 1, which has no seal either.
@@ -187,7 +187,7 @@ class CheckpointHeader:
     anchor: str
     compacted: int
     mtime_ms: int
-    published: dt.datetime
+    committed_time: dt.datetime
     checksum: str
     elapsed_ms: int | None = None
 
@@ -200,7 +200,7 @@ class CheckpointHeader:
         """Give the first line of the checkpoint, without newline."""
         record = {field: getattr(self, field) for field in self.__slots__}
         record["positions"] = {k: position_record(v) for k, v in self.positions.items()}
-        record["published"] = format_time(self.published)
+        record["published"] = format_time(record.pop("committed_time"))
         if not self.is_sealed:  # as version 1 wrote it
             del record["elapsed_ms"]
             return canonical_json({**record, "version": 1})
@@ -222,7 +222,7 @@ class CheckpointHeader:
                 record["hash"] = record.pop("last_hash")
                 _whole(record["elapsed_ms"])
             record["positions"] = {k: parse_position(v) for k, v in record["positions"].items()}
-            record["published"] = parse_time(record["published"])
+            record["committed_time"] = parse_time(record.pop("published"))
             header = cls(**record)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the header of a checkpoint: {error}") from error
@@ -262,7 +262,7 @@ def _to_record(entry: CommitEntry) -> dict[str, _Json]:
         "previous": entry.previous,
         "positions": {k: position_record(v) for k, v in entry.positions.items()},
         "commit_time": None if entry.commit_time is None else format_time(entry.commit_time),
-        "published": format_time(entry.published),
+        "published": format_time(entry.committed_time),
         "mtime_ms": entry.mtime_ms,
         "files": [_file_record(file) for file in entry.files],
         "hidden": list(entry.hidden),
@@ -293,7 +293,7 @@ def _from_record(record: dict[str, _Json]) -> dict[str, _Json]:
         "previous": _matching(_HASH, record["previous"]),
         "positions": {str(k): parse_position(v) for k, v in record["positions"].items()},
         "commit_time": None if time is None else parse_time(time),
-        "published": parse_time(record["published"]),
+        "committed_time": parse_time(record["published"]),
         "mtime_ms": _whole(record["mtime_ms"]),
         "files": files,
         "hidden": hidden,

@@ -171,15 +171,13 @@ _ELEMENT: Final[dict[int, int]] = {
 # The one built-in whose array elements are separated by a semicolon, not a comma.
 _BOX_OID: Final = 603
 
-_OID_BY_NAME: Final[dict[str, int]] = (
-    {built_in.name: oid for oid, built_in in _BUILT_IN.items()}
-    | {"_" + _BUILT_IN[element].name: array for array, element in _ELEMENT.items()}
-)  # fmt: skip
+_OID_BY_NAME: Final[dict[str, int]] = {
+    built_in.name: oid for oid, built_in in _BUILT_IN.items()
+} | {"_" + _BUILT_IN[element].name: array for array, element in _ELEMENT.items()}
 
-_OID_BY_SPELLING: Final[dict[str, int]] = (
-    {built_in.spelling: oid for oid, built_in in _BUILT_IN.items()}
-    | {_BUILT_IN[element].spelling + "[]": array for array, element in _ELEMENT.items()}
-)  # fmt: skip
+_OID_BY_SPELLING: Final[dict[str, int]] = {
+    built_in.spelling: oid for oid, built_in in _BUILT_IN.items()
+} | {_BUILT_IN[element].spelling + "[]": array for array, element in _ELEMENT.items()}
 
 _TEXT: Final = ColumnType(Kind.STRING)
 _PLAIN_IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_$]*")

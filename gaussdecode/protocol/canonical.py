@@ -1,6 +1,6 @@
 """Canonical messages as plain values: pgoutput's of protocol 1, and GaussDB's.
 
-The twin of ``_wire.pyx``, which says what the messages of a translated GaussDB stream are.
+The twin of ``_wire.pyx``; their letters and layouts are in `wire.letters`.
 
 Given the payload of one XLogData, `parse` returns what it says and refuses what does not
 follow the format, at the same byte as the fast decoder. The reader's slow path uses it
@@ -21,6 +21,7 @@ from gaussdecode.model.relation import PG_CATALOG, Column, Relation, ReplicaIden
 from gaussdecode.model.types import column_type
 from gaussdecode.protocol.copyboth import EPOCH_US
 from gaussdecode.wire.encoding import UTF8, Encoding
+from gaussdecode.wire.letters import Cell, Image, Letter
 
 _IS_KEY: Final = 1
 _CASCADE: Final = 1
@@ -32,8 +33,8 @@ _NOT_SENT: Final = -(2**63)  # as a commit time
 class Absent(enum.Enum):
     """Why a tuple holds no text for a column."""
 
-    NULL = "n"
-    UNCHANGED = "u"
+    NULL = Cell.NULL.decode()
+    UNCHANGED = Cell.UNCHANGED.decode()
 
 
 TupleValue = bytes | Absent
@@ -173,7 +174,7 @@ class Notice:
 
     def to_bytes(self) -> bytes:
         """Give the message."""
-        return b"n" + bytes([self.code]) + len(self.text).to_bytes(4, "big") + self.text
+        return Letter.NOTICE + bytes([self.code]) + len(self.text).to_bytes(4, "big") + self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,13 +270,13 @@ class _Reader:
 
     def value(self, *, is_old: bool) -> TupleValue:
         tag = self.take(1)
-        if tag == b"t":
+        if tag == Cell.TEXT:
             return self.encoding.to_utf8(self.take(self.number(4)))
-        if tag == b"b":
+        if tag == Cell.BINARY:
             raise self.fail("binary value, though binary is off")
-        if tag not in (b"n", b"u"):
+        if tag not in (Cell.NULL, Cell.UNCHANGED):
             raise self.fail("unknown kind of value")
-        if tag == b"u" and is_old:
+        if tag == Cell.UNCHANGED and is_old:
             raise self.fail("unchanged value in an old tuple")
         return Absent(tag.decode())
 
@@ -388,7 +389,7 @@ def _type(reader: _Reader) -> TypeMessage:
 
 
 def _new(reader: _Reader, tag: bytes, oid: int) -> Tuple:
-    if tag != b"N":
+    if tag != Image.NEW:
         raise reader.fail("no new tuple where one must be")
     return reader.row(oid, is_old=False)
 
@@ -400,7 +401,7 @@ def _insert(reader: _Reader) -> Insert:
 
 def _update(reader: _Reader) -> Update:
     oid, tag = reader.relation_oid(), reader.take(1)
-    if tag not in (b"K", b"O"):
+    if tag not in (Image.KEY, Image.OLD):
         return Update(oid, None, None, _new(reader, tag, oid))
     old = reader.row(oid, is_old=True)
     return Update(oid, tag.decode(), old, _new(reader, reader.take(1), oid))
@@ -408,7 +409,7 @@ def _update(reader: _Reader) -> Update:
 
 def _delete(reader: _Reader) -> Delete:
     oid, tag = reader.relation_oid(), reader.take(1)
-    if tag not in (b"K", b"O"):
+    if tag not in (Image.KEY, Image.OLD):
         raise reader.fail("delete without an old tuple")
     return Delete(oid, tag.decode(), reader.row(oid, is_old=True))
 
@@ -451,18 +452,18 @@ def _heartbeat(reader: _Reader) -> Heartbeat:
 
 
 _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
-    b"B": _begin,
-    b"C": _commit,
-    b"O": _origin,
-    b"R": _relation,
-    b"Y": _type,
-    b"I": _insert,
-    b"U": _update,
-    b"D": _delete,
-    b"T": _truncate,
-    b"M": _logical,
-    b"g": _gauss_begin,
-    b"f": _gauss_commit,
-    b"n": _notice,
-    b"h": _heartbeat,
+    Letter.BEGIN: _begin,
+    Letter.COMMIT: _commit,
+    Letter.ORIGIN: _origin,
+    Letter.RELATION: _relation,
+    Letter.TYPE: _type,
+    Letter.INSERT: _insert,
+    Letter.UPDATE: _update,
+    Letter.DELETE: _delete,
+    Letter.TRUNCATE: _truncate,
+    Letter.MESSAGE: _logical,
+    Letter.GAUSS_BEGIN: _gauss_begin,
+    Letter.GAUSS_COMMIT: _gauss_commit,
+    Letter.NOTICE: _notice,
+    Letter.HEARTBEAT: _heartbeat,
 }

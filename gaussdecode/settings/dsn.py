@@ -4,6 +4,8 @@ A string is parsed by psycopg, as libpq will read it. Nothing here connects, and
 message repeats a part of the string.
 """
 
+import difflib
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,13 +13,18 @@ from typing import Final
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 
+from gaussdecode.access import is_there, refused
 from gaussdecode.errors import ConfigError
 
 _OURS: Final = ("replication", "options", "client_encoding")
 _SERVICE: Final = "service"
 _NEEDED: Final = ("dbname", "user")
 _SAFE_MODE: Final = "verify-full"
+_PUBLIC_AUTHORITIES: Final = "system"
+_UNKNOWN_KEY: Final = re.compile(r'invalid connection option "(\w+)"')
+_LIBPQ_KEYS: Final = tuple(option.keyword.decode() for option in Conninfo.get_defaults())
 GAUSSDB_TEXTS: Final = frozenset(
     {
         "host",
@@ -71,10 +78,46 @@ def parameters_of(dsn: str) -> dict[str, str]:
     """
     try:
         return _parameters(dsn)
-    except (ProgrammingError, ValueError):
-        raise ConfigError(
-            "source.dsn: is not a connection string; write host=... port=... dbname=... user=..."
-        ) from None
+    except (ProgrammingError, ValueError) as error:
+        raise ConfigError(f"source.dsn: {_unread(error)}") from None
+
+
+def _unread(error: Exception) -> str:
+    """Say why libpq cannot read a string, without a word of it: what is misspelled may be a secret."""
+    found = _UNKNOWN_KEY.search(str(error))
+    near = difflib.get_close_matches(found[1], _LIBPQ_KEYS, n=1) if found else []
+    meant = f"a key of it is unknown, perhaps {near[0]} misspelled; " if near else ""
+    return f"is not a connection string; {meant}write host=... port=... dbname=... user=..."
+
+
+def authority_problem(
+    parameters: Mapping[str, str], environment: Mapping[str, str], home: Path
+) -> str | None:
+    """Say what is wrong with the certificate by which the server's is verified, or None.
+
+    libpq would say it too, but only after others have answered, and with a path that nobody wrote.
+
+    Args:
+        parameters: of a connection string.
+        environment: where libpq looks for what the string does not say.
+        home: of the user.
+    """
+    mode = parameters.get("sslmode", _SAFE_MODE)
+    if is_local(parameters) or _SERVICE in parameters or not mode.startswith("verify"):
+        return None
+    named = parameters.get("sslrootcert", environment.get("PGSSLROOTCERT", ""))
+    if named == _PUBLIC_AUTHORITIES:
+        return None
+    path = Path(named) if named else home / ".postgresql/root.crt"
+    try:
+        with path.open("rb"):
+            return None
+    except OSError as error:
+        why = f"{path}: {error.strerror}"
+    return (
+        f"sslmode={mode} needs the certificate of the authority that signed the server's ({why}); name it "
+        "with sslrootcert=FILE, readable by the daemon's user, or sslrootcert=system for a public one"
+    )
 
 
 def is_local(parameters: Mapping[str, str]) -> bool:
@@ -96,8 +139,8 @@ def dsn_problems(dsn: str, is_private_file: bool, is_insecure_allowed: bool) -> 
     """
     try:
         parameters = _parameters(dsn)
-    except (ProgrammingError, ValueError):
-        yield "is not a connection string; write host=... port=... dbname=... user=..."
+    except (ProgrammingError, ValueError) as error:
+        yield _unread(error)
         return
     has_service = _SERVICE in parameters  # then a file of libpq's holds the rest
     if not has_service and "host" not in parameters and "hostaddr" not in parameters:
@@ -149,12 +192,14 @@ def read_password(password_file: Path | None, credentials: str | None) -> str | 
         ConfigError: the file cannot be read, is readable by others, or is empty.
     """
     credential = Path(credentials, CREDENTIAL) if credentials else None
-    if credential is not None and credential.is_file():
+    if credential is not None and is_there(credential):
         return _first_line(credential)
     if password_file is None:
         return None
     try:
         status = password_file.stat()
+    except PermissionError as error:
+        raise refused(password_file, error) from None
     except OSError as error:
         raise ConfigError(f"source.password-file: {password_file}: {error.strerror}") from None
     if status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
@@ -167,6 +212,8 @@ def _first_line(path: Path) -> str:
         with path.open("rb") as file:
             line = file.read(_MAX_PASSWORD_BYTES).split(b"\n")[0].removesuffix(b"\r")
         password = line.decode()
+    except PermissionError as error:
+        raise refused(path, error) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigError(f"source.password-file: {path}: {reason}") from None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from gaussdecode.access import refused
 from gaussdecode.errors import ConfigError
 from gaussdecode.settings import rules as options
 from gaussdecode.settings.dsn import dsn_problems, gaussdb_dsn_problems
@@ -26,6 +27,7 @@ from gaussdecode.settings.sections import (
     DecodingConfig,
     GuardConfig,
     LandingConfig,
+    MirrorConfig,
     MonitoringConfig,
     RingConfig,
     Setting,
@@ -40,6 +42,7 @@ __all__ = [
     "DecodingConfig",
     "GuardConfig",
     "LandingConfig",
+    "MirrorConfig",
     "MonitoringConfig",
     "RingConfig",
     "SnapshotConfig",
@@ -64,6 +67,7 @@ _UNUSED: Final = {
 SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share no base
     "source": SourceConfig,
     "landing": LandingConfig,
+    "landing.mirror": MirrorConfig,
     "ring": RingConfig,
     "monitoring": MonitoringConfig,
     "guard": GuardConfig,
@@ -147,6 +151,8 @@ class _Reader:
         """Read all sections, then check what spans several; None after any complaint."""
         try:
             tree = parse(self.path.read_text(encoding="utf-8"))
+        except PermissionError as error:
+            raise refused(self.path, error) from None
         except OSError as error:
             self.problems.append((0, f"cannot be read: {error.strerror}"))
             return None
@@ -166,13 +172,14 @@ class _Reader:
         if kind is SourceKind.GAUSSDB:
             self._check_gaussdb(tree, fields["source"], given)
         self._check_landing(tree, fields["landing"])
+        self._check_mirror(tree, fields["landing.mirror"])
         self._check_monitoring(tree, fields["monitoring"])
         self._check_guard(tree, fields["guard"])
         if self.problems or not isinstance(slot, str):
             return None
         if kind is SourceKind.GAUSSDB:
             slot = slot.lower()  # as the server reads a name without quotes
-        sections = {name: cls(**fields[name]) for name, cls in SECTIONS.items()}
+        sections = {name.rpartition(".")[2]: cls(**fields[name]) for name, cls in SECTIONS.items()}
         source = sections["source"]
         decoding = DecodingConfig.of(source.kind, given, source.plugin)
         config = Config(path=self.path, slot=slot, decoding=decoding, **sections)
@@ -184,7 +191,8 @@ class _Reader:
 
     def _sub(self, tree: Section, name: str) -> Section:
         """Find a section; complaining once when something else stands there."""
-        entry = tree.get(name)
+        above, dot, key = name.rpartition(".")
+        entry = (self._sub(tree, above) if dot else tree).get(key)
         if entry is None or entry.value is None:
             return {}
         if not isinstance(entry.value, dict):
@@ -228,7 +236,8 @@ class _Reader:
         """Read the fields of a section that are present and right."""
         section = self._sub(tree, name)
         fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
-        self._refuse_unknown(section, f"{name}.", tuple(fields))
+        inner = [of.rpartition(".")[2] for of in SECTIONS if of.startswith(f"{name}.")]
+        self._refuse_unknown(section, f"{name}.", (*fields, *inner))
         values: dict[str, Any] = {}  # Any: field values of several types
         for key, field in fields.items():
             setting: Setting = field.metadata["setting"]
@@ -312,6 +321,20 @@ class _Reader:
                 (at("row-group-bytes"), "landing.row-group-bytes: above landing.memory-bytes")
             )
 
+    def _check_mirror(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
+        section = self._sub(tree, "landing.mirror")
+        at = _lines(section)
+        if section and "url" not in section:
+            self.problems.append((0, "landing.mirror.url: missing; the mirror needs it"))
+        url, endpoint = fields.get("url", ""), fields.get("endpoint", "")
+        if endpoint.startswith("http:") and not fields.get("allow_http"):
+            reason = "it has no TLS; allowed: https://..., or any with allow-http: true"
+            self.problems.append((at("endpoint"), f"landing.mirror.endpoint: {reason}"))
+        for key in ("region", "virtual-hosted"):
+            if key in section and url and not url.startswith("s3:"):
+                reason = "has a use with s3:// only"
+                self.problems.append((at(key), f"landing.mirror.{key}: {reason}"))
+
     def _check_monitoring(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
         at = _lines(self._sub(tree, "monitoring"))
         listen = fields.get("listen")
@@ -338,9 +361,9 @@ def _lines(section: Section) -> Callable[[str], int]:
 
 
 def _is_private(path: Path) -> bool:
-    """Whether nobody but us (and root) reads the file."""
-    status = path.stat()
-    return status.st_uid in {os.geteuid(), 0} and not status.st_mode & 0o077
+    """Whether nobody but us (and root) reads the file; to root that is any file's owner."""
+    status, us = path.stat(), os.geteuid()
+    return (us == 0 or status.st_uid in {us, 0}) and not status.st_mode & 0o077
 
 
 def _beyond_sql_decoding(given: Mapping[str, object]) -> list[str]:

@@ -259,7 +259,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
         type=_SWITCH,
         default=False,
         meaning="Decode on a standby only; a primary is refused.",
-        postgresql=_refused("the daemon follows whichever server the dsn names", False),
+        postgresql=_daemon(
+            "refuses a server that is not in recovery, each time it connects; standbys decode from 16 on"
+        ),
         gaussdb=_server(f"{_PASSED}; a primary ends the stream with its documented error"),
         opengauss=_server(f"{_PASSED}; a primary ends the stream with its documented error"),
     ),

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
+from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import split_title
 from gaussdecode.settings.dsn import completed, read_password
 from gaussdecode.settings.rules import BY_NAME, SourceKind
@@ -37,6 +38,9 @@ KEY_PIECE_BYTES: Final = 16 * MIB
 
 ROW_COPIES: Final = 3
 """Most bytes over all processes for each byte of a huge row; bench/rowmemory.py measures them."""
+
+MIRROR_PUT_BYTES: Final = 160 * MIB
+"""Largest file that is put in one request, which holds it in memory; above the default size."""
 
 _DAY: Final = 86400.0
 _HOUR: Final = 3600.0
@@ -300,7 +304,7 @@ class LandingConfig:
         default=30.0,
         metadata=_is(
             Duration(0.1, _DAY),
-            "Changes are published at least so often, unless publishing itself takes longer than "
+            "Changes are committed to the landing at least so often, unless that itself takes longer than "
             "a quarter of it.",
         ),
     )
@@ -365,6 +369,86 @@ class LandingConfig:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorConfig:
+    """A copy of the landing on an object store, where `url` is set; docs/mirror.md."""
+
+    url: str = dataclasses.field(
+        default="",
+        metadata=_is(
+            Text(
+                r"(?:(?:s3|gs|az)://[A-Za-z0-9][A-Za-z0-9._-]*|file:///[^\0?#@]+)(?:/[^\0?#@]*)?",
+                "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///directory",
+                is_echoed=False,
+            ),
+            "Where each entry goes after it is committed here: a store that can put an object only if "
+            "it does not exist. It must be empty, or hold this landing.",
+        ),
+    )
+    confirm: str = dataclasses.field(
+        default="mirror",
+        metadata=_is(
+            Choice(("mirror", "local")),
+            "What the server is told: `mirror` confirms what the store has, `local` what the local disk "
+            "has.",
+        ),
+    )
+    local_retention: float | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Duration(0.0, 3650 * _DAY, or_none=True),
+            "Local data files go when the store has had their entry for so long, and with `compact` "
+            "after they were merged; the log stays. Unset, they stay until `landing.retention`.",
+        ),
+    )
+    endpoint: str = dataclasses.field(
+        default="",
+        metadata=_is(
+            Text(
+                r"https?://[^\0@/?#]+(?:/[^\0@?#]*)?",
+                "a URL without user and password",
+                is_echoed=False,
+            ),
+            "Address of the store where it is not the provider's own: MinIO, Huawei OBS and others.",
+        ),
+    )
+    region: str = dataclasses.field(
+        default="",
+        metadata=_is(Text(r"[A-Za-z0-9-]{1,64}", "the name of a region"), "Region of an s3 store."),
+    )
+    credentials_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            AbsolutePath(),
+            "Lines `NAME=value` as the store's own tools name them (AWS_ACCESS_KEY_ID, ...), mode 0600; "
+            "read again when it changes, so that credentials may expire. Unset, they come from the "
+            "environment or the machine.",
+        ),
+    )
+    allow_http: bool = dataclasses.field(
+        default=False, metadata=_is(Boolean(), "Accept an endpoint without TLS.")
+    )
+    virtual_hosted: bool = dataclasses.field(
+        default=False,
+        metadata=_is(
+            Boolean(),
+            "With s3: the bucket stands in the name of the host and not in the path; Huawei OBS wants it.",
+        ),
+    )
+    timeout: float = dataclasses.field(
+        default=120.0,
+        metadata=_is(
+            Duration(1.0, _HOUR),
+            "Longest wait for one request, the upload of a whole file included.",
+        ),
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is one."""
+        return bool(self.url)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RingConfig:
     """Shared memory between the processes, per decoder."""
 
@@ -387,7 +471,7 @@ class MonitoringConfig:
     """The HTTP port for Prometheus and `gaussdecode status`, and the log."""
 
     listen: Address = dataclasses.field(
-        default=Address("127.0.0.1", 9187),
+        default=Address("127.0.0.1", 19187),
         metadata=_is(AddressType(), "Address of /metrics, /status, /livez and /readyz."),
     )
     allow_remote: bool = dataclasses.field(
@@ -493,7 +577,7 @@ class SnapshotConfig:
         default=10.0,
         metadata=_is(
             Duration(1.0, _DAY),
-            "Longest wait for the server's running transactions while publication is held; then "
+            "Longest wait for the server's running transactions while entries are held up; then "
             "it goes on, and is tried again with twice the wait. Also the longest wait for a lock "
             "on a table.",
         ),
@@ -553,6 +637,29 @@ class SnapshotConfig:
         return None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptPassword:
+    """A password that was read before it was needed, or why it could not be.
+
+    Attributes:
+        password: None where none is configured.
+        failure: why there is none to give.
+    """
+
+    password: str | None = dataclasses.field(repr=False)
+    failure: ConfigError | None
+
+    def give(self) -> str | None:
+        """The password.
+
+        Raises:
+            ConfigError: it could not be read.
+        """
+        if self.failure is not None:
+            raise self.failure
+        return self.password
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """A checked configuration.
@@ -567,6 +674,7 @@ class Config:
         monitoring: port and log.
         guard: of the slot and the disk.
         snapshot: of the existing rows.
+        mirror: the landing's copy on an object store.
     """
 
     path: Path
@@ -578,6 +686,8 @@ class Config:
     monitoring: MonitoringConfig
     guard: GuardConfig = dataclasses.field(default_factory=GuardConfig)
     snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
+    mirror: MirrorConfig = dataclasses.field(default_factory=MirrorConfig)
+    _kept: "KeptPassword | None" = dataclasses.field(default=None, repr=False)
 
     @property
     def reads_rows(self) -> bool:
@@ -629,7 +739,20 @@ class Config:
         Raises:
             ConfigError: the file cannot be used.
         """
+        if self._kept is not None:
+            return self._kept.give()
         return read_password(self.source.password_file, os.environ.get("CREDENTIALS_DIRECTORY"))
+
+    def with_password_read(self) -> Self:
+        """The same, with the password as it is now: for a process that gives up its rights.
+
+        Where it cannot be read, this is said when it is asked for.
+        """
+        try:
+            kept = KeptPassword(self.password(), None)
+        except ConfigError as error:
+            kept = KeptPassword(None, error)
+        return dataclasses.replace(self, _kept=kept)
 
     @property
     def txn_memory_bytes(self) -> int:
@@ -662,6 +785,7 @@ class Config:
             "row groups being encoded": 2
             * self.landing.writer_lanes
             * self.landing.row_group_bytes,
+            "files being shipped to the mirror": MIRROR_PUT_BYTES if self.mirror.is_on else 0,
             **self._snapshot_budget(),
         }
 

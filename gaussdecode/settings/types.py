@@ -146,6 +146,8 @@ class Integer:
 
     def read(self, value: object) -> int:
         """Check the kind, the range and the shape, in this order."""
+        if isinstance(value, str) and value.strip().isdecimal():
+            raise refuse(f'"{value}"', "is a text; write it without quotes", self.allowed)
         if isinstance(value, bool) or not isinstance(value, int):
             raise refuse(value, "is not a whole number", self.allowed)
         if not self.minimum <= value <= self.maximum:
@@ -275,10 +277,12 @@ class Text:
     Attributes:
         pattern: the whole text must match it.
         shape: the same in words.
+        is_echoed: whether a wrong one may be repeated: it may hold a password.
     """
 
     pattern: str
     shape: str
+    is_echoed: bool = True
 
     @property
     def allowed(self) -> str:
@@ -290,6 +294,8 @@ class Text:
         if not isinstance(value, str):
             raise refuse(value, "is not a text; put it in quotes", self.allowed)
         if re.fullmatch(self.pattern, value, re.DOTALL) is None:
+            if not self.is_echoed:
+                raise ValueError(f"has the wrong form; allowed: {self.allowed}")
             raise refuse(value, "has the wrong form", self.allowed)
         return value
 

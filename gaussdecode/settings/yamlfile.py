@@ -48,6 +48,15 @@ class YamlError(ValueError):
         self.problems = problems
 
 
+def _unparsed(text: str, line: int, problem: str | None) -> str:
+    """Say why a line is no YAML; a tab is so common and so hard to see that it is named."""
+    lines = text.splitlines()
+    content = lines[line - 1] if 0 < line <= len(lines) else ""
+    if "\t" in content[: len(content) - len(content.lstrip())]:
+        return "begins with a tab; YAML takes spaces only"
+    return f"not YAML: {_without_quotes(problem)}"
+
+
 def parse(text: str) -> Section:
     """Read a whole file.
 
@@ -62,7 +71,7 @@ def parse(text: str) -> Section:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 0 if mark is None else mark.line + 1
-        raise YamlError([(line, f"not YAML: {_without_quotes(error.problem)}")]) from None
+        raise YamlError([(line, _unparsed(text, line, error.problem))]) from None
     except yaml.YAMLError as error:
         raise YamlError([(0, f"not YAML: {type(error).__name__}")]) from None
     if root is None:

@@ -39,7 +39,7 @@ from gaussdecode.settings.sections import SnapshotConfig
 ALL: Final = "*"  # key of the landing's own record
 QUARANTINED: Final = "quarantined"
 LEFT_OUT: Final = frozenset({"ignored", QUARANTINED})  # states of a table whose changes do not land
-_SETTLED: Final = frozenset({"done", "streamed", "ignored", QUARANTINED})
+_ENDED: Final = frozenset({"done", "streamed", "ignored", QUARANTINED})
 _WANTED: Final = frozenset({"done", "streamed", QUARANTINED})
 
 NEEDS_ALL_ROWS: Final = (
@@ -158,7 +158,7 @@ class Chooser:
         state = record.get("state")
         if state == "asked":
             return Choice.LAND
-        if state in _SETTLED and is_of(record, oid):
+        if state in _ENDED and is_of(record, oid):
             return Choice.LEAVE
         is_new = self._is_new(title, oid)
         if is_new and self._settings.on_new_table == "ignore":

@@ -83,7 +83,7 @@ class ChunkedTable:
                 reader.begin(view)
                 task = tools.task(reader, item)
                 reader.end()
-            self._settle_shape(task.shape)
+            self._fix_shape(task.shape)
             self._needed = keyset.needed_columns(key_names(task) or (), task.landed.schema)
             chunks = self._chunks(task.shape)
             left = self._left(chunks)
@@ -102,7 +102,7 @@ class ChunkedTable:
         found = self._store.chunks(self._item.directory)
         return [chunk for chunk in chunks if chunk.number not in found]
 
-    def _settle_shape(self, shape: TableShape) -> None:
+    def _fix_shape(self, shape: TableShape) -> None:
         """Cut the table; or see that it is still what was cut, and all its changes show."""
         state = self._state
         if state["fingerprint"] is None:
@@ -126,7 +126,7 @@ class ChunkedTable:
         return cut(_leaves_then(shape, self._state), int(self._state["chunk_pages"]))
 
     def _finish(self) -> None:
-        """Hold, view, learn what changed, read that again, publish all."""
+        """Hold, view, learn what changed, read that again, commit all."""
         tools, item = self._tools, self._item
         tools.progress[item.title].state = "landing"
         keys = keyset.Keys(tools.context.spool(), KEY_PIECE_BYTES)
@@ -140,7 +140,7 @@ class ChunkedTable:
                 tools.context.gate.reach(hold, view.lsn, nudger.nudge)
             reader.begin(view)
             task = tools.task(reader, item)
-            self._settle_shape(task.shape)
+            self._fix_shape(task.shape)
             names = key_names(task)
             assert names is not None
             output = tools.output(item, task, view, int(self._state["since_n"]))
@@ -150,7 +150,7 @@ class ChunkedTable:
                 reader.check_files(task.shape, range(len(task.shape.leaves)))
                 reader.end()
                 self._land_unchanged(output, self._chunks(task.shape), keys)
-                tools.publish(hold, view, [output])
+                tools.commit(hold, view, [output])
             except BaseException:
                 output.abandon()
                 raise

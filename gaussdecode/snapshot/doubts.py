@@ -82,7 +82,7 @@ class Doubts:
         """What the ledger says once everything that `look` saw has been ordered."""
         return answered(self._seen_n)
 
-    def settle(self) -> None:
+    def forget(self) -> None:
         """What `answered` gave is durable."""
         self._titles.clear()
         self._is_of_all = False

@@ -17,9 +17,9 @@ from gaussdecode.collect.arrow import GD_FIELDS
 from gaussdecode.collect.collector import metadata_of
 from gaussdecode.collect.tables import Landed
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.making import HiddenFile
 from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink, operations
-from gaussdecode.land.publication import HiddenFile
 from gaussdecode.model.landing import Position
 
 _TYPES: Final = {field.name: field.type for field in GD_FIELDS}

@@ -33,7 +33,7 @@ class Context(Protocol):
 
     @property
     def snapshots(self) -> SnapshotStore:
-        """What is kept until entries are published, and the ledger."""
+        """What is kept until entries are committed, and the ledger."""
 
     @property
     def table_filter(self) -> TableFilter | None:
@@ -104,8 +104,13 @@ class Progress:
 
     def wait_for(self, reason: str) -> None:
         """It cannot be read now; say why."""
-        if self.state in _OPEN:
+        if self.is_open:
             self.reason = reason
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rows are still to land."""
+        return self.state in _OPEN
 
     def begin_reading(self, chunks: int, chunks_done: int, estimate: int) -> Counts:
         """It is being read; gives what readers count in."""

@@ -35,7 +35,7 @@ def take_at_once(tools: Tools, group: Sequence[Wanted]) -> None:
                 reader.end()
             by_task = {id(output.task): output for output in outputs}
             tools.readers().read_all(view, work, lambda task, _, rows: by_task[id(task)].land(rows))
-            tools.publish(hold, view, outputs)
+            tools.commit(hold, view, outputs)
         except BaseException:
             for output in outputs:
                 output.abandon()

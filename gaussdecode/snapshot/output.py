@@ -15,7 +15,7 @@ import pyarrow as pa
 from gaussdecode.collect.gate import Port
 from gaussdecode.errors import SupersededError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.publication import Draft, HiddenFile
+from gaussdecode.land.making import Draft, HiddenFile
 from gaussdecode.land.snapshots import Json
 from gaussdecode.land.writer import Intake
 from gaussdecode.model.account import Account, add
@@ -40,7 +40,7 @@ class Output:
 
     Attributes:
         is_empty: the whole table had no row; known when it is finished.
-        is_handed_over: publication of its files may have begun.
+        is_handed_over: committing its files may have begun.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class SnapshotEntry:
     files: Sequence[HiddenFile]
     epoch: int
 
-    def publish(self, context: Context, port: Port) -> CommitEntry:
+    def commit(self, context: Context, port: Port) -> CommitEntry:
         """Publish it; in the collector's thread, while publications are held.
 
         Raises:

@@ -21,6 +21,7 @@ from gaussdecode.collect.arrow import table_rows
 from gaussdecode.collect.gate import HoldLostError
 from gaussdecode.collect.tables import Landed
 from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.export import (
     Chunk,
@@ -55,6 +56,24 @@ class TableTask:
     landed: Landed
     where: str | None
     record: dict[str, Any]  # Any: JSON
+
+
+class Total:
+    """Rows and bytes of all tables together since the start; they only rise. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read = (0, 0)
+
+    def add(self, rows: int, size: int) -> None:
+        """Count a piece."""
+        with self._lock:
+            self._read = self._read[0] + rows, self._read[1] + size
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """Rows, and bytes of COPY's text."""
+        return self._read
 
 
 @dataclasses.dataclass(slots=True)
@@ -108,6 +127,7 @@ class ChunkReaders:
         open_one: opens a connection that reads.
         epoch: of the landing.
         should_stop: asked between two pieces of COPY.
+        total: of what is read.
     """
 
     def __init__(
@@ -116,11 +136,13 @@ class ChunkReaders:
         open_one: Callable[[], TableReader],
         epoch: int,
         should_stop: Callable[[], bool],
+        total: Total,
     ) -> None:
         self._config = config
         self._open_one = open_one
         self._epoch = epoch
         self._should_stop = should_stop
+        self._total = total
         self._throttle = Throttle(config.snapshot.rate_limit)
         self._has_failed = False
 
@@ -230,6 +252,7 @@ class ChunkReaders:
             if counts is not None:
                 counts.rows += rows
                 counts.bytes += len(piece)
+                self._total.add(rows, len(piece))
             self._throttle.take(len(piece), self.check)
             if decoder.is_full(landing.row_group_bytes, landing.row_group_rows):
                 yield decoder.take(self._epoch)
@@ -278,9 +301,14 @@ class RowDecoder:
         """Give a row group."""
         landed = self._accumulator.table
         return table_rows(
-            self._accumulator.take(), landed.schema, landed.columns, landed.names, epoch,
-            with_xid=True, with_time=True,
-        )  # fmt: skip
+            self._accumulator.take(),
+            landed.schema,
+            landed.columns,
+            landed.names,
+            epoch,
+            with_xid=True,
+            with_time=True,
+        )
 
 
 def _check_hash(reader: TableReader) -> None:
@@ -294,7 +322,7 @@ def _check_hash(reader: TableReader) -> None:
 
 
 def _said(measure: Measure) -> str:
-    text = f"{measure.rows} rows"
+    text = counted(measure.rows, "row")
     return text if measure.checksum is None else f"{text} with checksum {measure.checksum}"
 
 

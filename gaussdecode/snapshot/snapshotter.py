@@ -1,10 +1,10 @@
 """Snapshots: rows that were there before the stream, and those of tables added or repaired.
 
-One thread beside the stream. It finds out what is to be read, reads it, and has it published
+One thread beside the stream. It finds out what is to be read, reads it, and has it committed
 as entries of kind snapshot. How the rows of a table come to stand at one position:
 
 *At once* (small tables, tables without a usable key): hold publications, take a view of the
-database, read, publish at the view's position, let go.
+database, read, commit at the view's position, let go.
 
 *In chunks* (large tables): read chunk after chunk while the stream goes on, in views that are
 renewed before they grow old, each chunk durable when it is read. Then hold publications,
@@ -13,8 +13,8 @@ view is known, landed or shown to the hold. Rows whose keys are among the change
 of the chunks and read again in the last view; all others are what they were. So all rows
 stand at the position of the last view.
 
-Either way nothing after that position has been published when the entry is, and what is
-published later at or before it is ignored by readers for this table. See docs/adr/0050.
+Either way nothing after that position has been committed when the entry is, and what is
+committed later at or before it is ignored by readers for this table. See docs/adr/0050.
 
 An error of one table is that table's: it is marked, the command that tries again is logged,
 the others go on. After any end of the process, what `SnapshotStore` has goes on.
@@ -79,9 +79,15 @@ _CHANGED: Final = frozenset({_NO_COLUMN, "42P01"})  # undefined table
 _CONNECTION_CLASSES: Final = ("08", "53", "57P")  # SQLSTATEs that are no table's fault
 # What is the landing's or the machine's, and ends the daemon; anything else is wrong with one table.
 _NOBODYS: Final = (
-    LandingError, AccountError, ChildError, StateError, SupersededError, HoldLostError, OSError,
+    LandingError,
+    AccountError,
+    ChildError,
+    StateError,
+    SupersededError,
+    HoldLostError,
+    OSError,
     MemoryError,
-)  # fmt: skip
+)
 _NOT_PUBLISHED: Final = "no configured publication has this table"
 _NOT_LISTED: Final = (
     "it is not on decoding.white-table-list, so its changes do not land, and rows without them "
@@ -99,6 +105,9 @@ class Snapshotter:
         config: checked.
         context: the pipeline.
         on_finished: called with mode only, when every table is done.
+
+    Attributes:
+        faults: by path, why a request of an operator's cannot be used.
     """
 
     def __init__(self, config: Config, context: Context, on_finished: Callable[[], object]) -> None:
@@ -111,9 +120,11 @@ class Snapshotter:
         self._tools = Tools(config, context, self._stop.is_set)
         self._white_list = WhiteList(config.decoding.white_tables)
         self._listed_at = float("-inf")
-        self._is_settled = False
+        self._has_finished_earlier = False
+        self._has_looked = False
         self._may_be_asked = True  # the ledger tells
         self._lists = self._settings.wants_rows or self._settings.on_new_table == "ignore"
+        self.faults: dict[str, str] = {}
         self._failed: set[str] = set()
         self._unlisted: AbstractSet[str] = frozenset()
         self._doubts: Doubts | None = None
@@ -130,6 +141,17 @@ class Snapshotter:
         if self._thread.is_alive():
             self._thread.join()
         self._tools.close()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no table waits for its existing rows, as far as the source was asked."""
+        waits = any(progress.is_open for progress in list(self._progress.values()))
+        return self._has_looked and not waits
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """Rows and bytes read since the start."""
+        return self._tools.total.read
 
     def status(self) -> dict[str, Json]:
         """Progress by table, and what is left out altogether."""
@@ -171,13 +193,14 @@ class Snapshotter:
         if log is None or log.position is None or not self._context.gate.is_attended:
             return
         store = self._tools.store
-        if not self._is_settled:
-            self._settle_published()
-            self._is_settled = True
-        requests = store.requests()
+        if not self._has_finished_earlier:
+            self._finish_earlier()
+            self._has_finished_earlier = True
+        requests = self._requests()
         is_list_due = self._lists and (self._has_news() or self._is_list_old())
         is_in_doubt = self._is_in_doubt()
         if not (requests or is_list_due or store.tables() or self._is_asked() or is_in_doubt):
+            self._has_looked = True
             return
         with self._tools.reader() as reader:
             found = {table.title: table for table in reader.published()}
@@ -193,12 +216,22 @@ class Snapshotter:
         self._give_up_stopped()
         if is_in_doubt:
             self._order(published)
-        requests = store.requests()
+        requests = self._requests()
         wanted = self._requested(requests, published)
         wanted += self._missing(published, {item.title for item in wanted})
         self._take(self._landing_now(wanted))
+        self._has_looked = True
         if self._settings.mode == "only":
             self._finish({self._progress[item.title].state for item in wanted})
+
+    def _requests(self) -> list[tuple[str, Json]]:
+        """What operators have asked for; what cannot be read is said once, and passed over."""
+        found, faults = self._tools.store.requests()
+        for path, reason in faults.items():
+            if self.faults.get(path) != reason:
+                _log.warning(Event.SNAPSHOT_REQUEST_UNREADABLE, reason=reason)
+        self.faults = faults
+        return found
 
     def _is_asked(self) -> bool:
         """Whether a table that was asked for has not landed: it changed while it was read.
@@ -233,7 +266,7 @@ class Snapshotter:
             store.drop(directory)
             self._failed.discard(title)
         store.note({**records, **doubts.answered()})
-        doubts.settle()
+        doubts.forget()
         self._order_at = time.monotonic() + self._settings.suspect_interval
         store.reach(SnapshotStep.TABLE_ASKED)
         titles = sorted(records)
@@ -408,8 +441,8 @@ class Snapshotter:
         else:
             self._on_finished()
 
-    def _settle_published(self) -> None:
-        """What was published when an earlier process ended, but not noted."""
+    def _finish_earlier(self) -> None:
+        """Note what was committed when an earlier process ended, but not noted."""
         log, store, tools = self._tools.log, self._tools.store, self._tools
         for directory in store.tables():
             state = store.load(directory) or {}

@@ -31,10 +31,13 @@ from gaussdecode.snapshot.choice import (
 _log = get_logger("snapshot")
 
 
-def settle_beginning(
-    store: SnapshotStore, config: Config, list_tables: Callable[[], Mapping[str, int]], *,
+def note_beginning(
+    store: SnapshotStore,
+    config: Config,
+    list_tables: Callable[[], Mapping[str, int]],
+    *,
     is_new: bool,
-) -> Beginning:  # fmt: skip
+) -> Beginning:
     """Write down how a landing begins; durable when this returns.
 
     Called before the first entry, and at every later start of a session.

@@ -25,7 +25,7 @@ from gaussdecode.model.title import table_title
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.item import Context, Progress, Wanted
 from gaussdecode.snapshot.output import Output, SnapshotEntry
-from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, open_reader
+from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, Total, open_reader
 from gaussdecode.source.export import CANCELLED, TableReader, View
 from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.lookup import lookup_of
@@ -37,7 +37,7 @@ _log = get_logger("snapshot")
 
 
 class Tools:
-    """Opens, holds and publishes for one landing.
+    """Opens, holds and commits for one landing.
 
     Args:
         config: checked.
@@ -49,6 +49,7 @@ class Tools:
         context: the same.
         should_stop: the same.
         progress: by table.
+        total: of what has been read.
         attempts: by table, how often it could not be taken; forgotten when it has landed.
         chunk_pages: size of a chunk.
     """
@@ -58,6 +59,7 @@ class Tools:
         self.context = context
         self.should_stop = should_stop
         self.progress: dict[str, Progress] = {}
+        self.total = Total()
         self.attempts: dict[str, int] = {}
         self.chunk_pages = max(1, config.snapshot.chunk_bytes // _PAGE_BYTES)
         self._exporter = exporter_of(config)
@@ -78,7 +80,7 @@ class Tools:
 
     @property
     def store(self) -> SnapshotStore:
-        """What is kept until entries are published."""
+        """What is kept until entries are committed."""
         return self.context.snapshots
 
     @property
@@ -100,7 +102,7 @@ class Tools:
 
     def readers(self) -> ChunkReaders:
         """Several connections that read."""
-        return ChunkReaders(self.config, self.reader, self.epoch, self.should_stop)
+        return ChunkReaders(self.config, self.reader, self.epoch, self.should_stop, self.total)
 
     def reader(self) -> TableReader:
         """One connection that reads."""
@@ -164,7 +166,7 @@ class Tools:
 
     @contextlib.contextmanager
     def held(self, columns: Mapping[str, Sequence[str]]) -> Iterator[tuple[Hold, View]]:
-        """Hold publications and take a view after all that is published.
+        """Hold entries up and take a view after all that is committed.
 
         Args:
             columns: by directory, what is to be seen of the changes of these tables.
@@ -178,29 +180,29 @@ class Tools:
             seconds, self._wait_seconds = self._wait_seconds, min(2 * self._wait_seconds, longest)
             with self.view(seconds) as view:
                 self._wait_seconds = settings.hold_timeout
-                view.settle(hold.boundary, functools.partial(gate.shown, hold))
+                view.find_position(hold.boundary, functools.partial(gate.shown, hold))
                 if view.lsn < hold.boundary:
-                    raise HoldLostError("the server's view is before what is published")
+                    raise HoldLostError("the server's view is before what is committed")
                 self.store.reach(SnapshotStep.SNAPSHOT_HELD)
                 yield hold, view
         finally:
             gate.release(hold)
 
-    def publish(self, hold: Hold, view: View, outputs: Sequence[Output]) -> None:
-        """Make one entry of what was read; in the collector's thread, which publishes."""
+    def commit(self, hold: Hold, view: View, outputs: Sequence[Output]) -> None:
+        """Make one entry of what was read; in the collector's thread, which commits."""
         view.confirm(functools.partial(self.context.gate.shown, hold))
         files = [file for output in outputs for file in output.finish(self.epoch)]
         entry = SnapshotEntry(outputs, files, self.epoch)
         store = self.store
         store.reach(SnapshotStep.SNAPSHOT_WRITTEN)
-        published: list[CommitEntry] = []
+        committed: list[CommitEntry] = []
 
         def act(port: Port) -> None:
-            published.append(entry.publish(self.context, port))
+            committed.append(entry.commit(self.context, port))
 
         self.context.gate.run(hold, act)
-        store.reach(SnapshotStep.SNAPSHOT_PUBLISHED)
-        self.note_done(published[0])
+        store.reach(SnapshotStep.SNAPSHOT_COMMITTED)
+        self.note_done(committed[0])
         store.reach(SnapshotStep.SNAPSHOT_NOTED)
         for output in outputs:
             item = output.item

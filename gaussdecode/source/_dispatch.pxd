@@ -30,6 +30,7 @@ cdef class Dispatcher:
     cdef uint64_t batch_lsn     # of its first message,
     cdef uint64_t batch_xid     # and of its transaction; for errors
     cdef bint is_open           # a batch is being filled
+    cdef uint64_t opened_ns     # since then
     cdef readonly bint is_waiting  # a finished entry waits for room
     cdef const uint8_t *entry   # that entry
     cdef size_t entry_size

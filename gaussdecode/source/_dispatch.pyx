@@ -34,10 +34,12 @@ from gaussdecode.wire._layout cimport (
     buffer_free,
     buffer_grow,
     buffer_move,
+    stamp_entry,
 )
 from gaussdecode.wire._tally cimport tally_message, tally_move
 from gaussdecode._wire cimport BatchDecoder
 from gaussdecode.ipc.atomics cimport load_acquire
+from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.ring cimport Ring
 
 cdef enum:
@@ -106,6 +108,7 @@ cdef class Dispatcher:
         self.message_count = 0
         self.tell_relations(index)
         self.message_offset = self.batch.size
+        self.opened_ns = monotonic_ns()
         self.is_open = True
         return 0
 
@@ -170,6 +173,7 @@ cdef class Dispatcher:
         header.size = self.batch.size
         header.keepalive_lsn = keepalive_lsn
         header.keepalive_reply = is_reply_wanted
+        header.opened_ns = self.opened_ns
         header.lsn = self.batch_lsn
         header.xid = self.batch_xid
         self.batch_lsn = self.batch_xid = 0
@@ -191,10 +195,12 @@ cdef class Dispatcher:
 
     cdef int decode_batch(self) except -1 nogil:
         """Offer the decoded form instead."""
+        cdef uint64_t start = monotonic_ns()
         self.is_waiting = False
         self.has_failed = True      # unless the next line returns
         self.decoder.decode(self.batch.data, self.batch.size, &self.decoded, True)
         self.has_failed = False
+        stamp_entry(&self.decoded, start, monotonic_ns())
         self.entry = self.decoded.data
         self.entry_size = self.decoded.size
         self.is_waiting = True

@@ -110,7 +110,7 @@ cdef class Receiver:
     cdef int64_t patience_us(self) noexcept nogil
     cdef void sleep(self, int fd, short events, int64_t limit_us, int64_t *spent_us) noexcept nogil
     cdef int serve_clock(self) except -1 nogil
-    cdef void publish_counters(self) noexcept nogil
+    cdef void show_counters(self) noexcept nogil
 
 
 cdef int64_t wall_us() noexcept nogil

@@ -218,7 +218,7 @@ cdef class Receiver:
         cdef Outcome outcome
         with nogil:
             outcome = self.loop()
-            self.publish_counters()
+            self.show_counters()
         return End(outcome)
 
     def finish(self):
@@ -232,7 +232,7 @@ cdef class Receiver:
         self.dispatcher.begin_end()
         with nogil:
             outcome = self.end_loop()
-            self.publish_counters()
+            self.show_counters()
         return End(outcome)
 
     def attend(self):
@@ -588,7 +588,7 @@ cdef class Receiver:
                 self.has_output = True
             if self.has_output:
                 self.has_output = self.push_output()
-        self.publish_counters()
+        self.show_counters()
         return 0
 
     cdef Outcome end_loop(self) except? GO_ON nogil:
@@ -608,7 +608,7 @@ cdef class Receiver:
             else:
                 self.sleep(-1, 0, LOOK_ENCRYPTED_US, &self.waited_us)
 
-    cdef void publish_counters(self) noexcept nogil:
+    cdef void show_counters(self) noexcept nogil:
         """Show main where we are; plain stores, each word has one writer."""
         cdef uint64_t *words = self.control.words
         cdef int64_t idle_us = self.stalled_us + self.waited_us

@@ -21,8 +21,10 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from gaussdecode.errors import ConfigError, DiskError, WireError
@@ -34,6 +36,7 @@ FORMAT: Final = 1
 _LENGTH: Final = struct.Struct("<I")
 _TRAILER: Final = struct.Struct("<IQQ")
 _MAX_HEADER_BYTES: Final = 1 << 20
+_WAIT_SECONDS: Final = 0.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,6 +178,11 @@ def _header(path: Path, text: memoryview) -> CaptureHeader:
         raise WireError(f"{path}: the capture's header is damaged", len(MAGIC)) from error
 
 
+def _privately(path: str, flags: int) -> int:
+    """Make a file that only its owner reads: it will hold rows."""
+    return os.open(path, flags, 0o600)
+
+
 class CaptureWriter:
     """Writes a new capture file; one that was not closed in order has no trailer.
 
@@ -188,7 +196,7 @@ class CaptureWriter:
 
     def __init__(self, path: Path, header: CaptureHeader) -> None:
         try:
-            self._file: IO[bytes] = path.open("xb", buffering=1 << 20)
+            self._file: IO[bytes] = open(path, "xb", buffering=1 << 20, opener=_privately)  # noqa: SIM115 - `close`
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from error
         self.path = path
@@ -221,8 +229,21 @@ class CaptureWriter:
         except OSError as error:
             raise DiskError(f"{self.path}: {error.strerror}") from error
 
-    def abandon(self) -> None:
-        """Close the file as it is."""
+    def __enter__(self) -> Self:
+        """Begin; `finish` ends it in order."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """After an error, close the file as it is."""
+        if error is not None:
+            self._abandon()
+
+    def _abandon(self) -> None:
         try:
             self._file.close()
         except OSError:
@@ -248,3 +269,31 @@ class Limits:
     frame_bytes: int | None = None
     seconds: float | None = None
     lsn: Lsn | None = None
+
+
+def record_frames(
+    frames: Callable[[float], Iterable[bytes]],
+    add: Callable[[bytes], int],
+    writer: CaptureWriter,
+    limits: Limits,
+    should_stop: Callable[[], bool],
+) -> None:
+    """Write frames down until a limit is reached.
+
+    Args:
+        frames: gives those that are here, after waiting so many seconds at most.
+        add: writes one; gives the position up to which every commit has been written.
+        writer: that they go to.
+        limits: when to stop; whichever comes first.
+        should_stop: asked several times a second.
+    """
+    deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
+    while not should_stop():
+        if deadline is not None and time.monotonic() >= deadline:
+            return
+        for frame in frames(_WAIT_SECONDS):
+            reached = add(frame)
+            if limits.frame_bytes is not None and writer.frame_bytes >= limits.frame_bytes:
+                return
+            if limits.lsn is not None and reached >= limits.lsn:
+                return

@@ -53,7 +53,7 @@ class CaptureSource:
             self._start_lsn = max(self._start_lsn, settings.log.lsn)
 
     def _check(self, log: LandingPosition) -> None:
-        """The capture must belong to the log, and leave no gap behind its position."""
+        """The capture must belong to the log, and leave no gap after its position."""
         for key in ("system_identifier", "database"):
             if getattr(log, key) != getattr(self._identity, key):
                 raise IdentityError(

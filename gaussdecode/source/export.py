@@ -28,6 +28,8 @@ from gaussdecode.source.quoting import identifier
 from gaussdecode.wire.encoding import UTF8, Encoding
 
 CANCELLED: Final = "57014"  # also by statement_timeout
+NO_PRIVILEGE: Final = "42501"
+_GRANTED: Final = 20  # tables that one GRANT names; arbitrary
 _VALUE_CLASS: Final = "22"
 COPY_BYTES: Final = 1 << 20  # of lines handed over at once; arbitrary
 
@@ -142,9 +144,7 @@ class TableShape:
     def fingerprint(self) -> str:
         """The same as long as chunks that were read fit together."""
         leaves = [[leaf.oid, leaf.file_node] for leaf in self.leaves]
-        parts = [
-            self.relation.to_record(), self.numbers, leaves, self.table.filter, self.evidence
-        ]  # fmt: skip
+        parts = [self.relation.to_record(), self.numbers, leaves, self.table.filter, self.evidence]
         return json.dumps(parts, sort_keys=True, default=str)
 
     @property
@@ -212,18 +212,18 @@ class View(Protocol):
     def lsn(self) -> Lsn:
         """Every transaction that ends at or before it is in the view, no other one.
 
-        Where the stream has to tell it, it is 0 before `settle`.
+        Where the stream has to tell it, it is 0 before `find_position`.
         """
 
     @property
     def name(self) -> str:
         """For SET TRANSACTION SNAPSHOT."""
 
-    def settle(self, boundary: int, shown: Shown) -> None:
+    def find_position(self, boundary: int, shown: Shown) -> None:
         """Find the position, before anything is read that will stand at it.
 
         Args:
-            boundary: position up to which all was published; nothing after it is.
+            boundary: position up to which all was committed; nothing after it is.
             shown: what the stream has brought since.
 
         Raises:
@@ -231,7 +231,7 @@ class View(Protocol):
         """
 
     def confirm(self, shown: Shown) -> None:
-        """See that the position holds, behind the reading and before it is published.
+        """See that the position holds, after the reading and before it is committed.
 
         Raises:
             SourceError: it does not; all is to be read again in another view.
@@ -404,6 +404,21 @@ def measures(shape: TableShape, *, has_checksum: bool) -> str:
 def measure_of(row: Sequence[str | None], *, has_checksum: bool) -> Measure:
     """Read what `measures` gave."""
     return Measure(int(row[0] or 0), int(row[1] or 0) if has_checksum else None)
+
+
+def unreadable(shape: TableShape, role: str) -> SourceRefusedError:
+    """Make the error of a table that the role may not read, with the commands that let it."""
+    schemas = sorted({identifier(leaf.schema) for leaf in shape.leaves})
+    tables = [f"{identifier(leaf.schema)}.{identifier(leaf.name)}" for leaf in shape.leaves]
+    which = f"ALL TABLES IN SCHEMA {', '.join(schemas)}"
+    if len(tables) <= _GRANTED:
+        which = ", ".join(tables)
+    return SourceRefusedError(
+        f"role {role} may not read table {shape.table.title}. On the server, as its owner: "
+        f"GRANT USAGE ON SCHEMA {', '.join(schemas)} TO {identifier(role)}; "
+        f"GRANT SELECT ON {which} TO {identifier(role)};",
+        NO_PRIVILEGE,
+    )
 
 
 def without_values(error: SourceError) -> SourceError:

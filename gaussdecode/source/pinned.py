@@ -4,14 +4,14 @@ What a role or a database is given by ``ALTER ROLE ... SET`` and ``ALTER DATABAS
 else change what values look like, which rows are read, whether a warning arrives, or when a
 command is given up. One table says which setting, to what, and why.
 
-PostgreSQL is told most of them when the connection is made, behind the operator's own
+PostgreSQL is told most of them when the connection is made, after the operator's own
 ``options``, so that ours win; those that older versions do not know, and would refuse, follow
 as statements. GaussDB prints values in the stream by the settings of database and role, whatever
 a session asks for, and the rows of snapshots must look alike: so on its ordinary connections
 only those are pinned that change no value's text. Its stream's connection is told the rest too,
 which serial decoding heeds.
 
-Not pinned is ``lc_monetary``: how many digits of a stored ``money`` are behind the point hangs on
+Not pinned is ``lc_monetary``: how many digits of a stored ``money`` are after the point hangs on
 it, so that another one would print another amount. Neither are settings that only a superuser
 may choose: a role that may not is refused the whole connection.
 """
@@ -86,7 +86,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("idle_session_timeout", "0", "a connection that waits would be closed"),
     Setting("transaction_timeout", "0", "a view's transaction would end", since=170000),
     Setting("exit_on_error", "off", "a command that is refused would end the connection"),
-)  # fmt: skip
+)
 
 
 HEAR_WARNINGS: Final = "SET client_min_messages = warning"

@@ -28,6 +28,12 @@ class SlotView:
         read_queues: of the server's own parallel decoding, items that wait for each decoder;
             empty where it does not decode in parallel or does not tell.
         decode_queues: likewise, items that wait for its sender.
+        catalog_xmin_age: transactions since the oldest whose catalogue rows the slot keeps; None
+            without a slot, and on GaussDB, whose transaction numbers have 64 bits.
+        frozen_age: transactions since the oldest that any database of the server has not frozen.
+        transaction_seconds: age of the oldest transaction that has written; None for none, and
+            where the role may not see it.
+        prepared_seconds: likewise, of the oldest prepared one.
         publications: OID and xmin of every publication of the database, and number and sum of
             the rows of what it lists, by name.
     """
@@ -47,7 +53,26 @@ class SlotView:
     decoded_bytes: int | None = None
     read_queues: tuple[int, ...] = ()
     decode_queues: tuple[int, ...] = ()
+    catalog_xmin_age: int | None = None
+    frozen_age: int | None = None
+    transaction_seconds: float | None = None
+    prepared_seconds: float | None = None
     publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def held_by(self) -> str | None:
+        """What keeps the server from removing WAL of the slot; None where it is not known.
+
+        ``landing``: what is not yet confirmed is most of it. Else ``prepared`` or ``transaction``,
+        the older one, or ``checkpoint``: the server's next record of running transactions lets go.
+        """
+        if self.retained_bytes is None or self.confirmed_lsn is None:
+            return None
+        if 2 * (self.wal_end - self.confirmed_lsn) > self.retained_bytes:
+            return "landing"
+        ages = {"prepared": self.prepared_seconds, "transaction": self.transaction_seconds}
+        known = {name: age for name, age in ages.items() if age is not None}
+        return max(known, key=known.__getitem__) if known else "checkpoint"
 
     @property
     def is_lost(self) -> bool:

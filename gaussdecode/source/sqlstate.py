@@ -54,7 +54,9 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     (None, "28000"): _LOGIN,
     (None, "28P01"): _LOGIN,
     (None, "3D000"): _refuse("the database does not exist; check dbname"),
-    (None, "42501"): _refuse("the role lacks a privilege; it needs LOGIN and REPLICATION"),
+    (None, "42501"): _refuse(
+        "the role lacks a privilege: LOGIN and REPLICATION for the stream, SELECT for rows of tables"
+    ),
     (None, "0A000"): _refuse("this server does not offer what is asked of it"),
     (None, "22023"): _refuse("the server refuses an option; see `gaussdecode check`"),
     (None, "42601"): _refuse("the server does not understand the command; see `gaussdecode check`"),
@@ -89,7 +91,7 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     (Phase.STREAM, "XX000"): _retry(
         "the server failed inside; when it comes again at the same position, see the server's log"
     ),
-}  # fmt: skip
+}
 
 _REFUSING_CLASSES: Final = frozenset({"0A", "22", "23", "28", "3D", "42"})
 _BY_CLASS: Final[Mapping[bool, Verdict]] = {

@@ -179,10 +179,22 @@ def _confirmed(start: Start) -> str | None:
 
 
 def _publications(start: Start) -> str | None:
-    if not start.server.missing_publications:
+    return publication_problem(start.server)
+
+
+def publication_problem(server: ServerState) -> str | None:
+    """Name the configured publications that are not there, or None.
+
+    They must be there before the slot: at every change the server looks them up as they were
+    when it was made.
+    """
+    if not server.missing_publications:
         return None
-    names = ", ".join(repr(name) for name in start.server.missing_publications)
-    return f"no publication {names} in database {start.server.database!r}; CREATE PUBLICATION first"
+    names = ", ".join(repr(name) for name in server.missing_publications)
+    return (
+        f"no publication {names} in database {server.database!r}; CREATE PUBLICATION first, and the slot "
+        "after it"
+    )
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -242,6 +254,21 @@ def check_start(
     if confirmed is None:
         return Lsn(0) if log is None else start.lsn
     return confirmed
+
+
+def primary_problem(server: ServerState, *, wants_standby: bool) -> str | None:
+    """Say that a server is a primary where a standby is asked for, or None.
+
+    Args:
+        server: what it says.
+        wants_standby: option standby-connection.
+    """
+    if server.is_standby or not wants_standby:
+        return None
+    return (
+        "decoding.standby-connection: the server is a primary; name a standby in source.dsn, or leave "
+        "the option out"
+    )
 
 
 def refuse_active(log: LandingPosition | None, server: ServerState) -> None:

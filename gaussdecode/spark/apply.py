@@ -1,10 +1,10 @@
 """Bring a target up to an entry of the log: current state, history, changelog.
 
 For each table: what the log has since the version it is at becomes events, events are
-merged bucket by bucket, and a new version is published; then one version of the database
+merged bucket by bucket, and a new version is committed; then one version of the database
 names the versions of all tables. Progress is the number of the commit entry and nothing
 else: it is kept in the versions, so applying again changes nothing, and a job that was
-killed at any point is simply run again. Two jobs at once: one publishes, one fails.
+killed at any point is simply run again. Two jobs at once: one commits, one fails.
 """
 
 from collections.abc import Collection
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.formats import DELTA, ICEBERG, PARQUET
 from gaussdecode.spark.landing import Landing, Point
@@ -23,12 +24,21 @@ if TYPE_CHECKING:
 
 
 def apply(
-    spark: "SparkSession", root: Path | str, target: Path | str, *, to: Point | None = None,
-    tables: Collection[str] | None = None, history: bool = False, changelog: str | None = None,
-    buckets: int | None = None, accept_gaps: bool = False,
-    accept_hidden_truncates: bool = False, format: str | None = None,  # noqa: A002 - as in Spark
+    spark: "SparkSession",
+    root: Path | str,
+    target: Path | str,
+    *,
+    to: Point | None = None,
+    tables: Collection[str] | None = None,
+    history: bool = False,
+    changelog: str | None = None,
+    buckets: int | None = None,
+    accept_gaps: bool = False,
+    accept_hidden_truncates: bool = False,
+    format: str | None = None,  # noqa: A002 - as in Spark
+    catalog: str | None = None,
     progress: Progress | None = None,
-) -> Summary:  # fmt: skip
+) -> Summary:
     """Bring a target up to an entry of the log of a landing, with Spark.
 
     Args:
@@ -43,6 +53,7 @@ def apply(
         accept_gaps: see there.
         accept_hidden_truncates: see there.
         format: see there.
+        catalog: see there.
         progress: told in sentences what is done.
 
     Raises:
@@ -50,16 +61,27 @@ def apply(
         LandingError: the landing or the target is damaged, or another writer was quicker.
     """
     options = Options(
-        tables=tables, history=history, changelog=changelog, buckets=buckets,
-        accept_gaps=accept_gaps, accept_hidden_truncates=accept_hidden_truncates, format=format,
-    )  # fmt: skip
+        tables=tables,
+        history=history,
+        changelog=changelog,
+        buckets=buckets,
+        accept_gaps=accept_gaps,
+        accept_hidden_truncates=accept_hidden_truncates,
+        format=format,
+        catalog=catalog,
+    )
     return apply_with(SparkEngine(spark), root, target, options, to=to, progress=progress)
 
 
 def apply_with(
-    engine: Engine, root: Path | str, target: Path | str, options: Options | None = None, *,
-    to: Point | None = None, progress: Progress | None = None,
-) -> Summary:  # fmt: skip
+    engine: Engine,
+    root: Path | str,
+    target: Path | str,
+    options: Options | None = None,
+    *,
+    to: Point | None = None,
+    progress: Progress | None = None,
+) -> Summary:
     """Do the same with another engine; see `apply`."""
     landing, options = Landing(root), options or Options()
     if landing.hides_truncate and not options.accept_hidden_truncates:
@@ -69,8 +91,8 @@ def apply_with(
             "openGauss 6.0.0 or newer into a new landing, or go on with --accept-hidden-truncates"
         )
     if options.format in (DELTA, ICEBERG):
-        _check_lake(engine, options.format)
-    store = Target.create(target, landing, options.format)
+        _check_lake(engine, options.format, options.catalog)
+    store = Target.create(target, landing, options.format, options.catalog)
     with store.locked():
         run = _make_run(engine, landing, store, options, progress or (lambda _: None))
         return run.run(landing.resolve(to or Point()))
@@ -83,17 +105,17 @@ def _make_run(
         return Run(engine, landing, store, options, progress)
     from gaussdecode.spark.lakerun import LakeRun
 
-    spark = _check_lake(engine, store.format)
+    spark = _check_lake(engine, store.format, store.catalog)
     return LakeRun(spark, landing, store, options, progress)
 
 
-def _check_lake(engine: Engine, kept_as: str) -> SparkEngine:
+def _check_lake(engine: Engine, kept_as: str, catalog: str | None) -> SparkEngine:
     """Refuse what cannot work before anything is made for it."""
     if not isinstance(engine, SparkEngine):
         raise ConfigError(f"tables kept as {kept_as} need Spark: leave out --local")
     from gaussdecode.spark.lake import check_session
 
-    check_session(engine.session, kept_as)
+    check_session(engine.session, kept_as, full_pattern(catalog) if catalog else "")
     return engine
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.plan import ChangeFile
 from gaussdecode.spark.store import StateFile, write_parquet
-from gaussdecode.spark.tasks import numbers_of
+from gaussdecode.spark.tasks import numbers_of, part_of
 
 BY_COMMIT_DATE: Final = "gd_commit_date"
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -52,7 +52,11 @@ def write_changelog(task: ChangelogTask) -> Iterator[str]:
     for change in task.changes:
         path = Path(task.root, change.file.path)
         try:
-            rows = pq.read_table(path, partitioning=None)
+            with pq.ParquetFile(path) as file:
+                groups = part_of(file.num_row_groups, change)
+                if not groups:
+                    continue
+                rows = file.read_row_groups(groups)
         except (OSError, pa.ArrowException) as error:
             raise LandingError(f"{path} cannot be read: {error}") from error
         rows = rows.append_column("gd_n", pa.array(numbers_of(rows, change)))

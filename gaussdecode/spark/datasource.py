@@ -1,33 +1,69 @@
 """``spark.read.format("gaussdecode")`` and ``readStream``: the commit log as a source.
 
     spark.dataSource.register(GaussDecodeSource)
-    spark.readStream.format("gaussdecode").option("path", root).load()
+    spark.readStream.format("gaussdecode").option("table", "shop.orders").load(root)
 
-Rows are landed files, offsets are numbers of commit entries, so a micro-batch always ends
-between two entries, for all tables. In ``foreachBatch`` give the batch to `changes_of` and
-get the changes themselves, read natively.
+Offsets are numbers of commit entries, so a micro-batch always ends between two entries, for all
+tables, and has whole transactions. Rows are changes: of one table with its columns, or of all
+tables in one form (`gaussdecode.spark.rows`). Or they are landed files: in ``foreachBatch`` give
+those to `changes_of` and get the changes read natively.
 
-Options: ``path`` (the landing's root), ``table`` (only this one), ``startingN`` (only entries
-after it), ``maxEntriesPerTrigger`` (arbitrary default 1000; the last batch is not waited for).
+======================== =====================================================================
+option                   is
+======================== =====================================================================
+``path``                 the landing's root
+``table``                only this one; its rows have its columns
+``rows``                 ``changes`` (default) or ``files``
+``startingOffset``       ``earliest`` (default: all that retention has left), ``latest``, or a number:
+                         entries after it
+``endingOffset``         of a batch: the last entry; without it, the end of the log
+``failOnDataLoss``       ``false`` goes on over recorded gaps, tables in quarantine, and entries that
+                         retention took before they were read; ``true`` stops there (default)
+``maxEntriesPerTrigger`` at most so many entries in a micro-batch (arbitrary default 1000); before
+                         Spark 4.2 the first one after a start takes all there is
+``maxBytesPerTrigger``   no further entry once the files of those taken have so many bytes
+======================== =====================================================================
+
+With ``availableNow`` all entries of the start come, in as many batches as that takes (one, before
+Spark 4.2). Spark has no metrics of Python sources; how far the log is ahead stands in the query's
+progress: ``latestOffset`` beside ``endOffset``.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     InputPartition,
-    SimpleDataSourceStreamReader,
 )
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import LandingFile
+from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.plan import ChangeFile, replaces
 from gaussdecode.spark.reading import read_changes
+from gaussdecode.spark.rows import AllRows, TableRows
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # before Spark 4.2
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Not asked for."""
+
+    class ReadAllAvailable:  # type: ignore[no-redef]
+        """Never given."""
+
 
 SCHEMA: Final = (
     "n bigint, kind string, commit_time timestamp, epoch int, lsn bigint, table string, "
@@ -35,27 +71,99 @@ SCHEMA: Final = (
     "last_lsn bigint, has_unchanged boolean, has_key_change boolean"
 )
 _DEFAULT_ENTRIES: Final = 1000
+_TASK_FILES: Final = 10_000  # arbitrary; rows of files in one task
+_GO_ON: Final = '.option("failOnDataLoss", "false")'
+_BOOLEANS: Final = {"true": True, "false": False}
+_KNOWN: Final = frozenset(
+    name.lower()
+    for name in (
+        "path", "table", "rows", "startingOffset", "endingOffset", "failOnDataLoss",
+        "maxEntriesPerTrigger", "maxBytesPerTrigger",
+    )
+)  # fmt: skip
+
+
+class Form(Protocol):
+    """What a row is."""
+
+    def schema(self) -> T.StructType | str:
+        """As Spark knows it."""
+
+    def check(self, entry: CommitEntry) -> None:
+        """Refuse an entry that rows of this form cannot show."""
+
+    def parts(self, entries: Iterable[CommitEntry]) -> Iterator[Sequence[Any]]:
+        """What each task reads; picklable. Any: as `read` takes it."""
+
+    def read(self, parts: Sequence[Any], wanted: T.StructType) -> Iterator[Any]:
+        """Rows, as tuples or in batches. Any: as Spark takes them."""
+
+
+class FileRows:
+    """A row is a landed file.
+
+    Args:
+        root: of the landing.
+        table: only this one; None for all.
+    """
+
+    def __init__(self, root: Path, table: str | None) -> None:
+        self._landing = Landing(root)
+        self._table = None if table is None else self._landing.find_table(table)
+
+    def schema(self) -> str:
+        """As Spark knows it."""
+        return SCHEMA
+
+    def check(self, entry: CommitEntry) -> None:
+        """Any will do."""
+
+    def parts(self, entries: Iterable[CommitEntry]) -> Iterator[Sequence[Any]]:
+        """The rows themselves."""
+        rows = [
+            _row(self._landing, entry, file)
+            for entry in entries
+            for file in (entry.files if data_kinds(entry) else ())
+            if self._table in {None, file.table}
+        ]
+        for first in range(0, len(rows), _TASK_FILES):
+            yield rows[first : first + _TASK_FILES]
+
+    def read(self, parts: Sequence[Any], wanted: T.StructType) -> Iterator[Any]:
+        """Those columns that are wanted."""
+        names = [text.split()[0] for text in SCHEMA.split(", ")]
+        chosen = [names.index(name) for name in wanted.names]
+        for row in parts:
+            yield tuple(row[index] for index in chosen)
 
 
 class GaussDecodeSource(DataSource):
-    """Lists the files of a commit log."""
+    """A commit log, as rows."""
+
+    _form: Form | None = None
 
     @classmethod
     def name(cls) -> str:
         """What ``format`` takes."""
         return "gaussdecode"
 
-    def schema(self) -> str:
-        """One row is one landed file."""
-        return SCHEMA
+    def schema(self) -> T.StructType | str:
+        """Of the form that was asked for."""
+        return self._known_form().schema()
 
-    def reader(self, schema: Any) -> DataSourceReader:  # Any: StructType
+    def _known_form(self) -> Form:
+        """Made once, so that the reader knows the same columns as the schema."""
+        if self._form is None:
+            self._form = _Options(self.options).form()
+        return self._form
+
+    def reader(self, schema: T.StructType) -> DataSourceReader:
         """Read the log once."""
-        return _Reader(_Options(self.options))
+        return _Reader(_Options(self.options), self._known_form(), schema)
 
-    def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Read the log as it grows."""
-        return _StreamReader(_Options(self.options))
+        return _StreamReader(_Options(self.options), self._known_form(), schema)
 
 
 class _Options:
@@ -65,62 +173,200 @@ class _Options:
         options = {str(key).lower(): str(value) for key, value in given.items()}
         if "path" not in options:
             raise ConfigError('give the root of the landing: .option("path", "/var/lib/...")')
+        unknown = sorted(set(options) - _KNOWN)
+        if unknown:
+            raise ConfigError(
+                f"there is no option {unknown[0]!r}; there are: {', '.join(sorted(_KNOWN))}"
+            )
         self.root = options["path"]
         self.table = options.get("table")
-        self.starting_n = int(options.get("startingn", "-1"))
-        self.max_entries = int(options.get("maxentriespertrigger", str(_DEFAULT_ENTRIES)))
+        self._rows = options.get("rows", "changes")
+        if self._rows not in {"changes", "files"}:
+            raise ConfigError(f"rows is {self._rows!r}, it can be changes or files")
+        self._starting = options.get("startingoffset", "earliest")
+        if self._starting not in {"earliest", "latest"}:
+            _number(options, "startingOffset", -1, None)
+        self.ending = _number(options, "endingOffset", -1, None)
+        self.max_entries = _number(options, "maxEntriesPerTrigger", 1, _DEFAULT_ENTRIES)
+        self.max_bytes = _number(options, "maxBytesPerTrigger", 1, None)
+        word = options.get("failondataloss", "true").lower()
+        if word not in _BOOLEANS:
+            raise ConfigError(f"failOnDataLoss is {word!r}, it can be true or false")
+        self._fails = _BOOLEANS[word]
 
-    def rows(self, first: int, last: int) -> list[tuple[Any, ...]]:
-        """Files of entries `first` to `last`."""
+    def form(self) -> Form:
+        """What a row is."""
+        if self._rows == "files":
+            return FileRows(Path(self.root), self.table)
+        if self.table is None:
+            return AllRows(Path(self.root))
+        return TableRows(Path(self.root), self.table)
+
+    def start(self) -> int:
+        """Entry after which a query begins."""
         landing = Landing(self.root)
-        wanted = None if self.table is None else landing.find_table(self.table)
-        return [
-            _row(landing, entry, file)
-            for entry in landing.entries(max(first, landing.first_n), last)
-            if data_kinds(entry)
-            for file in entry.files
-            if wanted in {None, file.table}
-        ]
+        if self._starting == "earliest":
+            return landing.first_n - 1
+        return landing.last_n if self._starting == "latest" else int(self._starting)
+
+    def partitions(self, form: Form, first: int, last: int) -> list["_Task"]:
+        """Cut a piece of the log into tasks.
+
+        Raises:
+            LandingError: changes are missing among it, and that was not said to be right.
+        """
+        landing = Landing(self.root)
+        begin = landing.first_n
+        if first < begin and self._fails:
+            raise LandingError(
+                f"{self.root}: entries {first} to {begin - 1} were given up by retention before they were "
+                f"read; begin anew after a snapshot, or go on with {_GO_ON}"
+            )
+        directory = None if self.table is None else landing.find_table(self.table)
+        entries = landing.entries(max(first, begin), last)
+        tasks = [_Task(part) for part in form.parts(self._checked(form, entries, directory))]
+        return tasks or [_Task(())]  # Spark reads a partition even where there is none
+
+    def _checked(
+        self, form: Form, entries: Iterable[CommitEntry], directory: str | None
+    ) -> Iterator[CommitEntry]:
+        for entry in entries:
+            form.check(entry)
+            if entry.kind is EntryKind.GAP and self._fails:
+                raise LandingError(
+                    f"{self.root}: entry {entry.n} is a gap, changes are missing (gaussdecode gaps says "
+                    f"which); repair them by a snapshot, and go on with {_GO_ON}"
+                )
+            stopped = entry.extra["tables"] if entry.kind is EntryKind.QUARANTINE else ()
+            if self._fails and (stopped if directory is None else directory in stopped):
+                raise LandingError(
+                    f"{self.root}: entry {entry.n} put {', '.join(stopped)} in quarantine: its changes are "
+                    f"missing until a snapshot of it; go on with {_GO_ON}"
+                )
+            yield entry
+
+    def end(self, begin: int, last: int) -> int:
+        """Last entry of the next micro-batch."""
+        last = min(last, begin + self.max_entries)
+        if self.max_bytes is None or last <= begin:
+            return max(begin, last)
+        landing, size = Landing(self.root), 0
+        for entry in landing.entries(max(begin + 1, landing.first_n), last):
+            size += sum(file.bytes for file in entry.files) if data_kinds(entry) else 0
+            if size >= self.max_bytes:
+                return entry.n
+        return last
+
+
+def _number(options: dict[str, str], name: str, least: int, default: int | None) -> Any:  # Any: int
+    """An option that is a whole number.
+
+    Raises:
+        ConfigError: it is none, or too small.
+    """
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        words = "earliest, latest or " if name == "startingOffset" else ""
+        raise ConfigError(f"{name} is {text!r}, it can be {words}a whole number from {least}")
+    return number
 
 
 def _row(landing: Landing, entry: CommitEntry, file: LandingFile) -> tuple[Any, ...]:
     where = landing.position(entry)
     return (
-        entry.n, str(entry.kind), entry.commit_time, where.epoch, where.lsn, file.table,
-        str(landing.root / file.path), file.schema_id, file.rows, file.bytes, file.first.lsn,
-        file.last.lsn, file.has_unchanged, file.has_key_change,
-    )  # fmt: skip
+        entry.n,
+        str(entry.kind),
+        entry.commit_time,
+        where.epoch,
+        where.lsn,
+        file.table,
+        str(landing.root / file.path),
+        file.schema_id,
+        file.rows,
+        file.bytes,
+        file.first.lsn,
+        file.last.lsn,
+        file.has_unchanged,
+        file.has_key_change,
+    )
+
+
+class _Task(InputPartition):
+    """What one task reads; picklable.
+
+    Args:
+        parts: of the form.
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:  # Any: as the form reads them
+        super().__init__(parts)
 
 
 class _Reader(DataSourceReader):
-    """All entries there are now, in one partition."""
+    """All entries there are now."""
 
-    def __init__(self, options: _Options) -> None:
-        self._options = options
+    def __init__(self, options: _Options, form: Form, schema: T.StructType) -> None:
+        self._options, self._form, self._schema = options, form, schema
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        landing = Landing(self._options.root)
-        return iter(self._options.rows(self._options.starting_n + 1, landing.last_n))
+    def partitions(self) -> list[_Task]:
+        last = Landing(self._options.root).last_n
+        ending = self._options.ending
+        last = last if ending is None else min(last, ending)
+        return self._options.partitions(self._form, self._options.start() + 1, last)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return self._form.read(partition.value, self._schema)
 
 
-class _StreamReader(SimpleDataSourceStreamReader):
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Entries after an offset; the offset is the number of the last one."""
 
-    def __init__(self, options: _Options) -> None:
-        self._options = options
+    def __init__(self, options: _Options, form: Form, schema: T.StructType) -> None:
+        self._options, self._form, self._schema = options, form, schema
+        self._end: int | None = None  # of availableNow
+        self._read: int | None = None  # what the batch before ended with
+        self._has_begun = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"n": self._options.starting_n}
+        return {"n": self._options.start()}
 
-    def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[Any, ...]], dict[str, int]]:
-        last = min(Landing(self._options.root).last_n, start["n"] + self._options.max_entries)
-        end = {"n": max(last, start["n"])}
-        return self.readBetweenOffsets(start, end), end
+    def latestOffset(  # noqa: N802 - Spark's name
+        self,
+        start: dict[str, int] | None = None,
+        limit: Any = None,  # Any: ReadLimit, which Spark 4.0 does not have
+    ) -> dict[str, int]:
+        """The end of the next batch; Spark before 4.2 says neither from where nor how far."""
+        last = Landing(self._options.root).last_n
+        if self._end is not None:
+            last = min(last, self._end)
+        # Spark before 4.2 plans the batch of the last run once more, before it asks for the first time.
+        begin = start["n"] if start is not None else self._read if self._has_begun else None
+        self._has_begun = True
+        if begin is None or isinstance(limit, ReadAllAvailable):
+            return {"n": last if begin is None else max(begin, last)}
+        return {"n": self._options.end(begin, last)}
 
-    def readBetweenOffsets(  # noqa: N802 - Spark's name
-        self, start: dict[str, int], end: dict[str, int]
-    ) -> Iterator[tuple[Any, ...]]:
-        return iter(self._options.rows(start["n"] + 1, end["n"]))
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name; Any: ReadLimit
+        return ReadMaxFiles(self._options.max_entries)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._end = Landing(self._options.root).last_n
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"n": Landing(self._options.root).last_n}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[_Task]:
+        self._read = end["n"]
+        return self._options.partitions(self._form, start["n"] + 1, end["n"])
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return self._form.read(partition.value, self._schema)
 
 
 def changes_of(spark: SparkSession, root: str, batch: DataFrame) -> dict[str, DataFrame]:

@@ -87,9 +87,13 @@ def event_schema(schema: Schema) -> pa.Schema:
 
 
 def to_events(
-    rows: pa.Table, schema: Schema, numbers: npt.NDArray[np.int64], *,
-    order: Sequence[str], ignore_through: tuple[int, ...] | None = None,
-) -> pa.Table:  # fmt: skip
+    rows: pa.Table,
+    schema: Schema,
+    numbers: npt.NDArray[np.int64],
+    *,
+    order: Sequence[str],
+    ignore_through: tuple[int, ...] | None = None,
+) -> pa.Table:
     """Turn changes into events.
 
     Args:
@@ -153,8 +157,9 @@ def above(
 def as_int64(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
     """A column of whole numbers, NULL as 0."""
     filled = pc.fill_null(column.cast(pa.int64()), 0)
-    return np.asarray(filled.to_numpy(zero_copy_only=False) if isinstance(filled, pa.Array)
-                      else filled.to_numpy())  # fmt: skip
+    return np.asarray(
+        filled.to_numpy(zero_copy_only=False) if isinstance(filled, pa.Array) else filled.to_numpy()
+    )
 
 
 def row_keys(rows: pa.Table, schema: Schema) -> pa.Array:
@@ -229,9 +234,14 @@ def _raw_from_old(rows: pa.Table, fill: list[set[str]]) -> pa.Table:
 
 
 def _removals(rows: pa.Table, old_keys: pa.Array, mask: pa.Array, schema: Schema) -> pa.Table:
-    """Events that remove rows; they carry no values."""
+    """Events that remove rows; they carry the values of the key alone."""
     rows, old_keys = rows.filter(mask), old_keys.filter(mask)
     blank = rows.select([name for name in rows.column_names if name in STAMPS])
+    if OLD in rows.column_names:
+        old = rows.column(OLD).combine_chunks()
+        present = {field.name for field in old.type}
+        for name in (name for name in schema.key if name in present):
+            blank = blank.append_column(name, pc.struct_field(old, name))
     actions = pa.array(np.zeros(rows.num_rows, dtype=np.int8))
     return _assemble(blank, old_keys, actions, 0, schema)
 

@@ -14,7 +14,7 @@ VARIABLE: Final = "GAUSSDECODE_SPARK_FAILPOINT"
 
 
 class Step(enum.StrEnum):
-    """Steps of the publication of a version, in order."""
+    """Steps of committing a version, in order."""
 
     FILES_WRITTEN = "files_written"
     FILES_DURABLE = "files_durable"

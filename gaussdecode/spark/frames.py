@@ -7,7 +7,7 @@ text in ``gd_raw``.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,9 @@ from gaussdecode.spark.schema import (
     parse_type,
 )
 
+_VECTORS: Final = T.StructType(
+    [T.StructField("file", T.StringType()), T.StructField("row", T.LongType())]
+)
 _GLOB: Final = re.compile(r"([\\{}\[\]*?])")
 _SIMPLE: Final[dict[pa.DataType, T.DataType]] = {
     pa.bool_(): T.BooleanType(),
@@ -65,18 +68,27 @@ def change_fields(schema: TableSchema) -> list[pa.Field]:
     """Our columns in landed files of a version."""
     old = [pa.field(c.name, parse_type(c.type)) for c in schema.columns if c.identity]
     ours = [
-        ("gd_op", pa.string()), ("gd_epoch", pa.int32()), ("gd_lsn", pa.int64()),
-        ("gd_seq", pa.int64()), ("gd_csn", pa.int64()), ("gd_xid", pa.int64()),
-        ("gd_ts", pa.timestamp("us", tz="UTC")), (UNCHANGED, NAMES_TYPE),
-    ]  # fmt: skip
+        ("gd_op", pa.string()),
+        ("gd_epoch", pa.int32()),
+        ("gd_lsn", pa.int64()),
+        ("gd_seq", pa.int64()),
+        ("gd_csn", pa.int64()),
+        ("gd_xid", pa.int64()),
+        ("gd_ts", pa.timestamp("us", tz="UTC")),
+        (UNCHANGED, NAMES_TYPE),
+    ]
     fields = [pa.field(name, of) for name, of in ours]
     return [*fields, *([pa.field(OLD, pa.struct(old))] if old else []), pa.field(RAW, RAW_TYPE)]
 
 
 def read_versions(
-    spark: SparkSession, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, TableSchema],
-    target: TableSchema, ours: Mapping[str, Sequence[pa.Field]],
-) -> DataFrame:  # fmt: skip
+    spark: SparkSession,
+    files: Mapping[str, Sequence[Path]],
+    schemas: Mapping[str, TableSchema],
+    target: TableSchema,
+    ours: Mapping[str, Sequence[pa.Field]],
+    ended: Mapping[Path, Path] | None = None,
+) -> DataFrame:
     """Read files of several versions as one frame.
 
     Args:
@@ -85,14 +97,21 @@ def read_versions(
         schemas: versions by schema_id.
         target: version wanted.
         ours: by schema_id, the columns beside those of the table.
+        ended: by path, the file that has the delete vector of a file; see `vectors`.
     """
     frames = []
+    vectors = {} if ended is None else ended
     for schema_id, paths in files.items():
         schema = schemas[schema_id]
         fields = [*ours[schema_id], *schema.arrow()]
         wanted = T.StructType([T.StructField(f.name, spark_type(f.type)) for f in fields])
-        frame = spark.read.schema(wanted).parquet(*[_GLOB.sub(r"\\\1", str(p)) for p in paths])
-        frames.append(as_version(frame, schema, target))
+        whole = [path for path in paths if path not in vectors]
+        if whole:
+            frames.append(as_version(_parquet(spark, wanted, whole), schema, target))
+        parted = [path for path in paths if path in vectors]
+        if parted:
+            rows = _current(_parquet(spark, wanted, parted), _vectors(spark, parted, vectors))
+            frames.append(as_version(rows, schema, target))
     if not frames:
         fields = [*next(iter(ours.values())), *target.arrow()]
         empty = T.StructType([T.StructField(f.name, spark_type(f.type)) for f in fields])
@@ -101,6 +120,28 @@ def read_versions(
     for frame in frames[1:]:
         result = result.unionByName(frame, allowMissingColumns=True)
     return result
+
+
+def _parquet(spark: SparkSession, schema: T.StructType, paths: Iterable[Path]) -> DataFrame:
+    return spark.read.schema(schema).parquet(*[_GLOB.sub(r"\\\1", str(p)) for p in paths])
+
+
+def _vectors(spark: SparkSession, paths: Sequence[Path], of: Mapping[Path, Path]) -> DataFrame:
+    """Positions of rows that are not current: ``gd_file`` and ``gd_row``."""
+    found = _parquet(spark, _VECTORS, sorted({of[path] for path in paths}))
+    return found.select(F.col("file").alias("gd_file"), F.col("row").alias("gd_row"))
+
+
+def _current(frame: DataFrame, vectors: DataFrame) -> DataFrame:
+    """Rows of files without those that are not current.
+
+    A file never changes and its vector only grows, so an older vector of it that another file still
+    needs does no harm. Names of files are never used twice.
+    """
+    place = [F.col("_metadata.file_name"), F.col("_metadata.row_index")]
+    placed = frame.select("*", place[0].alias("gd_file"), place[1].alias("gd_row"))
+    left = placed.join(F.broadcast(vectors), ["gd_file", "gd_row"], "left_anti")
+    return left.select(*[quoted(name) for name in frame.columns])
 
 
 def as_version(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFrame:
@@ -133,9 +174,11 @@ _TRANSLATED: Final = frozenset({UNCHANGED, OLD, RAW})
 
 
 def _translated(
-    frame: DataFrame, back: Mapping[str, str], new: TableSchema,
+    frame: DataFrame,
+    back: Mapping[str, str],
+    new: TableSchema,
     lost: Sequence[tuple[str, Column, Column]],
-) -> list[Column]:  # fmt: skip
+) -> list[Column]:
     """The columns of ours that hold names of columns."""
     result = []
     if UNCHANGED in frame.columns:
@@ -180,5 +223,5 @@ def _renamed(name: Column, back: Mapping[str, str]) -> Column:
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it."""
+    """A name of one part, as Spark's SQL and expressions take it."""
     return "`" + name.replace("`", "``") + "`"

@@ -7,9 +7,10 @@ are ours, those of the table, and ``gd_key``: the bytes that tell rows apart, se
 """
 
 import contextlib
+import dataclasses
 import secrets
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -20,9 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.spark.catalog import Name, name_of
 from gaussdecode.spark.events import ACTION, PUT, REMOVE
 from gaussdecode.spark.formats import DELTA, ICEBERG, coordinate, settings
 from gaussdecode.spark.frames import quoted
+from gaussdecode.spark.schema import RAW, UNCHANGED
+from gaussdecode.spark.session import beside, configured
 from gaussdecode.spark.store import Target
 
 _CLASSES: Final = {
@@ -30,8 +34,33 @@ _CLASSES: Final = {
     ICEBERG: "org.apache.iceberg.spark.SparkCatalog",
 }
 _POSITION: Final = "gaussdecode.n"
+_OWNER: Final = "gaussdecode.landing"
+_MERGE_ON_READ: Final = {
+    "format-version": "2",
+    "write.merge.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.delete.mode": "merge-on-read",
+}
+"""Of new tables: an apply writes what changed, not the files that held it."""
 _NOT_IN_DELTA: Final = frozenset(" ,;{}()\n\t=")
 """Characters that a column's name may have only where Delta maps names."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Merge:
+    """Changes of a table.
+
+    Attributes:
+        rows: at most one per row of the table.
+        on: rows are the same where these columns are.
+        unsent: columns whose values a row that is there keeps, where ``gd_unchanged`` names them.
+        bounds: least and greatest value of columns, in every row that `rows` is about.
+    """
+
+    rows: DataFrame
+    on: Sequence[str]
+    unsent: Collection[str] = frozenset()
+    bounds: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
 
 class LakeTable(Protocol):
@@ -55,15 +84,20 @@ class LakeTable(Protocol):
     def add_columns(self, fields: Sequence[T.StructField]) -> None:
         """Add columns that are not there yet; they are NULL in the rows there are."""
 
-    def merge(self, changes: DataFrame, on: Sequence[str], n: int) -> None:
-        """Apply changes, at most one per row; rows are the same where `on` is."""
+    def merge(self, changes: Merge, n: int) -> None:
+        """Apply changes."""
 
 
-def check_session(spark: SparkSession, kept_as: str) -> None:
+def check_session(spark: SparkSession, kept_as: str, catalog: str = "") -> None:
     """Look whether a session can keep tables so.
 
+    Args:
+        spark: running.
+        kept_as: the format.
+        catalog: pattern of names; empty for none.
+
     Raises:
-        ConfigError: it lacks the jars or a setting.
+        ConfigError: it lacks the jars, a setting or the catalog.
     """
     loader = _jvm(spark).java.lang.Thread.currentThread().getContextClassLoader()
     try:
@@ -77,6 +111,18 @@ def check_session(spark: SparkSession, kept_as: str) -> None:
     for name, value in settings(kept_as).items():
         if value not in (spark.conf.get(name, "") or "").split(","):
             raise ConfigError(f"this Spark session was started without {name}={value}")
+    if catalog:
+        _check_catalog(spark, catalog.partition(".")[0])
+
+
+def _check_catalog(spark: SparkSession, name: str) -> None:
+    try:
+        beside(spark).catalog.setCurrentCatalog(name)
+    except (PySparkException, Py4JJavaError) as error:
+        raise ConfigError(
+            f"this Spark session cannot use catalog {name} ({_why(error)}): "
+            f"configure it with --conf spark.sql.catalog.{name}=... and its settings"
+        ) from None
 
 
 def open_lake(spark: SparkSession, store: Target) -> "Lake":
@@ -85,9 +131,7 @@ def open_lake(spark: SparkSession, store: Target) -> "Lake":
     Raises:
         ConfigError: see `check_session`.
     """
-    check_session(spark, store.format)
-    if store.format == DELTA:  # what others committed since is to be seen
-        _jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    check_session(spark, store.format, store.catalog)
     return Lake(spark, store)
 
 
@@ -100,28 +144,75 @@ class Lake:
 
     def table(self, directory: str) -> LakeTable:
         """One of them, there or not."""
-        root = self._store.root / "lake"
+        root, pattern = self._store.root / "lake", self._store.catalog
+        name = name_of(pattern, directory) if pattern else None
         if self._store.format == DELTA:
-            return DeltaTable(self._spark, root / directory, self._store.landing_id)
-        return IcebergTable(self._spark, root, directory)
+            place = root / directory if name is None else name
+            return DeltaTable(self._spark, place, self._store.landing_id)
+        if name is None:
+            name = (_own_catalog(self._spark, root), "tables", directory)
+        return IcebergTable(self._spark, name, self._store.landing_id if pattern else None)
+
+
+def _own_catalog(spark: SparkSession, root: Path) -> str:
+    """Make a directory a catalog of the session; give its name."""
+    catalog = f"gd_{zlib.crc32(str(root).encode()):08x}"
+    for name, value in {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "hadoop",
+        ".warehouse": str(root),
+        ".cache-enabled": "false",
+    }.items():
+        spark.conf.set(f"spark.sql.catalog.{catalog}{name}", value)
+    return catalog
+
+
+def _make_namespace(spark: SparkSession, name: Name) -> None:
+    """Make what a table is to be in.
+
+    Raises:
+        ConfigError: the session may not.
+    """
+    space = ".".join(map(quoted, name[:-1]))
+    try:
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
+    except (PySparkException, Py4JJavaError) as error:
+        raise ConfigError(
+            f"namespace {space} cannot be made ({_why(error)}): make it yourself, "
+            "or give another catalog or namespace"
+        ) from None
 
 
 class DeltaTable:
-    """A table of Delta Lake in a directory."""
+    """A table of Delta Lake, in a directory or by a name in a catalog.
 
-    def __init__(self, spark: SparkSession, path: Path, owner: str) -> None:
+    Args:
+        spark: running.
+        place: directory, or parts of the name.
+        owner: id of the landing.
+    """
+
+    def __init__(self, spark: SparkSession, place: Path | Name, owner: str) -> None:
         self._spark = spark
-        self._path = path
+        self._place = place
         self._app = f"gaussdecode-{owner}"
-        self._name = f"delta.{quoted(str(path))}"
+        parts = ("delta", str(place)) if isinstance(place, Path) else place
+        self._name = ".".join(map(quoted, parts))
 
     def is_there(self) -> bool:
         """See `LakeTable`."""
-        return (self._path / "_delta_log").is_dir()
+        if isinstance(self._place, Path):
+            return (self._place / "_delta_log").is_dir()
+        return self._spark.catalog.tableExists(self._name)
 
     def _snapshot(self) -> Any:  # Any: an object of the JVM
         log = _jvm(self._spark).org.apache.spark.sql.delta.DeltaLog
-        return log.forTable(_session(self._spark), str(self._path)).unsafeVolatileSnapshot()
+        place = str(self._place)
+        with _opened(self._name):
+            if not isinstance(self._place, Path):
+                place = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()[0]["location"]
+            found = log.forTableWithSnapshot(_session(self._spark), place)
+        return found._2()  # noqa: SLF001 - a pair of Scala
 
     def position(self) -> int | None:
         """See `LakeTable`."""
@@ -129,7 +220,7 @@ class DeltaTable:
             return None
         found = self._snapshot().transactions().get(self._app)
         if not found.isDefined():
-            raise LandingError(f"{self._path} was not made by this target, or is damaged")
+            raise LandingError(f"{self._name} was not made by this target, or is damaged")
         return int(found.get())
 
     def version(self) -> int:
@@ -138,10 +229,7 @@ class DeltaTable:
 
     def read(self, version: int | None = None) -> DataFrame:
         """See `LakeTable`."""
-        reader = self._spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        return reader.load(str(self._path))
+        return _read(self._spark, self._name, version)
 
     def replace(self, rows: DataFrame, n: int) -> None:
         """See `LakeTable`."""
@@ -151,10 +239,15 @@ class DeltaTable:
             self._map_names(rows.columns)
         else:
             writer = writer.option("delta.feature.timestampNtz", "supported")
+            writer = writer.option("delta.enableDeletionVectors", "true")
             if _is_odd(rows.columns):
                 writer = writer.option("delta.columnMapping.mode", "name")
         with _named(self._name):
-            writer.save(str(self._path))
+            if isinstance(self._place, Path):
+                writer.save(str(self._place))
+            else:
+                _make_namespace(self._spark, self._place)
+                writer.saveAsTable(self._name)
 
     def _map_names(self, names: Sequence[str]) -> None:
         """Let Delta map names before one comes that it would refuse."""
@@ -168,30 +261,31 @@ class DeltaTable:
         self._map_names([*held, *(field.name for field in fields)])
         _add_columns(self._spark, self._name, held, fields)
 
-    def merge(self, changes: DataFrame, on: Sequence[str], n: int) -> None:
+    def merge(self, changes: Merge, n: int) -> None:
         """See `LakeTable`."""
         conf = {
             "spark.databricks.delta.write.txnAppId": self._app,
             "spark.databricks.delta.write.txnVersion": str(n),
         }
-        with configured(self._spark, conf), _merge_text(self._name, changes, on) as text:
+        with configured(self._spark, conf), _merge_text(self._name, changes) as text:
             with _named(self._name):
                 self._spark.sql(text).collect()
 
 
 class IcebergTable:
-    """A table of Iceberg in a catalogue that is a directory."""
+    """A table of Iceberg.
 
-    def __init__(self, spark: SparkSession, root: Path, directory: str) -> None:
+    Args:
+        spark: running.
+        name: parts of its name; the first is the catalog.
+        owner: id of the landing; None in a catalog that nobody else has.
+    """
+
+    def __init__(self, spark: SparkSession, name: Name, owner: str | None) -> None:
         self._spark = spark
-        catalog = f"gd_{zlib.crc32(str(root).encode()):08x}"
-        for name, value in {
-            "": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop",
-            ".warehouse": str(root), ".cache-enabled": "false",
-        }.items():  # fmt: skip
-            spark.conf.set(f"spark.sql.catalog.{catalog}{name}", value)
-        self._name = f"{catalog}.tables.{quoted(directory)}"
-        self._path = root / "tables" / directory
+        self._parts = name
+        self._name = ".".join(map(quoted, name))
+        self._owner = owner
 
     def is_there(self) -> bool:
         """See `LakeTable`."""
@@ -199,13 +293,16 @@ class IcebergTable:
 
     def _table(self) -> Any:  # Any: an object of the JVM
         spark3 = _jvm(self._spark).org.apache.iceberg.spark.Spark3Util
-        return spark3.loadIcebergTable(_session(self._spark), self._name)
+        with _opened(self._name):
+            return spark3.loadIcebergTable(_session(self._spark), self._name)
 
     def position(self) -> int | None:
         """See `LakeTable`: the newest snapshot that has one, or what was noted last."""
         if not self.is_there():
             return None
         table = self._table()
+        if self._owner is not None and table.properties().get(_OWNER) != self._owner:
+            raise LandingError(f"{self._name} was not made by this target; choose another name")
         noted = table.properties().get(_POSITION)
         snapshot = table.currentSnapshot()
         while snapshot is not None:
@@ -215,7 +312,7 @@ class IcebergTable:
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
         if noted is None:
-            raise LandingError(f"{self._path} was not made by this target, or is damaged")
+            raise LandingError(f"{self._name} was not made by this target, or is damaged")
         return int(noted)
 
     def version(self) -> int:
@@ -224,13 +321,19 @@ class IcebergTable:
 
     def read(self, version: int | None = None) -> DataFrame:
         """See `LakeTable`."""
-        at = "" if version is None else f" VERSION AS OF {version}"
-        return self._spark.sql(f"SELECT * FROM {self._name}{at}")  # noqa: S608 - our own names
+        return _read(self._spark, self._name, version)
 
     def replace(self, rows: DataFrame, n: int) -> None:
         """See `LakeTable`."""
+        is_new = not self.is_there()
+        if is_new:
+            _make_namespace(self._spark, self._parts)
         with _named(self._name):
             writer = rows.writeTo(self._name).using("iceberg")
+            for name, value in _MERGE_ON_READ.items() if is_new else ():
+                writer = writer.tableProperty(name, value)
+            if self._owner is not None:
+                writer = writer.tableProperty(_OWNER, self._owner)
             writer.option(f"snapshot-property.{_POSITION}", str(n)).createOrReplace()
         self._note(n)
 
@@ -238,9 +341,9 @@ class IcebergTable:
         """See `LakeTable`."""
         _add_columns(self._spark, self._name, self.read().columns, fields)
 
-    def merge(self, changes: DataFrame, on: Sequence[str], n: int) -> None:
+    def merge(self, changes: Merge, n: int) -> None:
         """See `LakeTable`."""
-        with _merge_text(self._name, changes, on) as text, _named(self._name):
+        with _merge_text(self._name, changes) as text, _named(self._name):
             _with_summary(self._spark, {_POSITION: str(n)}, text)
         self._note(n)
 
@@ -283,24 +386,59 @@ def _with_summary(spark: SparkSession, summary: Mapping[str, str], text: str) ->
         raise statement.error
 
 
+def _read(spark: SparkSession, name: str, version: int | None) -> DataFrame:
+    at = "" if version is None else f" VERSION AS OF {version}"
+    return spark.sql(f"SELECT * FROM {name}{at}")  # noqa: S608 - our own names
+
+
 @contextlib.contextmanager
-def _merge_text(name: str, changes: DataFrame, on: Sequence[str]) -> Iterator[str]:
+def _merge_text(name: str, changes: Merge) -> Iterator[str]:
     """Give the MERGE, with its source as a view."""
     view = f"gd_changes_{secrets.token_hex(6)}"
-    columns = [quoted(column) for column in changes.columns if column != ACTION]
-    matched = " AND ".join(f"t.{column} = s.{column}" for column in on)
-    updates = ", ".join(f"t.{column} = s.{column}" for column in columns)
-    changes.createOrReplaceTempView(view)
+    columns = [column for column in changes.rows.columns if column != ACTION]
+    names = [quoted(column) for column in columns]
+    updates = ", ".join(f"t.{quoted(c)} = {_updated(c, changes.unsent)}" for c in columns)
+    changes.rows.createOrReplaceTempView(view)
     try:
         yield (
-            f"MERGE INTO {name} AS t USING {view} AS s ON {matched} "  # noqa: S608
+            f"MERGE INTO {name} AS t USING {view} AS s ON {_same_row(changes)} "  # noqa: S608
             f"WHEN MATCHED AND s.{ACTION} = {REMOVE} THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {updates} "
-            f"WHEN NOT MATCHED AND s.{ACTION} = {PUT} THEN INSERT ({', '.join(columns)}) "
-            f"VALUES ({', '.join(f's.{column}' for column in columns)})"
+            f"WHEN NOT MATCHED AND s.{ACTION} = {PUT} THEN INSERT ({', '.join(names)}) "
+            f"VALUES ({', '.join(f's.{column}' for column in names)})"
         )
     finally:
-        changes.sparkSession.catalog.dropTempView(view)
+        changes.rows.sparkSession.catalog.dropTempView(view)
+
+
+def _same_row(changes: Merge) -> str:
+    """When a row of the table is the row of a change.
+
+    The bounds follow from the key; said of the table alone they let files be skipped.
+    """
+    spans = [
+        f"t.{quoted(name)} >= {low} AND t.{quoted(name)} <= {high}"
+        for name, (low, high) in sorted(changes.bounds.items())
+    ]
+    return " AND ".join([*(f"t.{name} = s.{name}" for name in changes.on), *spans])
+
+
+def _updated(column: str, unsent: Collection[str]) -> str:
+    """What a column is after an update: as it was where that was not sent."""
+    new, old = f"s.{quoted(column)}", f"t.{quoted(column)}"
+    if not unsent:
+        return new
+    if column == UNCHANGED:  # what the table does not know either
+        return f"nullif(array_intersect({new}, {old}), array())"
+    if column == RAW:
+        kept = f"map_filter({old}, (name, _) -> array_contains(s.{UNCHANGED}, name))"
+        both = f"map_concat(coalesce({new}, map()), {kept})"
+        is_old = f"s.{UNCHANGED} IS NOT NULL AND {old} IS NOT NULL"
+        return f"CASE WHEN {is_old} AND cardinality({both}) > 0 THEN {both} ELSE {new} END"
+    if column not in unsent:
+        return new
+    name = column.replace("\\", "\\\\").replace("'", "\\'")
+    return f"CASE WHEN array_contains(s.{UNCHANGED}, '{name}') THEN {old} ELSE {new} END"
 
 
 def _add_columns(
@@ -325,29 +463,34 @@ def _named(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except PySparkException as error:
-        why = error.getCondition() or type(error).__name__
-    except Py4JJavaError as error:
-        why = str(error.java_exception.getClass().getName())
+    except (PySparkException, Py4JJavaError) as error:
+        why = _why(error)
     else:
         return
     raise LandingError(f"{name} was not changed: {why}; was another writer quicker? run it again")
 
 
 @contextlib.contextmanager
-def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set settings of a session for a while."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
+def _opened(name: str) -> Iterator[None]:
+    """Say which table could not be opened.
+
+    Raises:
+        LandingError: it is of another format, a view, or may not be read.
+    """
     try:
         yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+    except (PySparkException, Py4JJavaError) as error:
+        raise LandingError(
+            f"{name} cannot be opened ({_why(error)}): it is not a table that this target made, or may "
+            "not be read; choose another name, or restore it"
+        ) from None
+
+
+def _why(error: PySparkException | Py4JJavaError) -> str:
+    """What went wrong by its name: texts of errors may hold values."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() or type(error).__name__
+    return str(error.java_exception.getClass().getName())
 
 
 def _is_odd(names: Sequence[str]) -> bool:

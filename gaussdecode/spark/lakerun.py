@@ -8,6 +8,7 @@ that the number in the table is all that a later apply needs.
 """
 
 import contextlib
+import dataclasses
 import functools
 import json
 import shutil
@@ -17,29 +18,55 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.model.words import counted
 from gaussdecode.spark import reduce, tasks
-from gaussdecode.spark.engine import SparkEngine
+from gaussdecode.spark.catalog import check_apart
+from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, KEY, state_schema
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.frames import quoted, read_versions
-from gaussdecode.spark.lake import LakeTable, configured, open_lake
+from gaussdecode.spark.lake import LakeTable, Merge, open_lake
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.plan import Applied, Era, Plan
-from gaussdecode.spark.run import Options, Progress, Run, Work, portions
+from gaussdecode.spark.run import Options, Progress, Run, Work
 from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.session import configured
 from gaussdecode.spark.store import StateFile, Target
 from gaussdecode.spark.tasks import Job, MapTask
 
 _PLAIN: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
 
+_SMALL_BYTES: Final = 8 << 20
+"""Changes of so many bytes are reduced in less time than it takes to start a task."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Staged:
+    """What became of the rows of a table, as files.
+
+    Attributes:
+        files: staged.
+        unsent: columns whose values some rows lack.
+        bounds: between which values of the key the rows are.
+    """
+
+    files: list[StateFile]
+    unsent: frozenset[str]
+    bounds: reduce.Bounds
+
+
 class LakeRun(Run):
     """One apply; what it stages is gone afterwards."""
 
     def __init__(
-        self, engine: SparkEngine, landing: Landing, store: Target, options: Options,
+        self,
+        engine: SparkEngine,
+        landing: Landing,
+        store: Target,
+        options: Options,
         progress: Progress,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if options.history or options.changelog:
             raise ConfigError(
                 f"{store.root} is kept as {store.format}, which has the current state only; history "
@@ -91,7 +118,9 @@ class LakeRun(Run):
     # --- one table ---------------------------------------------------------------------------
 
     def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
-        self.progress(f"entry {plan.to}: {len(plan.tables)} tables have changes")
+        if self.store.catalog:
+            check_apart(self.store.catalog, {*applied, *plan.tables})
+        self.progress(f"entry {plan.to}: changes of {counted(len(plan.tables), 'table')}")
         for table in sorted(name for name, planned in plan.tables.items() if planned.eras):
             work = self._work(plan, table, applied.get(table, Applied()))
             held = self.lake.table(table)
@@ -116,9 +145,10 @@ class LakeRun(Run):
     def _merge(self, work: Work, held: LakeTable, after: int) -> None:
         era = work.eras[0]
         job = self._lake_job(work, 0, ())
-        if not era.schema.key or any(change.file.has_unchanged for change in era.files):
+        if not era.schema.key or era.may_move_unsent:
             job = self._lake_job(work, 0, self._stage_touched(work, held, job))
-        files = self._reduce(work, job, era, after)
+        changes = self._reduce(work, job, era, after)
+        files = changes.files
         if not files:
             return
         rows = self._staged(work, era.schema, files)
@@ -126,22 +156,23 @@ class LakeRun(Run):
         reach(Step.LAKE_STAGED)
         self._keep_record(work, era.schema)
         on = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
-        held.merge(rows, on, work.to)
-        self._done(work, f"{sum(file.rows for file in files)} rows merged")
+        held.merge(Merge(rows, on, changes.unsent, changes.bounds), work.to)
+        self._done(work, f"{counted(sum(file.rows for file in files), 'row')} merged")
 
     def _replace(self, work: Work, held: LakeTable) -> None:
         base: tuple[StateFile, ...] = ()
         if work.schema is not None and not work.eras[0].resets:
             base = self._stage_rows(work, held.read(), work.schema)
         for number, era in enumerate(work.eras):
-            base = tuple(self._reduce(work, self._lake_job(work, number, base), era, None))
+            base = tuple(self._reduce(work, self._lake_job(work, number, base), era, None).files)
             work.schema = era.schema
         schema = work.eras[-1].schema
         rows = self._staged(work, schema, base).drop(ACTION)
+        held.position()  # refuses a table of somebody else's
         reach(Step.LAKE_STAGED)
         self._keep_record(work, schema)
         held.replace(rows, work.to)
-        self._done(work, f"{sum(file.rows for file in base)} rows, all anew")
+        self._done(work, f"{counted(sum(file.rows for file in base), 'row')}, all anew")
 
     def _done(self, work: Work, what: str) -> None:
         reach(Step.LAKE_COMMITTED)
@@ -153,10 +184,10 @@ class LakeRun(Run):
         record = {"schema_id": schema.schema_id, "ignore_through": work.ignore_through}
         self.store.keep_record(work.table, work.to, record)
 
-    def _publish_database(
+    def _commit_database(
         self, plan: Plan, applied: Mapping[str, Applied], only: Collection[str] | None
     ) -> None:
-        super()._publish_database(plan, applied, only)
+        super()._commit_database(plan, applied, only)
         for table in self.touched:
             n = self.stopped[table].n if table in self.stopped else plan.to
             self.store.forget_records(table, n)
@@ -169,34 +200,50 @@ class LakeRun(Run):
         if work.schema is not None:
             schemas[work.schema.schema_id] = work.schema
         return Job(
-            index=0, table_root=str(self.staging / work.table), schema=era.schema, schemas=schemas,
-            order=self.landing.order, resets=tuple(era.resets), buckets=work.buckets, base=base,
-            is_rebuilt=True, with_history=False, token=f"{self.token}{number:02d}",
-        )  # fmt: skip
+            index=0,
+            table_root=str(self.staging / work.table),
+            schema=era.schema,
+            schemas=schemas,
+            order=self.landing.order,
+            resets=tuple(era.resets),
+            buckets=work.buckets,
+            base=base,
+            is_rebuilt=True,
+            with_history=False,
+            token=f"{self.token}{number:02d}",
+            sizes=self.options.sizes,
+        )
 
-    def _reduce(self, work: Work, job: Job, era: Era, after: int | None) -> list[StateFile]:
+    def _reduce(self, work: Work, job: Job, era: Era, after: int | None) -> Staged:
         """Stage what became of the rows: all of them, or those that changed after an entry."""
         resolved = self._resolve([job], [(job, era)]).get(job.index)
         planned = self._map_tasks(job, era.files)
         if resolved is not None:
             planned.append(MapTask(job, str(self.landing.root), resolved=tuple(resolved)))
-        texts = self.engine.grouped(
+        texts = self._engine_for(job, era).grouped(
             planned,
             functools.partial(tasks.map_events, is_resolved=resolved is not None),
             functools.partial(reduce.stage_group, jobs=[job], after=after),
+            self._shares([(job, era)]),
         )
-        files = []
-        for result in map(json.loads, texts):
-            work.orphans += result["orphans"]
-            if result["file"] is not None:
-                files.append(StateFile(**result["file"]))
-                self.summary.bytes_written += files[-1].bytes
-        return files
+        results = [json.loads(text) for text in texts]
+        files = [StateFile(**found["file"]) for found in results if found["file"] is not None]
+        work.orphans += sum(found["orphans"] for found in results)
+        self.summary.bytes_written += sum(file.bytes for file in files)
+        unsent = {name for found in results for name in found["unsent"]}
+        bounds = reduce.join_bounds(found["bounds"] for found in results)
+        return Staged(files, frozenset(unsent), bounds)
+
+    def _engine_for(self, job: Job, era: Era) -> Engine:
+        """This process where the tasks would take longer to start than to run."""
+        size = sum(c.file.bytes for c in era.files) + sum(file.bytes for file in job.base)
+        return LocalEngine() if size <= _SMALL_BYTES else self.engine
 
     def _stage_touched(self, work: Work, held: LakeTable, job: Job) -> tuple[StateFile, ...]:
         """Stage the rows of a table that changes are about."""
         root = str(self.landing.root)
-        looks = [MapTask(job, root, changes=part) for part in portions(work.eras[0].files)]
+        parts = self._portions(work.eras[0].files)
+        looks = [MapTask(job, root, changes=part) for part in parts]
         paths = [json.loads(text) for text in self.engine.each(looks, reduce.stage_keys)]
         assert work.schema is not None
         if not paths:

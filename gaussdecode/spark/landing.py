@@ -22,6 +22,7 @@ from gaussdecode.model.title import table_title
 
 _LAYOUT_VERSION: Final = 1
 _HIDES_TRUNCATE: Final = "hides-truncate"
+_MIRRORED: Final = "mirrored"
 _CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", _HIDES_TRUNCATE})
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
@@ -254,6 +255,12 @@ def data_kinds(entry: CommitEntry) -> bool:
 
 def _check_layout(root: Path, record: Json) -> tuple[str, tuple[str, ...], str]:
     try:
+        if _MIRRORED in record["capabilities"]:
+            raise ConfigError(
+                f"{root} holds the newest files only, the others are in its mirror alone "
+                "(landing.mirror.local-retention): read a copy of the whole mirror, or leave that "
+                "setting out where Spark is to read the landing itself"
+            )
         if record["version"] != _LAYOUT_VERSION:
             raise ValueError(f"version {record['version']!r}")
         unknown = set(record["capabilities"]) - _CAPABILITIES

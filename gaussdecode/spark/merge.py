@@ -53,6 +53,23 @@ class Merged:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Delta:
+    """What a merge changes.
+
+    Attributes:
+        added: rows that are current now and were not before.
+        closed: intervals that ended.
+        gone: indices of rows of the base that are no longer current.
+        orphans: removals of a multiset's rows that were not there.
+    """
+
+    added: pa.Table
+    closed: pa.Table
+    gone: Ints
+    orphans: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Sorted:
     """Events of a bucket in order of key and position.
 
@@ -72,9 +89,12 @@ class Sorted:
 
 
 def merge(
-    base: pa.Table | None, events: pa.Table, resets: Sequence[Reset], schema: TableSchema,
+    base: pa.Table | None,
+    events: pa.Table,
+    resets: Sequence[Reset],
+    schema: TableSchema,
     order: Sequence[str],
-) -> Merged:  # fmt: skip
+) -> Merged:
     """Merge events into the rows of one bucket.
 
     Args:
@@ -93,16 +113,41 @@ def merge(
             base, found = base.filter(touched), found.filter(touched)
         events = pa.concat_tables([base_events(base, found, schema), events])
     run = sort_events(events.combine_chunks(), resets, order)
-    if schema.key:
-        alive, ended, closers, orphans = *_keyed(run, len(resets)), 0
-    else:
-        alive, ended, closers, orphans = multiset.match(run.code, run.era, run.action, len(resets))
+    alive, ended, closers, orphans = _matched(run, len(resets), schema)
     sources, unknown = fill_sources(run)
     current = take_rows(run, alive, sources, unknown, schema)
     closed = close_rows(run, ended, closers, sources, unknown, schema, resets)
     if kept is not None:
         current = pa.concat_tables([kept.select(current.column_names), current])
     return Merged(current, closed, orphans)
+
+
+def merge_delta(
+    base: pa.Table, events: pa.Table, schema: TableSchema, order: Sequence[str], *, closes: bool
+) -> Delta:
+    """Merge events into the rows they name, without what passes untouched.
+
+    Args:
+        base: rows of the current state whose keys events name, in `state_schema`; columns that no
+            event leaves out may be NULL unless rows are closed.
+        events: of `to_events`, in any order, with no reset among them.
+        schema: version of all of them.
+        order: columns that order events.
+        closes: give closed intervals.
+    """
+    events = pa.concat_tables([base_events(base, row_keys(base, schema), schema), events])
+    run = sort_events(events.combine_chunks(), (), order)
+    alive, ended, closers, orphans = _matched(run, 0, schema)
+    if not closes:
+        ended, closers = ended[:0], closers[:0]
+    is_held = run.index[alive] < base.num_rows
+    sources, unknown = fill_sources(run)
+    return Delta(
+        added=take_rows(run, alive[~is_held], sources, unknown, schema),
+        closed=close_rows(run, ended, closers, sources, unknown, schema, ()),
+        gone=np.setdiff1d(np.arange(base.num_rows), run.index[alive[is_held]]),
+        orphans=orphans,
+    )
 
 
 def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Sorted:
@@ -122,6 +167,12 @@ def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str])
     for reset in resets:
         era += above([column[index] for column in positions], reset.position, inclusive=True)
     return Sorted(events, index, code[index], era, action[index])
+
+
+def _matched(run: Sorted, resets: int, schema: TableSchema) -> tuple[Ints, Ints, Ints, int]:
+    if schema.key:
+        return *_keyed(run, resets), 0
+    return multiset.match(run.code, run.era, run.action, resets)
 
 
 def _keyed(run: Sorted, resets: int) -> tuple[Ints, Ints, Ints]:
@@ -183,9 +234,12 @@ def _unsent(run: Sorted) -> dict[str, npt.NDArray[np.bool_]]:
 
 
 def take_rows(
-    run: Sorted, at: Ints, sources: dict[str, Ints], unknown: dict[str, npt.NDArray[np.bool_]],
+    run: Sorted,
+    at: Ints,
+    sources: dict[str, Ints],
+    unknown: dict[str, npt.NDArray[np.bool_]],
     schema: TableSchema,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """Take rows out of the sorted events, each column from the event that has it."""
     target = state_schema(schema)
     own = pa.array(run.index[at])
@@ -242,9 +296,14 @@ def _is_old(name: str, rows: pa.Table) -> bool:
 
 
 def close_rows(
-    run: Sorted, ended: Ints, closers: Ints, sources: dict[str, Ints],
-    unknown: dict[str, npt.NDArray[np.bool_]], schema: TableSchema, resets: Sequence[Reset],
-) -> pa.Table:  # fmt: skip
+    run: Sorted,
+    ended: Ints,
+    closers: Ints,
+    sources: dict[str, Ints],
+    unknown: dict[str, npt.NDArray[np.bool_]],
+    schema: TableSchema,
+    resets: Sequence[Reset],
+) -> pa.Table:
     """Take the ended rows with the stamps of what ended them."""
     rows = take_rows(run, ended, sources, unknown, schema)
     by_reset = pa.array(closers < 0)

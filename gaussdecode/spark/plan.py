@@ -13,18 +13,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
 from gaussdecode.model.quarantine import ended_by
 from gaussdecode.spark.events import STAMPS, Reset
+from gaussdecode.spark.glance import first_row, rows_of_op
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.schema import TableSchema, is_same_table, why_unknown
 
 SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
+_LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
 Numbering = tuple[tuple[int, int, int], ...]
 """Number, epoch and LSN of entries: which entry a row of a merged file belongs to."""
 
@@ -41,6 +39,7 @@ class ChangeFile:
         numbering: for a merged file, else empty.
         ignore_through: epoch and position that a snapshot of an earlier entry covers.
         epoch: of its last row.
+        part: which part of how many parts of its row groups is meant.
     """
 
     n: int
@@ -50,6 +49,7 @@ class ChangeFile:
     numbering: Numbering = ()
     ignore_through: tuple[int, ...] | None = None
     epoch: int = 0
+    part: tuple[int, int] = (0, 1)
 
 
 @dataclasses.dataclass(slots=True)
@@ -174,10 +174,15 @@ class Applied:
 
 
 def make_plan(
-    landing: Landing, applied: Mapping[str, Applied], start: int, to: int, *,
-    only: Collection[str] | None = None, accept_gaps: bool = False,
+    landing: Landing,
+    applied: Mapping[str, Applied],
+    start: int,
+    to: int,
+    *,
+    only: Collection[str] | None = None,
+    accept_gaps: bool = False,
     quarantined: Mapping[str, int] | None = None,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Read the log and plan.
 
     Args:
@@ -193,17 +198,7 @@ def make_plan(
         LandingError: an entry is missing or damaged.
     """
     plan = Plan(to, quarantined=dict(quarantined or {}))
-    held = landing.first_n - 1  # a table that stands still does not keep others from going on
-    first = min(
-        [
-            start,
-            *(
-                max(state.n, held) if state.is_stopped else state.n
-                for name, state in applied.items()
-                if _is_wanted(name, only)
-            ),
-        ]
-    )
+    first = _first(landing, applied, start, only)
     if accept_gaps and first + 1 < landing.first_n:
         plan.accepted_gaps.append(landing.first_n - 1)
         first = landing.first_n - 1
@@ -231,6 +226,19 @@ def make_plan(
         if planned.eras or planned.stop is not None:
             plan.tables[table] = planned
     return plan
+
+
+def _first(
+    landing: Landing, applied: Mapping[str, Applied], start: int, only: Collection[str] | None
+) -> int:
+    """Entry up to which all wanted tables are complete."""
+    held = landing.first_n - 1  # a table that stands still does not keep others from going on
+    known = (
+        max(state.n, held) if state.is_stopped else state.n
+        for name, state in applied.items()
+        if _is_wanted(name, only)
+    )
+    return min([start, *known])
 
 
 def _is_planned(plan: Plan, entry: CommitEntry, *, accept_gaps: bool) -> bool:
@@ -271,9 +279,7 @@ def _files_of(
         return found
     for file in entry.files:
         if _is_wanted(file.table, only):
-            change = ChangeFile(
-                entry.n, entry.n, replaces(entry, file.table), file, epoch=epoch
-            )  # fmt: skip
+            change = ChangeFile(entry.n, entry.n, replaces(entry, file.table), file, epoch=epoch)
             found.setdefault(file.table, []).append(change)
     return found
 
@@ -290,9 +296,11 @@ def replaces(entry: CommitEntry, table: str) -> bool:
 
 
 def merge_files(
-    root: Path, files: dict[str, list[ChangeFile]], compacts: list[CommitEntry],
+    root: Path,
+    files: dict[str, list[ChangeFile]],
+    compacts: list[CommitEntry],
     numbering: Numbering,
-) -> dict[str, list[ChangeFile]]:  # fmt: skip
+) -> dict[str, list[ChangeFile]]:
     """Take merged files in place of those they replace, where all of these are wanted."""
     by_path = {change.file.path: change for found in files.values() for change in found}
     merged: dict[str, ChangeFile] = {}
@@ -307,9 +315,13 @@ def merge_files(
             if (root / item.path).is_file():
                 span = tuple(x for x in numbering if item.first_n <= x[0] <= item.last_n)
                 change = ChangeFile(
-                    item.first_n, item.last_n, False, merged_file, span,
+                    item.first_n,
+                    item.last_n,
+                    False,
+                    merged_file,
+                    span,
                     epoch=max((x[1] for x in span), default=0),
-                )  # fmt: skip
+                )
                 merged.update(dict.fromkeys(item.replaced, change))
     return {table: _replaced(found, merged) for table, found in files.items()}
 
@@ -401,9 +413,13 @@ def _why_stopped(
 
 
 def _pass_over(
-    landing: Landing, plan: TablePlan, ordered: list[ChangeFile], index: int,
-    before: TableSchema | None, schemas: Mapping[str, TableSchema],
-) -> int:  # fmt: skip
+    landing: Landing,
+    plan: TablePlan,
+    ordered: list[ChangeFile],
+    index: int,
+    before: TableSchema | None,
+    schemas: Mapping[str, TableSchema],
+) -> int:
     """Go over files to where the table is empty anyway; else end before them.
 
     That is the next snapshot of it, or the first change of another table under its name.
@@ -443,9 +459,12 @@ def _cut(plan: TablePlan, n: int) -> None:
 
 
 def _extend(
-    landing: Landing, plan: TablePlan, change: ChangeFile, schema: TableSchema,
+    landing: Landing,
+    plan: TablePlan,
+    change: ChangeFile,
+    schema: TableSchema,
     before: TableSchema | None,
-) -> None:  # fmt: skip
+) -> None:
     """Add a file, in an era of its own where rows are told apart in another way."""
     eras, ignore = plan.eras, plan.ignore_through
     is_after = before is not None and bool(eras)
@@ -474,15 +493,9 @@ def _is_one_era(old: TableSchema, new: TableSchema) -> bool:
     return old.key_shape() == new.key_shape() and is_same_table(old, new)
 
 
-def _read(landing: Landing, change: ChangeFile, names: list[str]) -> pa.Table:
-    return pq.read_table(landing.root / change.file.path, columns=names, partitioning=None)
-
-
 def read_truncates(landing: Landing, change: ChangeFile) -> list[Reset]:
     """Read the truncate markers of a file."""
-    names = [name for name in STAMPS if name != "gd_n"]
-    rows = _read(landing, change, names)
-    found = rows.filter(pc.equal(rows.column("gd_op"), "T")).to_pylist()
+    found = rows_of_op(landing.root / change.file.path, "T", _LANDED_STAMPS)
     return [_reset(landing, row, number_of(row, change)) for row in found]
 
 
@@ -499,9 +512,7 @@ def _reset(landing: Landing, row: dict[str, Any], n: int) -> Reset:  # Any: a la
 
 
 def _first_row(landing: Landing, change: ChangeFile) -> dict[str, Any]:  # Any: a landed row
-    rows = _read(landing, change, [name for name in STAMPS if name != "gd_n"])
-    first = min(rows.to_pylist(), key=lambda row: tuple(row[name] or 0 for name in landing.order))
-    return dict(first)
+    return first_row(landing.root / change.file.path, landing.order, _LANDED_STAMPS)
 
 
 def _made_anew(landing: Landing, change: ChangeFile) -> Reset:

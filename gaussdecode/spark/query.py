@@ -1,12 +1,10 @@
 """The products as DataFrames: current state, history, changelog, and all tables at once.
 
-Every function reads one published version and follows it to files that never change.
+Every function reads one committed version and follows it to files that never change.
 Travelling back needs history, which gives every point since it began; without it a point
 is there when an apply ended exactly there.
 """
 
-import re
-from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +20,6 @@ from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target
 
-_NOT_IN_VIEWS: Final = re.compile(r"[^A-Za-z0-9_]")
 _STATE: Final = [
     *[pa.field(name, of) for name, of in STAMPS.items()],
     pa.field(UNCHANGED, NAMES_TYPE),
@@ -32,9 +29,13 @@ _CLOSED: Final = [*[pa.field(name, of) for name, of in ENDS.items()], *_STATE]
 
 
 def current(
-    spark: SparkSession, target: Path | str, table: str, *, at: Point | None = None,
+    spark: SparkSession,
+    target: Path | str,
+    table: str,
+    *,
+    at: Point | None = None,
     root: Path | str | None = None,
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """Rows of a table.
 
     Args:
@@ -144,8 +145,11 @@ def _is_through(epoch_name: str, lsn_name: str, epoch: int, lsn: int) -> Column:
 def _no_such_point(store: Target, table: str, n: int, version: TableVersion) -> str:
     found = [v.n for k in store.database_versions() if (v := store.database(k)) is not None]
     near = ", ".join(str(number) for number in found[-5:])
-    since = "no history" if version.history_from is None else (
-        f"history since entry {version.history_from}")  # fmt: skip
+    since = (
+        "no history"
+        if version.history_from is None
+        else (f"history since entry {version.history_from}")
+    )
     return (
         f"{store.root}: {table} has {since}, so entry {n} cannot be shown; versions are at "
         f"entries {near}. Apply with history, or to that entry"
@@ -205,61 +209,25 @@ def changelog(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
 
 
 def database(
-    spark: SparkSession, target: Path | str, *, at: Point | None = None,
+    spark: SparkSession,
+    target: Path | str,
+    *,
+    at: Point | None = None,
     root: Path | str | None = None,
-) -> dict[str, DataFrame]:  # fmt: skip
+) -> dict[str, DataFrame]:
     """All tables at one point of the source's history, by ``schema.name``."""
-    store = Target(target)
-    newest = _newest(store)
-    found = {}
-    for directory in newest.tables:
-        title = _schema(store, newest, directory).title
-        found[title] = current(spark, target, directory, at=at, root=root)
-    return found
+    return {title: current(spark, target, title, at=at, root=root) for title in titles(target)}
 
 
-def register(
-    spark: SparkSession, target: Path | str, *, at: Point | None = None,
-    root: Path | str | None = None, text: str | None = None,
-) -> dict[str, str]:  # fmt: skip
-    """Make a view of each table, all of them at one point, and of its history.
+def titles(target: Path | str) -> list[str]:
+    """``schema.name`` of all tables of the newest version.
 
-    Args:
-        spark: running.
-        target: directory.
-        at: see `current`.
-        root: see `current`.
-        text: only tables whose view this text names, such as a query; None for all.
-
-    Returns:
-        View by ``schema.name``: ``name``, or ``schema_name`` where several schemas have it; the
-        history's is ``<view>_history``.
+    Raises:
+        ConfigError: nothing was applied yet.
     """
     store = Target(target)
     newest = _newest(store)
-    views: dict[str, str] = {}
-    for directory, view in _view_names(store, newest).items():
-        if text is not None and view.lower() not in text.lower():
-            continue
-        current(spark, target, directory, at=at, root=root).createOrReplaceTempView(view)
-        views[_schema(store, newest, directory).title] = view
-        if store.format != PARQUET:
-            continue
-        is_wanted = text is None or f"{view}_history".lower() in text.lower()
-        if is_wanted and _version(store, newest, directory).history_from is not None:
-            history(spark, target, directory).createOrReplaceTempView(f"{view}_history")
-    return views
-
-
-def _view_names(store: Target, newest: DatabaseVersion) -> dict[str, str]:
-    schemas = {directory: _schema(store, newest, directory) for directory in newest.tables}
-    short = Counter(schema.name for schema in schemas.values())
-    return {
-        directory: _NOT_IN_VIEWS.sub(
-            "_", schema.name if short[schema.name] == 1 else schema.title.replace(".", "_")
-        )
-        for directory, schema in schemas.items()
-    }
+    return [_schema(store, newest, directory).title for directory in newest.tables]
 
 
 def _kept_as_files(target: Path | str) -> Target:
@@ -287,19 +255,31 @@ def _current(spark: SparkSession, store: Target, table: str, version: TableVersi
 
 
 def _read(
-    spark: SparkSession, store: Target, table: str, files: tuple[StateFile, ...],
-    version: TableVersion, *, closed: bool = False, changes: bool = False,
-) -> DataFrame:  # fmt: skip
-    target = store.schema(table, version.schema_id)
+    spark: SparkSession,
+    store: Target,
+    table: str,
+    files: tuple[StateFile, ...],
+    version: TableVersion,
+    *,
+    closed: bool = False,
+    changes: bool = False,
+) -> DataFrame:
+    target, root = store.schema(table, version.schema_id), store.table_root(table)
     paths: dict[str, list[Path]] = {}
     for file in files:
         # Files of the state are kept readable by the newest names; see `reads_as`.
         schema_id = file.schema_id if closed or changes else version.schema_id
-        paths.setdefault(schema_id, []).append(store.table_root(table) / file.path)
+        paths.setdefault(schema_id, []).append(root / file.path)
     schemas = {i: store.schema(table, i) for i in {*paths, version.schema_id}}
-    return read_versions(spark, paths, schemas, target, {
-        i: _ours(schema, closed=closed, changes=changes) for i, schema in schemas.items()
-    })  # fmt: skip
+    ended = {root / file.path: root / file.deletes for file in files if file.deletes}
+    return read_versions(
+        spark,
+        paths,
+        schemas,
+        target,
+        {i: _ours(schema, closed=closed, changes=changes) for i, schema in schemas.items()},
+        ended,
+    )
 
 
 def _ours(schema: TableSchema, *, closed: bool, changes: bool) -> list[pa.Field]:

@@ -26,9 +26,14 @@ ORDER: Final = ("gd_epoch", "gd_lsn", "gd_seq")
 
 
 def changes(
-    spark: SparkSession, root: Path | str, table: str, *, from_: int | Point | None = None,
-    to: int | Point | None = None, with_n: bool = False,
-) -> DataFrame:  # fmt: skip
+    spark: SparkSession,
+    root: Path | str,
+    table: str,
+    *,
+    from_: int | Point | None = None,
+    to: int | Point | None = None,
+    with_n: bool = False,
+) -> DataFrame:
     """Read the changes of a table.
 
     Args:
@@ -79,9 +84,13 @@ def _files(
 
 
 def read_changes(
-    spark: SparkSession, landing: Landing, table: str, files: Iterable[ChangeFile], *,
+    spark: SparkSession,
+    landing: Landing,
+    table: str,
+    files: Iterable[ChangeFile],
+    *,
     with_n: bool = False,
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """Read landed files of one table as one frame."""
     by_schema: dict[str, list[Path]] = {}
     for change in files:

@@ -7,7 +7,7 @@ of the table that are needed (values that were not sent, rows that are counted) 
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +17,15 @@ import pyarrow.compute as pc
 
 from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, row_keys, state_schema
 from gaussdecode.spark.merge import Merged, merge
-from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.schema import UNCHANGED, TableSchema
 from gaussdecode.spark.store import StateFile, write_parquet
 from gaussdecode.spark.tasks import GROUP_BITS, Job, MapTask, events_of, from_bytes
 
 EXTRA: Final = (pa.field(KEY, pa.binary()), pa.field(ACTION, pa.int8()))
 """Columns of staged files before those of the state."""
+
+Bounds = dict[str, tuple[int, int]]
+"""By column, the least and the greatest value."""
 
 IDENTITY: Final = ("gd_epoch", "gd_lsn", "gd_seq")
 """What tells rows of a table without key apart, beside what is in them."""
@@ -51,7 +54,8 @@ def stage_group(
         after: give what changed after this entry; None for all rows as they are.
 
     Returns:
-        One JSON text that describes the file.
+        One JSON text that describes the file: columns whose values only the table may have,
+        and between which values of the key the rows are.
     """
     job, bucket = jobs[group >> GROUP_BITS], group & ((1 << GROUP_BITS) - 1)
     events = from_bytes(payloads)
@@ -64,7 +68,48 @@ def stage_group(
     if rows.num_rows:
         path, size = write_parquet(rows, Path(job.table_root), f"files/{job.token}-{bucket:06d}")
         held = dataclasses.asdict(StateFile(path, rows.num_rows, size, job.schema.schema_id))
-    return [json.dumps({"file": held, "orphans": merged.orphans})]
+    result = {
+        "file": held,
+        "orphans": merged.orphans,
+        "unsent": unsent_columns(rows),
+        "bounds": key_bounds(events, job.schema),
+    }
+    return [json.dumps(result)]
+
+
+def unsent_columns(rows: pa.Table) -> list[str]:
+    """Columns that some row has no value of."""
+    return sorted(pc.unique(pc.list_flatten(rows.column(UNCHANGED))).to_pylist())
+
+
+def key_bounds(events: pa.Table, schema: TableSchema) -> Bounds:
+    """Least and greatest value of each column of the key, where it is a whole number.
+
+    Of columns whose values compare alike everywhere, so that files without rows between them
+    need not be read; a column that is NULL in some event has no bounds.
+    """
+    found: Bounds = {}
+    for name in schema.key:
+        column = events.column(name)
+        if pa.types.is_integer(column.type) and events.num_rows and not column.null_count:
+            span = pc.min_max(column)
+            found[name] = (span["min"].as_py(), span["max"].as_py())
+    return found
+
+
+def join_bounds(parts: Iterable[Mapping[str, Sequence[int]]]) -> Bounds:
+    """Bounds of several groups together; of the columns that all of them know."""
+    found: Bounds | None = None
+    for part in parts:
+        if found is None:
+            found = {name: (low, high) for name, (low, high) in part.items()}
+        else:
+            found = {
+                name: (min(found[name][0], low), max(found[name][1], high))
+                for name, (low, high) in part.items()
+                if name in found
+            }
+    return found or {}
 
 
 def reduced(events: pa.Table, merged: Merged, schema: TableSchema, after: int) -> pa.Table:

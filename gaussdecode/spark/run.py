@@ -1,32 +1,24 @@
-"""One apply: plan, passes of map and merge, publication. See `gaussdecode.spark.apply`."""
+"""One apply: plan, passes of map and merge, commit. See `gaussdecode.spark.apply`."""
 
 import dataclasses
 import functools
 import json
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from gaussdecode.model.words import counted
 from gaussdecode.spark import moves, tasks
+from gaussdecode.spark.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.changelog import ChangelogTask, write_changelog
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.plan import Applied, ChangeFile, Era, Plan, Stop, make_plan
 from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.spread import MAX_BUCKETS, Sizes, power_of_two, shared_out
 from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target, utc_now
 from gaussdecode.spark.tasks import Job, MapTask
-
-MIB: Final = 1 << 20
-_TASK_BYTES: Final = 32 * MIB
-"""Landed bytes read by one task; arbitrary, some hundred MiB in memory."""
-
-_FIRST_BUCKET_BYTES: Final = 8 * MIB
-_BUCKET_BYTES: Final = 32 * MIB
-_FULL_BUCKET_BYTES: Final = 96 * MIB
-"""Above this average a table is spread over more buckets."""
-
-MAX_BUCKETS: Final = 4096
 
 Progress = Callable[[str], None]
 
@@ -47,6 +39,9 @@ class Options:
             that a table which was emptied keeps its rows.
         format: ``parquet``, ``delta`` or ``iceberg``; None for what the target is, Parquet
             where it is new.
+        catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
+            for what the target has.
+        sizes: how work is cut.
     """
 
     tables: Collection[str] | None = None
@@ -56,6 +51,8 @@ class Options:
     accept_gaps: bool = False
     accept_hidden_truncates: bool = False
     format: str | None = None
+    catalog: str | None = None
+    sizes: Sizes = dataclasses.field(default_factory=Sizes)
 
 
 @dataclasses.dataclass(slots=True)
@@ -115,9 +112,8 @@ class Run:
     """One apply; everything it writes carries its token."""
 
     def __init__(
-        self, engine: Engine, landing: Landing, store: Target, options: Options,
-        progress: Progress,
-    ) -> None:  # fmt: skip
+        self, engine: Engine, landing: Landing, store: Target, options: Options, progress: Progress
+    ) -> None:
         self.engine = engine
         self.landing = landing
         self.store = store
@@ -131,19 +127,23 @@ class Run:
         self.stopped: dict[str, Stop] = {}
 
     def run(self, to: int) -> Summary:
-        """Plan, apply, publish."""
+        """Plan, apply, commit."""
         summary, before = self.summary, self.before
         only = self._only()
-        if before is not None and before.n >= to and self._is_settled(only):
+        if before is not None and before.n >= to and self._is_whole(only):
             summary.n = before.n
             return summary
         applied = self._with_stopped(self._applied())
         start = before.n if before is not None and before.is_complete else -1
         plan = make_plan(
-            self.landing, applied, start, max(to, summary.from_n), only=only,
+            self.landing,
+            applied,
+            start,
+            max(to, summary.from_n),
+            only=only,
             accept_gaps=self.options.accept_gaps,
             quarantined={} if before is None else before.quarantined,
-        )  # fmt: skip
+        )
         summary.stopped_at_gap = plan.gap
         summary.suspects = tuple(plan.suspects)
         summary.quarantined = dict(plan.quarantined)
@@ -154,7 +154,7 @@ class Run:
             if plan.to > summary.from_n or any(p.eras for p in plan.tables.values()):
                 self._apply_tables(plan, applied)
                 reach(Step.TABLES_DONE)
-                self._publish_database(plan, applied, only)
+                self._commit_database(plan, applied, only)
         finally:
             self._sweep()
         return summary
@@ -208,7 +208,7 @@ class Run:
             return table
         return TableSchema.from_record(stop.new, self.landing.schema_record(table, stop.new)).title
 
-    def _is_settled(self, only: Collection[str] | None) -> bool:
+    def _is_whole(self, only: Collection[str] | None) -> bool:
         """Whether the database's version speaks for all tables that are wanted."""
         assert self.before is not None
         if self.before.stopped:  # somebody may have said meanwhile which columns are which
@@ -223,25 +223,29 @@ class Run:
             for table, planned in plan.tables.items()
             if planned.eras
         ]
-        self.progress(f"entry {plan.to}: {len(works)} tables have changes")
+        self.progress(f"entry {plan.to}: changes of {counted(len(works), 'table')}")
         self._log_changes(works)
         for number in range(max((len(work.eras) for work in works), default=0)):
             self._pass([work for work in works if number < len(work.eras)], number)
         reach(Step.FILES_WRITTEN)
         for work in works:
-            self._publish(work, plan)
+            self._commit(work, plan)
 
     def _log_changes(self, works: Sequence[Work]) -> None:
         """Copy what is new into the changelogs."""
         planned = [
             ChangelogTask(
-                index, str(self.landing.root), str(self.store.table_root(work.table)), part,
-                self._changelog_by(work.version), self.token,
+                index,
+                str(self.landing.root),
+                str(self.store.table_root(work.table)),
+                part,
+                self._changelog_by(work.version),
+                self.token,
             )
             for index, work in enumerate(works)
             if self._changelog_by(work.version)
-            for part in portions([*work.passed, *(f for era in work.eras for f in era.files)])
-        ]  # fmt: skip
+            for part in self._portions([*work.passed, *(f for e in work.eras for f in e.files)])
+        ]
         for text in self.engine.each(planned, write_changelog):
             index, record = json.loads(text)
             file = StateFile(**record)
@@ -256,14 +260,21 @@ class Run:
                 record = self.landing.schema_record(table, schema_id)
                 self.store.keep_schema(table, schema_id, record)
         work = Work(
-            table, planned.to, version, state.schema, planned.eras, planned.passed,
-            planned.ignore_through, [] if version is None else list(version.current),
-        )  # fmt: skip
+            table,
+            planned.to,
+            version,
+            state.schema,
+            planned.eras,
+            planned.passed,
+            planned.ignore_through,
+            [] if version is None else list(version.current),
+        )
         landed = sum(change.file.bytes for era in planned.eras for change in era.files)
         self.summary.bytes_read += landed
         self.summary.rows += sum(c.file.rows for era in planned.eras for c in era.files)
         if version is None:
-            work.buckets = self.options.buckets or _power_of_two(landed / _FIRST_BUCKET_BYTES)
+            wanted = power_of_two(landed / self.options.sizes.first_bucket)
+            work.buckets = self.options.buckets or wanted
         else:
             work.buckets = version.buckets
         self.touched.add(table)
@@ -280,10 +291,13 @@ class Run:
             if job.index in resolved:
                 paths = tuple(resolved[job.index])
                 planned.append(MapTask(job, str(self.landing.root), resolved=paths))
-        texts = self.engine.grouped(
+        texts = self.engine.gathered(
             planned,
             functools.partial(tasks.map_events, is_resolved=bool(resolved)),
-            functools.partial(tasks.merge_group, jobs=jobs),
+            (
+                (functools.partial(merge_bucket, jobs=jobs), self._shares(described)),
+                (functools.partial(gather, jobs=jobs), self._gather_shares(described)),
+            ),
         )
         for text in texts:
             self._take(works, json.loads(text))
@@ -295,9 +309,11 @@ class Run:
     def _job(self, index: int, work: Work, number: int) -> Job:
         era = work.eras[number]
         is_rebuilt = work.schema is not None and (work.schema.key_shape() != era.schema.key_shape())
-        held = sum(file.bytes for file in work.current)
-        if held > work.buckets * _FULL_BUCKET_BYTES:
-            work.buckets = _power_of_two(held / _BUCKET_BYTES)
+        sizes = self.options.sizes
+        bulk = sum(file.bytes for file in work.current) + _landed(era)
+        if bulk > work.buckets * sizes.full_bucket and work.buckets < MAX_BUCKETS:
+            # More buckets for what comes too: a task has to hold a bucket and all its changes.
+            work.buckets = power_of_two(bulk / sizes.bucket)
             is_rebuilt = True
         schemas = dict(era.schemas)
         for file in work.current:
@@ -315,21 +331,24 @@ class Run:
             is_rebuilt=is_rebuilt,
             with_history=self._has_history(work.version),
             token=f"{self.token}{number:02d}",
+            sizes=sizes,
         )
 
     def _map_tasks(self, job: Job, files: Sequence[ChangeFile]) -> list[MapTask]:
         root = str(self.landing.root)
-        planned = [MapTask(job, root, changes=part) for part in portions(files)]
+        planned = [MapTask(job, root, changes=part) for part in self._portions(files)]
         if job.is_rebuilt:
             planned += [MapTask(job, root, base=(file,)) for file in job.base]
         else:
-            forced = tuple(
+            forced = {
                 file.bucket
                 for file in job.base
                 if job.resets or not reads_as(job.schemas[file.schema_id], job.schema)
-            )
+            }
+            if -1 in forced:  # rows of any bucket
+                forced = set(range(job.buckets))
             if forced:
-                planned.append(MapTask(job, root, forced=forced))
+                planned.append(MapTask(job, root, forced=tuple(sorted(forced))))
         return planned
 
     def _resolve(
@@ -340,7 +359,11 @@ class Run:
         if not asked:
             return {}
         root = str(self.landing.root)
-        looks = [MapTask(job, root, changes=p) for job, era in asked for p in portions(era.files)]
+        looks = [
+            MapTask(job, root, changes=part)
+            for job, era in asked
+            for part in self._portions(era.files)
+        ]
         pairs: dict[int, list[tuple[bytes, bytes]]] = {}
         for text in self.engine.each(looks, tasks.map_edges):
             index, old, new = json.loads(text)
@@ -353,6 +376,7 @@ class Run:
             [task for task in looks if task.job.index in involved],
             functools.partial(tasks.map_involved, involved=involved),
             functools.partial(tasks.resolve_group, jobs=list(jobs)),
+            tasks.shares_of_involved(jobs, involved, self.options.sizes.reduce),
         )
         found: dict[int, list[str]] = {index: [] for index in involved}
         for text in texts:
@@ -360,21 +384,36 @@ class Run:
             found[index].append(path)
         return found
 
+    def _portions(self, files: Sequence[ChangeFile]) -> list[tuple[ChangeFile, ...]]:
+        return portions(files, self.options.sizes.read)
+
+    def _shares(self, described: Sequence[tuple[Job, Era]]) -> dict[int, int]:
+        """Which task merges which buckets of a pass."""
+        weights = [
+            (job.group(bucket), weight)
+            for job, era in described
+            for bucket, weight in enumerate(_weights(job, _landed(era)))
+        ]
+        return shared_out(weights, self.options.sizes.reduce)
+
+    def _gather_shares(self, described: Sequence[tuple[Job, Era]]) -> dict[int, int]:
+        """Which task gathers what of which tables."""
+        weights = ((job.index, _landed(era)) for job, era in described)
+        return shared_out(weights, self.options.sizes.reduce)
+
     def _take(self, works: Sequence[Work], result: dict[str, Any]) -> None:  # Any: JSON
-        """Put the files of one bucket in place of those it had."""
+        """Put the files of a pass in place of those before."""
         work = works[result["table"]]
-        bucket = result["bucket"]
-        work.current = [file for file in work.current if file.bucket != bucket]
-        for kind, files in (("current", work.current), ("closed", work.closed)):
-            if result[kind] is not None:
-                file = StateFile(**result[kind])
-                files.append(file)
-                self.summary.bytes_written += file.bytes
+        work.current = replaced(work.current, result)
+        work.closed += [StateFile(**file) for kind, file in result["files"] if kind == "closed"]
+        whole = [file for files in result["whole"].values() for file in files]
+        written = [*whole, *(file for _, file in result["files"])]
+        self.summary.bytes_written += result["written"] + sum(file["bytes"] for file in written)
         work.orphans += result["orphans"]
         self.summary.orphans += result["orphans"]
         self.summary.bytes_read += result["read"]
 
-    def _publish(self, work: Work, plan: Plan) -> None:
+    def _commit(self, work: Work, plan: Plan) -> None:
         before = work.version
         assert work.schema is not None
         changelog_by = self._changelog_by(before)
@@ -397,21 +436,26 @@ class Run:
             orphans=work.orphans + (0 if before is None else before.orphans),
             created=utc_now(),
         )
-        self.store.publish_table(work.table, version)
+        self.store.commit_table(work.table, version)
         self.summary.tables += 1
-        rows = sum(file.rows for file in version.current)
-        self.progress(f"{work.table}: version {version.v} at entry {version.n}, {rows} rows")
+        rows = version.rows
+        self.progress(
+            f"{work.table}: version {version.v} at entry {version.n}, {counted(rows, 'row')}"
+        )
 
-    def _publish_database(
+    def _commit_database(
         self, plan: Plan, applied: Mapping[str, Applied], only: Collection[str] | None
     ) -> None:
-        """Publish one version of all tables, once all of them are there."""
+        """Commit one version of all tables, once all of them are there."""
         before = self.before
         behind = [
-            name for name, state in applied.items()
-            if only is not None and name not in only and state.n < plan.to
+            name
+            for name, state in applied.items()
+            if only is not None
+            and name not in only
+            and state.n < plan.to
             and name not in self.stopped
-        ]  # fmt: skip
+        ]
         if behind:
             self.summary.n = self.summary.from_n
             self.progress(f"the database stays at entry {self.summary.n}: {len(behind)} tables are")
@@ -435,7 +479,7 @@ class Run:
             stopped={table: dataclasses.asdict(stop) for table, stop in self.stopped.items()},
             created=utc_now(),
         )
-        self.store.publish_database(version)
+        self.store.commit_database(version)
         self.summary.n = plan.to
 
     def _versions(self, tables: Collection[str]) -> dict[str, int]:
@@ -466,7 +510,7 @@ class Run:
         for table in self.touched:
             root = self.store.table_root(table)
             newest = self.store.newest(table)
-            named = set() if newest is None else {file.path for file in newest.files}
+            named = set() if newest is None else newest.paths
             for path in root.glob(f"*/**/*{self.token}*"):
                 if str(path.relative_to(root)) not in named:
                     path.unlink(missing_ok=True)
@@ -483,22 +527,36 @@ def _joined(version: DatabaseVersion | None, field: str, more: Sequence[int]) ->
     return tuple(sorted({*(getattr(version, field) if version is not None else ()), *more}))
 
 
-def portions(files: Sequence[ChangeFile]) -> list[tuple[ChangeFile, ...]]:
-    """Cut a list of files into tasks of about the same size."""
-    portions: list[list[ChangeFile]] = []
-    size = _TASK_BYTES
-    for change in files:
-        if size + change.file.bytes > _TASK_BYTES:
-            portions.append([])
-            size = 0
-        portions[-1].append(change)
-        size += change.file.bytes
-    return [tuple(portion) for portion in portions]
+def portions(files: Sequence[ChangeFile], size: int) -> list[tuple[ChangeFile, ...]]:
+    """Cut a list of files into tasks of about a size; a large file by its row groups."""
+    pieces = [
+        (dataclasses.replace(change, part=(part, parts)), change.file.bytes // parts)
+        for change in files
+        for parts in [max(1, -(-change.file.bytes // size))]
+        for part in range(parts)
+    ]
+    found: list[list[ChangeFile]] = []
+    held = size
+    for piece, weight in pieces:
+        if held + weight > size:
+            found.append([])
+            held = 0
+        found[-1].append(piece)
+        held += weight
+    return [tuple(portion) for portion in found]
 
 
-def _power_of_two(wanted: float) -> int:
-    """The next power of two, from 1 to `MAX_BUCKETS`."""
-    count = 1
-    while count < wanted and count < MAX_BUCKETS:
-        count *= 2
-    return count
+def _landed(era: Era) -> int:
+    """Bytes of the changes of an era."""
+    return sum(change.file.bytes for change in era.files)
+
+
+def _weights(job: Job, landed: int) -> list[int]:
+    """Bytes that the merge of each bucket has to do with."""
+    found = [landed // job.buckets] * job.buckets
+    for file in job.base:
+        if not job.is_rebuilt and file.bucket >= 0:
+            found[file.bucket] += file.bytes
+        else:
+            found = [weight + file.bytes // job.buckets for weight in found]
+    return found

@@ -28,10 +28,20 @@ _INTERVAL: Final = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("mi
 _TYPES: Final[dict[str, pa.DataType]] = {
     str(of): of
     for of in (
-        pa.bool_(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(),
-        pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.string(), pa.binary(), _INTERVAL,
+        pa.bool_(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.float32(),
+        pa.float64(),
+        pa.date32(),
+        pa.timestamp("us"),
+        pa.timestamp("us", tz="UTC"),
+        pa.string(),
+        pa.binary(),
+        _INTERVAL,
     )
-}  # fmt: skip
+}
 _DECIMAL: Final = re.compile(r"decimal128\((\d+), (\d+)\)")
 _LIST: Final = re.compile(r"list<element: (.+)>")
 
@@ -235,9 +245,11 @@ def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
 
 
 def _converted(
-    values: pa.ChunkedArray, of: pa.DataType, name: str,
+    values: pa.ChunkedArray,
+    of: pa.DataType,
+    name: str,
     casts: dict[str, tuple[pa.ChunkedArray, pa.Array]],
-) -> pa.ChunkedArray:  # fmt: skip
+) -> pa.ChunkedArray:
     """Cast a column; where a value does not fit, leave NULL and note it in `casts`."""
     if values.type == of:
         return values
@@ -284,9 +296,11 @@ def _rename_list(rows: pa.Table, back: dict[str, str]) -> pa.ChunkedArray | pa.A
 
 
 def _conform_old(
-    old: pa.ChunkedArray, new: TableSchema, matched: dict[str, str],
+    old: pa.ChunkedArray,
+    new: TableSchema,
+    matched: dict[str, str],
     casts: dict[str, tuple[pa.ChunkedArray, pa.Array]],
-) -> pa.Array:  # fmt: skip
+) -> pa.Array:
     values = old.combine_chunks()
     fields, arrays = [], []
     present = {field.name for field in old.type}

@@ -4,13 +4,14 @@
 
     <target>/target.json                        which landing it belongs to
     <target>/tables/<table>/files/              Parquet, never changed, names never used twice
-    <target>/tables/<table>/versions/<v>.json   one version of one table, applied up to entry n
+    <target>/tables/<table>/versions/<v>.json   one version of one table, applied up to entry n;
+                                                what is new in it, see `manifest`
     <target>/database/<k>.json                  one version of all tables, complete up to entry n
     <target>/tables/<table>/commits/<n>.json    what a table is at entry n that Delta Lake or
                                                 Iceberg keeps, below <target>/lake
 
-A version is published by `link`, which fails when its number is taken: of two writers one
-publishes, the other one fails and nothing of it is seen. A reader follows one manifest
+A version is committed by `link`, which fails when its number is taken: of two writers one
+commits, the other one fails and nothing of it is seen. A reader follows one manifest
 to files that do not change, so it sees one version or the other and never half of one.
 Every step is durable before the next; a crash leaves files that no manifest names, which
 `vacuum` removes.
@@ -24,7 +25,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -32,6 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import ConfigError, DiskError, LandingError
+from gaussdecode.spark import manifest
+from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import FORMATS, PARQUET
 from gaussdecode.spark.landing import Landing
@@ -52,8 +55,10 @@ class StateFile:
         rows: in it.
         bytes: its size.
         schema_id: of its rows.
-        bucket: of the current state; -1 elsewhere.
+        bucket: of the current state; -1 elsewhere, and where it has rows of many buckets.
         partition: of the changelog, ``column=value``; empty elsewhere.
+        deletes: path of the file that says which of its rows are not current; empty for none.
+        deleted: how many these are.
     """
 
     path: str
@@ -62,6 +67,8 @@ class StateFile:
     schema_id: str
     bucket: int = -1
     partition: str = ""
+    deletes: str = ""
+    deleted: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class TableVersion:
         n: the last entry applied.
         schema_id: of the current state.
         buckets: rows are spread over so many.
-        current: files of the current state, at most one per bucket.
+        current: files of the current state: those of buckets, and those with added rows.
         closed: files of closed intervals.
         changelog: files of the changelog.
         history_from: intervals that ended after this entry are kept; None without history.
@@ -102,8 +109,19 @@ class TableVersion:
 
     @property
     def files(self) -> tuple[StateFile, ...]:
-        """All of them."""
+        """All of them that have rows."""
         return (*self.current, *self.closed, *self.changelog)
+
+    @property
+    def paths(self) -> set[str]:
+        """All files, those with delete vectors too, relative to the table's directory."""
+        deletes = {file.deletes for file in self.files if file.deletes}
+        return {file.path for file in self.files} | deletes
+
+    @property
+    def rows(self) -> int:
+        """Rows of the current state."""
+        return sum(file.rows - file.deleted for file in self.current)
 
     @classmethod
     def from_record(cls, record: Json) -> Self:
@@ -171,6 +189,7 @@ class Target:
         root: directory.
         landing_id: of the landing it is made from.
         format: what its tables are kept as, one of `FORMATS`.
+        catalog: pattern of their names in a catalog, see `catalog`; empty for below `root`.
     """
 
     def __init__(self, root: Path | str) -> None:
@@ -191,35 +210,53 @@ class Target:
             raise LandingError(f"{path}: version {record.get('version')!r}, use a newer program")
         self.landing_id = str(record["landing_id"])
         self.format = str(record.get("format", PARQUET))
+        self.catalog = str(record.get("catalog", ""))
 
     @classmethod
-    def create(cls, root: Path | str, landing: Landing, kept_as: str | None = None) -> Self:
+    def create(
+        cls,
+        root: Path | str,
+        landing: Landing,
+        kept_as: str | None = None,
+        catalog: str | None = None,
+    ) -> Self:
         """Open a target, or make one for a landing.
 
         Args:
             root: directory.
             landing: it is made from.
             kept_as: one of `FORMATS`; None for what it is, Parquet where it is new.
+            catalog: see `catalog.full_pattern`; None for what it is, none where it is new.
 
         Raises:
-            ConfigError: it belongs to another landing, is of another format, or something else
-                is in the directory.
+            ConfigError: it belongs to another landing, is of another format or in another catalog,
+                or something else is in the directory.
         """
         path = Path(root).absolute()
         if kept_as not in (None, *FORMATS):
             raise ConfigError(f"format {kept_as!r} is not one of {', '.join(FORMATS)}")
+        pattern = None if catalog is None else full_pattern(catalog)
         if not (path / "target.json").exists():
-            if path.is_dir() and any(item.name != ".lock" for item in path.iterdir()):
+            if path.is_dir() and any(not _is_ours(item.name) for item in path.iterdir()):
                 raise ConfigError(f"{path} holds something else; give an empty directory")
             make_directory(path)
             record = {"version": VERSION, "landing_id": landing.landing_id}
             if kept_as not in (None, PARQUET):
                 record["format"] = kept_as
-            publish(path / "target.json", record)
+            if pattern is not None:
+                if kept_as in (None, PARQUET):
+                    raise ConfigError("a catalog needs format delta or iceberg: give --format")
+                record["catalog"] = pattern
+            commit(path / "target.json", record)
         target = cls(path)
         if kept_as not in (None, target.format):
             raise ConfigError(
                 f"{path} is kept as {target.format}, not {kept_as}; give each format its own target"
+            )
+        if pattern not in (None, target.catalog):
+            raise ConfigError(
+                f"the tables of {path} are in {target.catalog or 'its own directory'}, not in "
+                f"{pattern}; give each catalog its own target"
             )
         if target.landing_id != landing.landing_id:
             raise ConfigError(
@@ -264,9 +301,20 @@ class Target:
 
     def version(self, table: str, v: int) -> TableVersion:
         """One version of a table."""
-        return TableVersion.from_record(
-            read_json(self.table_root(table) / "versions" / f"{v:020d}.json")
-        )
+        return TableVersion.from_record(self._whole(table, v))
+
+    def _whole(self, table: str, v: int) -> Json:
+        records = [record for _, record in manifest.chain(v, self._manifests(table))]
+        return manifest.combined(records[::-1])
+
+    def _manifests(self, table: str) -> Callable[[int], Json]:
+        directory = self.table_root(table) / "versions"
+        return lambda v: read_json(directory / f"{v:020d}.json")
+
+    def manifests(self, table: str) -> dict[int, Json]:
+        """Content of a table's manifests, by number; see `manifest`."""
+        read = self._manifests(table)
+        return {v: read(v) for v in self.versions(table)}
 
     def newest(self, table: str) -> TableVersion | None:
         """The newest version of a table."""
@@ -295,23 +343,27 @@ class Target:
                 return found
         return None
 
-    def publish_table(self, table: str, version: TableVersion) -> None:
+    def commit_table(self, table: str, version: TableVersion) -> None:
         """Make a version of a table; its files are written.
 
         Raises:
-            LandingError: another writer published this number.
+            LandingError: another writer committed this number.
         """
         sync_tree(self.table_root(table), version)
         reach(Step.FILES_DURABLE)
         directory = self.table_root(table) / "versions"
         make_directory(directory)
-        publish(directory / f"{version.v:020d}.json", dataclasses.asdict(version))
+        # As read back: tuples are lists in JSON.
+        record: Json = json.loads(json.dumps({**dataclasses.asdict(version), "version": VERSION}))
+        since = manifest.ancestor(version.v, set(self.versions(table)).__contains__)
+        short = manifest.difference(self._whole(table, since), record) if since else None
+        commit(directory / f"{version.v:020d}.json", short or record)
 
-    def publish_database(self, version: DatabaseVersion) -> None:
-        """Make a version of the database; its tables' versions are published."""
+    def commit_database(self, version: DatabaseVersion) -> None:
+        """Make a version of the database; its tables' versions are committed."""
         make_directory(self.root / "database")
         path = self.root / "database" / f"{version.k:020d}.json"
-        publish(path, dataclasses.asdict(version))
+        commit(path, dataclasses.asdict(version))
         reach(Step.DATABASE_DURABLE)
 
     # --- schemas ---------------------------------------------------------------------------
@@ -323,7 +375,7 @@ class Target:
             return
         make_directory(path.parent)
         with contextlib.suppress(LandingError):  # the same content, by another writer
-            publish(path, record)
+            commit(path, record)
 
     def schema(self, table: str, schema_id: str) -> TableSchema:
         """A schema of a table."""
@@ -349,7 +401,7 @@ class Target:
         n, old, new = change
         path = self.table_root(table) / "columns" / f"{n:020d}-{old}-{new}.json"
         make_directory(path.parent)
-        publish(path, {"n": n, "old": old, "new": new, "numbers": numbers})
+        commit(path, {"n": n, "old": old, "new": new, "numbers": numbers})
 
     def find_table(self, name: str) -> str:
         """Directory of a table, by that name or by ``schema.name``.
@@ -386,7 +438,7 @@ class Target:
         path = self.table_root(table) / "commits" / f"{n:020d}.json"
         make_directory(path.parent)
         if not path.exists():  # a run that was killed kept the same
-            publish(path, record)
+            commit(path, record)
 
     def record(self, table: str, n: int) -> Json:
         """What was kept for the newest commit of a table that is not beyond an entry."""
@@ -404,7 +456,9 @@ def utc_now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
 
 
-def write_parquet(rows: pa.Table, root: Path, name: str) -> tuple[str, int]:
+def write_parquet(
+    rows: pa.Table, root: Path, name: str, *, group_rows: int = 131_072
+) -> tuple[str, int]:
     """Write a durable file under a name that is never used again.
 
     Returns:
@@ -415,7 +469,7 @@ def write_parquet(rows: pa.Table, root: Path, name: str) -> tuple[str, int]:
     try:
         with path.open("xb") as file:
             pq.write_table(
-                rows, file, compression="zstd", compression_level=1, row_group_size=131_072
+                rows, file, compression="zstd", compression_level=1, row_group_size=group_rows
             )
             file.flush()
             os.fsync(file.fileno())
@@ -444,11 +498,11 @@ def sync_directory(path: Path) -> None:
 
 def sync_tree(root: Path, version: TableVersion) -> None:
     """Make the names of a version's files durable."""
-    for directory in {(root / file.path).parent for file in version.files}:
+    for directory in {(root / path).parent for path in version.paths}:
         sync_directory(directory)
 
 
-def publish(path: Path, record: Json) -> None:
+def commit(path: Path, record: Json) -> None:
     """Give a new file its content and its name in one step; fail when the name is taken."""
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -463,13 +517,18 @@ def publish(path: Path, record: Json) -> None:
         reach(Step.MANIFEST_DURABLE)
     except FileExistsError:
         raise LandingError(
-            f"{path} was published by another writer at the same time; nothing was changed by "
+            f"{path} was committed by another writer at the same time; nothing was changed by "
             "this one, run it again"
         ) from None
     except OSError as error:
-        raise DiskError(f"{path} cannot be published: {error.strerror}") from error
+        raise DiskError(f"{path} cannot be committed: {error.strerror}") from error
     finally:
         hidden.unlink(missing_ok=True)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a name in a directory without ``target.json`` is from a run that died before it."""
+    return name == ".lock" or name.startswith(".target.json.")
 
 
 def _numbers(directory: Path) -> list[int]:

@@ -1,10 +1,11 @@
-"""Tasks on an executor: read files into events, merge a bucket, follow moved keys.
+"""Tasks on an executor: read files into events of buckets, follow moved keys.
 
 Given descriptions that pickle; between the map and the merge travel a group number and
 bytes (events as an Arrow stream), so that no value is converted on the way. Needs pyarrow
 and this package on the executor, no pyspark.
 """
 
+import collections
 import dataclasses
 import itertools
 import json
@@ -31,16 +32,20 @@ from gaussdecode.spark.events import (
     to_events,
 )
 from gaussdecode.spark.keys import buckets_of
-from gaussdecode.spark.merge import merge
 from gaussdecode.spark.plan import ChangeFile
 from gaussdecode.spark.schema import TableSchema, conform
-from gaussdecode.spark.store import StateFile, write_parquet
+from gaussdecode.spark.spread import Sizes, shared_out
+from gaussdecode.spark.store import StateFile
+from gaussdecode.spark.vectors import current_rows
 
 GROUP_BITS: Final = 20
 """Buckets are below 2**20; the rest of a group number is the table's."""
 
 _MOVES: Final = 1024
 """Groups over which tied keys are spread; arbitrary."""
+
+_KEY_BYTES: Final = 4096
+"""What the events of a tied key are taken to have; arbitrary."""
 
 Involved = Mapping[bytes, int]
 
@@ -61,6 +66,7 @@ class Job:
         is_rebuilt: the current state is spread anew, so it comes as events.
         with_history: keep what ended.
         token: of this run, in the names of its files.
+        sizes: what is written whole, and what is gathered.
     """
 
     index: int
@@ -74,6 +80,7 @@ class Job:
     is_rebuilt: bool
     with_history: bool
     token: str
+    sizes: Sizes = dataclasses.field(default_factory=Sizes)
 
     def group(self, bucket: int) -> int:
         """Number of one bucket of this table."""
@@ -140,15 +147,24 @@ def read_changes(task: MapTask, change: ChangeFile) -> Iterator[pa.Table]:
     path = Path(task.root, change.file.path)
     try:
         with pq.ParquetFile(path) as file:
-            for group in range(file.num_row_groups):
+            for group in part_of(file.num_row_groups, change):
                 rows = file.read_row_group(group)
                 rows = conform(rows, job.schemas[change.file.schema_id], job.schema)
                 yield to_events(
-                    rows, job.schema, numbers_of(rows, change), order=job.order,
+                    rows,
+                    job.schema,
+                    numbers_of(rows, change),
+                    order=job.order,
                     ignore_through=change.ignore_through,
-                )  # fmt: skip
+                )
     except (OSError, pa.ArrowException) as error:
         raise LandingError(f"{path} cannot be read: {error}; is the landing complete?") from error
+
+
+def part_of(row_groups: int, change: ChangeFile) -> range:
+    """Which row groups of a file are meant."""
+    part, parts = change.part
+    return range(row_groups * part // parts, row_groups * (part + 1) // parts)
 
 
 def numbers_of(rows: pa.Table, change: ChangeFile) -> npt.NDArray[np.int64]:
@@ -172,11 +188,7 @@ def read_state(job: Job, file: StateFile) -> pa.Table:
     Raises:
         LandingError: the file is missing or damaged.
     """
-    path = Path(job.table_root, file.path)
-    try:
-        rows = pq.read_table(path, partitioning=None)
-    except (OSError, pa.ArrowException) as error:
-        raise LandingError(f"{path} cannot be read: {error}; restore the target") from error
+    rows = current_rows(Path(job.table_root), file)
     rows = conform(rows, job.schemas[file.schema_id], job.schema)
     target = state_schema(job.schema)
     return rows.select(target.names).cast(target)
@@ -210,38 +222,6 @@ def from_bytes(payloads: Sequence[bytes]) -> pa.Table:
     )
 
 
-def merge_group(group: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[str]:
-    """Merge one bucket and write its files.
-
-    Returns:
-        One JSON text that describes them.
-    """
-    job, bucket = jobs[group >> GROUP_BITS], group & ((1 << GROUP_BITS) - 1)
-    held = None if job.is_rebuilt else next((f for f in job.base if f.bucket == bucket), None)
-    base = None if held is None else read_state(job, held)
-    merged = merge(base, from_bytes(payloads), job.resets, job.schema, job.order)
-    result = {
-        "table": job.index,
-        "bucket": bucket,
-        "current": _write(job, bucket, "current", merged.current),
-        "closed": _write(job, bucket, "closed", merged.closed) if job.with_history else None,
-        "orphans": merged.orphans,
-        "read": 0 if held is None else held.bytes,
-    }
-    return [json.dumps(result)]
-
-
-def _write(job: Job, bucket: int, kind: str, rows: pa.Table) -> dict[str, object] | None:
-    if not rows.num_rows:
-        return None
-    name = f"files/{job.token}-{kind}-{bucket:06d}"
-    path, size = write_parquet(rows, Path(job.table_root), name)
-    file = StateFile(
-        path, rows.num_rows, size, job.schema.schema_id, bucket if kind == "current" else -1
-    )
-    return dataclasses.asdict(file)
-
-
 # --- key changes that leave out values -------------------------------------------------------
 
 
@@ -264,6 +244,19 @@ def map_involved(task: MapTask, involved: Mapping[int, Involved]) -> Iterator[tu
         for number in sorted(set(numbers)):
             part = events.filter(pa.array([other == number for other in numbers]))
             yield task.job.group(number), to_bytes(part)
+
+
+def shares_of_involved(
+    jobs: Sequence[Job], involved: Mapping[int, Involved], size: int
+) -> dict[int, int]:
+    """Share the groups of tied keys out to tasks."""
+    groups = collections.Counter(
+        job.group(number % _MOVES)
+        for job in jobs
+        for number in involved.get(job.index, {}).values()
+    )
+    weights = ((group, count * _KEY_BYTES) for group, count in groups.items())
+    return shared_out(weights, size)
 
 
 def resolve_group(group: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[str]:

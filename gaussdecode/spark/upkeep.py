@@ -1,10 +1,11 @@
 """Keeping a target small: merging small files, removing old versions, saying how far it is.
 
-`compact` publishes versions with the same rows at the same entry in fewer files. `vacuum`
+`compact` commits versions with the same rows at the same entry in fewer files. `vacuum`
 removes versions beyond an age, and files that no version names any more; it never removes
 closed intervals, which are the history.
 """
 
+import collections
 import dataclasses
 import datetime as dt
 import functools
@@ -19,12 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import ConfigError, LandingError
-from gaussdecode.spark import tasks
+from gaussdecode.model.exposition import label_value
+from gaussdecode.spark import manifest, tasks
+from gaussdecode.spark.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
-from gaussdecode.spark.run import MAX_BUCKETS, MIB
+from gaussdecode.spark.spread import MAX_BUCKETS, MIB, Sizes, shared_out
 from gaussdecode.spark.store import (
     DatabaseVersion,
     Json,
@@ -102,9 +105,13 @@ class Status:
 
 
 def compact(
-    spark: "SparkSession", target: Path | str, *, tables: Collection[str] | None = None,
-    target_bytes: int = 128 * MIB, buckets: int | None = None,
-) -> Compacted:  # fmt: skip
+    spark: "SparkSession",
+    target: Path | str,
+    *,
+    tables: Collection[str] | None = None,
+    target_bytes: int = 128 * MIB,
+    buckets: int | None = None,
+) -> Compacted:
     """Merge the small files of a target, with Spark.
 
     Args:
@@ -120,10 +127,25 @@ def compact(
 
 
 def compact_with(
-    engine: Engine, target: Path | str, *, tables: Collection[str] | None = None,
-    target_bytes: int = 128 * MIB, buckets: int | None = None,
-) -> Compacted:  # fmt: skip
+    engine: Engine,
+    target: Path | str,
+    *,
+    tables: Collection[str] | None = None,
+    target_bytes: int = 128 * MIB,
+    buckets: int | None = None,
+    fewest: int = 2,
+    is_settling: bool = True,
+) -> Compacted:
     """Do the same with another engine; see `compact`.
+
+    Args:
+        engine: runs the tasks.
+        target: see `compact`, as for what follows.
+        tables: see there.
+        target_bytes: see there.
+        buckets: see there.
+        fewest: merge files of one size, within a factor of 16, if there are so many; 2: of any size.
+        is_settling: write changes that stand beside their buckets into them.
 
     Raises:
         ConfigError: a table is not known, or the number of buckets is out of range.
@@ -139,43 +161,57 @@ def compact_with(
         if database is None:
             raise ConfigError(f"{store.root} has no version yet: apply to it first")
         names = sorted(database.tables) if tables is None else map(store.find_table, tables)
-        return _compact(engine, store, database, list(names), target_bytes, buckets)
+        wanted = _Wanted(target_bytes, buckets, fewest, is_settling)
+        return _compact(engine, store, database, list(names), wanted)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """See `compact_with`."""
+
+    target_bytes: int
+    buckets: int | None
+    fewest: int
+    is_settling: bool
 
 
 def _compact(
-    engine: Engine, store: Target, database: DatabaseVersion, names: Sequence[str],
-    target_bytes: int, buckets: int | None,
-) -> Compacted:  # fmt: skip
+    engine: Engine,
+    store: Target,
+    database: DatabaseVersion,
+    names: Sequence[str],
+    wanted: _Wanted,
+) -> Compacted:
     token, done, numbers = secrets.token_hex(6), Compacted(), dict(database.tables)
     for name in names:
         version = store.newest(name)
         if version is None or version.v != database.tables.get(name):
             continue  # ahead of the database: the next apply comes first
-        merged = _merge_small(engine, store, name, version, target_bytes, token)
-        if buckets is not None and buckets != version.buckets:
+        merged = _merge_small(engine, store, name, version, wanted, token)
+        buckets = wanted.buckets or version.buckets
+        if buckets != version.buckets or (wanted.is_settling and _unsettled(version)):
             current = _spread(engine, store, name, version, buckets, token)
             merged = dataclasses.replace(merged, current=current, buckets=buckets)
         if merged == version:
             continue
-        store.publish_table(name, dataclasses.replace(merged, v=version.v + 1, created=utc_now()))
+        store.commit_table(name, dataclasses.replace(merged, v=version.v + 1, created=utc_now()))
         numbers[name] = version.v + 1
         done.tables += 1
         done.files_before += len(version.files)
         done.files_after += len(merged.files)
     if done.tables:
-        store.publish_database(
+        store.commit_database(
             dataclasses.replace(database, k=database.k + 1, tables=numbers, created=utc_now())
         )
     return done
 
 
 def _merge_small(
-    engine: Engine, store: Target, table: str, version: TableVersion, target_bytes: int,
-    token: str,
-) -> TableVersion:  # fmt: skip
+    engine: Engine, store: Target, table: str, version: TableVersion, wanted: _Wanted, token: str
+) -> TableVersion:
     planned = []
     for kind, files in (("closed", version.closed), ("changelog", version.changelog)):
-        for part in _groups(files, target_bytes):
+        for part in _groups(files, wanted.target_bytes, wanted.fewest):
             folder = f"changelog/{part[0].partition}" if kind == "changelog" else "files"
             name = f"{folder}/{token}-{kind}"
             planned.append(MergeTask(table, str(store.table_root(table)), kind, name, part))
@@ -193,13 +229,18 @@ def _merge_small(
     return version
 
 
-def _groups(files: Sequence[StateFile], target_bytes: int) -> Iterator[tuple[StateFile, ...]]:
+def _groups(
+    files: Sequence[StateFile], target_bytes: int, fewest: int
+) -> Iterator[tuple[StateFile, ...]]:
     """Choose what is merged: small files of one version and partition, in order."""
-    by_kind: dict[tuple[str, str], list[StateFile]] = {}
+    by_kind: dict[tuple[str, str, int], list[StateFile]] = {}
     for file in files:
         if file.bytes < target_bytes // 2:
-            by_kind.setdefault((file.schema_id, file.partition), []).append(file)
+            tier = file.bytes.bit_length() // 4 if fewest > 2 else 0
+            by_kind.setdefault((file.schema_id, file.partition, tier), []).append(file)
     for found in by_kind.values():
+        if len(found) < fewest:
+            continue
         group: list[StateFile] = []
         for file in found:
             if sum(one.bytes for one in group) + file.bytes > target_bytes and group:
@@ -228,20 +269,45 @@ def merge_files(task: MergeTask) -> Iterator[str]:
 def _spread(
     engine: Engine, store: Target, table: str, version: TableVersion, buckets: int, token: str
 ) -> tuple[StateFile, ...]:
-    """Spread the rows of the current state over another number of buckets."""
+    """Write buckets whole: all of them when their number is another, else those with changes."""
+    is_rebuilt = buckets != version.buckets
     schemas = {i: store.schema(table, i) for i in {f.schema_id for f in version.current}}
     schemas[version.schema_id] = store.schema(table, version.schema_id)
     job = Job(
-        index=0, table_root=str(store.table_root(table)), schema=schemas[version.schema_id],
-        schemas=schemas, order=ORDER_COLUMNS["lsn"], resets=(), buckets=buckets,
-        base=version.current, is_rebuilt=True, with_history=False, token=token,
-    )  # fmt: skip
-    planned = [MapTask(job, "", base=(file,)) for file in version.current]
-    texts = engine.grouped(
-        planned, tasks.map_events, functools.partial(tasks.merge_group, jobs=[job])
+        index=0,
+        table_root=str(store.table_root(table)),
+        schema=schemas[version.schema_id],
+        schemas=schemas,
+        order=ORDER_COLUMNS["lsn"],
+        resets=(),
+        buckets=buckets,
+        base=version.current,
+        is_rebuilt=is_rebuilt,
+        with_history=False,
+        token=token,
     )
-    found = [json.loads(text)["current"] for text in texts]
-    return tuple(StateFile(**record) for record in found if record is not None)
+    planned = [MapTask(job, "", base=(file,)) for file in version.current]
+    if not is_rebuilt:
+        planned = [MapTask(job, "", forced=_unsettled(version))]
+    each = sum(file.bytes for file in version.current) // buckets
+    shares = shared_out(((job.group(b), each) for b in range(buckets)), Sizes().reduce)
+    merge = functools.partial(merge_bucket, jobs=[job]), shares
+    texts = engine.gathered(
+        planned, tasks.map_events, (merge, (functools.partial(gather, jobs=[job]), {}))
+    )
+    current = [] if is_rebuilt else list(version.current)
+    for text in texts:
+        current = replaced(current, json.loads(text))
+    return tuple(sorted(current, key=lambda file: file.bucket))
+
+
+def _unsettled(version: TableVersion) -> tuple[int, ...]:
+    """Buckets with rows that are no longer current, or in added files."""
+    if any(file.bucket < 0 for file in version.current):
+        return tuple(range(version.buckets))
+    files = collections.Counter(file.bucket for file in version.current)
+    found = {file.bucket for file in version.current if file.deletes or files[file.bucket] > 1}
+    return tuple(sorted(found))
 
 
 def vacuum(target: Path | str, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
@@ -258,12 +324,11 @@ def vacuum(target: Path | str, *, older_than_seconds: float = 7 * DAY) -> Vacuum
     store = Target(target)
     with store.locked():
         cut = time.time() - older_than_seconds
-        removed = _forget_versions(store, cut)
+        removed, kept = _forget_database(store, cut)
         files, size = _remove_unfinished(store, cut), 0
         for table in store.tables():
-            named = {
-                file.path for v in store.versions(table) for file in store.version(table, v).files
-            }
+            forgotten, named = _forget_versions(store, table, kept.get(table, set()), cut)
+            removed += forgotten
             for path in _files_below(store.table_root(table)):
                 facts = path.stat()
                 relative = str(path.relative_to(store.table_root(table)))
@@ -274,7 +339,7 @@ def vacuum(target: Path | str, *, older_than_seconds: float = 7 * DAY) -> Vacuum
 
 
 def _remove_unfinished(store: Target, cut: float) -> int:
-    """Remove manifests that a killed writer did not get to publish."""
+    """Remove manifests that a killed writer did not get to commit."""
     found = [*store.root.glob("database/.*"), *store.root.glob("tables/*/versions/.*")]
     old = [path for path in found if path.stat().st_mtime <= cut]
     for path in old:
@@ -291,27 +356,41 @@ def _files_below(root: Path) -> list[Path]:
     ]
 
 
-def _forget_versions(store: Target, cut: float) -> int:
-    """Remove manifests: the database's first, then tables' that none of it names."""
+def _forget_database(store: Target, cut: float) -> tuple[int, dict[str, set[int]]]:
+    """Remove the database's old versions; give how many, and what those left name, by table."""
     removed = 0
-    for k in store.database_versions()[:-1]:
+    kept: dict[str, set[int]] = {}
+    versions = store.database_versions()
+    for k in versions:
         found = store.database(k)
-        if found is not None and _age(found.created) <= cut:
+        if found is not None and k != versions[-1] and _age(found.created) <= cut:
             (store.root / "database" / f"{k:020d}.json").unlink()
             removed += 1
-    kept: dict[str, set[int]] = {}
-    for k in store.database_versions():
-        found = store.database(k)
+            continue
         for table, v in ({} if found is None else found.tables).items():
             kept.setdefault(table, set()).add(v)
-    for table in store.tables():
-        for v in store.versions(table)[:-1]:
-            is_old = _age(store.version(table, v).created) <= cut
-            if v not in kept.get(table, set()) and is_old:
-                (store.table_root(table) / "versions" / f"{v:020d}.json").unlink()
-                removed += 1
+    return removed, kept
+
+
+def _forget_versions(
+    store: Target, table: str, kept: Collection[int], cut: float
+) -> tuple[int, set[str]]:
+    """Remove old manifests of a table that nothing names or is read from.
+
+    Returns:
+        How many, and the files that are named by the versions that may be read.
+    """
+    if store.format != PARQUET:
+        return 0, set()
+    records = store.manifests(table)
+    newest = max(records, default=0)
+    alive = [v for v, r in records.items() if v in kept or v == newest or _age(r["created"]) > cut]
+    needed = {n for v in alive for n, _ in manifest.chain(v, records.__getitem__)}
+    named = manifest.named_paths(records, alive)
+    for v in records.keys() - needed:
+        (store.table_root(table) / "versions" / f"{v:020d}.json").unlink()
     reach(Step.FILES_REMOVED)
-    return removed
+    return len(records.keys() - needed), named
 
 
 def _age(created: str) -> float:
@@ -329,7 +408,7 @@ def status(root: Path | str, target: Path | str) -> Status:
     lag = 0.0
     if n < last:
         oldest = landing.entry(max(n + 1, landing.first_n))
-        lag = max(0.0, time.time() - oldest.published.timestamp())
+        lag = max(0.0, time.time() - oldest.committed_time.timestamp())
     return Status(n, last, lag, {} if found is None else found.stopped)
 
 
@@ -337,10 +416,13 @@ def metrics_text(root: Path | str, target: Path | str) -> str:
     """The same in the text format of Prometheus, for node_exporter's textfile collector."""
     now = status(root, target)
     values = {
-        "applied_entry": now.n, "landed_entry": now.last_n, "lag_entries": now.lag_entries,
-        "lag_seconds": round(now.lag_seconds, 3), "stopped_tables": len(now.stopped),
-    }  # fmt: skip
-    label = json.dumps(str(Path(target).absolute()))
+        "applied_entry": now.n,
+        "landed_entry": now.last_n,
+        "lag_entries": now.lag_entries,
+        "lag_seconds": round(now.lag_seconds, 3),
+        "stopped_tables": len(now.stopped),
+    }
+    label = label_value(str(Path(target).absolute()))
     return "".join(
         f"# TYPE gaussdecode_spark_{name} gauge\n"
         f"gaussdecode_spark_{name}{{target={label}}} {value}\n"

@@ -103,6 +103,7 @@ cdef enum TallyKind:
 cdef packed struct Tally:
     uint64_t count[TALLY_KINDS]
 
+# Moments are monotonic nanoseconds, of the same clock in all processes; 0 is not known.
 # `framed` counts what the reader found in the stream, `filtered` and `before_start` what of
 # it is not in the messages any more; all three since the batch before.
 cdef packed struct RawHeader:
@@ -118,6 +119,7 @@ cdef packed struct RawHeader:
     uint32_t reserved
     uint64_t lsn                # of the first message, for errors; 0 not known
     uint64_t xid                # of the transaction it is of, or 0
+    uint64_t opened_ns          # when its first message came
     Tally framed
     Tally filtered              # rows of tables that nobody wants
     Tally before_start          # rows before the position to start from
@@ -151,6 +153,9 @@ cdef packed struct EntryHeader:
     uint64_t part_offset
     uint64_t wire_bytes         # of the message section it came from
     uint64_t row_count
+    uint64_t opened_ns          # as the reader said
+    uint64_t taken_ns           # when decoding it began
+    uint64_t decoded_ns         # and ended
     Tally framed                # as the reader said
     Tally filtered              # by the reader and by the decoder
     Tally before_start
@@ -289,6 +294,13 @@ cdef inline void buffer_free(Buffer *buffer) noexcept nogil:
     buffer.data = NULL
     buffer.size = 0
     buffer.capacity = 0
+
+
+cdef inline void stamp_entry(Buffer *buffer, uint64_t taken_ns, uint64_t decoded_ns) noexcept nogil:
+    """Say in a decoded batch when it was decoded."""
+    cdef EntryHeader *header = <EntryHeader *>buffer.data
+    header.taken_ns = taken_ns
+    header.decoded_ns = decoded_ns
 
 
 cdef inline size_t kind_width(uint8_t kind) noexcept nogil:

@@ -25,6 +25,9 @@ from gaussdecode.wire._layout cimport (
     KIND_STRING, MOVED_BYTES, OLD_COLUMN, ColumnHeader, Misfit, PartHeader, Unchanged, buffer_align,
     buffer_append, buffer_fill, buffer_free, give_back,
 )
+from gaussdecode.wire._letters cimport (
+    CELL_BINARY, CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_OLD,
+)
 from gaussdecode.wire._values cimport append_escaped, is_ascii, is_utf8
 
 cdef enum:
@@ -283,7 +286,7 @@ cdef int read_column_count(Part *part, Cursor *cursor) except -1 nogil:
 
 
 cdef int fail_tag(Cursor *cursor, uint8_t tag) except -1 nogil:
-    if tag == c"b":
+    if tag == CELL_BINARY:
         return fail_wire(cursor, b"binary value, though binary is off", 1)
     return fail_wire(cursor, b"unknown kind of value", 1)
 
@@ -291,10 +294,10 @@ cdef int fail_tag(Cursor *cursor, uint8_t tag) except -1 nogil:
 cdef int read_span(Cursor *cursor, Span *span) except -1 nogil:
     span.tag = take(cursor, 1)[0]
     span.size = 0
-    if span.tag == c"t":
+    if span.tag == CELL_TEXT:
         read_uint32(cursor, &span.size)
         span.text = take(cursor, span.size)
-    elif span.tag != c"n" and span.tag != c"u":
+    elif span.tag != CELL_NULL and span.tag != CELL_UNCHANGED:
         fail_tag(cursor, span.tag)
     return 0
 
@@ -311,7 +314,7 @@ cdef int fill_old(Part *part, uint32_t stop) except -1 nogil:
 
 cdef inline int check_old(Cursor *cursor, const Span *span) except -1 nogil:
     """The server writes old tuples in full: whatever this is, it is not NULL."""
-    if span.tag == c"u":
+    if span.tag == CELL_UNCHANGED:
         fail_wire(cursor, b"unchanged value in an old tuple", 1)
     return 0
 
@@ -337,7 +340,7 @@ cdef int part_read_old(Part *part, Cursor *cursor, uint8_t tag) except -1 nogil:
         if part.columns[index].old_index < 0:
             continue
         column = &part.old_columns[part.columns[index].old_index]
-        if span.tag == c"t":
+        if span.tag == CELL_TEXT:
             store_value(part, column, row, span.text, span.size)
         else:
             column_store_null(column, row)
@@ -359,7 +362,9 @@ cdef int read_unchanged(
     A full old tuple has all values. Of a key tuple only the identity counts.
     """
     cdef Span *span = &part.old_spans[column.index]
-    if span.tag == c"t" and (old_tag == c"O" or old_tag == c"K" and column.old_index >= 0):
+    if span.tag == CELL_TEXT and (
+        old_tag == IMAGE_OLD or old_tag == IMAGE_KEY and column.old_index >= 0
+    ):
         return store_value(part, column, row, span.text, span.size)
     column_store_null(column, row)
     return keep_unchanged(part, row, column.index)
@@ -370,7 +375,7 @@ cdef inline void compare_key(
 ) noexcept nogil:
     """A K tuple is also sent for a key stored out of line: only a difference is a change."""
     cdef const Span *old = &part.old_spans[column.index]
-    if column.old_index < 0 or old.tag == c"u" or value.tag == c"u":
+    if column.old_index < 0 or old.tag == CELL_UNCHANGED or value.tag == CELL_UNCHANGED:
         return
     if old.tag == value.tag and old.size == value.size and (
         value.size == 0 or memcmp(old.text, value.text, value.size) == 0
@@ -395,16 +400,16 @@ cdef int part_read_new(
     for index in range(part.column_count):
         column = &part.columns[index]
         read_span(cursor, &value)
-        if value.tag == c"t":
-            if value.size >= MOVED_BYTES and moves and old_tag != c"K":
+        if value.tag == CELL_TEXT:
+            if value.size >= MOVED_BYTES and moves and old_tag != IMAGE_KEY:
                 move_value(part, column, row, value.text, value.size)
             else:
                 store_value(part, column, row, value.text, value.size)
-        elif value.tag == c"n":
+        elif value.tag == CELL_NULL:
             column_store_null(column, row)
         else:
             read_unchanged(part, column, row, old_tag)
-        if old_tag == c"K":
+        if old_tag == IMAGE_KEY:
             compare_key(part, column, row, &value)
     return 0
 

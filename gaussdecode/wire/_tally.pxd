@@ -9,23 +9,27 @@ from gaussdecode.wire._layout cimport (
     TALLY_DELETE, TALLY_INSERT, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE,
     TALLY_UPDATE, Tally,
 )
+from gaussdecode.wire._letters cimport (
+    LETTER_COMMIT, LETTER_DELETE, LETTER_GAUSS_COMMIT, LETTER_INSERT, LETTER_MESSAGE,
+    LETTER_TRUNCATE, LETTER_UPDATE,
+)
 
 
 cdef inline void tally_message(
     Tally *tally, uint8_t tag, const uint8_t *data, size_t size
 ) noexcept nogil:
     """Count one canonical message by its letter; a TRUNCATE by the tables it names."""
-    if tag == c"I":
+    if tag == LETTER_INSERT:
         tally.count[<int>TALLY_INSERT] += 1
-    elif tag == c"U":
+    elif tag == LETTER_UPDATE:
         tally.count[<int>TALLY_UPDATE] += 1
-    elif tag == c"D":
+    elif tag == LETTER_DELETE:
         tally.count[<int>TALLY_DELETE] += 1
-    elif tag == c"C" or tag == c"f":
+    elif tag == LETTER_COMMIT or tag == LETTER_GAUSS_COMMIT:
         tally.count[<int>TALLY_TRANSACTION] += 1
-    elif tag == c"M":
+    elif tag == LETTER_MESSAGE:
         tally.count[<int>TALLY_MESSAGE] += 1
-    elif tag == c"T" and size >= 5:
+    elif tag == LETTER_TRUNCATE and size >= 5:
         tally.count[<int>TALLY_TRUNCATE] += (
             <uint32_t>data[1] << 24 | <uint32_t>data[2] << 16 | <uint32_t>data[3] << 8 | data[4]
         )
@@ -35,9 +39,9 @@ cdef inline void tally_ops(Tally *tally, const uint8_t *ops, uint32_t size) noex
     """Count rows by their operations."""
     cdef uint32_t i, inserts = 0, updates = 0, deletes = 0
     for i in range(size):
-        inserts += ops[i] == c"I"
-        updates += ops[i] == c"U"
-        deletes += ops[i] == c"D"
+        inserts += ops[i] == LETTER_INSERT
+        updates += ops[i] == LETTER_UPDATE
+        deletes += ops[i] == LETTER_DELETE
     tally.count[<int>TALLY_INSERT] += inserts
     tally.count[<int>TALLY_UPDATE] += updates
     tally.count[<int>TALLY_DELETE] += deletes

@@ -61,16 +61,13 @@ _EUC_JP: Final[_Runs] = (
      "\ufa24\ufa25\u90de\ufa26\u9115\ufa27\ufa28\u9592\uf9dc\ufa29\u973b\u974d"
      "\u9751\ufa2a\ufa2b\ufa2c\u999e\u9ad9\u9b72\ufa2d\u9ed1")),
 )  # fmt: skip
-_EUC_KR: Final[_Runs] = (
-    (0xA2E8, "\u327e"),
-    (0xA4D4, "\u3164"),
-)  # fmt: skip
+_EUC_KR: Final[_Runs] = ((0xA2E8, "\u327e"), (0xA4D4, "\u3164"))
 _EUC_JIS_2004: Final[_Runs] = (
     (0xA1B1, "\u203e"),
     (0xA1BD, "\u2014"),
     (0xA1EF, "\xa5"),
     (0xA2D6, "\uff5f\uff60"),
-)  # fmt: skip
+)
 # Rows of JIS X 0213's second plane. In the other rows Python's codec has JIS X 0212's letters.
 _SECOND_PLANE: Final = frozenset(
     {0xA1, *range(0xA3, 0xA6), 0xA8, *range(0xAC, 0xB0), *range(0xEE, 0xFF)}

@@ -1,7 +1,11 @@
 """The assembler against a plain model of what a stream means."""
 
+import contextlib
 import dataclasses
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +16,7 @@ from kit.entries import (
     BEGIN,
     COMMIT,
     CSN,
+    END,
     KEEPALIVE,
     MESSAGE,
     ORIGIN,
@@ -26,14 +31,16 @@ from kit.entries import (
 )
 from kit.wire import NONE
 
-from gaussdecode.collect._assembler import REASONS, Assembler
+from gaussdecode.collect._assembler import PUMP_END, REASONS, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.errors import AccountError, SequenceError
+from gaussdecode.ipc.ring import Ring
 from gaussdecode.model import account
 from gaussdecode.model.account import Counts, add
+from gaussdecode.model.histogram import BOUNDS
 from gaussdecode.model.relation import Relation
 
 TABLES = {1: relation(1, "a"), 2: relation(2, "b"), 3: relation(3, "c", filtered=True)}
@@ -242,7 +249,7 @@ def test_rows_come_out_whole_and_in_order(
         sink.assembler.absorb_bytes(entry(seq, batch))
         if data.draw(st.booleans()):
             sums.append(sink.assembler.sums())
-            sink.assembler.published()
+            sink.assembler.committed()
     sums.append(sink.assembler.sums())
     sink.finish()
     check_sums(sums, [item for batch in batches for item in batch], sink)
@@ -343,10 +350,10 @@ WHOLE: list[Item] = [*BEGUN, Mark(MESSAGE, 1, payload=b"p\0c"), Mark(COMMIT, x=9
 @pytest.mark.parametrize("items", [BEGUN, WHOLE], ids=["open", "committed"])
 @pytest.mark.parametrize("kind", range(6))
 def test_what_does_not_arrive_stops_the_collector(sink: Sink, kind: int, items: list[Item]) -> None:
-    """One message that was framed and is not there, of any kind, is no publication's business."""
+    """One message that was framed and is not there, of any kind, is no entry's business."""
     framed = list(tally(items))
     framed[kind] += 1
-    with pytest.raises(AccountError, match="nothing of it is published"):
+    with pytest.raises(AccountError, match="nothing of it is committed"):
         sink.assembler.absorb_bytes(entry(1, items, framed=tuple(framed)))
 
 
@@ -393,12 +400,12 @@ def test_reasons_are_told(tmp_path: Any) -> None:  # Any: Path
 
 
 def test_message_waits_for_a_boundary_behind_it(sink: Sink) -> None:
-    """Its end is unknown, so nothing is published while it is the newest."""
+    """Its end is unknown, so nothing is committed while it is the newest."""
     sink.assembler.absorb_bytes(entry(1, [Mark(MESSAGE, 0, x=500, payload=b"p\0hello")]))
-    could = [sink.assembler.can_publish]
+    could = [sink.assembler.can_hand_over]
     for seq, lsn in ((2, 500), (3, 560)):
         sink.assembler.absorb_bytes(entry(seq, [Mark(KEEPALIVE, x=lsn)]))
-        could.append(sink.assembler.can_publish)
+        could.append(sink.assembler.can_hand_over)
     assert could == [False, False, True]
     assert sink.assembler.boundary_lsn == 560
     sink.finish()
@@ -440,3 +447,67 @@ def test_empty_table_is_valid() -> None:
 def test_relation_record_survives_json() -> None:
     """What the reader sends is what the collector reads."""
     assert Relation.from_record(TABLES[1].to_record()) == TABLES[1]
+
+
+def test_each_batch_counts_in_each_stage(tmp_path: Path) -> None:
+    """By the moments it carries; what has no rows too, the end of the stream does not."""
+    assembler = Sink(tmp_path).assembler
+    now = time.monotonic_ns()
+    spans = [(1_000_000, 3_000_000), (0, 90_000_000_000), (2_000_001, 7_200_000_000_000)]
+    with contextlib.closing(Ring.create(1 << 16, 128)) as ring:
+        for seq, (receive, decode) in enumerate(spans):
+            moments = (now - decode - receive, now - decode, now)
+            ring.put_bytes(entry(seq, [], moments=moments), 0.0)
+        ring.put_bytes(entry(len(spans), [], END), 0.0)
+        while assembler.pump([ring], 1.0) != PUMP_END:
+            pass
+    found = {
+        stage: {bound: n for bound, n in zip((*BOUNDS, None), of.counts, strict=True) if n}
+        for stage, of in assembler.durations.items()
+    }
+    assert found["receive"] == {0.001: 2, 0.005: 1}
+    assert found["decode"] == {0.005: 1, 120.0: 1, None: 1}
+    assert sum(found["collect"].values()) == len(spans)
+    assert assembler.durations["receive"].seconds == pytest.approx(0.003000001)
+    waited = assembler.durations["collect"].seconds
+    assert 0 < waited <= 3 * (time.monotonic_ns() - now) / 1e9
+
+
+def test_waiting_is_no_work(tmp_path: Path) -> None:
+    """Not while it lasts either: what is shown meanwhile would fall at its end."""
+    sink = Sink(tmp_path)
+    seen: list[int] = []
+    with contextlib.closing(Ring.create(1 << 16, 128)) as ring, ThreadPoolExecutor(1) as pool:
+        pumped = pool.submit(lambda: [sink.assembler.pump([ring], 0.15) for _ in range(4)])
+        while not pumped.done():
+            seen.append(sink.assembler.worked_ns)
+        pumped.result()
+    seen.append(sink.assembler.worked_ns)
+    assert seen == sorted(seen)
+    assert seen[-1] < sink.assembler.waited_ns
+
+
+def test_what_the_collector_is_at_counts_already(tmp_path: Path) -> None:
+    """One that hands over for long, or for ever, is seen to be busy meanwhile; nothing counts twice."""
+    seen: list[int] = []
+
+    class Slow(Sink):
+        def flush(self, accumulator: Accumulator[Landed]) -> None:
+            seen.append(self.assembler.worked_ns)
+            super().flush(accumulator)
+            seen.append(self.assembler.worked_ns)
+
+    sink = Slow(tmp_path, row_limit=2)
+    rows: list[Item] = [Row(1, number, "x") for number in range(5)]
+    began = time.monotonic_ns()
+    with contextlib.closing(Ring.create(1 << 16, 128)) as ring:
+        batch = [relation_mark(TABLES[1]), Mark(BEGIN, x=10), *rows, Mark(COMMIT, x=10, y=11)]
+        ring.put_bytes(entry(0, batch), 0.0)
+        ring.put_bytes(entry(1, [], END), 0.0)
+        while sink.assembler.pump([ring], 1.0) != PUMP_END:
+            seen.append(sink.assembler.worked_ns)
+    seen.append(sink.assembler.worked_ns)
+    assert len(seen) > 2
+    assert seen[0] > 0
+    assert seen == sorted(seen)
+    assert seen[-1] <= time.monotonic_ns() - began

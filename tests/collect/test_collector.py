@@ -32,9 +32,10 @@ from gaussdecode.errors import DiskError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.account import Account
+from gaussdecode.model.histogram import Histogram
 from gaussdecode.model.landing import EntryKind, SourcePosition
-from gaussdecode.model.publication import PublicationRequest, RowGroup
 from gaussdecode.model.relation import Relation
+from gaussdecode.model.request import EntryRequest, RowGroup
 
 _SETTINGS = CollectorSettings(
     row_group_rows=10,
@@ -53,7 +54,7 @@ _SETTINGS = CollectorSettings(
 class _Writer:
     """Remembers."""
 
-    publication_seconds = 0.0
+    commit_seconds = 0.0
     visible_seconds = 0.0
     largest_file_bytes = 0
     generation = 1
@@ -61,15 +62,15 @@ class _Writer:
 
     def __init__(self) -> None:
         self.groups: list[RowGroup] = []
-        self.requests: list[PublicationRequest] = []
+        self.requests: list[EntryRequest] = []
 
     def write(self, group: RowGroup) -> None:
         self.groups.append(group)
 
-    def publish(self, request: PublicationRequest) -> None:
+    def commit(self, request: EntryRequest) -> None:
         self.requests.append(request)
 
-    def note(self, request: PublicationRequest) -> None:
+    def note(self, request: EntryRequest) -> None:
         self.requests.append(request)
 
     def end(self) -> None:
@@ -118,7 +119,7 @@ def test_rows_of_an_older_schema_leave_first(
     for seq, (of, lsn, count) in enumerate([(first, 10, 2), (renamed, 20, 3), (back, 30, 50)]):
         batch = entry(seq, [relation_mark(of), *_inserts(of.version, lsn, count)])
         collector.assembler.absorb_bytes(batch)
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     groups = [group for group in writer.groups if group.table_dir == "public.t"]
     assert [(group.first.lsn, group.last.lsn) for group in groups] == [(11, 11), (21, 21), (31, 31)]
     (request,) = writer.requests
@@ -129,6 +130,31 @@ def test_rows_of_an_older_schema_leave_first(
         ("id-remark", "id-note"),
     ]
     assert [change.position.lsn for change in changes] == [11, 21, 31]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_an_entry_knows_when_its_transactions_committed(
+    make_collector: Callable[..., Collector], keeps: bool
+) -> None:
+    """Those that land, also where the column of the time does not; not those sent again."""
+    writer = _Writer()
+    collector = make_collector(writer, include_timestamp=keeps, row_group_rows=4)
+    of = relation(1, "t", oid=7)
+    items: list[Item] = [relation_mark(of)]
+    for seconds in range(10):  # the first was landed before; the row groups of ten are three
+        lsn = 10 * seconds
+        begin, row = Mark(BEGIN, x=lsn, z=lsn), Row(1, seconds, "x")
+        items += [begin, row, Mark(COMMIT, x=lsn, y=lsn + 1, z=seconds * 1_000_000)]
+    for seq, batch in enumerate([items[:13], items[13:]]):
+        collector.assembler.absorb_bytes(entry(seq, batch))
+        collector._commit_if(is_due=True)
+    assert sum(collector.gathered.counted.counts) == len(writer.requests)
+    found = []
+    for request in writer.requests:
+        histogram = Histogram()
+        request.commit_times.tell(histogram, 10.0)
+        found.append((sum(histogram.counted.counts), histogram.counted.seconds))
+    assert found == [(3, 9.0 + 8.0 + 7.0), (6, 6.0 + 5.0 + 4.0 + 3.0 + 2.0 + 1.0)]
 
 
 _COUNT = 12
@@ -148,10 +174,10 @@ def test_more_tables_than_have_room_all_land(make_collector: Callable[..., Colle
         collector.assembler.absorb_bytes(entry(lsn, [*news, *_inserts(of.version, lsn, 3)]))
         expected.setdefault(f"public.{of.name}", []).extend((lsn + 1, "id-note") for _ in range(3))
         if lsn % 30 == 0:
-            collector._publish_if(is_due=True)
+            collector._commit_if(is_due=True)
             assert len(collector._accumulators) <= 5
             assert len(collector._tables._current) <= 5
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     landed: dict[str, list[tuple[int, str]]] = {}
     for group in writer.groups:
         if group.schema_id == "id-note":
@@ -171,7 +197,7 @@ def test_a_sleeping_table_that_is_told_again_is_the_same(
     collector = make_collector(writer, most_tables=2)
     of = relation(1, "t", oid=7)
     collector.assembler.absorb_bytes(entry(0, [relation_mark(of), *_inserts(1, 10, 1)]))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     order = collector._asleep[1].order
     collector.assembler.absorb_bytes(entry(1, [relation_mark(of), *_inserts(1, 20, 1)]))
     (landed,) = (landed for landed in collector._accumulators if landed.relation is not None)
@@ -188,13 +214,13 @@ def test_a_version_that_wakes_keeps_its_place_before_a_newer_one(
     first = relation(1, "t", oid=7)
     renamed = dataclasses.replace(_renamed(first, "remark"), version=2)
     collector.assembler.absorb_bytes(entry(0, [relation_mark(first), *_inserts(1, 10, 1)]))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert len(collector._accumulators) == 2  # of the system alone
     opened: list[Item] = [Mark(BEGIN, x=20, z=20), Row(1, 1, "x")]
     collector.assembler.absorb_bytes(entry(1, opened))
     ended: list[Item] = [relation_mark(renamed), Row(2, 2, "y"), Mark(COMMIT, x=20, y=21)]
     collector.assembler.absorb_bytes(entry(2, ended))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     groups = [group for group in writer.groups if group.table_dir == "public.t"]
     assert [group.schema_id for group in groups] == ["id-note", "id-note", "id-remark"]
 
@@ -203,27 +229,27 @@ def test_a_version_that_wakes_keeps_its_place_before_a_newer_one(
     ("visible", "cost", "interval"),
     [(0.0, 0.0, 30.0), (2.0, 1.0, 28.0), (40.0, 1.0, 15.0), (2.0, 9.0, 36.0)],
 )
-def test_publications_begin_early_and_cost_a_quarter_at_most(
+def test_entries_begin_early_and_cost_a_quarter_at_most(
     make_collector: Callable[..., Collector], visible: float, cost: float, interval: float
 ) -> None:
-    """What a publication takes is taken off the interval, unless it would be all that is done."""
+    """What an entry takes is taken off the interval, unless it would be all that is done."""
     writer = _Writer()
     writer.visible_seconds = visible
-    writer.publication_seconds = cost
+    writer.commit_seconds = cost
     assert make_collector(writer, max_commit_interval=30).effective_interval == interval
 
 
-def test_a_crowded_writer_is_published(make_collector: Callable[..., Collector]) -> None:
+def test_a_crowded_writer_is_committed(make_collector: Callable[..., Collector]) -> None:
     """Before a table's rows need a second file because its first one was closed early."""
     writer = _Writer()
     collector = make_collector(writer)
     collector.assembler.absorb_bytes(
         entry(0, [relation_mark(relation(1, "t", oid=7)), *_inserts(1, 10, 2)])
     )
-    collector._publish_if(is_due=collector._is_due())
+    collector._commit_if(is_due=collector._is_due())
     assert not writer.requests
     writer.is_crowded = True
-    collector._publish_if(is_due=collector._is_due())
+    collector._commit_if(is_due=collector._is_due())
     (request,) = writer.requests
     assert request.position is not None
     assert request.position.lsn == 11
@@ -236,15 +262,15 @@ def test_a_request_accounts_for_its_stretch(make_collector: Callable[..., Collec
     known = relation_mark(relation(1, "t", oid=7))
     begun: list[Item] = [Mark(BEGIN, x=20, z=20), Row(1, 1, "x")]
     collector.assembler.absorb_bytes(entry(0, [known, *_inserts(1, 10, 2), *begun]))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     collector.assembler.absorb_bytes(entry(1, [Row(1, 2, "x"), Mark(COMMIT, x=20, y=21)]))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     accounts = [request.account for request in writer.requests]
     sums = {"transactions": 1, "I": 2}
     assert accounts == [Account((1, 1), (1, 11), sums, sums), Account((1, 11), (1, 21), sums, sums)]
 
 
-def test_what_was_published_is_not_told_again(make_collector: Callable[..., Collector]) -> None:
+def test_what_was_committed_is_not_told_again(make_collector: Callable[..., Collector]) -> None:
     """A truncate and a change of the schema stand in the entry of their transaction alone."""
     writer = _Writer()
     collector = make_collector(writer)
@@ -255,9 +281,9 @@ def test_what_was_published_is_not_told_again(make_collector: Callable[..., Coll
         Mark(COMMIT, x=10, y=11),
     ]
     collector.assembler.absorb_bytes(entry(0, [known, *emptied]))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     collector.assembler.absorb_bytes(entry(1, _inserts(1, 20, 1)))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     first, second = writer.requests
     assert [truncate.table for truncate in first.truncates] == ["public.t"]
     assert [change.table for change in first.schema_changes if change.table == "public.t"]
@@ -270,8 +296,8 @@ def test_suspect_transactions_are_said_once(make_collector: Callable[..., Collec
     writer = _Writer()
     collector = make_collector(writer)
     collector._suspects.add("changes of some transactions are left out", 1)
-    collector._publish_if(is_due=True)
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert [request.kind for request in writer.requests] == [EntryKind.SUSPECT]
 
 
@@ -285,19 +311,19 @@ def test_message_waits_for_a_boundary_behind_it(
     collector.assembler.absorb_bytes(
         entry(0, [relation_mark(relation(1, "t", oid=7)), *_inserts(1, 10, 1), *message])
     )
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert not writer.requests
     collector.assembler.absorb_bytes(entry(1, _inserts(1, 20, 1)))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     (request,) = writer.requests
     assert request.position is not None
     assert request.position.lsn == 21
 
 
-def test_nothing_is_published_while_a_snapshot_holds(
+def test_nothing_is_committed_while_a_snapshot_holds(
     make_collector: Callable[..., Collector], tmp_path: Path
 ) -> None:
-    """However long ago the last publication was; after the hold all of it is."""
+    """However long ago the last entry was; after the hold all of it is."""
     gate = Gate(lambda: Spool(tmp_path, SpaceWait().run))
     writer = _Writer()
     collector = make_collector(writer, gate)
@@ -308,10 +334,10 @@ def test_nothing_is_published_while_a_snapshot_holds(
         collector._attendance.attend(collector)
     known = relation_mark(relation(1, "t", oid=7))
     collector.assembler.absorb_bytes(entry(0, [known, *_inserts(1, 10, 1)]))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert not writer.requests
     gate.release(holds[0])
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert len(writer.requests) == 1
 
 

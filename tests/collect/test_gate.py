@@ -28,8 +28,8 @@ class Collector:
         self.boundary = 10
         self.gathered: list[pa.Table] = []
 
-    def settle(self) -> bool:
-        """All is published."""
+    def commit_all(self) -> bool:
+        """All is committed."""
         return True
 
     def flush_tables(self, directories: Iterable[str]) -> None:
@@ -154,7 +154,7 @@ from gaussdecode.land.space import SpaceWait
 
 class Port:
     boundary = 0
-    def settle(self): return True
+    def commit_all(self): return True
     def flush_tables(self, directories): pass
 
 gate = Gate(lambda: Spool(Path(sys.argv[1]), SpaceWait().run))

@@ -16,7 +16,7 @@ from gaussdecode.collect.tables import Tables
 from gaussdecode.errors import EX_CONFIG, SequenceError, SuspectError
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourcePosition
-from gaussdecode.model.publication import PublicationRequest, RowGroup
+from gaussdecode.model.request import EntryRequest, RowGroup
 
 TABLE = relation(1, "t")
 TIME_US = 1_700_000_000_000_000
@@ -26,24 +26,24 @@ Record = dict[str, Any]  # Any: row values
 class Writer:
     """Remembers what it was given, in order."""
 
-    publication_seconds = 0.0
+    commit_seconds = 0.0
     visible_seconds = 0.0
     largest_file_bytes = 0
     generation = 1
     is_crowded = False
 
     def __init__(self) -> None:
-        self.requests: list[PublicationRequest] = []
+        self.requests: list[EntryRequest] = []
         self.rows: dict[str, list[Record]] = {}
 
     def write(self, group: RowGroup) -> None:
         group.table.validate(full=True)
         self.rows.setdefault(group.table_dir, []).extend(group.table.to_pylist())
 
-    def publish(self, request: PublicationRequest) -> None:
+    def commit(self, request: EntryRequest) -> None:
         self.requests.append(request)
 
-    def note(self, request: PublicationRequest) -> None:
+    def note(self, request: EntryRequest) -> None:
         self.requests.append(request)
 
     def end(self) -> None:
@@ -114,7 +114,7 @@ def test_facts_come_from_whichever_side_has_them(make: Make) -> None:
         *(begin(), Row(1, 3, "c"), commit(300)),
         *(begin(z=9), Mark(CSN, x=43), Row(1, 4, "d"), commit(400, 9)),
     )
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert [facts(row) for row in writer.rows["t"]] == [
         (100, 40, 7, TIME_US),
         (200, 41, 2**40, TIME_US),
@@ -130,7 +130,7 @@ def test_csn_that_comes_late_leaves_earlier_rows_null(make: Make) -> None:
     collector, writer = make()
     collect(collector, begin(), Row(1, 1, "a"), Row(1, 2, "b"), commit(100))
     collect(collector, begin(), Mark(CSN, x=5), Row(1, 3, "c"), commit(200))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert [row["gd_csn"] for row in writer.rows["t"]] == [None, None, 5]
 
 
@@ -139,7 +139,7 @@ def test_user_and_origin(make: Make) -> None:
     collector, writer = make(only_local=False)
     named = (Mark(CSN, x=5, payload="jörg".encode()), Mark(ORIGIN, payload=b"12"))
     collect(collector, begin(), *named, commit(100), begin(), Mark(CSN, x=6), commit(200))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     found = [(row["user"], row["origin"]) for row in writer.rows["gd_transactions"]]
     assert found == [("jörg", "12"), (None, None)]
 
@@ -148,9 +148,9 @@ def test_empty_commits_are_no_content(make: Make) -> None:
     """Nothing lands of them; the position moves by an idle entry."""
     collector, writer = make(skip_empty_xacts=True)
     collect(collector, *(mark for lsn in (100, 200) for mark in (begin(), commit(lsn))))
-    assert collector.assembler.unpublished_count == 0
+    assert collector.assembler.waiting_count == 0
     assert collector.assembler.empty_count == 2
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     (request,) = writer.requests
     assert (request.kind, request.position.lsn) == (EntryKind.IDLE, 200)
     assert writer.rows == {}
@@ -161,7 +161,7 @@ def test_transactions_below_the_start_are_left_out(make: Make) -> None:
     collector, writer = make(start_csn=6)
     collect(collector, begin(), Mark(CSN, x=5), Row(1, 1, "a"), commit(100))
     collect(collector, begin(), Mark(CSN, x=6), Row(1, 2, "b"), commit(200))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert [row["id"] for row in writer.rows["t"]] == [2]
 
 
@@ -178,7 +178,7 @@ def test_transactions_of_excluded_users_are_left_out(make: Make) -> None:
     assert framed == {"transactions": 7, "I": 13}
     assert landed == {"transactions": 5, "I": 9}
     assert left_out == {"user": {"transactions": 2, "I": 4}}
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert [row["id"] for row in writer.rows["t"]] == [1, 1, 4, 4, 5, 5, 6, 6, 9]
     named_users = [row["user"] for row in writer.rows["gd_transactions"]]
     assert named_users == ["alice", "mallor", "malloryx", "bob", None]
@@ -206,7 +206,7 @@ def test_suspects_are_written_down_first(make: Make, is_inside: bool) -> None:
     rows: list[Item] = [begin(), Row(1, 1, "a"), commit(100, 77)]
     rows.insert(1 if is_inside else 0, told)
     collect(collector, *rows)
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     suspect, data = writer.requests
     assert (suspect.kind, suspect.position.lsn) == (EntryKind.SUSPECT, 1)
     assert suspect.extra["transactions"] == [
@@ -222,7 +222,7 @@ def test_suspects_do_not_wait_for_rows(make: Make) -> None:
     collector, writer = make(max_commit_interval=1e-9)
     collect(collector, notice((77, 1, 3, 2)))
     assert collector._is_due()
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert [request.kind for request in writer.requests] == [EntryKind.SUSPECT]
 
 
@@ -232,7 +232,7 @@ def test_many_suspects_are_bounded(make: Make) -> None:
     collect(collector, notice(*((xid, 1, 3, 2) for xid in range(LIMIT))))
     (request,) = writer.requests
     assert len(request.extra["transactions"]) == LIMIT
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     assert len(writer.requests) == 1
 
 
@@ -248,7 +248,7 @@ def test_notice_that_names_nobody_is_an_open_suspect() -> None:
 
 
 def test_notices_without_end_make_few_entries(make: Make) -> None:
-    """What follows waits for a publication, or ten minutes; the first is told at once."""
+    """What follows waits for an entry, or ten minutes; the first is told at once."""
     now = [0.0]
     suspects = Suspects(lambda: now[0])
     told = gausswire.ddl_notice([(77, 1, 3, 2)])
@@ -270,7 +270,7 @@ def test_notices_without_end_make_few_entries(make: Make) -> None:
     collector, writer = make(max_commit_interval=1e-9)
     for end in (100, 200):  # whatever waits is said before the position passes it
         collect(collector, notice((end, 1, 3, 2)), begin(), Row(1, 1, "a"), commit(end, 77))
-        collector._publish_if(is_due=True)
+        collector._commit_if(is_due=True)
         collect(collector, notice((end + 1, 1, 3, 2)))
         assert not collector._is_due()
     kinds = [request.kind for request in writer.requests]
@@ -280,10 +280,10 @@ def test_notices_without_end_make_few_entries(make: Make) -> None:
 
 @pytest.mark.parametrize("is_inside", [False, True])
 def test_a_suspect_may_stop_everything(make: Make, is_inside: bool) -> None:
-    """Nothing of it or after it is published; what stood before it is."""
+    """Nothing of it or after it is committed; what stood before it is."""
     collector, writer = make(stops_at_suspects=True)
     collect(collector, begin(), Row(1, 1, "a"), commit(90, 76))
-    collector._publish_if(is_due=True)
+    collector._commit_if(is_due=True)
     told = notice((77, 0x10, 0x90, 0x50))
     rows: list[Item] = [begin(), Row(1, 1, "a"), commit(100, 77)]
     rows.insert(1 if is_inside else 0, told)

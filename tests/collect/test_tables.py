@@ -229,7 +229,7 @@ def test_key_of_full_identity_goes_by_number() -> None:
 
 @pytest.mark.parametrize("may_hide", [False, True])
 def test_part_of_a_key_is_no_key(*, may_hide: bool) -> None:
-    """A list of columns may leave out some of the primary key where only inserts are published."""
+    """A list of columns may leave out some of the primary key where only inserts are committed."""
     there, schemas = catalog("id", "price"), Schemas()
     assert there.reading is not None
     reading = dataclasses.replace(there.reading, may_hide=may_hide)

@@ -1,9 +1,6 @@
 """A landing begins with its slot, by an explicit act; the daemon never begins one."""
 
 import json
-import os
-import re
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -154,17 +151,3 @@ def test_beginning_moves_while_nothing_has_landed(
     assert [entry["kind"] for entry in entries] == ["genesis", "idle"]
     (position,) = entries[-1]["positions"].values()
     assert position["lsn"] == database_15.slot_positions()[1]
-
-
-def test_files_belong_to_whom_the_directory_belongs(
-    database_15: Database, configure: Configure, run: Run
-) -> None:
-    """Root begins a landing that the daemon's account can go on with; others are who they are."""
-    account = 65534 if os.geteuid() == 0 else os.geteuid()
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        os.chown(name, account, -1)
-        root = Path(name) / "landing"
-        path = Path(configure(database_15))
-        path.write_text(re.sub("  root: .*", f"  root: {root}", path.read_text()))
-        assert run("slot", "create", str(path)).status == EX_OK
-        assert {made.stat().st_uid for made in (root, *root.rglob("*"))} == {account}

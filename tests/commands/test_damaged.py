@@ -11,7 +11,7 @@ from kit.poison import POISON, Poisoner
 from kit.postgres import Database
 from kit.proxy import Proxy
 
-from gaussdecode.errors import EX_OK, EX_PROTOCOL
+from gaussdecode.errors import EX_CONFIG, EX_OK, EX_PROTOCOL
 from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
@@ -94,3 +94,12 @@ def test_postgresql(database_15: Database, configure: Configure, run: Run, tmp_p
     places = [place(result.err) for result in found]
     assert {number for _, number in places} == {xid}
     assert all(lsn > Lsn.parse(before) for lsn, _ in places[:2])  # a batch knows its first only
+
+
+def test_what_is_no_directory_is_not_verified(run: Run, tmp_path: Path) -> None:
+    """Given a wrong path, or the configuration, verify says what it wants."""
+    (tmp_path / "orders.yaml").write_text("slot: orders\n")
+    for name, why in (("nope", "no such directory"), ("orders.yaml", "it is a file")):
+        result = run("verify", str(tmp_path / name))
+        assert result.status == EX_CONFIG
+        assert f"{name}: {why}; give the directory that landing.root names" in result.err

@@ -15,6 +15,7 @@ from gaussdecode.commands._doctor import (
     examine_server,
 )
 from gaussdecode.commands._unit import unit_memory_max, unit_of
+from gaussdecode.daemon.status.states import STATES
 from gaussdecode.errors import EX_OK
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.load import load
@@ -63,6 +64,7 @@ def found(config: Config, seen: Inspection = WELL, server: ServerState = SERVER)
     """What the doctor finds."""
     findings = examine_server(Patient(config, server, (), seen))
     assert all(finding.why and finding.remedy for finding in findings)
+    assert {finding.state for finding in findings} <= {None, *(state.name for state in STATES)}
     return [finding.what for finding in findings]
 
 
@@ -78,18 +80,20 @@ def test_nothing_is_found_where_all_is_well(config: Config) -> None:
         (settings(max_slot_wal_keep_size="-1"), "max_slot_wal_keep_size is not set"),
         (settings(idle_replication_slot_timeout="1h"), "idle_replication_slot_timeout is 1h"),
         (settings(synchronized_standby_slots=""), "synchronized_standby_slots is empty"),
-        (settings(max_wal_senders="1"), "all 1 walsenders are in use"),
+        (settings(max_wal_senders="1"), "no walsender of 1 is free"),
         (dataclasses.replace(WELL, has_replication=False), "role gd may not replicate"),
         (dataclasses.replace(WELL, is_superuser=True), "role gd is a superuser"),
         (dataclasses.replace(WELL, extra_rights=("CREATEDB",)), "more than it needs: CREATEDB"),
         (dataclasses.replace(WELL, connection_limit=11), "may open 11 connections"),
-        (settings(max_replication_slots="1"), "all 1 replication slots are in use"),
+        (settings(max_replication_slots="1"), "no replication slot of 1 is free"),
         (dataclasses.replace(WELL, unreadable=(("s", "t"),)), "role gd may not read s.t"),
         (dataclasses.replace(WELL, clock_offset=-90.0), "clock is 90 seconds behind"),
         (dataclasses.replace(WELL, clock_offset=90.0), "clock is 90 seconds ahead of"),
         (dataclasses.replace(WELL, oldest_transaction=7200.0), "open for 2.0 hours"),
         (dataclasses.replace(WELL, prepared_transactions=2), "2 prepared transactions"),
         (dataclasses.replace(WELL, is_encrypted=False), "is not encrypted"),
+        (dataclasses.replace(WELL, frozen_age=1_200_000_000), "1,200 million transactions old"),
+        (dataclasses.replace(WELL, catalog_xmin_age=600_000_000), "the slot keeps 600 million"),
     ],
 )
 def test_each_illness_is_found_alone(config: Config, seen: Inspection, what: str) -> None:
@@ -104,9 +108,13 @@ def test_the_slot_and_its_server_are_looked_at(config: Config) -> None:
     assert found(config, server=lonely) == ["slot orders is not kept on standbys"]
     hasty = dataclasses.replace(SERVER, sender_timeout_ms=5000)
     assert found(config, server=hasty) == ["wal_sender_timeout is 5000 ms"]
+    late = dataclasses.replace(SERVER, slot=dataclasses.replace(SLOT, wal_status="unreserved"))
+    assert found(config, server=late) == [
+        "slot orders needs WAL that the server may remove at its next checkpoint"
+    ]
     full = settings(max_replication_slots="1")
     absent = dataclasses.replace(SERVER, slot=None)
-    assert found(config, full, absent) == ["all 1 replication slots are in use"]
+    assert found(config, full, absent) == ["no replication slot of 1 is free"]
 
 
 def test_names_are_quoted_in_what_mends(config: Config) -> None:

@@ -11,7 +11,7 @@ from gaussdecode.cli import main
 from gaussdecode.errors import EX_IOERR, EX_OK
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.files import Files
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.making import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.verify import verify
 from gaussdecode.model.gap import Gap, GapReason
@@ -30,13 +30,13 @@ def log(tmp_path: Path) -> CommitLog:
     root = tmp_path / "landing"
     root.mkdir(mode=0o750)
     opened = CommitLog.open(Files(root), IDENTITY, block=4)
-    opened.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(1, 1, 0x100)))
+    opened.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(1, 1, 0x100)))
     return opened
 
 
-def publish(log: CommitLog, kind: EntryKind, **extra: object) -> None:
+def commit(log: CommitLog, kind: EntryKind, **extra: object) -> None:
     """Publish an entry at the same position."""
-    log.publish(Draft(kind=kind, position=log.position, extra=extra))
+    log.commit(Draft(kind=kind, position=log.position, extra=extra))
 
 
 def root_of(log: CommitLog, tmp_path: Path) -> str:
@@ -57,10 +57,10 @@ def test_gaps_and_suspects_are_listed(
     log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With positions and tables, also those that are only in a checkpoint; verify agrees."""
-    publish(log, EntryKind.GAP, **GAP.to_extra())
+    commit(log, EntryKind.GAP, **GAP.to_extra())
     for _ in range(9):
-        publish(log, EntryKind.IDLE)
-    publish(log, EntryKind.SUSPECT, tables=["public.a%20b"], text="may be incomplete")
+        commit(log, EntryKind.IDLE)
+    commit(log, EntryKind.SUSPECT, tables=["public.a%20b"], text="may be incomplete")
     root = root_of(log, tmp_path)
     assert main(["gaps", root]) == EX_IOERR
     _, _, gap, suspect = capsys.readouterr().out.splitlines()
@@ -83,17 +83,17 @@ def test_accepted_gaps_can_be_left_out(
     log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """For scripts that call somebody: what was looked at is not told again, a new gap is."""
-    publish(log, EntryKind.GAP, **GAP.to_extra())
+    commit(log, EntryKind.GAP, **GAP.to_extra())
     accepted = dataclasses.replace(GAP, until_lsn=Lsn(0xA00), is_open=False, is_accepted=True)
     behind = SourcePosition(2, 1, 0xA00)
-    log.publish(Draft(kind=EntryKind.GAP, position=behind, extra=accepted.to_extra()))
+    log.commit(Draft(kind=EntryKind.GAP, position=behind, extra=accepted.to_extra()))
     root = str(tmp_path / "landing")
     assert main(["gaps", "--unaccepted", root]) == EX_OK
     assert main(["gaps", "--json", root]) == EX_IOERR
     *_, last = map(json.loads, capsys.readouterr().out.splitlines()[1:])
     assert (last["is_accepted"], last["epoch"], last["until_lsn"]) == (True, 2, "0/A00")
     later = dataclasses.replace(GAP, from_lsn=Lsn(0xA00))
-    publish(log, EntryKind.GAP, **later.to_extra())
+    commit(log, EntryKind.GAP, **later.to_extra())
     root = root_of(log, tmp_path)
     assert main(["gaps", "--unaccepted", "--json", root]) == EX_IOERR
     (only,) = map(json.loads, capsys.readouterr().out.splitlines())
@@ -107,11 +107,11 @@ def test_a_quarantine_ends_with_a_snapshot_of_the_whole_table(
     """Not with rows that a condition chose, and not with another table."""
     table = "public.a%20b"
     stopped = Quarantine(table, "public", "a b", 7, Lsn(0x100), "a row is damaged")
-    publish(log, EntryKind.QUARANTINE, **stopped.to_extra())
+    commit(log, EntryKind.QUARANTINE, **stopped.to_extra())
 
     def land(name: str, where: str | None) -> None:
         said = {"epoch": 1, "lsn": 0x200, "tables": {name: {"where": where}}}
-        publish(log, EntryKind.SNAPSHOT, snapshot=said)
+        commit(log, EntryKind.SNAPSHOT, snapshot=said)
 
     def seen() -> tuple[int, bool, str | None]:
         status = main(["gaps", "--unaccepted", str(tmp_path / "landing")])
@@ -138,7 +138,7 @@ def test_what_suspects_mean_is_whole_again_once_it_was_read_after_them(
 
     def land(since_n: int, *tables: str, where: str | None = None) -> int:
         said = {name: {"where": where, "since_n": since_n} for name in tables}
-        publish(log, EntryKind.SNAPSHOT, snapshot={"epoch": 1, "lsn": 0x200, "tables": said})
+        commit(log, EntryKind.SNAPSHOT, snapshot={"epoch": 1, "lsn": 0x200, "tables": said})
         store.note({unquote(name): {"state": "done", "n": log.next_n - 1} for name in tables})
         return log.next_n - 1
 
@@ -147,9 +147,9 @@ def test_what_suspects_mean_is_whole_again_once_it_was_read_after_them(
         found = map(json.loads, capsys.readouterr().out.splitlines())
         return [(of["read_again"], of["not_read_again"], of["is_read_again"]) for of in found]
 
-    publish(log, EntryKind.SUSPECT, tables=["public.a%20b"], is_any_table=False, text="one")
+    commit(log, EntryKind.SUSPECT, tables=["public.a%20b"], is_any_table=False, text="one")
     one = log.next_n - 1
-    publish(log, EntryKind.SUSPECT, tables=[], is_any_table=True, text="any")
+    commit(log, EntryKind.SUSPECT, tables=[], is_any_table=True, text="any")
     any_ = log.next_n - 1
     land(any_, "public.a%20b", where="id > 3")
     land(one - 1, "public.a%20b", "public.c")
@@ -185,10 +185,10 @@ def test_what_suspects_mean_is_whole_again_once_it_was_read_after_them(
 def test_any_table_may_be_meant_where_not_all_were_asked_for(
     log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that never landed anything is in no list, so that single snapshots settle nothing."""
-    publish(log, EntryKind.SUSPECT, tables=[], is_any_table=True, text="any")
+    """One that never landed anything is in no list, so that single snapshots answer nothing."""
+    commit(log, EntryKind.SUSPECT, tables=[], is_any_table=True, text="any")
     said = {"public.t": {"where": None, "since_n": log.next_n - 1}}
-    publish(log, EntryKind.SNAPSHOT, snapshot={"epoch": 1, "lsn": 0x200, "tables": said})
+    commit(log, EntryKind.SNAPSHOT, snapshot={"epoch": 1, "lsn": 0x200, "tables": said})
     assert main(["gaps", "--unaccepted", root_of(log, tmp_path)]) == EX_IOERR
     out = capsys.readouterr().out
     assert "public.t by entry 2; not yet: others that may be meant" in out

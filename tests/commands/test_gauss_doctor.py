@@ -119,9 +119,9 @@ def test_room_counts_only_where_it_is_needed(config: Config) -> None:
     absent = dataclasses.replace(SERVER, slot=None)
     full = dataclasses.replace(WELL, slots=8)
     assert found(config, full) == []
-    assert found(config, full, absent) == ["all 8 replication slots are in use"]
+    assert found(config, full, absent) == ["no replication slot of 8 is free"]
     busy = dataclasses.replace(WELL, active_slots=4, settings={"max_wal_senders": "4"})
-    assert found(config, busy) == ["all 4 walsenders are in use"]
+    assert found(config, busy) == ["no walsender of 4 is free"]
     ours = dataclasses.replace(SERVER, slot=dataclasses.replace(SLOT, is_active=True))
     assert found(config, busy, ours) == []
 
@@ -175,7 +175,7 @@ def test_a_server_is_asked(make_gauss: MakeGauss, configure_gauss: Configure, ru
     for text in (
         "- role replica may do more than it needs: SYSADMIN, CREATEDB",
         "- role replica may open 3 connections",
-        "- all 1 replication slots are in use",
+        "- no replication slot of 1 is free",
         "- enable_slot_log is off",
     ):
         assert text in result.out

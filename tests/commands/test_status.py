@@ -1,9 +1,7 @@
 """Tests for `gaussdecode.commands.status`."""
 
 import json
-import signal
-import subprocess
-import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +28,8 @@ RECORD: dict[str, object] = {
         "sentence": "The decoders work 97% of the time.",
         "setting": "decoding.parallel-decode-num",
     },
-    "warnings": ["The landing is behind. Do something."],
+    "is_well": True,
+    "troubles": [{"what": "The landing is behind.", "action": "Do something."}],
 }
 
 
@@ -48,7 +47,7 @@ def port(changes: dict[str, object]) -> Iterator[int]:
         render_metrics=lambda: b"",
         take_status=lambda: {**RECORD, **changes},
         is_alive=lambda: True,
-        why_not_ready=lambda: None,
+        readiness=lambda: (True, "ready"),
     )
     server.start()
     yield server.address.port
@@ -63,6 +62,42 @@ def config(directory: Path, port: int, slot: str = "orders") -> str:
         f"monitoring: {{listen: '127.0.0.1:{port}'}}\n"
     )
     return str(path)
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        (None, ""),
+        ({"held_by": "landing", "slot": {"retained_bytes": 9e9}}, ""),
+        ({"held_by": "transaction", "slot": {"retained_bytes": 9e8}}, ""),
+        ({"held_by": "checkpoint", "slot": {"retained_bytes": 9e9}}, ""),
+        (
+            {
+                "held_by": "transaction",
+                "slot": {"retained_bytes": 9e9, "transaction_seconds": 7800.0},
+            },
+            "keeps 9.0 GB of WAL for a transaction that has been open for 2 h 10 min: SELECT pid,",
+        ),
+        (
+            {"held_by": "prepared", "slot": {"retained_bytes": 9e9, "prepared_seconds": 90.0}},
+            "keeps 9.0 GB of WAL for a prepared transaction that has been open for 90 s: SELECT gid,",
+        ),
+    ],
+)
+def test_says_who_holds_the_wal(
+    tmp_path: Path,
+    port: int,
+    changes: dict[str, object],
+    capsys: pytest.CaptureFixture[str],
+    server: object,
+    told: str,
+) -> None:
+    """What somebody on the server left open is named, with the query that finds it."""
+    changes["server"] = server
+    assert main(["status", config(tmp_path, port)]) == EX_OK
+    out = capsys.readouterr().out
+    assert told in out
+    assert ("of WAL" in out) is bool(told)
 
 
 def test_prints_the_servers_columns(
@@ -137,8 +172,8 @@ def test_an_empty_directory_is_a_mistake(
 def test_scripts_see_that_nothing_streams(
     tmp_path: Path, port: int, changes: dict[str, object], state: str
 ) -> None:
-    """Any state but streaming ends with 69."""
-    changes.update(state=state, detail="server away")
+    """What the daemon does not call well ends with 69; its table of states says when that is."""
+    changes.update(state=state, detail="server away", is_well=False)
     assert main(["status", config(tmp_path, port)]) == EX_UNAVAILABLE
 
 
@@ -150,14 +185,20 @@ def test_scripts_see_a_lag(tmp_path: Path, port: int, changes: dict[str, object]
     assert main(["status", "--max-lag", "29", path]) == EX_UNAVAILABLE
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_watch_shows_it_again(tmp_path: Path, port: int, number: signal.Signals) -> None:
-    """Until interrupted, which is the usual end; a terminal is not needed."""
-    command = [sys.executable, "-m", "gaussdecode", "status", "--watch", "0.01", "--json"]
-    with subprocess.Popen([*command, config(tmp_path, port)], stdout=subprocess.PIPE) as watching:
-        assert watching.stdout is not None
-        lines = [json.loads(watching.stdout.readline()) for _ in range(3)]
-        watching.send_signal(number)
-        watching.stdout.read()
-        assert watching.wait(60) == EX_OK
-    assert lines == [RECORD] * 3
+def test_waiting(
+    changes: dict[str, object], port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until it is well and existing rows have landed; a daemon that is not there may come."""
+    path = config(tmp_path, port)
+    for missing in ({"is_snapshot_settled": False}, {"is_well": False}):
+        changes.update({"is_snapshot_settled": True, **missing})
+        assert main(["status", "--wait", "0.1", path]) == EX_UNAVAILABLE
+        timer = threading.Timer(
+            0.3, changes.update, [{"is_well": True, "is_snapshot_settled": True}]
+        )
+        timer.start()
+        assert main(["status", "--wait", "60", path]) == EX_OK
+        timer.join()
+    absent = config(tmp_path, 1)
+    assert main(["status", "--wait", "0.1", absent]) == EX_UNAVAILABLE
+    assert "no daemon answers" in capsys.readouterr().err

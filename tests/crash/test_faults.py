@@ -25,7 +25,7 @@ from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Writer
 from gaussdecode.model.landing import EntryKind, SourcePosition
-from gaussdecode.model.publication import PublicationRequest
+from gaussdecode.model.request import EntryRequest
 
 pytestmark = pytest.mark.crash
 
@@ -146,10 +146,8 @@ def test_overtaken_writer_is_fenced() -> None:
     Landing(SimFiles(files.image), "fast").run()
     schema_id, _ = intake.schemas.schema_id_for(TABLES[0], {"columns": []})
     intake.write(row_group(TABLES[0], schema_id, transaction_lsn(1), range(2)))
-    intake.publish(
-        PublicationRequest(
-            kind=EntryKind.GENESIS, position=SourcePosition(0, 1, transaction_lsn(1))
-        )
+    intake.commit(
+        EntryRequest(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, transaction_lsn(1)))
     )
     with pytest.raises(LandingError, match="fenced"):
         writer.drain()

@@ -38,13 +38,13 @@ from gaussdecode.land import writer as writer_module
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.desk import Desk, Life
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.failpoints import Operation, SnapshotStep, Step
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.failpoints import Operation, Point, Step
+from gaussdecode.land.making import Draft
 from gaussdecode.land.sink import Sink
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Writer
 from gaussdecode.model.landing import EntryKind, SourcePosition
-from gaussdecode.model.publication import PublicationRequest
+from gaussdecode.model.request import EntryRequest
 
 BOUND: Final = 1
 TABLE: Final = "public.t"
@@ -92,7 +92,7 @@ class SlowDisk(SimFiles):
         self.is_stuck = False
         self._turns = turns
 
-    def reach(self, point: Operation | Step | SnapshotStep) -> None:
+    def reach(self, point: Point) -> None:
         """Let others go on."""
         if point in SLOW:
             self._turns.pause(str(point), lambda: not self.is_stuck)
@@ -298,7 +298,7 @@ def _begun() -> Image:
     """A landing with its first entry."""
     disk = SimFiles(Image())
     log = CommitLog.open(disk, IDENTITY)
-    log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(1, 1, START)))
+    log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(1, 1, START)))
     log.close()
     return disk.image
 
@@ -359,7 +359,7 @@ def _stuck(turns: Turns) -> None:
 
 
 def _held(turns: Turns) -> None:
-    """A snapshot holds publications while sessions fail and follow."""
+    """A snapshot holds entries while sessions fail and follow."""
     daemon = Daemon(turns, SlowDisk(turns, _begun().copy()))
 
     def take() -> None:
@@ -459,11 +459,11 @@ def _comes_late(turns: Turns) -> None:
     old.end()
     daemon.writer.discard()
     new = daemon.writer.begin()
-    request = PublicationRequest(kind=EntryKind.IDLE, position=SourcePosition(1, 1, 99))
+    request = EntryRequest(kind=EntryKind.IDLE, position=SourcePosition(1, 1, 99))
     group = row_group(TABLE, "id", 10, range(2))
     refused: list[Callable[[], object]] = [
         lambda: old.write(group),
-        lambda: old.publish(request),
+        lambda: old.commit(request),
         lambda: old.note(request),
         old.drain,
         old.check,
@@ -479,7 +479,7 @@ def _comes_late(turns: Turns) -> None:
 
 
 def _throws_away(turns: Turns) -> None:
-    """Of what nobody will publish, a lane ends what it has in hand, and begins nothing."""
+    """Of what nobody will commit, a lane ends what it has in hand, and begins nothing."""
     created: list[str] = []
     disk = SlowDisk(turns, _begun().copy())
     daemon = Daemon(turns, disk)
@@ -630,7 +630,7 @@ MUTATIONS: Final = {
         Collector.revoke, "self._attendance.end()", "pass", _asleep, 0
     ),
     "an insertion is not checked": Mutation(
-        CommitLog.publish, "check()", "pass", _inserts_late, 0
+        CommitLog.commit, "check()", "pass", _inserts_late, 0
     ),
     "what is discarded stays": Mutation(
         Desk.end, "self._content = self._make_content()", "pass",

@@ -1,7 +1,8 @@
 """Tests for `gaussdecode.daemon.guard`."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,24 @@ def looks(safe: Sequence[int], free: Sequence[float]) -> list[Look]:
         Look(10.0 * index, room, dataclasses.replace(CALM, safe_bytes=size))
         for index, (size, room) in enumerate(zip(safe, free, strict=True))
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "holder"),
+    [
+        ({"confirmed_lsn": 99 * GIB}, "landing"),
+        ({"confirmed_lsn": 100 * GIB}, "checkpoint"),
+        ({"confirmed_lsn": 100 * GIB, "transaction_seconds": 9.0}, "transaction"),
+        (
+            {"confirmed_lsn": 100 * GIB, "transaction_seconds": 9.0, "prepared_seconds": 10.0},
+            "prepared",
+        ),
+        ({"confirmed_lsn": None}, None),
+    ],
+)
+def test_what_holds_the_slot_back_is_named(changes: Mapping[str, Any], holder: str | None) -> None:
+    """What is not confirmed, else the older of what is open and what is prepared."""
+    assert dataclasses.replace(CALM, **changes).held_by == holder
 
 
 def test_a_straight_line_is_drawn() -> None:

@@ -24,7 +24,7 @@ from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, to_rec
 from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Child
 from gaussdecode.ipc.ring import Ring
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.making import Draft
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -190,7 +190,7 @@ def test_reader_that_connects_too_late_is_not_answered(turn: Turn) -> None:
 def intake() -> Iterator[Intake]:
     """The way into a landing."""
     log = Landing(SimFiles()).open()
-    log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
+    log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
     writer = Writer(log, lanes=1, on_durable=lambda _: None, on_error=lambda _: None)
     yield writer.begin()
     writer.close()

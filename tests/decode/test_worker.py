@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,6 +99,15 @@ def test_batches_keep_their_order_and_number(rig: Rig) -> None:
     for seq in range(10):
         entry = read_entry(rig.get(), {1: TYPES})
         assert (entry.dispatch_seq, entry.parts[0].columns) == (seq, [[seq], ["x" * seq]])
+
+
+def test_a_batch_says_when_it_was_decoded(rig: Rig) -> None:
+    """By the clock that all processes share, beside the moment that came with it."""
+    before = time.monotonic_ns()
+    rig.put(wire.raw_batch([wire.begin()], seq=0, opened_ns=77))
+    opened, taken, decoded = read_entry(rig.get(), {}).moments
+    assert opened == 77
+    assert before < taken < decoded < time.monotonic_ns()
 
 
 def test_end_is_passed_on(rig: Rig) -> None:

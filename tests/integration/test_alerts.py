@@ -45,6 +45,7 @@ BOUNDS: Final = {
     "GaussdecodeLagBytes": {"> 10e9": "> 2e6"},
     "GaussdecodeRetainedWalGrowing": {"> 4e9": "> 24e6", "> 2e9": "> 12e6"},
     "GaussdecodeRestarts": {"> 2": "> 1"},
+    "GaussdecodeWraparound": {"> 500e6": "> 50"},
     "GaussdecodeReconnects": {"> 5": "> 3"},
     "GaussdecodeGuardBlind": {"> 5": "> 2"},
 }
@@ -153,7 +154,7 @@ def test_daemon_that_ends(
         for number in range(1, 3):
             os.kill(daemon.children()["reader"], signal.SIGKILL)
             wait_until(lambda number=number: len(supervised.ends) == number, "the end")  # type: ignore[misc]
-            seen = f"changes(gaussdecode_daemon_started_seconds[5m]) == {number}"
+            seen = f"changes(gaussdecode_daemon_start_time_seconds[5m]) == {number}"
             wait_until(lambda seen=seen: bool(prometheus.query(seen)), "the start is scraped")  # type: ignore[misc]
             daemon.wait_for_state("streaming")
         prometheus.fires("GaussdecodeRestarts")
@@ -330,7 +331,9 @@ def write_wal(database: Database, mib: int) -> None:
         database.execute(f"SELECT pg_logical_emit_message(false, 'x', repeat('x', {MIB}))")
 
 
-@provokes("GaussdecodeRetainedWalGrowing", "GaussdecodeSlotNearInvalidation")
+@provokes(
+    "GaussdecodeRetainedWalGrowing", "GaussdecodeSlotNearInvalidation", "GaussdecodeWraparound"
+)
 def test_slot_that_retains_much(
     limited: Database, make_daemon: MakeDaemon, watch: MakeWatch
 ) -> None:
@@ -345,7 +348,13 @@ def test_slot_that_retains_much(
         def seen() -> bool:
             time.sleep(0.2)  # slowly, so that the slot outlives it
             write_wal(limited, 1)
-            wanted = {"GaussdecodeRetainedWalGrowing", "GaussdecodeSlotNearInvalidation"}
+            for _ in range(10):
+                limited.execute("SELECT pg_catalog.txid_current()")
+            wanted = {
+                "GaussdecodeRetainedWalGrowing",
+                "GaussdecodeSlotNearInvalidation",
+                "GaussdecodeWraparound",
+            }
             return wanted <= prometheus.firing()
 
         wait_until(seen, "the slot comes nearer to its end")
@@ -353,15 +362,21 @@ def test_slot_that_retains_much(
         limited.execute("SELECT pg_reload_conf()")
         prometheus.resolves("GaussdecodeSlotNearInvalidation")
 
-        query = re.search(
-            r"`(SELECT pid, xact_start.*?)`", runbook("GaussdecodeRetainedWalGrowing")
-        )
-        assert query is not None
-        oldest = limited.execute(query[1])[0]
-        assert oldest[2] == "INSERT INTO public.t VALUES (-1)"
+        server = (daemon.status() or {})["server"]
+        ages = re.search(r"`(SELECT slot_name, age.*?)`", runbook("GaussdecodeWraparound"))
+        assert ages is not None
+        ((slot, _, age),) = limited.execute(ages[1])
+        assert (slot, server["held_by"]) == (limited.slot, "transaction")
+        assert 50 < server["slot"]["catalog_xmin_age"] <= age
+        for alert in ("GaussdecodeRetainedWalGrowing", "GaussdecodeWraparound"):
+            query = re.search(r"`(SELECT pid, xact_start.*?)`", runbook(alert))
+            assert query is not None
+            oldest = limited.execute(query[1])[0]
+            assert oldest[2] == "INSERT INTO public.t VALUES (-1)"
         limited.execute(f"SELECT pg_terminate_backend({oldest[0]})")
         limited.execute("CHECKPOINT")  # tells the slot at once that the transaction is over
-        prometheus.resolves("GaussdecodeRetainedWalGrowing")
+        prometheus.resolves("GaussdecodeRetainedWalGrowing", "GaussdecodeWraparound")
+        limited.execute("VACUUM (FREEZE)")
     daemon.catch_up()
     assert daemon.stop() == 0
 
@@ -425,19 +440,31 @@ def small_disk(directory: Path) -> Iterator[Callable[[str], None] | None]:
             subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
-@provokes("GaussdecodeDiskFull", "GaussdecodeDiskFillingUp")
+@provokes("GaussdecodeDiskFull", "GaussdecodeDiskFillingUp", "GaussdecodeMirrorAway")
 def test_disk_that_fills_up(
-    database_15: Database, make_daemon: MakeDaemon, watch: MakeWatch
+    database_15: Database, make_daemon: MakeDaemon, watch: MakeWatch, tmp_path: Path
 ) -> None:
-    """The landing's disk shrinks and is full; it grows, and landing goes on by itself."""
+    """The mirror is away, the landing's disk full; both come back, and all goes on by itself."""
     database = prepared(database_15)
-    daemon = make_daemon(database, config={"guard": {"interval": "1s"}})
+    store, away = tmp_path / "mirror", tmp_path / "away"
+    mirror = {"url": f"file://{store}", "confirm": "local"}
+    config = {"guard": {"interval": "1s"}, "landing": {"mirror": mirror}}
+    daemon = make_daemon(database, config=config)
     with small_disk(daemon.root) as resize:
         if resize is None:  # not as root: a disk that says so until the next start
             daemon.environment["GAUSSDECODE_FAILPOINTS"] = "write:25+=ENOSPC"
         ballast = (daemon.root if resize else daemon.root.parent) / ".ballast"
         with daemon, watch(daemon) as prometheus:
             daemon.wait_for_state("streaming")
+            wait_until((store / "layout.json").exists, "the mirror has begun")
+            store.rename(away)
+            store.touch()
+            daemon.mark()
+            prometheus.fires("GaussdecodeMirrorAway")
+            assert main(["check", str(daemon.config_path)]) == os.EX_CONFIG
+            store.unlink()
+            away.rename(store)
+            prometheus.resolves("GaussdecodeMirrorAway")
 
             def seen() -> bool:
                 with ballast.open("ab") as file:
@@ -493,7 +520,7 @@ def test_transaction_that_may_be_incomplete(
             transaction.commit()
             daemon.catch_up()
             prometheus.fires("GaussdecodeSuspectTransactions", "GaussdecodeSnapshotFailed")
-            assert "permission denied" in daemon.log.read_text()
+            assert "may not read table public.orders" in daemon.log.read_text()
             assert main(["gaps", str(daemon.root)]) == os.EX_IOERR
             listed = capsys.readouterr().out
             assert "suspect" in listed

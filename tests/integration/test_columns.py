@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from kit.daemon import Daemon
 from kit.postgres import Database
@@ -14,6 +13,7 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.schema import conform
 from gaussdecode.spark.store import Target
+from gaussdecode.spark.vectors import current_rows
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -86,7 +86,7 @@ def applied(store: Target, table: str, columns: list[str]) -> list[tuple[object,
     assert sorted(wanted.names) == sorted(columns), table
     found = []
     for file in version.current:
-        rows: pa.Table = pq.read_table(store.table_root(f"public.{table}") / file.path)
+        rows: pa.Table = current_rows(store.table_root(f"public.{table}"), file)
         held = store.schema(f"public.{table}", file.schema_id)
         found += conform(rows, held, wanted).select(columns).to_pylist()
     return sorted(tuple(row.values()) for row in found)

@@ -1,5 +1,6 @@
 """The demo, as a newcomer runs it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
+_SCRIPTS = Path(sys.executable).parent
 _COMMAND = (sys.executable, "-m", "gaussdecode", "demo", "--seconds", "3", "--rows", "2000")
 
 
@@ -19,6 +21,19 @@ def _demo(directory: Path, *options: str) -> str:
     return result.stdout
 
 
+def _paste(line: str, directory: Path) -> str:
+    """Give a printed command to a shell that knows nothing of the environment."""
+    path = os.pathsep.join(
+        each for each in os.environ["PATH"].split(os.pathsep) if each != str(_SCRIPTS)
+    )
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=directory, env={**os.environ, "PATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
 @pytest.mark.timeout(400)
 def test_demo(tmp_path: Path) -> None:
     """It ends with status 0, every table equal, and leaves its landing."""
@@ -26,6 +41,12 @@ def test_demo(tmp_path: Path) -> None:
     assert "every table of the database equals the replay of what landed" in output
     assert "DIFFERENT" not in output
     assert (tmp_path / "demo-landing" / "layout.json").exists()
+    _, _, told = output.partition("==> Next\n")
+    lines = told.splitlines()
+    assert len(lines) == 5
+    said = "".join(_paste(line, tmp_path) for line in lines)
+    assert "entries    " in said, "verify counts them"
+    assert "customer" in said
 
 
 @pytest.mark.timeout(400)

@@ -69,7 +69,7 @@ def test_every_byte_lands(encoding: str, postgres_15: Postgres, make_daemon: Mak
                 execute(b"UPDATE " + table + b" SET k = 'new ' || k WHERE k = " + _literal(value))
             execute(b"INSERT INTO " + table + b" VALUES " + b", ".join(rows))
             daemon.catch_up()
-            daemon.wait_while_running(lambda: _is_settled(daemon), "the snapshot")
+            daemon.wait_while_running(lambda: _has_landed(daemon), "the snapshot")
             assert daemon.stop() == 0
         server = execute(
             b"SELECT encode(convert_to(k, getdatabaseencoding()), 'hex') FROM " + table
@@ -78,7 +78,7 @@ def test_every_byte_lands(encoding: str, postgres_15: Postgres, make_daemon: Mak
     (schema,) = {change.schema.table for change in landed.changes}
     assert schema[0] == "public"
     state: set[bytes] = set()
-    for change in landed.settled():
+    for change in landed.effective():
         cells = {**change.new, **change.raw}
         key, column, listed = (cells[c] for c in change.schema.names.values())
         raw = "k" in change.raw
@@ -97,7 +97,7 @@ def test_every_byte_lands(encoding: str, postgres_15: Postgres, make_daemon: Mak
     database.drop()
 
 
-def _is_settled(daemon: Daemon) -> bool:
+def _has_landed(daemon: Daemon) -> bool:
     tables = (daemon.status() or {}).get("snapshot") or {}
     return bool(tables) and all(t["state"] in {"done", "failed"} for t in tables.values())
 

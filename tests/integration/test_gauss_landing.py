@@ -75,6 +75,24 @@ def test_styles_land_the_same(
         assert other == first
 
 
+@pytest.mark.parametrize("style", ["binary_batched", "serial"])
+def test_latency_begins_with_the_commit(make_gauss: MakeGauss, tmp_path: Path, style: str) -> None:
+    """By the server's clock, in whatever time zone its sessions show it; what is ahead counts as 0."""
+    gauss = make_gauss(behaviour=Behaviour(flush_seconds=0.05))
+    table = orders(gauss)
+    ages = iter((2000, -3600, 100_000_000))
+    gauss.store._clock = lambda: gauss.now_us() - next(ages) * 1_000_000
+    with lands(GaussDatabase(gauss), tmp_path, **STYLES[style]) as daemon:
+        for number in range(3):
+            insert(gauss, table, number)
+        daemon.catch_up()
+        page = daemon.get("/metrics")[1].decode()
+        assert daemon.stop() == 0
+    found = re.findall(r'land_commit_to_durable_seconds_bucket{le="(.+?)",.*} (\d+)', page)
+    counts = {le: int(count) for le, count in found}
+    assert [counts[le] for le in ("0.001", "1800", "3600", "+Inf")] == [1, 1, 2, 3]
+
+
 def test_kill_and_resume(make_gauss: MakeGauss, tmp_path: Path) -> None:
     """Killed at any moment, with connections cut at any byte, the daemon loses and repeats nothing."""
     gauss = make_gauss(V6_0_0)
@@ -210,7 +228,7 @@ def test_a_row_that_the_server_lost_stops_its_table_only(
         transaction.insert(well, values)
         transaction.commit()
     assert daemon.wait() == 76
-    assert re.search(r"table public\.sick, behind [0-9A-F]+/[0-9A-F]+: ", daemon.log_tail())
+    assert re.search(r"table public\.sick, after [0-9A-F]+/[0-9A-F]+: ", daemon.log_tail())
     assert "on-table-error: quarantine" in daemon.log_tail()
     daemon.write_config(landing={"on-table-error": "quarantine"})
     daemon.start().catch_up()

@@ -71,7 +71,7 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(0.02):
+            while not self._stop.wait(0.1):
                 self._workload.run(3)
         except BaseException as error:  # noqa: BLE001 - `finish` raises it
             self._failures.append(error)

@@ -44,7 +44,7 @@ def test_kill_under_load(database_15: Database, make_daemon: MakeDaemon, victim:
     workload = prepare(database_15, 20)
     daemon = make_daemon(database_15)
     keeper = Keeper(daemon)
-    workload.start(pause=0.01)
+    workload.start(pause=0.05)
     for _ in range(2):
         keeper.keep()
         daemon.wait_for_state("streaming")
@@ -77,7 +77,7 @@ def test_stop_under_load(database_15: Database, make_daemon: MakeDaemon) -> None
     """SIGTERM lands what was received, confirms it, and ends with status 0."""
     workload = prepare(database_15, 22)
     daemon = make_daemon(database_15)
-    workload.start(pause=0.01)
+    workload.start(pause=0.05)
     for _ in range(3):
         daemon.start()
         daemon.wait_for_state("streaming")
@@ -102,7 +102,7 @@ def test_frozen_process(own_server: Postgres, make_daemon: MakeDaemon, victim: s
     keeper = Keeper(daemon)
     keeper.keep()
     daemon.wait_for_state("streaming")
-    workload.start(pause=0.01)
+    workload.start(pause=0.05)
     pid = daemon.pid if victim == "main" else daemon.children()[victim]
     os.kill(pid, signal.SIGSTOP)
     time.sleep(4)
@@ -121,7 +121,7 @@ def test_server_restarts(own_server: Postgres, make_daemon: MakeDaemon, mode: st
     daemon = make_daemon(database)
     keeper = Keeper(daemon)
     keeper.keep()
-    workload.start(pause=0.01)
+    workload.start(pause=0.05)
     for _ in range(3):
         keeper.keep()
         daemon.wait_for_state("streaming")

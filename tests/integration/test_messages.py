@@ -6,6 +6,7 @@ import pytest
 from kit import oracle
 from kit.daemon import Daemon
 from kit.postgres import Database, run
+from kit.stranger import Reader
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -40,6 +41,9 @@ def test_messages(database: Database, make_daemon: MakeDaemon) -> None:
     daemon.catch_up()
     assert daemon.stop() == 0
     landed = oracle.check(daemon.root, database)
+    read = Reader(daemon.root).advance()
+    assert read.system["gd_messages"] == landed.messages
+    assert read.system["gd_transactions"] == landed.transactions
     found: dict[str, list[str]] = {"in": [], "out": [], "alone": []}
     for message in landed.messages:
         if message["prefix"] in found:

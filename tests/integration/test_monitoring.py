@@ -1,5 +1,6 @@
 """What a running daemon shows: metrics, status, probes and its log."""
 
+import itertools
 import json
 import re
 import shutil
@@ -8,25 +9,34 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from kit.daemon import Daemon
 from kit.postgres import Database
 
 from gaussdecode.cli import main
 from gaussdecode.logs import Event
-from gaussdecode.metrics import METRICS
+from gaussdecode.metrics import BY_NAME, Kind
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-SOMETIMES = {"gaussdecode_source_invalidation_seconds", "gaussdecode_land_full_seconds"}
+SOMETIMES = {
+    "gaussdecode_source_invalidation_seconds",
+    "gaussdecode_land_full_seconds",
+    "gaussdecode_source_oldest_transaction_seconds",
+    "gaussdecode_source_oldest_prepared_seconds",
+}
 
 
 @pytest.fixture
-def busy(database_15: Database, make_daemon: MakeDaemon) -> Daemon:
-    """A parallel daemon that has landed something; its fixture ends it."""
+def busy(database_15: Database, make_daemon: MakeDaemon, tmp_path: Path) -> Daemon:
+    """A parallel daemon with a mirror that has landed something; its fixture ends it."""
     database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY, v text)")
     database_15.create_slot()
-    daemon = make_daemon(database_15, config={"decoding": {"parallel-decode-num": 2}})
+    daemon = make_daemon(database_15, config={
+        "decoding": {"parallel-decode-num": 2},
+        "landing": {"mirror": {"url": f"file://{tmp_path}/mirror"}},
+    })  # fmt: skip
     daemon.start()
     database_15.execute("INSERT INTO public.t SELECT i, 'secret value' FROM generate_series(1,9) i")
     daemon.catch_up()
@@ -40,15 +50,64 @@ def test_every_metric_of_the_table_is_shown(busy: Daemon) -> None:
     shown = set(re.findall(r"^(gaussdecode_\w+)\{", page.decode(), re.MULTILINE))
     # Restarts are counted by class of error, and there was none; the slot has no limit; and
     # what does not shrink has no end to be told.
-    missing = {metric.name for metric in METRICS} - shown - SOMETIMES
+    missing = set(BY_NAME) - shown - SOMETIMES
     assert missing == {"gaussdecode_daemon_restarts_total", "gaussdecode_source_safe_wal_bytes"}
-    assert shown <= {metric.name for metric in METRICS}
+    assert shown <= set(BY_NAME)
     promtool = shutil.which("promtool")
     assert promtool is not None, "promtool is missing: apt-get install prometheus"
     done = subprocess.run(
         [promtool, "check", "metrics"], input=page, capture_output=True, check=False
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def counters(daemon: Daemon) -> dict[str, float]:
+    """Every series that may not fall, as it is written."""
+    _, page = daemon.get("/metrics")
+    lines = re.findall(r"^((gaussdecode_\w+)\{.*\}) (\S+)$", page.decode(), re.MULTILINE)
+    return {
+        series: float(value)
+        for series, name, value in lines
+        if BY_NAME[name].kind is not Kind.GAUGE
+    }
+
+
+def test_counters_go_on_when_the_connection_breaks(busy: Daemon, database_15: Database) -> None:
+    """None falls or is missing; as many latencies are counted as transactions have landed."""
+    latency = 'gaussdecode_land_commit_to_durable_seconds_bucket{le="%s",slot="%s"}'
+
+    def is_counted() -> bool:
+        landed = pq.read_table(busy.root / "data" / "gd_transactions").num_rows
+        found = counters(busy)
+        return all(found[latency % (le, database_15.slot)] == landed for le in ("3600", "+Inf"))
+
+    assert is_counted()
+    seen = [counters(busy)]
+    database_15.execute("INSERT INTO public.t VALUES (10, 'x')")
+    busy.catch_up()
+    seen.append(counters(busy))
+    database_15.execute(
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+        f"WHERE slot_name = '{database_15.slot}'"
+    )
+    sessions = f'gaussdecode_daemon_sessions_total{{slot="{database_15.slot}"}}'
+    while seen[-1][sessions] < 2:
+        seen.append(counters(busy))
+    database_15.execute("INSERT INTO public.t VALUES (11, 'x')")
+    busy.catch_up()
+    seen.append(counters(busy))
+    for before, after in itertools.pairwise(seen):
+        assert {series for series in before if after.get(series, -1.0) < before[series]} == set()
+    assert is_counted()
+    batches = {
+        seen[-1][
+            f'gaussdecode_daemon_stage_seconds_count{{slot="{database_15.slot}",stage="{of}"}}'
+        ]
+        for of in ("receive", "decode", "collect")
+    }
+    assert batches == {
+        seen[-1][f'gaussdecode_source_dispatched_batches_total{{slot="{database_15.slot}"}}']
+    }
 
 
 def test_both_queues_are_shown_per_decoder(busy: Daemon) -> None:

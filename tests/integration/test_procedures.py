@@ -7,86 +7,19 @@ the daemon, SQL on the server, and everything else by a shell.
 
 import json
 import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kit import landing, oracle
 from kit.daemon import Daemon
 from kit.postgres import Database
+from kit.runbook import PROCEDURES, Operator, lines_of
 
-from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK
+from gaussdecode.errors import EX_CONFIG, EX_OK
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-GUIDE = Path(__file__).parents[2] / "docs" / "procedures.md"
-
-
-def lines_of(heading: str) -> list[str]:
-    """Commands below a heading of the guide, in order."""
-    text = GUIDE.read_text()
-    section = text.split(f"\n### {heading}\n")[1]
-    section = re.split(r"^##", section, maxsplit=1, flags=re.MULTILINE)[0]
-    return [line.strip() for line in section.splitlines() if line.startswith("    ")]
-
-
-class Operator:
-    """Carries out lines of the guide.
-
-    Args:
-        daemon: that systemctl is about; may be changed.
-        words: what stands for each placeholder.
-        old_host: where the files of the host behind ``ssh OLD`` are, by their true places.
-    """
-
-    def __init__(
-        self, daemon: Daemon, words: Mapping[str, str], old_host: Mapping[str, str] | None = None
-    ) -> None:
-        self.daemon = daemon
-        self.words = dict(words)
-        self.old_host = dict(old_host or {})
-
-    def carry_out(self, line: str) -> str:
-        """Do what a line says and give what it printed."""
-        for name, value in self.words.items():
-            line = re.sub(rf"(?<![A-Z]){re.escape(name)}(?![A-Z])", value, line)
-        if line.startswith("systemctl "):
-            return self._systemctl(line)
-        if line.startswith("ALTER PUBLICATION "):
-            self.daemon.database.execute(line)
-            return ""
-        if line.startswith("gaussdecode "):
-            return self._run([sys.executable, "-m", *shlex.split(line)])
-        return self._run(["bash", "-o", "pipefail", "-ec", self._at_hand(line)])
-
-    def _systemctl(self, line: str) -> str:
-        assert line.endswith(f" gaussdecode@{self.words['SLOT']}"), line
-        verb = line.split()[1]
-        if verb in {"disable", "stop", "restart"}:
-            assert self.daemon.stop() == EX_OK
-        if verb in {"enable", "start", "restart"}:
-            self.daemon.start()
-            self.daemon.wait_for_state("streaming")
-        return ""
-
-    def _at_hand(self, line: str) -> str:
-        """The other host is here, its directories lie elsewhere."""
-        far, bar, near = line.partition("|")
-        if far.startswith("ssh OLD "):
-            far = far.removeprefix("ssh OLD ")
-            for true, place in self.old_host.items():
-                far = far.replace(true, place)
-        return far + bar + near
-
-    @staticmethod
-    def _run(command: list[str]) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode in {EX_OK, EX_IOERR}, f"{command}: {done.stdout}{done.stderr}"
-        assert done.returncode == EX_OK or "gaps" in command, done.stderr
-        return done.stdout
 
 
 def operator_of(daemon: Daemon) -> Operator:
@@ -196,7 +129,7 @@ def test_move_to_another_host(
 
 def test_every_procedure_is_there() -> None:
     """One heading for each question that is asked at night."""
-    chapter = GUIDE.read_text().split("\n## When something happens\n")[1].split("\n## ")[0]
+    chapter = PROCEDURES.read_text().split("\n## When something happens\n")[1].split("\n## ")[0]
     assert re.findall(r"^### (.*)$", chapter, re.MULTILINE)[:9] == [
         "Lag grows",
         "The slot is lost",

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,15 @@ ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "config/grafana/gaussdecode.json").read_text())
 # Shown only while something shrinks; seen once is enough.
 SOMETIMES = ("gaussdecode_source_invalidation_seconds", "gaussdecode_land_full_seconds")
+# Shown only while a transaction is open or prepared.
+TRANSACTIONS = (
+    "gaussdecode_source_oldest_transaction_seconds",
+    "gaussdecode_source_oldest_prepared_seconds",
+)
+QUANTILES = [
+    f"histogram_quantile(0.95, sum by (stage, le) (rate(gaussdecode_{name}_seconds_bucket[1m])))"
+    for name in ("land_commit_to_durable", "daemon_stage")
+]
 MIB = 2**20
 
 
@@ -61,7 +71,9 @@ def test_every_expression_returns_series(
     """What alerts and panels ask for is there; what is near its end fires; what is well does not."""
     limited.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
     limited.create_slot()
-    daemon = make_daemon(limited, config={"guard": {"interval": "1s"}}).start()
+    daemon = make_daemon(limited, config={
+        "guard": {"interval": "1s"}, "landing": {"mirror": {"url": f"file://{tmp_path}/mirror"}},
+    }).start()  # fmt: skip
     daemon.wait_for_state("streaming")
     # A session that breaks off, so that restarts are counted by their reason.
     limited.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots")
@@ -81,9 +93,19 @@ def test_every_expression_returns_series(
             lambda: bool(prometheus.query("rate(gaussdecode_daemon_restarts_total[1m])")),
             "two scrapes",
         )
+
+        def has_quantiles() -> bool:
+            limited.execute("INSERT INTO public.t SELECT max(id) + 1 FROM public.t")
+            return not any(
+                math.isnan(float(item["value"][1]))
+                for text in QUANTILES
+                for item in prometheus.query(text) or [{"value": (0, "nan")}]
+            )
+
+        wait_until(has_quantiles, "every stage has a quantile of its durations")
         for text in expressions():
             found = prometheus.query(text)
-            assert found or any(name in text for name in SOMETIMES), text
+            assert found or any(name in text for name in (*SOMETIMES, *TRANSACTIONS)), text
             if "gaussdecode_" in text and found:
                 series = {item["metric"].get("slot") for item in found}
                 assert series == {limited.slot}, text

@@ -160,7 +160,7 @@ def test_what_was_not_published_comes_back_by_a_snapshot(
     assert daemon.stop() == 0
     landed = landing.read(daemon.root)
     oracle.check_snapshots(landed)
-    rows = {change.new["id"] for change in landed.settled() if change.schema.table[1] == "a"}
+    rows = {change.new["id"] for change in landed.effective() if change.schema.table[1] == "a"}
     assert rows == {1, 2, 3}
     assert {change.schema.table[1] for change in landed.changes if change.is_snapshot} == {"a"}
 

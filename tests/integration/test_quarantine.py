@@ -49,7 +49,7 @@ def _poison(database: Database) -> None:
 
 def _ids(daemon: Daemon, table: str) -> list[int]:
     landed = landing.read(daemon.root)
-    return [of.new["id"] for of in landed.settled() if of.schema.table == ("public", table)]
+    return [of.new["id"] for of in landed.effective() if of.schema.table == ("public", table)]
 
 
 @pytest.mark.parametrize("decoders", [1, 2])
@@ -65,12 +65,12 @@ def test_the_table_is_named_with_both_ways_out(
     assert daemon.wait() == 76
     log = daemon.log.read_text()
     proxy.close()
-    for part in ("table public.sick, behind 0/", "on-table-error: quarantine", "publication"):
+    for part in ("table public.sick, after 0/", "on-table-error: quarantine", "publication"):
         assert part in log
     assert "poison" not in log
 
 
-@pytest.mark.parametrize("point", [None, "quarantine_published", "table_quarantined"])
+@pytest.mark.parametrize("point", [None, "quarantine_committed", "table_quarantined"])
 def test_others_go_on_and_a_snapshot_brings_it_back(
     point: str | None, database_15: Database, make_daemon: MakeDaemon
 ) -> None:

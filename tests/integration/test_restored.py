@@ -230,7 +230,7 @@ def test_a_table_that_is_wanted_now_has_not_landed_then(
     daemon.start().catch_up()
     assert daemon.stop() == 0
     proxy.close()
-    landed = landing.read(daemon.root).settled()
+    landed = landing.read(daemon.root).effective()
     ids = {
         table: sorted(of.new["id"] for of in landed if of.schema.table == ("public", table))
         for table in ("kept", "other")

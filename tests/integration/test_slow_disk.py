@@ -2,34 +2,17 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import pytest
 from kit import landing
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database
+from kit.stilldisk import StillDisk
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-_SHIM: Final = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-/* fsync does not return while the file $STILL exists */
-int fsync(int fd)
-{
-    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    const char *still = getenv("STILL");
-    while (still && access(still, F_OK) == 0)
-        usleep(20000);
-    return real(fd);
-}
-"""
 
 
 def _unfinished(daemon: Daemon) -> int:
@@ -45,17 +28,15 @@ def test_decoder_dies_while_the_disk_stands_still(
     database: Database, make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:
     """The collector waits to publish and is given up: what it had comes again, all of it."""
-    source, shim, still = tmp_path / "still.c", tmp_path / "still.so", tmp_path / "still"
-    source.write_text(_SHIM)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
+    disk = StillDisk(tmp_path)
     database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
     database.create_slot()
     daemon = make_daemon(database, config={"landing": {"writer-lanes": 4}})
-    daemon.environment |= {"LD_PRELOAD": str(shim), "STILL": str(still)}
+    daemon.environment |= disk.environment
     with daemon:
         database.execute("INSERT INTO public.t VALUES (0)")
         daemon.catch_up()
-        still.touch()
+        disk.stand()
         for waiting in (1, 2):  # the first publication waits for the disk, the second for the first
             first = waiting * 20
             for number in range(first, first + 20):
@@ -63,7 +44,7 @@ def test_decoder_dies_while_the_disk_stands_still(
             _wait_for_files(daemon, waiting)
         os.kill(daemon.children()["worker 0"], signal.SIGKILL)
         wait_until(lambda: not daemon.children(), "the session is given up")
-        still.unlink()
+        disk.go_on()
         assert daemon.wait() == os.EX_SOFTWARE
         assert "was killed by signal 9; what has landed ends at" in daemon.log_tail()
         daemon.start()

@@ -36,7 +36,7 @@ def _wait_for(daemon: Daemon, title: str, state: str) -> None:
 def _check(daemon: Daemon, *names: str) -> None:
     landed = landing.read(daemon.root)
     oracle.check_snapshots(landed)
-    states = oracle.replay(landed.settled())
+    states = oracle.replay(landed.effective())
     with daemon.database.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         for name in names:
@@ -58,11 +58,11 @@ def test_table_dropped_in_the_middle(database_15: Database, make_daemon: MakeDae
     lines = dict(line.rsplit(b" ", 1) for line in metrics.splitlines() if line[:1] != b"#")
     shown = {
         name: float(lines[f'gaussdecode_land_snapshot_{name}{{slot="{daemon.database.slot}"}}'.encode()])
-        for name in ("chunks", "chunks_done", "rows", "bytes", "pending_tables")
+        for name in ("chunks", "chunks_done", "rows_total", "bytes_total", "pending_tables")
     }  # fmt: skip
     assert 2 <= shown["chunks_done"] < shown["chunks"]
-    assert shown["rows"] > 0
-    assert shown["bytes"] > 0
+    assert shown["rows_total"] > 0
+    assert shown["bytes_total"] > 0
     assert shown["pending_tables"] == 2
     command = [sys.executable, "-m", "gaussdecode", "status", str(daemon.config_path)]
     status = subprocess.run(command, capture_output=True, text=True, check=False)

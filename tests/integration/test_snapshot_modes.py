@@ -12,7 +12,7 @@ from kit.postgres import Database
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
-_SETTLED = {"done", "failed", "ignored"}
+_ENDED = {"done", "failed", "ignored"}
 
 
 def _create(database: Database, *names: str, rows: int = 50) -> None:
@@ -41,7 +41,7 @@ def _progress(daemon: Daemon) -> dict[str, Any]:
 def _wait(daemon: Daemon, *titles: str) -> None:
     """Wait until tables have landed or failed."""
     daemon.wait_while_running(
-        lambda: all(_progress(daemon).get(title, {}).get("state") in _SETTLED for title in titles),
+        lambda: all(_progress(daemon).get(title, {}).get("state") in _ENDED for title in titles),
         f"snapshots of {titles}",
     )
 
@@ -60,7 +60,7 @@ def _check(daemon: Daemon, *names: str) -> None:
     landed = landing.read(daemon.root)
     oracle.check_snapshots(landed)
     wanted = {("kit", name) for name in names}
-    states = oracle.replay(of for of in landed.settled() if of.schema.table in wanted)
+    states = oracle.replay(of for of in landed.effective() if of.schema.table in wanted)
     with daemon.database.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         for name in names:
@@ -226,7 +226,7 @@ def test_where_lands_a_part(database_15: Database, make_daemon: MakeDaemon) -> N
     assert daemon.stop() == 0
     _check(daemon, "large")
     landed = landing.read(daemon.root)
-    states = oracle.replay(landed.settled())
+    states = oracle.replay(landed.effective())
     with database_15.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         even = oracle.source_rows_of(session, "SELECT * FROM kit.small WHERE id % 2 = 0")

@@ -20,14 +20,14 @@ _POINTS = (
     # the small tables, together
     "snapshot_held",
     "snapshot_written",
-    "snapshot_published",
+    "snapshot_committed",
     # the large one
     "snapshot_cut",
     "snapshot_chunk_read:3",
     "snapshot_read",
     "snapshot_held",
     "snapshot_written",
-    "snapshot_published",
+    "snapshot_committed",
 )
 _ALL_AGAIN = ("table_asked", "snapshot_noted", "snapshot_answered")
 
@@ -72,7 +72,7 @@ def _check(daemon: Daemon) -> None:
     landed = landing.read(daemon.root)
     oracle.check_snapshots(landed)
     oracle.check_order(landed)
-    states = oracle.replay(landed.settled())
+    states = oracle.replay(landed.effective())
     with daemon.database.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         for name in ("big", "small", "bag", "empty"):
@@ -103,7 +103,7 @@ def test_killed_at_every_step(database_15: Database, make_daemon: MakeDaemon) ->
     elsewhere = {  # tests of their own
         SnapshotStep.TABLE_IGNORED,
         SnapshotStep.TABLE_QUARANTINED,
-        SnapshotStep.QUARANTINE_PUBLISHED,
+        SnapshotStep.QUARANTINE_COMMITTED,
     }
     assert reached | elsewhere == set(SnapshotStep)
     rng = Random(7)
@@ -165,7 +165,7 @@ def test_killed_while_a_table_is_ignored(database_15: Database, make_daemon: Mak
     daemon.catch_up()
     assert daemon.stop() == 0
     landed = landing.read(daemon.root)
-    states = oracle.replay(of for of in landed.settled() if of.schema.table == ("kit", "extra"))
+    states = oracle.replay(of for of in landed.effective() if of.schema.table == ("kit", "extra"))
     with database_15.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         rows = oracle.source_rows(session, ("kit", "extra"))

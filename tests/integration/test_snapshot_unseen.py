@@ -163,7 +163,7 @@ def test_rows_stand_at_one_position(
         with database.connect() as session:
             session.execute(oracle.OUTPUT_SETTINGS)
             wanted = oracle.source_rows_of(session, query)
-        oracle.compare(table, oracle.replay(landed.settled())[table], wanted)
+        oracle.compare(table, oracle.replay(landed.effective())[table], wanted)
 
 
 def test_part_of_a_key_identifies_nothing(database_15: Database, make_daemon: MakeDaemon) -> None:

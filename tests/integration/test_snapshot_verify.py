@@ -49,5 +49,5 @@ def test_checksums(database: Database, make_daemon: MakeDaemon) -> None:
         daemon.catch_up()
         assert daemon.stop() == 0
     oracle.check(daemon.root, database, only_journal=False)
-    ids = [c for c in landing.read(daemon.root).settled() if c.schema.table == ("kit", "ids")]
+    ids = [c for c in landing.read(daemon.root).effective() if c.schema.table == ("kit", "ids")]
     assert len(ids) == 500

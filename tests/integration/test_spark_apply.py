@@ -17,6 +17,7 @@ from kit.canon import Canon
 from kit.daemon import Daemon
 from kit.oracle import Cell, TableName, TableState
 from kit.postgres import Database
+from kit.stranger import Reader, check_files
 from kit.workload import Workload
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,7 +26,7 @@ from gaussdecode.model.title import table_title
 from gaussdecode.spark.apply import apply
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.query import current, history
-from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.schema import TableSchema, parse_type
 from gaussdecode.spark.store import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.crash]
@@ -145,6 +146,7 @@ def test_tables_and_their_past(
     apply(spark, daemon.root, tmp_path / "target", history=True)
     check_now(spark, daemon.root, tmp_path / "target", database_15)
     check_past(spark, daemon.root, tmp_path / "target", captured)
+    check_stranger(daemon, database_15)
 
 
 def test_tables_whose_names_read_alike(
@@ -178,6 +180,33 @@ def test_tables_whose_names_read_alike(
     assert rows(current(spark, target, second)) == [(1, "second")]
     assert rows(history(spark, target, first)) == [(0, "first")]
     assert rows(history(spark, target, second)) == [(1, "first"), (1, "second")]
+
+
+def check_stranger(daemon: Daemon, database: Database) -> None:
+    """A reader made from docs/landing-format.md alone has the same tables."""
+    read, found = Reader(daemon.root).advance(), Landing(daemon.root).tables()
+    for entry in daemon.entries():
+        check_files(daemon.root, entry)
+    with database.connect() as session:
+        session.execute(oracle.OUTPUT_SETTINGS)
+        for name in oracle.source_tables(session):
+            table = read.tables.get(found.get(table_title(*name), ""))
+            rows = oracle.source_rows(session, name)
+            if table is None:
+                assert not rows, name
+                continue
+            types = {c["name"]: parse_type(c["arrow"]) for c in table.schema["columns"]}
+            state = TableState()
+            state.key = tuple(table.schema["key"]) if table.schema["key"] else None
+            state.types = types
+            for row in table.named():
+                cells = {c: Cell(value.value, value.text, types[c]) for c, value in row.items()}
+                if state.key is None:
+                    said = ((c, cell.canon) for c, cell in cells.items())
+                    state.bag[tuple(sorted((c, of) for c, of in said if of is not None))] += 1
+                else:
+                    state.keyed[tuple(cells[c].canon for c in state.key)] = cells
+            oracle.compare(name, state, rows)
 
 
 def check_now(spark: SparkSession, root: Path, path: Path, database: Database) -> None:

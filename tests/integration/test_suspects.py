@@ -103,9 +103,9 @@ def test_dropped_rows_come_back_by_a_snapshot(make_stage: Callable[[str], Stage]
     assert "tables_in_doubt" in daemon.log.read_text()
 
 
-@pytest.mark.parametrize("point", ["table_asked", "snapshot_published"])
+@pytest.mark.parametrize("point", ["table_asked", "snapshot_committed"])
 def test_an_order_survives_a_kill(make_stage: Callable[[str], Stage], point: str) -> None:
-    """Between the entry and the order, behind the order, and behind the rows' entry."""
+    """Between the entry and the order, after the order, and after the rows' entry."""
     stage = make_stage("record")
     with stage.daemon as daemon:
         daemon.wait_for_state("streaming")

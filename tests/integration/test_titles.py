@@ -45,7 +45,7 @@ def _wait(daemon: Daemon, *titles: str) -> None:
 def _check(daemon: Daemon) -> None:
     landed = landing.read(daemon.root)
     oracle.check_snapshots(landed)
-    states = oracle.replay(landed.settled())
+    states = oracle.replay(landed.effective())
     with daemon.database.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         for table in TABLES:

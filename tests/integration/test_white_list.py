@@ -63,7 +63,7 @@ def test_differences_are_said_everywhere(database_15: Database, make_daemon: Mak
     metrics = daemon.get("/metrics")[1].decode()
     for name in ("unlisted_tables", "unpublished_items"):
         assert any(
-            line.startswith(f"gaussdecode_source_{name}{{") and line.endswith(" 1.0")
+            line.startswith(f"gaussdecode_source_{name}{{") and line.endswith(" 1")
             for line in metrics.splitlines()
         )
     refused = _command("snapshot", str(daemon.config_path), "--table", "kit.other")
@@ -101,7 +101,7 @@ def test_table_that_was_off_the_list_is_read_anew(
     assert daemon.stop() == 0
     landed = landing.read(daemon.root)
     oracle.check_snapshots(landed)
-    state = oracle.replay(landed.settled())
+    state = oracle.replay(landed.effective())
     with database_15.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         for table in (("kit", "listed"), ("kit", "other")):

@@ -8,6 +8,7 @@ import datetime as dt
 import decimal
 import re
 import struct
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,40 +22,20 @@ _ELEMENT: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}]+)', re.DOTALL)
 
 def of_value(value: Any, of: pa.DataType) -> Canon:  # Any: whatever pyarrow gives
     """Bring a value that pyarrow read into the common form."""
-    if value is None:
-        return None
     if isinstance(value, list):
         return tuple(of_value(item, of.value_type) for item in value)
-    if isinstance(value, dict):
-        return (value["months"], value["days"], value["micros"])
-    if isinstance(value, bool):
-        return "t" if value else "f"
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, decimal.Decimal):
-        return f"{value:f}"
-    if isinstance(value, bytes):
-        return "\\x" + value.hex()
-    if isinstance(value, dt.datetime):
-        text = f"{value.year:04}" + value.strftime("-%m-%d %H:%M:%S")
-        fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
-        return text + fraction + ("+00" if value.tzinfo else "")
-    return str(value)
+    spell = _SPELLED.get(type(value))
+    return str(value) if spell is None else spell(value)
 
 
 def of_text(text: str | None, of: pa.DataType) -> Canon:
     """Bring what the server printed into the common form of the type it lands as."""
     if text is None:
         return None
-    if pa.types.is_list(of) and text.startswith("{"):
+    if of.id == _LIST and text.startswith("{"):
         return tuple(of_text(item, of.value_type) for item in array_elements(text))
-    if pa.types.is_struct(of):
-        return interval_parts(text)
-    if pa.types.is_float32(of):
-        return repr(struct.unpack("f", struct.pack("f", float(text)))[0])
-    if pa.types.is_float64(of):
-        return repr(float(text))
-    return text
+    read = _READ.get(of.id)
+    return text if read is None else read(text)
 
 
 def array_elements(text: str) -> list[str | None]:
@@ -84,3 +65,31 @@ def interval_parts(text: str) -> Canon:
         micros += int((fraction or "0").ljust(6, "0"))
         micros = -micros if sign == "-" else micros
     return (amounts["year"] * 12 + amounts["mon"], amounts["day"], micros)
+
+
+def _of_time(value: dt.datetime) -> str:
+    text = f"{value.year:04}" + value.strftime("-%m-%d %H:%M:%S")
+    fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
+    return text + fraction + ("+00" if value.tzinfo else "")
+
+
+# Hundreds of thousands of values pass through in one test: one look-up each.
+_LIST: Final = pa.list_(pa.null()).id
+_SPELLED: Final[Mapping[type, Callable[[Any], Canon]]] = {
+    str: lambda value: value,
+    type(None): lambda _: None,
+    bool: lambda value: "t" if value else "f",
+    float: repr,
+    bytes: lambda value: "\\x" + value.hex(),
+    dict: lambda value: (value["months"], value["days"], value["micros"]),
+    decimal.Decimal: lambda value: f"{value:f}",
+    dt.datetime: _of_time,
+}
+"""How a value of each Python type is spelled; all others as `str` does."""
+
+_READ: Final[Mapping[int, Callable[[str], Canon]]] = {
+    pa.float32().id: lambda text: repr(struct.unpack("f", struct.pack("f", float(text)))[0]),
+    pa.float64().id: lambda text: repr(float(text)),
+    pa.struct([]).id: interval_parts,
+}
+"""How a text is read, by the kind of Arrow type; all others stay as they are."""

@@ -136,10 +136,20 @@ class Chromium:
         assert self._loaded.wait(_SECONDS), url
 
     def evaluate(self, expression: str) -> Any:  # Any: JSON
-        """Evaluate JavaScript in the page, whatever the page itself may do."""
-        answer = self._send("Runtime.evaluate", expression=expression, returnByValue=True)
+        """Evaluate JavaScript in the page, whatever the page itself may do; waits for a promise."""
+        answer = self._send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """Press a key, as a person does, and let it go."""
+        code = {"Tab": 9, "Enter": 13}[key]
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            self._send("Input.dispatchKeyEvent", type=kind, key=key, code=key,
+                       windowsVirtualKeyCode=code, **text)  # fmt: skip
 
     def screenshot(self, path: Path) -> bytes:
         """Write a PNG of the whole page; give its bytes."""

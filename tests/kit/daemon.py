@@ -10,7 +10,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any, Final, Self
 import yaml
 
 from gaussdecode.cli import main
+from gaussdecode.demo.ports import free_port
 from kit import landing
 from kit.postgres import Database
 
@@ -45,14 +45,6 @@ _SMALL: Final[Json] = {
     "monitoring": {"log-level": "debug"},
     "snapshot": {"mode": "none"},  # tests of snapshots say so
 }
-
-
-def free_port() -> int:
-    """Let the kernel choose a TCP port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:

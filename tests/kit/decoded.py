@@ -18,7 +18,7 @@ from gaussdecode.model.relation import Relation
 from gaussdecode.model.types import ColumnType, Kind
 
 ENTRY_MAGIC = 0x42444447
-HEADER = struct.Struct("=IIQQIIQQQQ18Q")
+HEADER = struct.Struct("=IIQQIIQQQQ3Q18Q")
 EVENT = struct.Struct("=BBHIIIQQQQQ")
 PART = struct.Struct("=IIIIQQQQQQII")
 COLUMN = struct.Struct("=BBHIQQQQIIQQQQ")
@@ -94,6 +94,7 @@ class Entry:
     framed: tuple[int, ...] = ()
     filtered: tuple[int, ...] = ()
     before_start: tuple[int, ...] = ()
+    moments: tuple[int, ...] = (0, 0, 0)
 
     def rows(self) -> list[tuple[int, int, str]]:
         """(version, row in its part, operation) in wire order, by way of the segments."""
@@ -134,7 +135,7 @@ class _Reader:
 
     def entry(self) -> Entry:
         (magic, kind, seq, size, event_count, part_count, event_offset, part_offset, wire_bytes,
-         row_count, *sums) = HEADER.unpack(self.block(0, HEADER.size))  # fmt: skip
+         row_count, *rest) = HEADER.unpack(self.block(0, HEADER.size))  # fmt: skip
         assert (magic, size) == (ENTRY_MAGIC, len(self.data))
         assert size % 8 == 0
         events = [
@@ -146,8 +147,11 @@ class _Reader:
             for part in PART.iter_unpack(self.aligned(part_offset, part_count * PART.size))
         ]
         assert row_count == sum(part.row_count for part in parts)
-        tallies = [tuple(sums[at : at + 6]) for at in (0, 6, 12)]
-        return Entry(kind, seq, wire_bytes, row_count, events, parts, *tallies)
+        moments, sums = tuple(rest[:3]), rest[3:]
+        framed, filtered, before_start = (tuple(sums[at : at + 6]) for at in (0, 6, 12))
+        return Entry(
+            kind, seq, wire_bytes, row_count, events, parts, framed, filtered, before_start, moments
+        )
 
     def event(self, fields: tuple[int, ...]) -> Event:
         kind, flags, reserved, index, first_row, row_count, x, y, z, offset, size = fields

@@ -14,7 +14,7 @@ from gaussdecode.model.types import ColumnType, Kind
 from kit.wire import NONE, Tally
 
 ENTRY_MAGIC = 0x42444447
-HEADER = struct.Struct("=IIQQIIQQQQ18Q")
+HEADER = struct.Struct("=IIQQIIQQQQ3Q18Q")
 EVENT = struct.Struct("=BBHIIIQQQQQ")
 PART = struct.Struct("=IIIIQQQQQQII")
 COLUMN = struct.Struct("=BBHIQQQQIIQQQQ")
@@ -92,6 +92,7 @@ def entry(
     framed: Tally | None = None,
     filtered: Tally = NONE,
     before_start: Tally = NONE,
+    moments: tuple[int, int, int] = (0, 0, 0),
 ) -> bytes:
     """Build one decoded batch.
 
@@ -102,6 +103,7 @@ def entry(
         framed: what the reader says it counted; what the items are by default.
         filtered: what of it reader or decoder left out, because nobody wants the table,
         before_start: or because it stands before the position to start from.
+        moments: when it was opened, when decoding it began and ended; monotonic nanoseconds.
     """
     out = _Bytes()
     out.put(bytes(HEADER.size))
@@ -129,7 +131,7 @@ def entry(
     count = sum(map(len, rows.values()))
     out.data[: HEADER.size] = HEADER.pack(
         ENTRY_MAGIC, kind, seq, len(out.data), len(events), len(rows), event_offset, part_offset,
-        0, count, *(tally(items) if framed is None else framed), *filtered, *before_start,
+        0, count, *moments, *(tally(items) if framed is None else framed), *filtered, *before_start,
     )  # fmt: skip
     return bytes(out.data)
 

@@ -67,7 +67,7 @@ def check_transactions(landed: Landing, server: GaussServer, rows_of: Wanted) ->
 
 def check_tables(landed: Landing, server: GaussServer) -> None:
     """Assert that replaying the changes gives the tables of the store."""
-    states = oracle.replay(landed.settled())
+    states = oracle.replay(landed.effective())
     for where, table in server.store.tables.items():
         rows: list[dict[str, str | None]] = []
         for values in server.store.contents(table).values():

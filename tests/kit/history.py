@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gaussdecode.collect.arrow import GD_FIELDS
+from gaussdecode.land.names import table_directory
 from gaussdecode.land.schemas import fingerprint, with_renames
 from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry
 from gaussdecode.model.landing import (
@@ -73,7 +74,7 @@ class Table:
     @property
     def directory(self) -> str:
         """Of its files."""
-        return f"public.{self.name}"
+        return table_directory("public", self.name)
 
     def record(self) -> dict[str, Any]:
         """Content of its schema file."""
@@ -167,7 +168,7 @@ class LandingWriter:
         """Publish an entry; give its number."""
         entry = CommitEntry(
             n=self.n, kind=kind, previous=self.previous,
-            positions={SOURCE: SourcePosition(self.epoch, 1, lsn)}, published=START, mtime_ms=0,
+            positions={SOURCE: SourcePosition(self.epoch, 1, lsn)}, committed_time=START, mtime_ms=0,
             commit_time=time, files=tuple(files),
             hidden=tuple(f".gd-x-{i}" for i in range(len(files))),
             replaced=tuple(replaced), extra=extra or {},
@@ -256,7 +257,7 @@ class History:
             self.transaction()
         if self.rng.random() < 0.15:
             self.snapshot(self.rng.choice(self.tables))
-        self.publish()
+        self.commit()
         if self.rng.random() < 0.1:
             self.ends[self.writer.entry(EntryKind.IDLE, self.lsn)] = self.place(1 << 40)
 
@@ -433,7 +434,7 @@ class History:
         schema_id = self.writer.schema_id(table)
         self.landed.setdefault(table.directory, []).append((schema_id, table.schema(), row))
 
-    def publish(self) -> int:
+    def commit(self) -> int:
         """Publish what waits as a data entry, one file per table and schema."""
         files: list[LandingFile] = []
         for directory, rows in self.landed.items():
@@ -498,6 +499,24 @@ def state_at(states: dict[Place, Snapshot], place: Place) -> Snapshot | None:
     """The newest state that is not after a place."""
     found = [known for known in states if known <= place]
     return states[max(found)] if found else None
+
+
+def merge_first(history: History, table: str, entries: range) -> Replacement:
+    """Merge the files of one table in some entries, as compaction does."""
+    root = history.writer.root
+    paths = [root / "commits" / f"{n:020d}.json" for n in entries]
+    read = [CommitEntry.from_bytes(path.read_bytes()) for path in paths]
+    found = [file for entry in read for file in entry.files if file.table == table]
+    content = pa.concat_tables([pq.read_table(root / f.path, partitioning=None) for f in found])
+    path = f"compact/{0:020d}/{table}/{history.writer.n:020d}-0.parquet"
+    merged = describe(root, path, table, found[0].schema_id, content)
+    old = tuple(file.path for file in found)
+    replaced = Replacement(path, old, entries[0], entries[-1])
+    history.writer.entry(
+        EntryKind.COMPACT, history.lsn, [merged], replaced=[replaced],
+        extra={"first": 0, "through": entries[-1], "skipped": []},
+    )  # fmt: skip
+    return replaced
 
 
 Choose = Callable[[Random], int]

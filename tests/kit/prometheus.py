@@ -11,7 +11,8 @@ from typing import Any, Self
 
 import yaml
 
-from kit.daemon import free_port, wait_until
+from gaussdecode.demo.ports import free_port
+from kit.daemon import wait_until
 from kit.install import find_tool
 
 Json = dict[str, Any]  # Any: JSON

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gaussdecode.errors import LandingError
-from gaussdecode.land.failpoints import Operation, SnapshotStep, Step
+from gaussdecode.land.failpoints import Operation, Point
 from gaussdecode.land.files import Files, Item
 
 
@@ -224,7 +224,7 @@ class SimFiles(Files):
         """Give it back."""
         self._is_locked = False
 
-    def reach(self, point: Operation | Step | SnapshotStep) -> None:
+    def reach(self, point: Point) -> None:
         """Pass; a test fails operations instead."""
 
     def create(self, path: str) -> int:

@@ -9,7 +9,7 @@ from gaussdecode.model.types import ColumnType, Kind
 
 EPOCH_US = 946_684_800_000_000
 RAW_MAGIC = 0x42524447
-RAW_HEADER = struct.Struct("=IIQIIQQQII2Q18Q")
+RAW_HEADER = struct.Struct("=IIQIIQQQII3Q18Q")
 KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
 Tally = tuple[int, ...]
 NONE: Tally = (0,) * len(KINDS)
@@ -227,6 +227,7 @@ def raw_batch(
     filtered: Tally = NONE,
     before_start: Tally = NONE,
     place: tuple[int, int] = (0, 0),
+    opened_ns: int = 0,
 ) -> bytes:
     """A raw batch of whole messages.
 
@@ -240,6 +241,7 @@ def raw_batch(
         filtered: what of it the reader left out, because nobody wants the table,
         before_start: or because it stands before the position to start from.
         place: LSN of the first message, and XID of the transaction that is open before it.
+        opened_ns: when the first message came.
     """
     described = b"".join(map(raw_relation, relations))
     section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
@@ -256,6 +258,7 @@ def raw_batch(
         keepalive[1],
         0,
         *place,
+        opened_ns,
         *(tally(messages) if framed is None else framed),
         *filtered,
         *before_start,

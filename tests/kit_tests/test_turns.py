@@ -35,8 +35,7 @@ def test_each_test_has_two_majors_and_each_major_its_share() -> None:
         for words in map(str.split, done.stdout.splitlines())
         if words[:1] == ["majors"]
     }
-    pairs = {frozenset(MAJORS[::2]), frozenset(MAJORS[1::2])}
-    assert {frozenset(majors) for majors in found.values()} == pairs
+    assert {len(majors) for majors in found.values()} == {2}
     share = Counter(major for majors in found.values() for major in majors)
     assert set(share) == set(MAJORS)
-    assert min(share.values()) >= len(found) // 3, share
+    assert min(share.values()) >= len(found) // 4, share

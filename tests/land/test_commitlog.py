@@ -19,8 +19,8 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import HIDES_TRUNCATE
+from gaussdecode.land.making import Draft
 from gaussdecode.land.names import data_directory
-from gaussdecode.land.publication import Draft
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, SourcePosition
 
@@ -136,7 +136,7 @@ def test_checkpoint_of_another_landing_is_a_hard_stop() -> None:
         clock = ticking(dt.timedelta(minutes=step))
         log = CommitLog.open(made, IDENTITY, now=clock, block=3)
         for n, kind in enumerate((EntryKind.GENESIS, EntryKind.IDLE, EntryKind.IDLE), 1):
-            log.publish(Draft(kind=kind, position=SourcePosition(0, 1, n)))
+            log.commit(Draft(kind=kind, position=SourcePosition(0, 1, n)))
         log.close()
     (item,) = files.items("commits/checkpoints")
     path = f"commits/checkpoints/{item.name}"
@@ -313,7 +313,7 @@ def test_hidden_entry_of_a_slower_writer_is_a_hard_stop_once_its_files_show() ->
 
 
 def test_file_that_is_not_the_one_that_lost_its_name_is_a_hard_stop() -> None:
-    """A published file is gone, and what lies under its hidden name is something else."""
+    """A committed file is gone, and what lies under its hidden name is something else."""
     files = landed()
     entry = json.loads(files.read(f"commits/{2:020d}.json"))
     path = entry["files"][0]["path"]
@@ -369,8 +369,8 @@ def test_renamed_file_without_its_entry_is_a_hard_stop() -> None:
     assert sorted(files.image.paths()) == before
 
 
-def test_lost_rename_of_a_published_file_is_repaired() -> None:
-    """A hidden file that a published entry names gets its name back."""
+def test_lost_rename_of_a_shown_file_is_repaired() -> None:
+    """A hidden file that a committed entry names gets its name back."""
     files = landed()
     entry = json.loads(files.read(f"commits/{2:020d}.json"))
     path = entry["files"][0]["path"]
@@ -404,17 +404,17 @@ def test_position_never_goes_back() -> None:
     log = Landing(files, "second").open()
     operations = len(files.operations)
     with pytest.raises(LandingError, match="goes back"):
-        log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 5)))
+        log.commit(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 5)))
     assert len(files.operations) == operations
     with pytest.raises(LandingError, match="stopped at an error"):
-        log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
+        log.commit(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
     assert not log.is_uncertain
 
 
 def test_new_epoch_may_begin_lower() -> None:
     """After an accepted gap the positions of another history may be smaller."""
     log = Landing(landed(), "second").open()
-    entry = log.publish(Draft(kind=EntryKind.GAP, position=SourcePosition(1, 1, 5)))
+    entry = log.commit(Draft(kind=EntryKind.GAP, position=SourcePosition(1, 1, 5)))
     assert log.position == SourcePosition(1, 1, 5)
     assert entry.n == 3
 
@@ -429,11 +429,11 @@ def test_confirm_comes_after_the_entry_is_shown() -> None:
         _, directory = files.image.directory("commits")
         seen.append(f"{entry.n:020d}.json" in directory.synced)
 
-    log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)), confirm)
+    log.commit(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)), confirm)
     assert seen == [True]
 
 
-def test_modification_times_rise_over_publications() -> None:
+def test_modification_times_rise_over_entries() -> None:
     """A stream that sorts by time reads the files of a table in position order."""
     files = SimFiles()
     landing = Landing(files, transactions=5)
@@ -455,8 +455,8 @@ def test_clock_that_goes_back_keeps_times_rising() -> None:
     files = SimFiles()
     clock = iter([ticking()() for _ in range(3)])
     log = CommitLog.open(files, IDENTITY, now=lambda: next(clock), writer="w")
-    one = log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
-    two = log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 2)))
+    one = log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
+    two = log.commit(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 2)))
     assert two.mtime_ms > one.mtime_ms
 
 
@@ -475,9 +475,9 @@ def test_start_reads_one_block_of_a_long_log() -> None:
     """However long the log, a start reads one header and the entries after it."""
     files = SimFiles()
     log = CommitLog.open(files, IDENTITY, writer="w", block=10)
-    log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
+    log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 1)))
     for number in range(2, 236):
-        log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, number)))
+        log.commit(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, number)))
     log.close()
     assert len([item for item in files.items("commits") if item.name.endswith(".json")]) < 20
     read: list[str] = []
@@ -516,18 +516,18 @@ def test_unfinished_files_are_swept_whatever_the_clock_says(days: int) -> None:
     log.disk.ensure_directory(directory)
     path = log.disk.unfinished(directory, log.next_n, "parquet")
     files.close_handle(files.create(path))
-    log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
+    log.commit(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
     log.close()
     Landing(files, "second").open().close()
     assert path not in set(files.image.paths())
 
 
-def test_files_of_a_publication_are_never_a_day_before_the_last() -> None:
-    """Not even the publication that follows a leap back is in a partition nobody looks into."""
+def test_files_of_an_entry_are_never_a_day_before_the_last() -> None:
+    """Not even the entry that follows a leap back is in a partition nobody looks into."""
     files = landed()
     back = START - dt.timedelta(days=3)
     log = CommitLog.open(files, IDENTITY, now=lambda: back, writer="w", block=100)
-    assert log.today() == log.entries.one(log.next_n - 1).published.date()
-    log.publish(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
+    assert log.today() == log.entries.one(log.next_n - 1).committed_time.date()
+    log.commit(Draft(kind=EntryKind.IDLE, position=SourcePosition(0, 1, 0x2000)))
     assert log.today() == back.date()
     log.close()

@@ -90,7 +90,7 @@ def test_incomplete_block_is_left_alone() -> None:
 
 
 def test_stop_gives_up_what_was_merged() -> None:
-    """Asked to stop, no entry is published and no file is left."""
+    """Asked to stop, no entry is committed and no file is left."""
     files = SimFiles()
     landing = Landing(files, transactions=2)
     log = landing.open()

@@ -48,7 +48,7 @@ ENTRY = CommitEntry(
     kind=EntryKind.DATA,
     previous="a" * 64,
     positions={"orders": SourcePosition(0, 1, 512, 9)},
-    published=TIME,
+    committed_time=TIME,
     mtime_ms=1769860800000,
     commit_time=TIME,
     files=(FILE,),
@@ -148,7 +148,7 @@ def test_checkpoint_is_read_back() -> None:
         anchor=FIRST_PREVIOUS,
         compacted=0,
         mtime_ms=5,
-        published=TIME,
+        committed_time=TIME,
         checksum=hashlib.sha256(lines).hexdigest(),
         elapsed_ms=7,
     )

@@ -15,11 +15,11 @@ import pytest
 from kit.landrun import Landing, unseal
 from kit.simdisk import Image, SimFiles
 
-from gaussdecode.errors import GaussDecodeError
+from gaussdecode.errors import GaussDecodeError, LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.schemas import read_schema
-from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.snapshots import Requests, SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify_files
 from gaussdecode.model.seal import hash_of
@@ -56,7 +56,7 @@ def start(image: Image) -> dict[str, Any]:  # Any: facts of many kinds
             "layout": dataclasses.replace(log.layout),
             "schemas": [read_schema(log.disk, *of) for of in sorted(log.schemas.items())],
             "ledger": store.ledger(),
-            "requests": store.requests(),
+            "requests": usable(store.requests()),
             "state": store.load(TABLE),
             "rows": [
                 rows for path in store.chunks(TABLE).values() for rows in store.read_chunk(path)
@@ -64,6 +64,13 @@ def start(image: Image) -> dict[str, Any]:  # Any: facts of many kinds
         }
     finally:
         log.close()
+
+
+def usable(requests: Requests) -> list[tuple[str, Any]]:  # Any: JSON
+    """What was asked for; a request that is passed over with a word counts as refused."""
+    for fault in requests.faults.values():
+        raise LandingError(fault)
+    return requests.found
 
 
 def facts(log: CommitLog) -> dict[str, Any]:  # Any: facts of many kinds

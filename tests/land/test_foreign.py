@@ -103,7 +103,7 @@ def test_foreign_things_are_named_and_left_alone(root: Path, make: Callable[[Pat
         make(path)
     log = opened(root, "second")
     assert any("is not of this landing; left alone" in each for each in log.findings)
-    assert any("things below the root are not ours" in each for each in log.findings)
+    assert any("things below the root not made by gaussdecode" in each for each in log.findings)
     log.close()
     Landing(Files(root), "third", transactions=12, with_retention=True).run()
     assert all(os.path.lexists(path) for path in made)
@@ -129,7 +129,7 @@ def test_foreign_things_are_named_and_left_alone(root: Path, make: Callable[[Pat
 def test_entry_that_is_no_file_is_a_sentence(
     root: Path, name: str, make: Callable[[Path], None]
 ) -> None:
-    """Nobody can publish beside a directory in the place of an entry."""
+    """Nobody can commit beside a directory in the place of an entry."""
     make(root / name)
     with pytest.raises(LandingError, match="move it away"):
         opened(root, "second")

@@ -8,7 +8,7 @@ from kit.simdisk import SimFiles
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.making import Draft
 from gaussdecode.land.retention import newest_to_forget, retain
 from gaussdecode.land.verify import verify_files
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -59,7 +59,7 @@ def idle_log(files: SimFiles, times: list[dt.datetime], block: int = BLOCK) -> C
     first = log.next_n
     for n in range(first, first + len(times)):
         kind = EntryKind.IDLE if n else EntryKind.GENESIS
-        log.publish(Draft(kind=kind, position=SourcePosition(0, 1, n + 1)))
+        log.commit(Draft(kind=kind, position=SourcePosition(0, 1, n + 1)))
     return log
 
 

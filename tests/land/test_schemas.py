@@ -72,7 +72,7 @@ def test_swapped_names_are_no_rename(log: CommitLog) -> None:
 
 
 def test_next_session_begins_with_the_log(log: CommitLog) -> None:
-    """What was never published is new again, and what an old session still finds is its own."""
+    """What was never committed is new again, and what an old session still finds is its own."""
     old = SchemaStore(log)
     old.schema_id_for(TABLE, columns("id"))
     new = SchemaStore(log)

@@ -17,7 +17,7 @@ from gaussdecode.land.transactions import landed_lsn, landed_since
 from gaussdecode.land.writer import Writer
 from gaussdecode.model.account import Account
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
-from gaussdecode.model.publication import PublicationRequest, RowGroup
+from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.model.transaction import TransactionMark
 
 FIRST = 1000
@@ -65,16 +65,16 @@ class _Run:
             on_error=self.errors.append,
         )
         self.intake = self.writer.begin()
-        self.publish(EntryKind.GENESIS, FIRST)
+        self.commit(EntryKind.GENESIS, FIRST)
 
-    def publish(self, kind: EntryKind, lsn: int, epoch: int = 1, count: int = 0) -> None:
+    def commit(self, kind: EntryKind, lsn: int, epoch: int = 1, count: int = 0) -> None:
         position = SourcePosition(epoch, 1, lsn)
         before = self.log.position or position
         framed = {"transactions": count} if count else {}
         account = Account((before.epoch, before.lsn), (epoch, lsn), framed, framed)
         has_sums = kind in {EntryKind.DATA, EntryKind.IDLE}
-        self.intake.publish(
-            PublicationRequest(kind=kind, position=position, account=account if has_sums else None)
+        self.intake.commit(
+            EntryRequest(kind=kind, position=position, account=account if has_sums else None)
         )
         assert self.writer.drain(60)
 
@@ -82,7 +82,7 @@ class _Run:
         schema_id, _ = self.intake.schemas.schema_id_for(TRANSACTIONS, {"columns": []})
         for lsn in lsns:
             self.intake.write(_row_group(schema_id, [lsn]))
-        self.publish(EntryKind.DATA, lsns[-1], epoch, len(lsns))
+        self.commit(EntryKind.DATA, lsns[-1], epoch, len(lsns))
 
     @property
     def landed_lsn(self) -> int:
@@ -109,9 +109,9 @@ def run() -> Iterator[_Run]:
 def test_everything_behind_a_position(run: _Run) -> None:
     """Also from the middle of an entry, over entries without files."""
     run.land(1001, 1002, 1003)
-    run.publish(EntryKind.IDLE, 1010)
+    run.commit(EntryKind.IDLE, 1010)
     run.land(1011, 1012)
-    run.publish(EntryKind.IDLE, 1020)
+    run.commit(EntryKind.IDLE, 1020)
     assert run.since(FIRST) == (FIRST, [1001, 1002, 1003, 1011, 1012])
     assert run.since(1002) == (1002, [1003, 1011, 1012])
     assert run.since(1003) == (1003, [1011, 1012])
@@ -135,7 +135,7 @@ def test_nothing_from_before_the_landing(run: _Run) -> None:
 def test_nothing_from_an_earlier_epoch(run: _Run) -> None:
     """What lies before an accepted gap was not landed by this epoch."""
     run.land(1001)
-    run.publish(EntryKind.GAP, 1050, epoch=2)
+    run.commit(EntryKind.GAP, 1050, epoch=2)
     run.land(1060, epoch=2)
     assert run.since(1001) == (1050, [1060])
     assert run.since(1055) == (1055, [1060])
@@ -155,12 +155,12 @@ def test_what_landed_last(run: _Run) -> None:
     """The position moves on where there is nothing to land; what landed does not."""
     assert run.landed_lsn == FIRST
     run.land(1001, 1005)
-    run.publish(EntryKind.IDLE, 1010)
-    run.publish(EntryKind.IDLE, 1020)
+    run.commit(EntryKind.IDLE, 1010)
+    run.commit(EntryKind.IDLE, 1020)
     assert run.log.position is not None
     assert (run.landed_lsn, run.log.position.lsn) == (1005, 1020)
-    run.publish(EntryKind.SNAPSHOT, 1030)
-    run.publish(EntryKind.IDLE, 1040)
+    run.commit(EntryKind.SNAPSHOT, 1030)
+    run.commit(EntryKind.IDLE, 1040)
     assert run.landed_lsn == 1030
 
 
@@ -168,7 +168,7 @@ def test_long_idle_log_is_not_searched_to_its_beginning(run: _Run) -> None:
     """Then the oldest idle entry that was looked at bounds what can have landed."""
     run.land(1001)
     for lsn in range(2001, 2301):
-        run.publish(EntryKind.IDLE, lsn)
+        run.commit(EntryKind.IDLE, lsn)
     assert 1001 < run.landed_lsn < 2300
 
 

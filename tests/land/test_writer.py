@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,22 +21,25 @@ from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
 from gaussdecode.land.parquet import ParquetSink, operations
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.land.tablefile import OpenPublication, TableFile
+from gaussdecode.land.tablefile import OpenEntry, TableFile
 from gaussdecode.land.verify import verify_files
 from gaussdecode.land.writer import Writer
 from gaussdecode.model.account import Account
+from gaussdecode.model.committimes import CommitTimes
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.histogram import BOUNDS
 from gaussdecode.model.landing import EntryKind, SourcePosition
-from gaussdecode.model.publication import PublicationRequest, RowGroup
+from gaussdecode.model.request import EntryRequest, RowGroup
 
 A = "public.a"
+NOW = 1_800_000_000.0
 
 
 class Bench:
     """A writer on a log, and what it told."""
 
     def __init__(self, files: Files, **options: int) -> None:
-        """Open the log, publish its genesis."""
+        """Open the log, commit its genesis."""
         self.files = files
         self.durable: list[int] = []
         self.errors: list[BaseException] = []
@@ -46,11 +50,12 @@ class Bench:
             on_durable=lambda position: self.durable.append(position.lsn),
             on_error=self.errors.append,
             on_landed=self.entries.append,
+            wall_clock=lambda: NOW,
             **options,  # type: ignore[arg-type]  # sizes and counts only
         )
         self.rows = self.at = 0
         self.begin()
-        self.publish(1, EntryKind.GENESIS)
+        self.commit(1, EntryKind.GENESIS)
         self.writer.drain()
 
     def begin(self) -> None:
@@ -63,23 +68,28 @@ class Bench:
         self.rows += len(seqs)
         self.intake.write(row_group(table, schema_id, lsn, seqs))
 
-    def publish(self, lsn: int, kind: EntryKind = EntryKind.DATA) -> None:
-        """Ask for a publication of what was handed over since the last one."""
+    def commit(
+        self, lsn: int, kind: EntryKind = EntryKind.DATA, ages: tuple[float, ...] = ()
+    ) -> None:
+        """Ask for an entry of what was handed over since the last one, committed so long ago."""
+        times = CommitTimes()
+        times.add(np.array([(NOW - age) * 1e6 for age in ages], dtype=np.int64))
         rows = {"I": self.rows} if self.rows else {}
         account = Account((0, self.at), (0, lsn), rows, rows)
         self.rows, self.at = 0, lsn
-        self.intake.publish(
-            PublicationRequest(
+        self.intake.commit(
+            EntryRequest(
                 kind=kind,
                 position=SourcePosition(0, 1, lsn),
                 account=None if kind is EntryKind.GENESIS else account,
+                commit_times=times,
             )
         )
 
     def land(self, lsn: int, seqs: range) -> None:
         """Land a row group and wait for it."""
         self.write(lsn, seqs)
-        self.publish(lsn)
+        self.commit(lsn)
         self.writer.drain()
 
     def close(self) -> None:
@@ -100,13 +110,41 @@ def test_small_table_gets_one_file(bench: Bench) -> None:
     """Many small row groups of one table are one file of one entry."""
     for seq in range(20):
         bench.write(10, range(seq, seq + 1))
-    bench.publish(10)
+    bench.commit(10)
     bench.writer.drain()
     (file,) = bench.entries[-1].files
     assert file.rows == 20
     assert (file.first.seq, file.last.seq) == (0, 19)
     assert file.ops == {"I": 20}
     assert bench.durable == [1, 10]
+
+
+def test_latency_is_counted_when_the_entry_is_durable() -> None:
+    """Once per transaction of it; nothing of an entry that was never decided."""
+    files = SimFiles()
+    bench = Bench(files)
+    bench.write(10, range(3))
+    bench.commit(10, ages=(0.25, 45.0, 45.0))
+    bench.writer.drain()
+    counts = dict(zip((*BOUNDS, None), bench.writer.latency.counted.counts, strict=True))
+    assert {bound: count for bound, count in counts.items() if count} == {0.5: 1, 60.0: 2}
+    files._fail = lambda _n, op, _p: errno.EIO if op is Operation.LINK else 0
+    bench.write(20, range(3))
+    bench.commit(20, ages=(1.0,))
+    with pytest.raises(GaussDecodeError):
+        bench.writer.drain()
+    assert sum(bench.writer.latency.counted.counts) == 3
+    bench.close()
+
+
+def test_what_the_landing_does_is_counted(bench: Bench) -> None:
+    """Once for each row group, file and entry, the genesis included."""
+    for seq in range(20):
+        bench.write(10, range(seq, seq + 1), f"public.t{seq % 2}")
+    bench.commit(10)
+    bench.writer.drain()
+    found = {stage: sum(of.counted.counts) for stage, of in bench.writer.durations.items()}
+    assert found == {"encode": 20, "sync": 2, "publish": 2}
 
 
 def test_row_group_is_the_given_table(bench: Bench) -> None:
@@ -117,7 +155,7 @@ def test_row_group_is_the_given_table(bench: Bench) -> None:
         group.metadata[b"table"] = b"a"
         bench.rows += group.table.num_rows
         bench.intake.write(group)
-    bench.publish(10)
+    bench.commit(10)
     bench.writer.drain()
     raw = bench.files.read(bench.entries[-1].files[0].path)
     parquet = pq.ParquetFile(io.BytesIO(raw))
@@ -135,7 +173,7 @@ def test_full_file_is_rolled_over() -> None:
         bench.write(10, range(seq, seq + 1))
         while bench.writer.waiting_bytes:
             pass
-    bench.publish(10)
+    bench.commit(10)
     bench.writer.drain()
     names = [file.path.rpartition("/")[2] for file in bench.entries[-1].files]
     stem = f"{1:020d}-{10:016x}-{10:016x}"
@@ -148,7 +186,7 @@ def test_open_files_are_bounded() -> None:
     bench = Bench(SimFiles(), max_open_files=2)
     for seq in range(12):
         bench.write(10, range(seq, seq + 1), f"public.t{seq % 6}")
-    bench.publish(10)
+    bench.commit(10)
     bench.writer.drain()
     assert sum(file.rows for file in bench.entries[-1].files) == 12
     bench.close()
@@ -166,7 +204,7 @@ def test_hot_table_uses_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write(10, range(5))
     bench.write(10, range(5, 10))
     gate.set()
-    bench.publish(10)
+    bench.commit(10)
     bench.writer.drain()
     assert [file.rows for file in bench.entries[-1].files] == [5, 5]
     assert [file.first.seq for file in bench.entries[-1].files] == [0, 5]
@@ -189,24 +227,24 @@ def test_write_blocks_while_the_queue_is_full() -> None:
     gate.set()
     thread.join(20)
     assert not thread.is_alive()
-    bench.publish(10)
+    bench.commit(10)
     bench.writer.drain()
     assert bench.entries[-1].files[0].rows == 10
     bench.close()
 
 
-def test_one_publication_behind_is_allowed() -> None:
-    """`publish` returns while its publication is under way, the next call waits for it."""
+def test_one_more_entry_is_allowed() -> None:
+    """`commit` returns while its entry is under way, the next call waits for it."""
     gate = threading.Event()
     files = SimFiles()
     bench = Bench(files)
     link = files.link
     files.link = lambda old, new: (gate.wait(20), link(old, new))[1]  # type: ignore[method-assign]
     bench.write(10, range(2))
-    bench.publish(10)
+    bench.commit(10)
     bench.write(11, range(2))
-    assert bench.writer.is_publishing
-    thread = threading.Thread(target=bench.publish, args=(11,))
+    assert bench.writer.is_committing
+    thread = threading.Thread(target=bench.commit, args=(11,))
     thread.start()
     thread.join(0.1)
     assert thread.is_alive()
@@ -218,7 +256,7 @@ def test_one_publication_behind_is_allowed() -> None:
 
 
 def test_discard_leaves_no_trace(bench: Bench) -> None:
-    """What was not published is gone from disk and memory; the writer can be used again."""
+    """What was not committed is gone from disk and memory; the writer can be used again."""
     before = sorted(bench.files.image.paths())  # type: ignore[attr-defined]
     bench.write(10, range(3))
     bench.writer.discard()
@@ -227,16 +265,16 @@ def test_discard_leaves_no_trace(bench: Bench) -> None:
     assert bench.writer.waiting_bytes == 0
     bench.begin()
     bench.write(10, range(2))
-    bench.publish(10)
+    bench.commit(10)
     bench.writer.drain()
     assert bench.entries[-1].files[0].rows == 2
     assert bench.files.size(f"schemas/{A}/{bench.entries[-1].files[0].schema_id}.json")
 
 
 def test_discard_waits_for_what_was_asked_for(bench: Bench) -> None:
-    """A requested publication holds whole transactions and is completed."""
+    """A requested entry holds whole transactions and is completed."""
     bench.write(10, range(3))
-    bench.publish(10)
+    bench.commit(10)
     bench.write(11, range(3))
     bench.writer.discard()
     assert bench.durable == [1, 10]
@@ -268,7 +306,7 @@ def test_first_error_ends_the_writer(operation: Operation) -> None:
     with pytest.raises(DiskError):
         bench.write(11, range(2))
     with pytest.raises(DiskError):
-        bench.publish(11)
+        bench.commit(11)
     assert len(bench.errors) == 1
     assert bench.durable == [1]
     bench.close()
@@ -305,7 +343,7 @@ def test_waiting_for_space_is_visible() -> None:
     bench.log.disk.space._sleep = nap
     full = True
     bench.write(10, range(2))
-    bench.publish(10)
+    bench.commit(10)
     bench.writer.drain()
     assert gate.is_set()
     assert seen
@@ -315,30 +353,30 @@ def test_waiting_for_space_is_visible() -> None:
     bench.close()
 
 
-def test_largest_file_bytes_are_of_the_open_publication(bench: Bench) -> None:
-    """They grow with what is encoded and start again with each publication."""
+def test_largest_file_bytes_are_of_the_open_entry(bench: Bench) -> None:
+    """They grow with what is encoded and start again with each entry."""
     assert bench.intake.largest_file_bytes == 0
     bench.write(10, range(1000))
     while bench.writer.waiting_bytes:
         pass
     assert bench.intake.largest_file_bytes > 0
-    bench.publish(10)
+    bench.commit(10)
     assert bench.intake.largest_file_bytes == 0
     bench.writer.drain()
-    assert bench.writer.publication_seconds > 0
+    assert bench.writer.commit_seconds > 0
 
 
 def test_many_tables_on_a_real_disk(tmp_path: Path) -> None:
-    """Several lanes, tables and publications at once, judged by verify."""
+    """Several lanes, tables and entries at once, judged by verify."""
     bench = Bench(Files(tmp_path), target_file_size=20_000)
     rows = 0
-    for publication in range(1, 8):
-        lsn = publication * 100
+    for entry in range(1, 8):
+        lsn = entry * 100
         for seq in range(40):
             table = f"public.t{seq % 5}"
             bench.write(lsn, range(seq * 100, seq * 100 + 100), table)
             rows += 100
-        bench.publish(lsn)
+        bench.commit(lsn)
     bench.writer.drain()
     bench.close()
     assert not bench.errors
@@ -350,27 +388,25 @@ def test_many_tables_on_a_real_disk(tmp_path: Path) -> None:
     files.close()
 
 
-def refused(bench: Bench, request: PublicationRequest, reason: str) -> None:
-    """See that a publication is refused before its commit point, and leaves nothing."""
-    published = bench.log.next_n
-    bench.intake.publish(request)
+def refused(bench: Bench, request: EntryRequest, reason: str) -> None:
+    """See that an entry is refused before its commit point, and leaves nothing."""
+    committed = bench.log.next_n
+    bench.intake.commit(request)
     with pytest.raises(AccountError, match=reason):
         bench.writer.drain()
-    assert bench.log.next_n == published
+    assert bench.log.next_n == committed
     assert bench.durable == [1]
     bench.writer.discard()
     bench.log.close()
     again = CommitLog.open(bench.files, IDENTITY)
-    assert again.next_n == published
+    assert again.next_n == committed
     again.close()
     assert verify_files(bench.files).is_clean
 
 
-def request_of(account: Account | None, lsn: int = 10) -> PublicationRequest:
-    """A publication of the stream."""
-    return PublicationRequest(
-        kind=EntryKind.DATA, position=SourcePosition(0, 1, lsn), account=account
-    )
+def request_of(account: Account | None, lsn: int = 10) -> EntryRequest:
+    """An entry of the stream."""
+    return EntryRequest(kind=EntryKind.DATA, position=SourcePosition(0, 1, lsn), account=account)
 
 
 @pytest.mark.parametrize(
@@ -405,19 +441,17 @@ def test_row_lost_on_the_way_to_the_file_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_row_group_lost_before_its_lane_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row group that never reaches a file is missed at the publication."""
+    """A row group that never reaches a file is missed at the entry."""
     bench = Bench(SimFiles())
     bench.write(10, range(3))
     with monkeypatch.context() as patch:
-        patch.setattr(OpenPublication, "assign", _assign_to_nothing)
+        patch.setattr(OpenEntry, "assign", _assign_to_nothing)
         bench.write(10, range(3, 5), "public.b")
     account = Account((0, 1), (0, 10), {"I": 5}, {"I": 5})
     refused(bench, request_of(account), "I 5 were handed over, the files hold I 3")
 
 
-def _assign_to_nothing(
-    _: OpenPublication, group: RowGroup, **_options: bool
-) -> tuple[TableFile, None]:
+def _assign_to_nothing(_: OpenEntry, group: RowGroup, **_options: bool) -> tuple[TableFile, None]:
     lost = TableFile(group.table_dir, group.schema_id)
     lost.is_scheduled = True
     return lost, None

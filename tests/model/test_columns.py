@@ -177,7 +177,7 @@ class Server:
         else:
             of.name, of.written = self.free_name(), self.time
 
-    def publish(self) -> None:
+    def commit(self) -> None:
         """Another list of columns, and whether generated ones are sent."""
         self.hidden = frozenset(each.number for each in self.all if self.chance.random() < 0.3)
 
@@ -230,7 +230,7 @@ def run_history(seed: int, *, is_listed: bool, is_new: bool) -> tuple[int, int]:
         for _ in range(chance.choice((0, 1, 1, 1, 2, 3))):
             server.step()
             if is_listed and chance.random() < 0.3:
-                server.publish()
+                server.commit()
             if is_new and chance.random() < 0.1:
                 server.sends_generated = not server.sends_generated
         everything = [dataclasses.replace(each) for each in server.all]

@@ -6,7 +6,13 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.settings.dsn import completed, describe, dsn_problems, read_password
+from gaussdecode.settings.dsn import (
+    authority_problem,
+    completed,
+    describe,
+    dsn_problems,
+    read_password,
+)
 
 GOOD = "host=db1 dbname=shop user=gd"
 
@@ -44,6 +50,44 @@ def test_weak_tls_needs_consent(mode: str) -> None:
     dsn = f"{GOOD} sslmode={mode}"
     assert "allow-insecure" in next(dsn_problems(dsn, False, is_insecure_allowed=False))
     assert list(dsn_problems(dsn, False, is_insecure_allowed=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("dsn", "told"),
+    [
+        ("host=db1 dname=shop user=gd", "perhaps dbname misspelled"),
+        ("host=db1 dbname=shop user=gd passwort=geheim", "perhaps password misspelled"),
+        ("host=db1 dbname=shop user=gd password=two words", "is not a connection string"),
+        ("host=db1 xyzzy_secret=1", "is not a connection string"),
+        ("host='db1", "is not a connection string"),
+    ],
+)
+def test_a_misspelled_key_is_guessed(dsn: str, told: str) -> None:
+    """The key that was meant is named; nothing that was written is, for it may be a password."""
+    (problem,) = dsn_problems(dsn, is_private_file=True, is_insecure_allowed=False)
+    assert told in problem
+    for word in ("dname", "passwort", "geheim", "words", "xyzzy"):
+        assert word not in problem
+
+
+def test_the_authority_must_be_there(tmp_path: Path) -> None:
+    """Verified TLS needs a certificate to verify with, wherever libpq would look for it."""
+    parameters = {"host": "db1"}
+    assert "root.crt: No such file" in (authority_problem(parameters, {}, tmp_path) or "")
+    file = tmp_path / "ca.pem"
+    named = {**parameters, "sslrootcert": str(file)}
+    assert f"{file}: No such file" in (authority_problem(named, {}, tmp_path) or "")
+    assert "sslmode=verify-ca" in (
+        authority_problem({**named, "sslmode": "verify-ca"}, {}, tmp_path) or ""
+    )
+    file.touch()
+    assert authority_problem(named, {}, tmp_path) is None
+    assert authority_problem(parameters, {"PGSSLROOTCERT": str(file)}, tmp_path) is None
+    (tmp_path / ".postgresql").mkdir()
+    file.rename(tmp_path / ".postgresql" / "root.crt")
+    assert authority_problem(parameters, {}, tmp_path) is None
+    for free in ({"sslrootcert": "system"}, {"sslmode": "require"}, {"host": "/run"}):
+        assert authority_problem({**parameters, **free}, {}, Path("/nowhere")) is None
 
 
 def test_one_network_host_among_sockets_is_a_network() -> None:

@@ -54,7 +54,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert config.landing.retention is None
     assert config.ring.raw_ring_bytes == 16 * MIB
     assert config.ring.decoded_ring_bytes == 64 * MIB
-    assert config.monitoring.listen == Address("127.0.0.1", 9187)
+    assert config.monitoring.listen == Address("127.0.0.1", 19187)
 
 
 def test_decoding_defaults_are_those_of_the_options_table(tmp_path: Path) -> None:
@@ -100,6 +100,8 @@ allowed: 1MiB to 16GiB
     [
         ("", "orders.yaml: the file is empty"),
         ("- a\n", "orders.yaml: the file must hold keys and values"),
+        ("a:\n\tb: 1\n", "orders.yaml:2: begins with a tab; YAML takes spaces only"),
+        ("a:\n  b: 1\n \tc: 2\n", "orders.yaml:3: begins with a tab; YAML takes spaces only"),
         ("a: [\n", "orders.yaml:2: not YAML: expected the node content, but found <stream end>"),
         ("a: 1\na: 2\n", "orders.yaml:2: a: given twice, first on line 1"),
         ("a: &x 1\n", "orders.yaml:1: anchors and aliases"),
@@ -114,6 +116,8 @@ allowed: 1MiB to 16GiB
     ids=[
         "empty",
         "list",
+        "tab",
+        "tab after spaces",
         "syntax",
         "duplicate",
         "anchor",
@@ -409,3 +413,50 @@ def test_suspects_are_read_again_only_where_tables_can_be(
         load(write(tmp_path, text), memory_bytes=8 * GIB)
     assert "landing.on-suspect: snapshot: " in str(refused.value)
     assert expected in str(refused.value)
+
+
+def test_a_mirror_is_read_with_its_defaults(tmp_path: Path) -> None:
+    """It is off where it is not set; what it holds in memory counts."""
+    plain = load(write(tmp_path, GOOD))
+    assert not plain.mirror.is_on
+    text = GOOD.replace("{root: /l}", "{root: /l, mirror: {url: s3://lake/orders, timeout: 5s}}")
+    config = load(write(tmp_path, text))
+    assert config.mirror.url == "s3://lake/orders"
+    assert (config.mirror.confirm, config.mirror.local_retention) == ("mirror", None)
+    assert config.mirror.timeout == 5.0
+    more = sum(config.memory_budget().values()) - sum(plain.memory_budget().values())
+    assert more == 160 * MIB
+
+
+@pytest.mark.parametrize(
+    ("mirror", "expected"),
+    [
+        ("{confirm: local}", "landing.mirror.url: missing"),
+        ("s3://lake/orders", "landing.mirror: must hold keys and values"),
+        (
+            "{url: 's3://key:s3cret@lake/x'}",
+            "landing.mirror.url: has the wrong form; allowed: s3://",
+        ),
+        ("{url: 'ftp://lake'}", "landing.mirror.url: has the wrong form; allowed: s3://"),
+        (
+            "{url: s3://lake, endpoint: 'https://me:s3cret@minio'}",
+            "landing.mirror.endpoint: has the wrong form; allowed: a URL without user and password",
+        ),
+        (
+            "{url: s3://lake, endpoint: 'http://minio:9000'}",
+            "landing.mirror.endpoint: it has no TLS; allowed: https://..., or any with allow-http",
+        ),
+        ("{url: gs://lake, region: eu-1}", "landing.mirror.region: has a use with s3:// only"),
+        (
+            "{url: s3://lake, secret: s3cret}",
+            "landing.mirror.secret: unknown key; passwords do not",
+        ),
+        ("{url: s3://lake, confirms: local}", "landing.mirror.confirms: unknown key; did you mean"),
+    ],
+)
+def test_mirrors_that_are_refused(tmp_path: Path, mirror: str, expected: str) -> None:
+    """By key, with what is allowed, and without what may be a password."""
+    text = GOOD.replace("{root: /l}", f"{{root: /l, mirror: {mirror}}}")
+    found = problems(tmp_path, text)
+    assert any(expected in line for line in found), found
+    assert "s3cret" not in "".join(found)

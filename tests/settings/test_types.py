@@ -63,6 +63,7 @@ def test_reads(value_type: ValueType, given_value: object, expected: object) -> 
         (Integer(1, 20), 0, "0 is out of range; allowed: 1 to 20"),
         (Integer(1, 20), 21, "21 is out of range; allowed: 1 to 20"),
         (Integer(1, 20), True, "true is not a whole number; allowed: 1 to 20"),
+        (Integer(1, 20), "2", '"2" is a text; write it without quotes; allowed: 1 to 20'),
         (Integer(1, 20), 2.5, "2.5 is not a whole number; allowed: 1 to 20"),
         (
             Integer(2, 1024, power_of_two=True),

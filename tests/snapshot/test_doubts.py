@@ -6,7 +6,7 @@ import pytest
 
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.files import Files
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.making import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.snapshot.doubts import ANY_TABLE, Doubts
@@ -20,13 +20,13 @@ class Landing:
     def __init__(self, root: Path) -> None:
         root.mkdir(mode=0o750)
         self.log = CommitLog.open(Files(root), IDENTITY, block=4)
-        self.log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(1, 1, 0x100)))
+        self.log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(1, 1, 0x100)))
         self.store = SnapshotStore(self.log.disk)
         self.store.prepare()
 
-    def publish(self, kind: EntryKind, **extra: object) -> None:
+    def commit(self, kind: EntryKind, **extra: object) -> None:
         """Publish an entry at the same position."""
-        self.log.publish(Draft(kind=kind, position=self.log.position, extra=extra))
+        self.log.commit(Draft(kind=kind, position=self.log.position, extra=extra))
 
     def started(self) -> Doubts:
         """As a process that begins sees it."""
@@ -42,17 +42,17 @@ def landing(tmp_path: Path) -> Landing:
 def order(landing: Landing, doubts: Doubts) -> None:
     """Note the orders, as the snapshotter does."""
     landing.store.note(doubts.answered())
-    doubts.settle()
+    doubts.forget()
 
 
 def test_an_entry_is_in_doubt_until_it_is_ordered(landing: Landing) -> None:
     """Whatever ends in between: the order follows from the log, and is given once."""
     doubts = landing.started()
     assert not doubts.look()
-    landing.publish(EntryKind.SUSPECT, tables=[], **{ANY_TABLE: True})
+    landing.commit(EntryKind.SUSPECT, tables=[], **{ANY_TABLE: True})
     assert doubts.look()
     for _ in range(9):  # the process ends before it has ordered; the entry moves to a checkpoint
-        landing.publish(EntryKind.IDLE)
+        landing.commit(EntryKind.IDLE)
         doubts = landing.started()
         assert doubts.look()
         assert doubts.concerns("public.t")
@@ -64,9 +64,9 @@ def test_an_entry_is_in_doubt_until_it_is_ordered(landing: Landing) -> None:
 def test_what_comes_after_an_order_is_the_next(landing: Landing) -> None:
     """Also where it came before the order was durable, but was not seen by it."""
     doubts = landing.started()
-    landing.publish(EntryKind.SUSPECT, tables=[])
+    landing.commit(EntryKind.SUSPECT, tables=[])
     assert doubts.look()
-    landing.publish(EntryKind.SUSPECT, tables=[])
+    landing.commit(EntryKind.SUSPECT, tables=[])
     order(landing, doubts)
     assert landing.started().look()
     assert doubts.look()
@@ -77,11 +77,11 @@ def test_what_comes_after_an_order_is_the_next(landing: Landing) -> None:
 def test_only_the_tables_that_may_be_meant(landing: Landing) -> None:
     """An entry that names all of them leaves the others alone; older entries do not say."""
     doubts = landing.started()
-    landing.publish(EntryKind.SUSPECT, tables=["s.a"], **{ANY_TABLE: False})
+    landing.commit(EntryKind.SUSPECT, tables=["s.a"], **{ANY_TABLE: False})
     assert doubts.look()
     assert doubts.concerns("s.a")
     assert not doubts.concerns("s.b")
-    landing.publish(EntryKind.SUSPECT, tables=["s.a"])
+    landing.commit(EntryKind.SUSPECT, tables=["s.a"])
     doubts.look()
     assert doubts.concerns("s.b")
 
@@ -91,7 +91,7 @@ def test_a_start_reads_on_where_the_one_before_did(
 ) -> None:
     """Not the whole log each time."""
     for _ in range(5):
-        landing.publish(EntryKind.IDLE)
+        landing.commit(EntryKind.IDLE)
     assert not landing.started().look()
     read: list[int] = []
     iterate = landing.log.iterate
@@ -101,6 +101,6 @@ def test_a_start_reads_on_where_the_one_before_did(
         return iterate(first, last)
 
     monkeypatch.setattr(landing.log, "iterate", counted)
-    landing.publish(EntryKind.IDLE)
+    landing.commit(EntryKind.IDLE)
     assert not landing.started().look()
     assert read == [6]

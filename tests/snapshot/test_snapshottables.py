@@ -28,8 +28,8 @@ from gaussdecode.collect.gate import Gate, HoldLostError
 from gaussdecode.collect.spool import Spool
 from gaussdecode.errors import DiskError, SourceError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.failpoints import Operation, SnapshotStep, Step
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.failpoints import Point, Step
+from gaussdecode.land.making import Draft
 from gaussdecode.land.retention import retain
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
@@ -39,7 +39,7 @@ from gaussdecode.model.account import Account
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.publication import PublicationRequest, RowGroup
+from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import (
     Config,
@@ -140,7 +140,7 @@ class View:
         self.lsn = Lsn(sight.lsn)
         self._server = server
 
-    def settle(self, boundary: int, shown: object) -> None:
+    def find_position(self, boundary: int, shown: object) -> None:
         """It came with its position."""
 
     def confirm(self, shown: object) -> None:
@@ -273,8 +273,8 @@ class Stream:
             self.errors.append(error)
             self.attendance.end()
 
-    def settle(self) -> bool:
-        """All is published."""
+    def commit_all(self) -> bool:
+        """All is committed."""
         return True
 
     def flush_tables(self, directories: Iterable[str]) -> None:
@@ -296,7 +296,7 @@ class Run:
         self.server = server
         self.files = files
         self.log = CommitLog.open(files, IDENTITY, space=SpaceWait(sleep=lambda _: None), block=3)
-        self.log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
+        self.log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
         self.writer = Writer(self.log, lanes=1, on_durable=lambda _: None, on_error=lambda _: None)
         self.intake = self.writer.begin()
         self.store = SnapshotStore(self.log.disk)
@@ -346,8 +346,8 @@ class Run:
         account = Account((0, self.requested), (0, lsn), ops, ops)
         self.requested = lsn
         position = SourcePosition(0, 1, lsn)
-        request = PublicationRequest(kind=EntryKind.DATA, position=position, account=account)
-        self.intake.publish(request)
+        request = EntryRequest(kind=EntryKind.DATA, position=position, account=account)
+        self.intake.commit(request)
 
     def landed(self) -> list[Row]:
         """Every row that a snapshot has landed."""
@@ -410,7 +410,7 @@ def read(rows: Rows) -> list[Row]:
 
 
 def test_what_landed_meanwhile_is_read_again(make_run: MakeRun) -> None:
-    """Changes that were published before the hold: the chunks have the rows as they were."""
+    """Changes that were committed before the hold: the chunks have the rows as they were."""
     now = {1: "A", 2: "b", 11: "c", 13: "e"}
     run = make_run(Server([BEFORE, Sight(20, now)]))
 
@@ -469,7 +469,7 @@ def test_changes_that_may_be_missing(make_run: MakeRun, kind: EntryKind) -> None
     """The chunks are worth nothing: nobody can tell which rows are not what they were."""
     run = make_run(Server([BEFORE, Sight(20, OLD)]))
     run.server.before_view = lambda number: (
-        run.log.publish(Draft(kind=kind)) if number == 1 else None
+        run.log.commit(Draft(kind=kind)) if number == 1 else None
     )
     with pytest.raises(TableChangedError, match="came after the first piece"):
         run.in_chunks()
@@ -532,12 +532,12 @@ def test_rows_land(make_run: MakeRun, way: Callable[[Run], None]) -> None:
 
 
 @BOTH
-def test_view_behind_what_is_published(make_run: MakeRun, way: Callable[[Run], None]) -> None:
+def test_view_before_what_is_committed(make_run: MakeRun, way: Callable[[Run], None]) -> None:
     """Its rows would lack what has landed already: it is given up, and publications go on."""
     run = make_run(Server([BEFORE, BEFORE, Sight(9, OLD), BEFORE]))
     if way is Run.at_once:
         run.server.taken = 1
-    with pytest.raises(HoldLostError, match="before what is published"):
+    with pytest.raises(HoldLostError, match="before what is committed"):
         way(run)
     assert run.landed() == []
     way(run)
@@ -621,7 +621,7 @@ class Gated(SimFiles):
         self.is_gated = False
         self._gate = threading.Event()
 
-    def reach(self, point: Operation | Step | SnapshotStep) -> None:
+    def reach(self, point: Point) -> None:
         """Wait."""
         if self.is_gated and point is Step.FILES_CLOSED:
             self._gate.wait()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import structlog
 from kit.landrun import Landing
 from kit.simdisk import SimFiles
 
@@ -20,7 +21,7 @@ from gaussdecode.errors import (
     SourceRefusedError,
     WireError,
 )
-from gaussdecode.land.publication import Draft
+from gaussdecode.land.making import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.settings.rules import SourceKind
@@ -159,23 +160,23 @@ def test_other_request_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     run = _Run(monkeypatch, ValueError())
     first = run.store.ask({"table": BAD, "where": "id > 7"})
     _begun(run, request=first)
-    run.snapshotter._requested(run.store.requests(), {BAD: _table(BAD)})
+    run.snapshotter._requested(run.store.requests().found, {BAD: _table(BAD)})
     assert run.store.tables() == [BAD]
     run.store.answered(first)
     run.store.ask({"table": BAD, "where": None})
-    run.snapshotter._requested(run.store.requests(), {BAD: _table(BAD)})
+    run.snapshotter._requested(run.store.requests().found, {BAD: _table(BAD)})
     assert run.store.tables() == []
 
 
-def test_entry_that_was_published_last_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_that_was_committed_last_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process ended between the entry and the note: the table is not read again."""
     run = _Run(monkeypatch, ValueError())
-    run.log.publish(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
+    run.log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(0, 1, 10)))
     _begun(run)
     said = {"schema": "public", "name": "bad", "oid": 1, "rows": 4, "where": None}
     extra = {"snapshot": {"epoch": 0, "lsn": 10, "tables": {BAD: said}}}
-    run.log.publish(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
-    run.snapshotter._settle_published()
+    run.log.commit(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
+    run.snapshotter._finish_earlier()
     assert run.store.tables() == []
     assert run.store.ledger()[BAD]["state"] == "done"
 
@@ -212,7 +213,7 @@ def test_table_that_was_asked_for_is_tried_again(
     """Also where the settings want no rows, and the request with it is answered already."""
     run = _Run(monkeypatch, ValueError())
     subject: Any = run.snapshotter
-    subject._lists, subject._is_settled = False, True
+    subject._lists, subject._has_finished_earlier = False, True
     subject._context.log = SimpleNamespace(position=SourcePosition(1, 1, 1), next_n=5)
     subject._context.gate = SimpleNamespace(is_attended=True)
 
@@ -227,3 +228,34 @@ def test_table_that_was_asked_for_is_tried_again(
         run.store.note({BAD: subject._asked(SimpleNamespace(oid=1))})
     with pytest.raises(SourceError, match="the server is asked"):
         subject._round()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "Expecting value"),
+        (b'{"table": "public.bad"', "Expecting"),
+        (b"[1]", "not a JSON object"),
+        (b'{"tables":"public.bad"}', "asks for nothing that is known"),
+        (b'{"table":7}', "asks for nothing that is known"),
+        (b'{"table":"public.bad","where":7}', "asks for nothing that is known"),
+    ],
+)
+def test_request_that_cannot_be_used_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
+) -> None:
+    """It is named with its reason and once in the log; what else was asked for is taken up."""
+    run = _Run(monkeypatch, ValueError())
+    path = f"snapshots/requests/{7:016x}.json"
+    run.store.ask({"table": BAD, "where": None})
+    handle = run.log.disk.files.create(path)
+    run.log.disk.files.write(handle, content)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(2):
+            ((_, request),) = run.snapshotter._requests()
+            assert request["table"] == BAD
+    assert why in run.snapshotter.faults[path]
+    assert [line["event"] for line in lines] == ["snapshot_request_unreadable"]
+    run.store.answered(path)
+    run.snapshotter._requests()
+    assert run.snapshotter.faults == {}

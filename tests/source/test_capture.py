@@ -66,9 +66,14 @@ def test_every_cut_is_refused(tmp_path: Path) -> None:
 
 def test_unfinished_recording_is_refused(tmp_path: Path) -> None:
     """The message says what to do."""
-    writer = CaptureWriter(tmp_path / "c", HEADER)
-    writer.add(FRAMES[0])
-    writer.abandon()
+
+    def record_and_fail() -> None:
+        with CaptureWriter(tmp_path / "c", HEADER) as writer:
+            writer.add(FRAMES[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record_and_fail()
     with pytest.raises(WireError, match="record or copy it again"):
         Capture(tmp_path / "c")
 

@@ -2,13 +2,16 @@
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.wire import RAW_HEADER
+from kit.decoded import read_entry
+from kit.wire import RAW_HEADER, begin, commit
 
+from gaussdecode._wire import BatchDecoder
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.source._dispatch import Dispatcher
 
@@ -147,8 +150,6 @@ def test_reader_gone_is_told() -> None:
 
 def test_serial_error_takes_the_place_of_a_batch() -> None:
     """The payload says why; it is JSON after the header of a decoded entry."""
-    from gaussdecode._wire import BatchDecoder
-
     pipe = Pipe(1)
     dispatcher = Dispatcher(pipe.rings, decoder=BatchDecoder())
     dispatcher.add_message(b"?")
@@ -161,4 +162,26 @@ def test_serial_error_takes_the_place_of_a_batch() -> None:
     assert entry is not None
     assert struct.unpack_from("=II", entry) == (0x42444447, 2)
     assert entry.endswith(b'{"class": "WireError"}')
+    pipe.close()
+
+
+@pytest.mark.parametrize("is_serial", [False, True])
+def test_a_batch_says_when_it_was_opened(is_serial: bool) -> None:
+    """That is, when its first message came; in serial mode also when it was decoded."""
+    pipe = Pipe(1)
+    dispatcher = Dispatcher(pipe.rings, decoder=BatchDecoder() if is_serial else None)
+    before = time.monotonic_ns()
+    dispatcher.add_message(begin())
+    first = time.monotonic_ns()
+    dispatcher.add_message(commit())
+    dispatcher.close_batch()
+    dispatcher.try_flush()
+    batch = pipe.take(0)
+    assert batch is not None
+    if is_serial:
+        opened, taken, decoded = read_entry(batch, {}).moments
+        assert first < taken < decoded < time.monotonic_ns()
+    else:
+        opened = RAW_HEADER.unpack_from(batch)[12]
+    assert before < opened < first
     pipe.close()

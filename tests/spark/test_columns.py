@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from kit.history import Column, LandingWriter, Table
 
@@ -22,6 +21,7 @@ from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.schema import UnknownColumnsError, match_columns
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import metrics_text
+from gaussdecode.spark.vectors import current_rows
 
 OLD, NEW = {"id": 1, "v": 2}, {"id": 1, "w": None}
 Rows = list[tuple[Any, ...]]
@@ -37,7 +37,7 @@ class Source:
 
     def land(self, columns: Mapping[str, int | None], *rows: tuple[Any, ...], name: str = "t",
              op: str = "I", lsn: int | None = None, oid: int = 1) -> int:  # fmt: skip
-        """Publish rows of a table that has these columns; give the entry's number."""
+        """Commit rows of a table that has these columns; give the entry's number."""
         self.lsn += 10
         of = [pa.int32(), *[pa.string()] * (len(columns) - 1)]
         held = [Column(i, n, t) for i, (n, t) in enumerate(zip(columns, of, strict=True))]
@@ -79,7 +79,7 @@ class Source:
         return sorted(
             tuple(row.get(name) for name in names)
             for file in getattr(version, kind)
-            for row in pq.read_table(target.table_root(table) / file.path).to_pylist()
+            for row in current_rows(target.table_root(table), file).to_pylist()
         )
 
     def command(self, *args: str) -> int:

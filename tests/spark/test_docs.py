@@ -15,6 +15,7 @@ from gaussdecode.commands import spark as command
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+FORMAT = PAGE.with_name("landing-format.md").read_text()
 BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
@@ -54,6 +55,12 @@ def test_examples_run(
             assert main(words[1:]) == 0, line
             ran += 1
     assert ran >= 11
+    for kind in ("pyarrow", "spark"):
+        (text,) = re.findall(rf"```python {kind}\n(.*?)```", FORMAT, re.DOTALL)
+        exec(
+            compile(text.replace("public.plain", "public.orders"), "landing-format.md", "exec"),
+            names,
+        )
     assert "gaussdecode_spark_lag_entries" in (tmp_path / "gd.prom").read_text()
     assert command.__name__ in sys.modules
     capsys.readouterr()

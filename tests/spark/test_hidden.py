@@ -26,3 +26,11 @@ def test_apply_stops_unless_the_operator_chose_otherwise(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="--accept-hidden-truncates"):
         apply_with(engine, tmp_path, tmp_path / "target")
     assert not (tmp_path / "target").exists()
+
+
+def test_landing_whose_files_have_gone_to_the_mirror(tmp_path: Path) -> None:
+    """Nobody reads a part of a landing as if it were all; the text says where the rest is."""
+    record = {**LAYOUT, "capabilities": ["checkpoints", "mirrored"]}
+    (tmp_path / "layout.json").write_text(json.dumps(record))
+    with pytest.raises(ConfigError, match="the others are in its mirror alone"):
+        Landing(tmp_path)

@@ -14,7 +14,9 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.events import ENDS, STAMPS
 from gaussdecode.spark.landing import Point
+from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.store import TableVersion, Target
+from gaussdecode.spark.vectors import current_rows
 
 OPEN = 1 << 62
 
@@ -22,7 +24,7 @@ OPEN = 1 << 62
 def read(target: Target, table: str, version: TableVersion, kind: str) -> list[dict[str, Any]]:
     """Rows of the current state or of the closed intervals."""
     files = version.current if kind == "current" else version.closed
-    tables = [pq.read_table(target.table_root(table) / file.path) for file in files]
+    tables = [current_rows(target.table_root(table), file) for file in files]
     return [row for rows in tables for row in rows.to_pylist()]
 
 
@@ -47,13 +49,28 @@ def check_current(history: History, target: Target) -> None:
         assert version.orphans == 0
 
 
-def apply_in_steps(history: History, root: Path, rng: Random, **options: Any) -> Target:
+def sizes(rng: Random) -> Sizes:
+    """Such that a few rows go every way: beside a bucket or in it, spread anew, cut, gathered."""
+    return Sizes(
+        read=rng.choice((1 << 11, 1 << 20)),
+        full_bucket=rng.choice((1 << 12, 1 << 30, 1 << 30)),
+        bucket=1 << 12,
+        small_bucket=rng.choice((0, 0, 0, 1 << 20)),
+        share=rng.choice((1.5, 1000.0)),
+        gathered=rng.choice((0, 1 << 30, 1 << 30)),
+        added=rng.choice((0, 1 << 30)),
+    )
+
+
+def apply_in_steps(source: History, root: Path, rng: Random, **options: Any) -> Target:
     """Live, land, and apply now and then; give the target."""
     for _ in range(3):
-        history.run(rng.randint(1, 4))
-        made = Options(history=True, buckets=rng.choice((1, 2, 5)), **options)
+        source.run(rng.randint(1, 4))
+        made = Options(
+            buckets=rng.choice((1, 2, 5)), sizes=sizes(rng), **{"history": True, **options}
+        )
         summary = apply_with(LocalEngine(), root / "landing", root / "target", made)
-        assert summary.n == history.writer.n - 1
+        assert summary.n == source.writer.n - 1
     return Target(root / "target")
 
 
@@ -121,7 +138,7 @@ def test_schema_changes(block: int, tmp_path: Path) -> None:
         root = tmp_path / str(seed)
         root.mkdir()
         history = History(root / "landing", seed)
-        target = apply_in_steps(history, root, Random(seed))
+        target = apply_in_steps(history, root, Random(seed), history=seed % 2 == 0)
         check_current(history, target)
 
 
@@ -146,7 +163,7 @@ def test_histories_hold_what_is_hard(tmp_path: Path) -> None:
 
 
 def test_applying_again_changes_nothing(tmp_path: Path) -> None:
-    """A second apply publishes nothing and writes no file."""
+    """A second apply commits nothing and writes no file."""
     history = History(tmp_path / "landing", 7)
     apply_in_steps(history, tmp_path, Random(7))
     before = sorted(tmp_path.joinpath("target").rglob("*"))
@@ -161,9 +178,7 @@ def test_no_file_is_left_behind(seed: int, tmp_path: Path) -> None:
     history = History(tmp_path / "landing", seed)
     target = apply_in_steps(history, tmp_path, Random(seed))
     for table in target.tables():
-        named = {
-            file.path for v in target.versions(table) for file in target.version(table, v).files
-        }
+        named = {p for v in target.versions(table) for p in target.version(table, v).paths}
         root = target.table_root(table)
         found = {str(path.relative_to(root)) for path in root.rglob("files/*")}
         assert found == named
@@ -171,12 +186,21 @@ def test_no_file_is_left_behind(seed: int, tmp_path: Path) -> None:
 
 def test_one_apply_or_many_give_the_same(tmp_path: Path) -> None:
     """Applied entry by entry or at once, into other numbers of buckets: the same rows."""
-    history = History(tmp_path / "landing", 11)
-    history.run(8)
+    history = History(tmp_path / "landing", 11, keys=30)
+    history.run(12)
     landing = tmp_path / "landing"
+    ways = dict.fromkeys(("vector", "added", "own added", "folded", "spread anew"), 0)
+    rng, before = Random(11), dict[str, TableVersion]()
     for n in range(history.writer.n):
-        apply_with(LocalEngine(), landing, tmp_path / "slow", Options(history=True, buckets=3),
-                   to=Point(n=n))  # fmt: skip
+        made = Options(history=True, buckets=3, sizes=sizes(rng))
+        apply_with(LocalEngine(), landing, tmp_path / "slow", made, to=Point(n=n))
+        for name in Target(tmp_path / "slow").tables():
+            made_of = Target(tmp_path / "slow").newest(name)
+            assert made_of is not None
+            for way, is_gone in ways_of(made_of, before.get(name, made_of)).items():
+                ways[way] += is_gone
+            before[name] = made_of
+    assert min(ways.values()) > 0, ways
     apply_with(LocalEngine(), landing, tmp_path / "fast", Options(history=True, buckets=1))
     for table in history.tables:
         found = []
@@ -189,6 +213,20 @@ def test_one_apply_or_many_give_the_same(tmp_path: Path) -> None:
             spelled = sorted(repr([row.get(name) for name in names]) for row in rows)
             found.append((spelled, len(read(target, table.directory, version, "closed"))))
         assert found[0] == found[1], table.name
+
+
+def ways_of(version: TableVersion, before: TableVersion) -> dict[str, bool]:
+    """Which ways the files of a version went since the one before."""
+    added = {f.path for f in version.current if f.bucket < 0}
+    old = {f.path for f in before.current if f.bucket < 0}
+    buckets = [f.bucket for f in version.current if f.bucket >= 0]
+    return {
+        "vector": any(f.deletes for f in version.current),
+        "added": bool(added),
+        "own added": len(buckets) > len(set(buckets)),
+        "folded": bool(old - added) and bool(added - old),
+        "spread anew": version.buckets != before.buckets,
+    }
 
 
 def test_types_of_the_files(tmp_path: Path) -> None:

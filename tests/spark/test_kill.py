@@ -1,4 +1,4 @@
-"""Apply killed at every step of a publication, then run again: the same result."""
+"""Apply killed at every step of an entry, then run again: the same result."""
 
 import os
 import signal
@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from kit.history import History, canon
 
@@ -15,8 +14,10 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.failpoint import VARIABLE, Step
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import vacuum
+from gaussdecode.spark.vectors import current_rows
 
 pytestmark = pytest.mark.crash
 
@@ -28,7 +29,8 @@ POINTS = [
 ]
 
 
-OPTIONS = Options(history=True, changelog="gd_commit_date", buckets=2)
+BESIDE = Sizes(small_bucket=0, share=1000.0)
+OPTIONS = Options(history=True, changelog="gd_commit_date", buckets=2, sizes=BESIDE)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +57,7 @@ def content(target: Path) -> dict[str, list[str]]:
             rows = [
                 tuple(row.get(name) for name in (*names, "gd_lsn", "gd_seq", "gd_n", "gd_to_n"))
                 for file in getattr(version, kind)
-                for row in pq.read_table(
-                    store.table_root(table) / file.path, partitioning=None
-                ).to_pylist()
+                for row in current_rows(store.table_root(table), file).to_pylist()
             ]
             found[f"{table} {kind}"] = [repr(row) for row in canon(rows)]
     return found
@@ -97,10 +97,10 @@ def unnamed(target: Path) -> set[str]:
     """Files that no version names."""
     store = Target(target)
     named = {
-        str(store.table_root(table) / file.path)
+        str(store.table_root(table) / path)
         for table in store.tables()
         for v in store.versions(table)
-        for file in store.version(table, v).files
+        for path in store.version(table, v).paths
     }
     return {str(path) for path in target.rglob("*.parquet")} - named
 
@@ -123,14 +123,14 @@ def test_overtaken_writer_fails(
     _, root = source
     target = tmp_path / "target"
     apply_with(LocalEngine(), root / "landing", target, OPTIONS, to=Point(n=2))
-    real = LocalEngine.grouped
+    real = LocalEngine.gathered
 
     def overtaken(self: LocalEngine, *args: object) -> list[str]:
-        monkeypatch.setattr(LocalEngine, "grouped", real)
+        monkeypatch.setattr(LocalEngine, "gathered", real)
         apply_with(LocalEngine(), root / "landing", target, OPTIONS)
         return real(self, *args)  # type: ignore[arg-type]  # as given
 
-    monkeypatch.setattr(LocalEngine, "grouped", overtaken)
+    monkeypatch.setattr(LocalEngine, "gathered", overtaken)
     monkeypatch.setattr("fcntl.flock", lambda *_: None)
     with pytest.raises(LandingError, match="another writer"):
         apply_with(LocalEngine(), root / "landing", target, OPTIONS)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.spark.apply import Options, apply, apply_with
+from gaussdecode.spark.catalog import check_apart, full_pattern, name_of
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, coordinate
 
@@ -49,6 +50,48 @@ def test_coordinates_by_version_of_spark() -> None:
     assert coordinate(ICEBERG, "4.0.2").endswith(":iceberg-spark-runtime-4.0_2.13:1.10.0")
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("lake", ("lake", "Sales Dept", "a.b")),
+        ("lake.cdc", ("lake", "cdc", "Sales Dept_a.b")),
+        ("lake.x.{table}", ("lake", "x", "a.b")),
+        ("uc.raw_{schema}.t_{table}", ("uc", "raw_Sales Dept", "t_a.b")),
+    ],
+)
+def test_names_of_a_pattern(text: str, name: tuple[str, ...]) -> None:
+    """Parts are parts whatever is in the names of the source."""
+    assert name_of(full_pattern(text), "Sales%20Dept.%22a.b%22") == name
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "lake.", "{table}", "lake.{schema}", "lake.{name}", "lake.{table", "a.{0}"]
+)
+def test_patterns_that_are_none(text: str) -> None:
+    """What would not tell tables apart is refused, with what it is."""
+    with pytest.raises(ConfigError, match=r"^catalog '.*': |^catalog '.*' is no name of tables"):
+        full_pattern(text)
+
+
+def test_tables_of_one_name() -> None:
+    """Catalogs that fold case would write one over the other."""
+    check_apart(full_pattern("lake"), ["public.orders", "sales.orders", "public.a_b"])
+    with pytest.raises(
+        ConfigError, match=r"public\.Orders and public\.orders would both be lake\."
+    ):
+        check_apart(full_pattern("lake"), ["public.Orders", "public.orders"])
+    with pytest.raises(ConfigError, match="would both be"):
+        check_apart(full_pattern("lake.cdc"), ["a.b_c", "a_b.c"])
+
+
+def test_catalogs_are_for_delta_and_iceberg(tmp_path: Path) -> None:
+    """Parquet has none."""
+    History(tmp_path / "landing", 1).run(1)
+    with pytest.raises(ConfigError, match="a catalog needs format delta or iceberg"):
+        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "t", Options(catalog="lake"))
+    assert not (tmp_path / "t" / "target.json").exists()
+
+
 @pytest.mark.parametrize("kind", LAKES)
 def test_they_need_spark(kind: str, tmp_path: Path) -> None:
     """Without Spark they are refused; so is a format that is none."""
@@ -58,3 +101,16 @@ def test_they_need_spark(kind: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not one of parquet, delta, iceberg"):
         apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "x", Options(format="orc"))
     assert ConfigError.exit_status == EX_CONFIG
+
+
+def test_directory_of_a_run_that_died_before_it_was_a_target(tmp_path: Path) -> None:
+    """What it left is no reason to refuse the directory; anything else is."""
+    History(tmp_path / "landing", 1).run(1)
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / ".target.json.0123456789abcdef").write_text("{")
+    (target / "mine").write_text("")
+    with pytest.raises(ConfigError, match="holds something else"):
+        apply_with(LocalEngine(), tmp_path / "landing", target)
+    (target / "mine").unlink()
+    apply_with(LocalEngine(), tmp_path / "landing", target)

@@ -5,19 +5,20 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kit.history import START, History, canon, describe, state_of
+from kit.history import START, History, canon, merge_first, state_of
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
-from gaussdecode.model.landing import EntryKind, Replacement
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact_with, metrics_text, status, vacuum
+from gaussdecode.spark.vectors import current_rows
 
 
 def run(root: Path, to: Point | None = None, **options: Any) -> Summary:
@@ -36,9 +37,7 @@ def rows(root: Path, table: str, kind: str = "current") -> list[tuple[object, ..
     return canon([
         tuple(row.get(name) for name in names)
         for file in getattr(version, kind)
-        for row in pq.read_table(
-            target.table_root(table) / file.path, partitioning=None
-        ).to_pylist()
+        for row in current_rows(target.table_root(table), file).to_pylist()
     ])  # fmt: skip
 
 
@@ -57,7 +56,7 @@ def history(tmp_path: Path) -> History:
     for _ in range(4):
         source.transaction()
         source.transaction()
-        source.publish()
+        source.commit()
     return source
 
 
@@ -65,7 +64,7 @@ def test_gap_stops_until_it_is_accepted(history: History, tmp_path: Path) -> Non
     """Apply stays before a gap and says so; going on is a choice that is recorded."""
     gap = history.writer.entry(EntryKind.GAP, history.lsn)
     history.transaction()
-    history.publish()
+    history.commit()
     for _ in range(2):
         summary = run(tmp_path)
         assert (summary.n, summary.stopped_at_gap) == (gap - 1, gap)
@@ -90,9 +89,9 @@ def test_rows_of_a_condition_take_no_others_away(
         history.snapshot(table, where="id % 2 = 0")
         if is_stepwise:
             run(tmp_path)
-    history.publish()
+    history.commit()
     history.transaction()
-    history.publish()
+    history.commit()
     run(tmp_path)
     check(history, tmp_path)
 
@@ -103,11 +102,11 @@ def test_gap_that_an_operator_accepted_stops_readers_too(history: History, tmp_p
     history.lsn += 1000
     history.writer.epoch += 1
     accepted = history.writer.entry(EntryKind.GAP, history.lsn)
-    history.publish()
+    history.commit()
     for table in history.tables:
         history.snapshot(table)
     history.transaction()
-    history.publish()
+    history.commit()
     summary = run(tmp_path)
     assert (summary.n, summary.stopped_at_gap) == (told - 1, told)
     summary = run(tmp_path, accept_gaps=True)
@@ -139,7 +138,7 @@ def test_a_table_in_quarantine_stays_until_its_snapshot(history: History, tmp_pa
     for _ in range(2):
         for _ in range(5):
             history.transaction()
-        history.publish()
+        history.commit()
         summary = run(tmp_path)
         assert (summary.n, summary.quarantined) == (history.writer.n - 1, {table: stopped})
     assert target.newest(table) == before
@@ -150,27 +149,9 @@ def test_a_table_in_quarantine_stays_until_its_snapshot(history: History, tmp_pa
     assert target.newest(table) == before
     history.snapshot(held)
     history.transaction()
-    history.publish()
+    history.commit()
     assert run(tmp_path).quarantined == {}
     check(history, tmp_path)
-
-
-def merge_first(history: History, root: Path, table: str, entries: range) -> Replacement:
-    """Merge the files of one table in some entries, as compaction does."""
-    landing = Landing(root / "landing")
-    found = [f for n in entries for f in landing.entry(n).files if f.table == table]
-    content = pa.concat_tables(
-        [pq.read_table(landing.root / file.path, partitioning=None) for file in found]
-    )
-    path = f"compact/{0:020d}/{table}/{history.writer.n:020d}-0.parquet"
-    merged = describe(landing.root, path, table, found[0].schema_id, content)
-    old = tuple(file.path for file in found)
-    replaced = Replacement(path, old, entries[0], entries[-1])
-    history.writer.entry(
-        EntryKind.COMPACT, history.lsn, [merged], replaced=[replaced],
-        extra={"first": 0, "through": entries[-1], "skipped": []},
-    )  # fmt: skip
-    return replaced
 
 
 def test_merged_files_stand_for_the_old_ones(history: History, tmp_path: Path) -> None:
@@ -178,7 +159,7 @@ def test_merged_files_stand_for_the_old_ones(history: History, tmp_path: Path) -
     run(tmp_path, history=True)
     before = {kind: rows(tmp_path, "public.plain", kind) for kind in ("current", "closed")}
     numbers = applied_numbers(tmp_path)
-    replaced = merge_first(history, tmp_path, "public.plain", range(1, 4))
+    replaced = merge_first(history, "public.plain", range(1, 4))
     for path in replaced.replaced:
         (tmp_path / "landing" / path).unlink()
     (tmp_path / "target").rename(tmp_path / "older")
@@ -199,7 +180,7 @@ def applied_numbers(root: Path) -> list[tuple[int, int]]:
 def test_merged_files_are_not_used_halfway(history: History, tmp_path: Path) -> None:
     """A merged file with rows of entries that are applied already is left alone."""
     run(tmp_path, to=Point(n=2))
-    merge_first(history, tmp_path, "public.plain", range(1, 4))
+    merge_first(history, "public.plain", range(1, 4))
     run(tmp_path)
     check(history, tmp_path)
 
@@ -212,7 +193,7 @@ def test_entries_in_checkpoints(history: History, tmp_path: Path) -> None:
     last = Landing(landing).entry(2)
     header = CheckpointHeader(
         first=0, last=2, previous="0" * 64, hash=last.hash, positions=last.positions, schemas={},
-        floor=-1, anchor="0" * 64, compacted=0, mtime_ms=0, published=START,
+        floor=-1, anchor="0" * 64, compacted=0, mtime_ms=0, committed_time=START,
         checksum=hashlib.sha256(lines).hexdigest(),
     )  # fmt: skip
     directory = landing / "commits" / "checkpoints"
@@ -249,9 +230,9 @@ def test_new_epoch_with_lower_positions(history: History, tmp_path: Path) -> Non
     history.writer.epoch, history.lsn = 1, 5
     for table in history.tables:
         history.snapshot(table)
-    history.publish()
+    history.commit()
     history.transaction()
-    history.publish()
+    history.commit()
     run(tmp_path)
     check(history, tmp_path)
 
@@ -266,7 +247,7 @@ def test_fork_below_an_idle_position(history: History, tmp_path: Path) -> None:
     fork = history.writer.entry(EntryKind.FORK, history.lsn, extra=extra)
     for _ in range(3):
         history.transaction()
-        history.publish()
+        history.commit()
     assert history.lsn < idle
     assert run(tmp_path).n == history.writer.n - 1
     check(history, tmp_path)
@@ -336,7 +317,7 @@ def test_recreated_table_begins_empty(history: History, tmp_path: Path) -> None:
     history.lsn += 1
     history.land(table, 0, *history.insert(table)[0])
     history.states["plain"][history.place(0)] = last = state_of(table)
-    history.publish()
+    history.commit()
     run(tmp_path)
     assert rows(tmp_path, "public.plain") == last.rows
 
@@ -359,9 +340,37 @@ def test_compact_and_vacuum_keep_the_rows(history: History, tmp_path: Path) -> N
     again = vacuum(tmp_path / "target", older_than_seconds=0)
     assert (again.versions, again.files) == (0, 0)
     history.transaction()
-    history.publish()
+    history.commit()
     run(tmp_path)
     check(history, tmp_path)
+
+
+def test_compact_brings_changes_into_their_buckets(tmp_path: Path) -> None:
+    """Rows beside their buckets are written into them; nothing of vectors is left after vacuum."""
+    history = History(tmp_path / "landing", 5, with_schema_changes=False)
+    for _ in range(4):
+        history.transaction()
+        history.transaction()
+        history.commit()
+        run(tmp_path, buckets=3, sizes=Sizes(small_bucket=0, share=1000.0))
+    store = Target(tmp_path / "target")
+    versions = [v for name in store.tables() if (v := store.newest(name)) is not None]
+    assert any(file.deletes for version in versions for file in version.current)
+    assert any(file.bucket < 0 for version in versions for file in version.current)
+    assert compact_with(LocalEngine(), tmp_path / "target").tables
+    check(history, tmp_path)
+    vacuum(tmp_path / "target", older_than_seconds=0)
+    check(history, tmp_path)
+    for name in store.tables():
+        version = store.newest(name)
+        assert version is not None
+        buckets = [file.bucket for file in version.current]
+        assert min(buckets) >= 0
+        assert len(buckets) == len(set(buckets))
+        assert not any(file.deletes for file in version.current)
+        left = {p.name for p in (store.table_root(name) / "files").iterdir()}
+        assert left == {Path(path).name for path in version.paths}
+    assert compact_with(LocalEngine(), tmp_path / "target").tables == 0
 
 
 def test_vacuum_spares_what_is_young(history: History, tmp_path: Path) -> None:

@@ -1,24 +1,26 @@
 """The products through Spark: equal to the source at the end and at points of its past."""
 
 import dataclasses
-from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from kit.history import START, History, Place, Snapshot, Table, canon, shop, state_at
 from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.errors import ConfigError, LandingError
-from gaussdecode.spark.apply import apply
-from gaussdecode.spark.datasource import GaussDecodeSource, changes_of
+from gaussdecode.spark.apply import Options, apply, apply_with
+from gaussdecode.spark.engine import LocalEngine, SparkEngine
 from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.query import changelog, current, database, history, register
+from gaussdecode.spark.query import changelog, current, database, history
 from gaussdecode.spark.reading import changes
+from gaussdecode.spark.spread import Sizes, labels
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact
+from gaussdecode.spark.vectors import current_rows
+from gaussdecode.spark.verify import LakeTable, Overlay, Shape
+from gaussdecode.spark.views import register
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -50,7 +52,7 @@ def test_tens_of_histories_through_spark(spark: SparkSession, tmp_path: Path) ->
         for _ in range(5):
             for _ in range(20):
                 source.transaction()
-            source.publish()
+            source.commit()
         apply(spark, tmp_path / "landing", tmp_path / "target", history=True, buckets=2)
     target, rng = Target(tmp_path / "target"), Random(77)
     compared = 0
@@ -69,8 +71,9 @@ def intervals(target: Target, table: str) -> list[dict[str, Any]]:
     """All versions of the rows of a table, read without Spark."""
     version = target.newest(table)
     assert version is not None
-    files = [target.table_root(table) / file.path for file in (*version.current, *version.closed)]
-    return [{"gd_to_lsn": None, **row} for path in files for row in pq.read_table(path).to_pylist()]
+    files = (*version.current, *version.closed)
+    parts = [current_rows(target.table_root(table), file) for file in files]
+    return [{"gd_to_lsn": None, **row} for part in parts for row in part.to_pylist()]
 
 
 def begin(row: dict[str, Any]) -> Place:
@@ -89,9 +92,13 @@ def end(row: dict[str, Any]) -> Place:
 def test_current_state_through_spark(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     """Applied by Spark in two steps, with schema changes, read by Spark: the source's rows."""
     source = History(tmp_path / "landing", seed)
+    beside = Options(history=True, buckets=3, sizes=Sizes(small_bucket=0, share=1000.0))
     for steps in (3, 4):
         source.run(steps)
-        apply(spark, tmp_path / "landing", tmp_path / "target", history=True, buckets=3)
+        apply_with(SparkEngine(spark), tmp_path / "landing", tmp_path / "target", beside)
+    store = Target(tmp_path / "target")
+    newest = [v for name in store.tables() if (v := store.newest(name)) is not None]
+    assert any(file.deletes for version in newest for file in version.current)
     frames = database(spark, tmp_path / "target")
     for table in source.tables:
         state = last_state(source, table)
@@ -106,7 +113,7 @@ def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
     for _ in range(6):
         for _ in range(2):
             source.transaction()
-        source.publish()
+        source.commit()
     apply(spark, root / "landing", root / "target", history=True, changelog="gd_commit_date",
           buckets=2)  # fmt: skip
     return source, root
@@ -179,8 +186,9 @@ def test_tables_join_at_one_point(spark: SparkSession, past: tuple[History, Path
     """Registered views answer SQL over several tables."""
     source, root = past
     views = register(spark, root / "target")
-    assert views == {f"public.{table.name}": table.name for table in source.tables}
-    (count,) = spark.sql("SELECT count(*) FROM plain CROSS JOIN pair").collect()[0]
+    assert views == sorted(f"public.{table.name}" for table in source.tables)
+    joined = "SELECT count(*) FROM `public.plain` CROSS JOIN `public.pair`"
+    (count,) = spark.sql(joined).collect()[0]
     sizes = {table.name: len(last_state(source, table).rows) for table in source.tables}
     assert count == sizes["plain"] * sizes["pair"]
 
@@ -204,56 +212,44 @@ def test_changes_over_schema_versions(spark: SparkSession, tmp_path: Path) -> No
     assert numbers
 
 
-# --- the commit log as a source --------------------------------------------------------------
-
-
-def landed(root: Path) -> Counter[str]:
-    """Files that the log names."""
-    landing = Landing(root)
-    return Counter(
-        str(landing.root / file.path)
-        for entry in landing.entries(0, landing.last_n)
-        for file in entry.files
+def test_every_bucket_is_a_task(spark: SparkSession, tmp_path: Path) -> None:
+    """As many map tasks as parts of files, as many merges as buckets that are worth one."""
+    source = History(
+        tmp_path / "landing", 1, with_schema_changes=False, tables=shop()[:1], keys=400
     )
+    for _ in range(150):
+        for change in source.insert(source.tables[0]):
+            source.lsn += 1
+            source.land(source.tables[0], 0, *change)
+    source.commit()
+    landed = Landing(tmp_path / "landing").entry(1).files[0]
+    small = Sizes(read=landed.bytes // 3 + 1, reduce=1)
+    for name, sizes, expected in (("many", small, [3, 8, 1]), ("one", Sizes(), [1])):
+        assert stages(spark, name, tmp_path, Options(buckets=8, sizes=sizes)) == expected
+        (table,) = source.tables
+        frame = current(spark, tmp_path / name, "public.plain").select("id", "a", "b", "c")
+        assert canon([tuple(row) for row in frame.collect()]) == table.visible()
+    for count in (8, 100):
+        values = ", ".join(f"({label}L)" for label in labels(count))
+        parts = spark.sql(f"SELECT pmod(hash(col1), {count}) AS part FROM VALUES {values}")
+        assert sorted(row.part for row in parts.collect()) == list(range(count))
 
 
-def test_batch_lists_the_files_of_the_log(spark: SparkSession, tmp_path: Path) -> None:
-    """One row for each landed file, from the entry asked for."""
-    source = History(tmp_path / "landing", 1)
-    source.run(4)
-    spark.dataSource.register(GaussDecodeSource)
-    frame = spark.read.format("gaussdecode").load(str(tmp_path / "landing"))
-    assert Counter(row.path for row in frame.collect()) == landed(tmp_path / "landing")
-    later = spark.read.format("gaussdecode").option("startingN", "2")
-    assert {row.n for row in later.load(str(tmp_path / "landing")).collect()} == {
-        row.n for row in frame.collect() if row.n > 2
-    }
-
-
-def test_stream_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
-    """Started again with its checkpoint while more lands, it sees every change once."""
-    root = tmp_path / "landing"
-    source = History(root, 2, with_schema_changes=False)
-    spark.dataSource.register(GaussDecodeSource)
-    seen: Counter[tuple[str, int, int]] = Counter()
-
-    def keep(batch: DataFrame, _: int) -> None:
-        for table, frame in changes_of(spark, str(root), batch).items():
-            seen.update((table, row.gd_lsn, row.gd_seq) for row in frame.collect())
-
-    for _ in range(2):
-        source.run(3)
-        stream = spark.readStream.format("gaussdecode").option("path", str(root)).load()
-        query = (
-            stream.writeStream.foreachBatch(keep)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(60)
-    expected = sum(f.rows for e in Landing(root).entries(0, source.writer.n - 1) for f in e.files)
-    assert seen.total() == expected
-    assert max(seen.values()) == 1
+def stages(spark: SparkSession, name: str, root: Path, options: Options) -> list[int]:
+    """Numbers of tasks of the stages that an apply ran."""
+    context = spark.sparkContext
+    context.setJobGroup(name, name)
+    apply_with(SparkEngine(spark), root / "landing", root / name, options)
+    tracker = context.statusTracker()
+    found: dict[int, int] = {}
+    for job in tracker.getJobIdsForGroup(name):
+        about = tracker.getJobInfo(job)
+        for stage in [] if about is None else about.stageIds:
+            facts = tracker.getStageInfo(stage)
+            if facts is not None and facts.numCompletedTasks:
+                found[int(stage)] = facts.numTasks
+    context.setJobGroup("tests", "tests")
+    return [found[stage] for stage in sorted(found)]
 
 
 def test_damage_is_named_by_what_it_is(spark: SparkSession, tmp_path: Path) -> None:
@@ -263,3 +259,21 @@ def test_damage_is_named_by_what_it_is(spark: SparkSession, tmp_path: Path) -> N
     (tmp_path / "landing" / Landing(tmp_path / "landing").entry(1).files[0].path).unlink()
     with pytest.raises(LandingError, match="is the landing complete"):
         apply(spark, tmp_path / "landing", tmp_path / "target")
+
+
+def test_executors_add_up_the_same_checksums(
+    spark: SparkSession, past: tuple[History, Path]
+) -> None:
+    """Sums of ranges by Spark's tasks are those of this process."""
+    _, root = past
+    store = Target(root / "target")
+    version = store.newest("public.plain")
+    assert version is not None
+    schema = store.schema("public.plain", version.schema_id)
+    shape = Shape(schema.names, schema.key)
+    ours, theirs = (
+        LakeTable(engine, store, "public.plain", version, shape, Overlay())
+        for engine in (LocalEngine(), SparkEngine(spark))
+    )
+    assert ours.sums(1) == theirs.sums(1) != {}
+    assert ours.rows(list(ours.sums(1))) == theirs.rows(list(ours.sums(1)))

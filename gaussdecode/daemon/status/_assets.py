@@ -1,7 +1,8 @@
-"""Style and script of the status page; the page's policy names both by their hashes.
+"""Style and script of all pages; their policy names both by their hashes.
 
-Nothing here is needed to read the page: without the style it is a plain document, without
-the script it loads itself again every few seconds.
+Nothing here is needed to read a page: without the style it is a plain document, without
+the script it loads itself again every few seconds. The script replaces only the sections that
+have changed, so that focus, selection and scrolling stay where they are.
 """
 
 import base64
@@ -10,11 +11,11 @@ from typing import Final
 
 STYLE: Final = """\
 :root{color-scheme:light dark;--back:#f6f7f9;--card:#fff;--line:#dfe3e8;--text:#1c2430;
---soft:#5a6675;--one:#1f6feb;--two:#b35900;--good:#1a7f37;--warn:#9a6700;--bad:#c9252d;
---track:#e9ecf0;--rest:#c3cad3}
+--soft:#566170;--one:#1f6feb;--two:#b35900;--good:#1a7f37;--warn:#8a5c00;--bad:#c9252d;
+--track:#e9ecf0;--link:#0b57d0}
 @media (prefers-color-scheme:dark){:root{--back:#0e1218;--card:#171d26;--line:#2b3440;
 --text:#e4e9f0;--soft:#97a3b2;--one:#58a6ff;--two:#f0a04b;--good:#3fb950;--warn:#d9a520;
---bad:#ff6b6b;--track:#252e3a;--rest:#465262}}
+--bad:#ff6b6b;--track:#252e3a;--link:#8ab4f8}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--text);font:15px/1.45 system-ui,sans-serif}
 main{max-width:1180px;margin:0 auto;padding:16px}
@@ -22,9 +23,14 @@ header{display:flex;flex-wrap:wrap;align-items:baseline;gap:4px 14px;margin-bott
 h1{font-size:22px;margin:0;overflow-wrap:anywhere}
 h2{font-size:14px;margin:0 0 8px;color:var(--soft);font-weight:600}
 header p,footer p{margin:0;color:var(--soft);overflow-wrap:anywhere}
-.state{padding:1px 10px;border-radius:10px;color:#fff;background:var(--warn);font-weight:600}
-.state.streaming{background:var(--good)}
-.state.stopping{background:var(--soft)}
+header p{flex-basis:100%}
+a{color:var(--link)}
+:focus-visible{outline:3px solid var(--link);outline-offset:2px;border-radius:3px}
+.state{padding:1px 10px;border-radius:10px;color:#fff;background:var(--soft);font-weight:600}
+td .state{white-space:nowrap}
+.state.good{background:var(--good)}
+.state.warning{background:var(--warn)}
+.state.error{background:var(--bad)}
 @media (prefers-color-scheme:dark){.state{color:#0e1218}}
 section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px;
 margin-bottom:12px;min-width:0}
@@ -36,22 +42,27 @@ margin-bottom:12px;min-width:0}
 .tiles dd{margin:0;font-size:18px;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .limit{margin:0;font-size:17px}
 .limit+p{margin:4px 0 0;color:var(--soft)}
-ul.advice{list-style:none;margin:0;padding:0}
-ul.advice li{border-left:4px solid var(--warn);padding:2px 0 2px 10px;margin:6px 0}
-ul.advice li.error{border-color:var(--bad)}
-ul.advice span{display:block;color:var(--soft)}
+ul.causes{list-style:none;margin:0;padding:0}
+ul.causes li{border-left:4px solid var(--soft);padding:2px 0 2px 10px;margin:0 0 12px;overflow-wrap:anywhere}
+ul.causes li:last-child{margin-bottom:0}
+ul.causes li.warning{border-color:var(--warn)}
+ul.causes li.error{border-color:var(--bad)}
+ul.causes p{margin:0 0 2px}
+ul.causes p+p{color:var(--soft)}
 .scroll{overflow:auto;max-height:27em}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:3px 10px 3px 0;text-align:right;white-space:nowrap}
-th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;
+th:first-child,.guide td,.text td{text-align:left;white-space:normal;overflow-wrap:anywhere;
 min-width:11em}
-th{color:var(--soft);font-weight:500;font-size:12px}
-tr+tr td{border-top:1px solid var(--line)}
+thead th{color:var(--soft);font-weight:500;font-size:12px}
+tbody th{font-weight:400;color:var(--text)}
+tbody tr+tr>*{border-top:1px solid var(--line)}
 .bars{table-layout:fixed}
 .bars td{padding-right:12px}
 .bars th{white-space:normal}
-.bars th:first-child,.bars td:first-child{width:8.2em;min-width:0}
-.bars td:first-child{white-space:nowrap}
+.bars th:first-child{width:8.2em;min-width:0;white-space:nowrap}
+.facts th:first-child{min-width:9em}
+.facts td{white-space:normal;overflow-wrap:anywhere}
 .bar{display:flex;align-items:center;gap:8px}
 .bar svg{flex:1 1 0;width:0;min-width:24px;height:12px;display:block}
 .bar span{min-width:2.6em;text-align:right}
@@ -61,42 +72,82 @@ tr+tr td{border-top:1px solid var(--line)}
 .chart svg{display:block;width:100%;height:64px;background:var(--track);border-radius:4px}
 .chart path{fill:none;stroke:var(--one);stroke-width:1.5;vector-effect:non-scaling-stroke}
 .chart path.area{fill:var(--one);opacity:.16;stroke:none}
-.track{fill:var(--track)}.one{fill:var(--one)}.two-fill{fill:var(--two)}.rest{fill:var(--rest)}
-.key span{margin-right:14px}
-.key i{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:5px}
-i.one{background:var(--one)}i.two-fill{background:var(--two)}i.rest{background:var(--rest)}
-#stale{display:none;background:var(--bad);color:#fff;padding:6px 16px;text-align:center}
+.track{fill:var(--track)}.one{fill:var(--one)}.two-fill{fill:var(--two)}
+#said{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+#stale{display:none;background:#b3141d;color:#fff;padding:6px 16px;text-align:center}
 body.stale #stale{display:block}
-body.stale main{opacity:.55}
-code{font:13px/1.4 ui-monospace,monospace}
+body.stale main{filter:grayscale(1)}
+code{font:13px/1.4 ui-monospace,monospace;background:var(--track);color:var(--text);padding:1px 4px;
+border-radius:4px;overflow-wrap:anywhere}
+ul.causes code{user-select:all}
+.copy{display:none;font:inherit;font-size:12px;margin-left:4px;padding:2px 8px;min-height:24px;
+color:var(--text);background:var(--card);border:1px solid var(--soft);border-radius:4px;cursor:pointer}
+.live .copy{display:inline-block}
+.guide{overflow-wrap:anywhere}
+.guide h2,.guide h3{font-size:16px;color:var(--text);margin:18px 0 6px}
+.guide h2:first-child{margin-top:0}
+.guide .scroll{max-height:none}
+.guide :target{border-left:4px solid var(--link);padding-left:8px}
 """
 
 SCRIPT: Final = """\
 (function () {
   'use strict';
   var waiting = false;
+  function ids(main) {
+    return Array.from(main.children, function (e) { return e.id; }).join();
+  }
+  function replace(old, fresh) {
+    var focused = old.contains(document.activeElement) ? document.activeElement.id : '';
+    var places = {};
+    old.querySelectorAll('.scroll').forEach(function (e) { places[e.id] = [e.scrollLeft, e.scrollTop]; });
+    old.replaceWith(fresh);
+    fresh.querySelectorAll('.scroll').forEach(function (e) {
+      if (places[e.id]) { e.scrollTo(places[e.id][0], places[e.id][1]); }
+    });
+    var again = focused && document.getElementById(focused);
+    if (again) { again.focus({preventScroll: true}); }
+  }
   async function load() {
     if (document.hidden || waiting) { return; }
     waiting = true;
     try {
-      var answer = await fetch('/', {cache: 'no-store', signal: AbortSignal.timeout(8000)});
+      var answer = await fetch(location.pathname, {cache: 'no-store', signal: AbortSignal.timeout(8000)});
       if (!answer.ok) { throw new Error(answer.status); }
       var page = new DOMParser().parseFromString(await answer.text(), 'text/html');
-      var left = document.querySelectorAll('.scroll').length;
-      var places = Array.from(document.querySelectorAll('.scroll'), function (e) {
-        return [e.scrollLeft, e.scrollTop];
-      });
-      document.querySelector('main').replaceWith(page.querySelector('main'));
-      document.title = page.title;
+      var main = document.querySelector('main'), fresh = page.querySelector('main');
+      if (ids(main) !== ids(fresh)) {
+        replace(main, fresh);
+      } else {
+        var sections = Array.from(fresh.children);
+        Array.from(main.children).forEach(function (e, i) {
+          if (e.outerHTML !== sections[i].outerHTML) { replace(e, sections[i]); }
+        });
+      }
+      if (document.title !== page.title) {
+        document.title = page.title;
+        document.getElementById('said').textContent = page.title;
+        document.querySelector('link').replaceWith(page.querySelector('link'));
+      }
       document.body.className = '';
-      document.querySelectorAll('.scroll').forEach(function (e, i) {
-        if (i < left) { e.scrollTo(places[i][0], places[i][1]); }
-      });
     } catch (error) {
       document.body.className = 'stale';
     }
     waiting = false;
   }
+  document.addEventListener('click', async function (event) {
+    var button = event.target.closest('.copy');
+    if (!button) { return; }
+    var code = button.previousElementSibling;
+    getSelection().selectAllChildren(code);
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = 'Copied';
+    } catch (error) {
+      button.textContent = 'Selected';
+    }
+  });
+  document.documentElement.className = 'live';
   setInterval(load, 2000);
   document.addEventListener('visibilitychange', load);
 })();
@@ -114,6 +165,7 @@ CONTENT_POLICY: Final = "; ".join(
         f"style-src {_hash(STYLE)}",
         f"script-src {_hash(SCRIPT)}",
         "connect-src 'self'",
+        "img-src data:",  # the icon, which stands in the document
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",

@@ -1,12 +1,15 @@
 """A small HTTP server for Prometheus, ``gaussdecode status`` and load balancers.
 
 It is given callables and promises to call them from its own threads, only for GET and
-HEAD, for at most `MAX_CONNECTIONS` clients at once and `MAX_SECONDS` each: nothing a
-client does can reach the data path. There is no TLS and no control here. What goes
-wrong in a callable is answered with 500 and no detail.
+HEAD, for at most `MAX_CONNECTIONS` clients at once and `MAX_SECONDS` each; one more ends the
+oldest, so that slow or silent clients cost no scrape. Nothing a client does can reach the data
+path. There is no TLS and no control here. What goes wrong in a callable is answered with 500 and
+no detail. On a loopback address only requests for one are answered: a name that somebody else's
+DNS points there would let any page that an operator's browser shows read ours.
 """
 
 import errno
+import ipaddress
 import json
 import socket
 import socketserver
@@ -19,7 +22,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gaussdecode import metrics
-from gaussdecode.daemon.status.page import CONTENT_POLICY
+from gaussdecode.daemon.status._assets import CONTENT_POLICY
+from gaussdecode.daemon.status.guide import render_guide
 from gaussdecode.errors import ConfigError
 from gaussdecode.settings.types import Address
 
@@ -30,66 +34,41 @@ _POLL_SECONDS: Final = 0.25
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 _HTML: Final = "text/html; charset=utf-8"
-_BUSY: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_FOREIGN: Final = b"not for this host; ask for 127.0.0.1, [::1] or localhost\n"
 
 Page = tuple[HTTPStatus, str, bytes]
+"""Status, content type and content."""
+Find = Callable[[str], Callable[[], Page] | None]
 _Request = socket.socket | tuple[bytes, socket.socket]  # socketserver's; the pair is for UDP
 
 
-class MonitoringServer:
-    """Serves /, /metrics, /status, /livez and /readyz until it is closed.
+def html(body: bytes) -> Page:
+    """A page for people."""
+    return HTTPStatus.OK, _HTML, body
+
+
+def record(content: object) -> Page:
+    """A page for programs."""
+    return HTTPStatus.OK, _JSON, json.dumps(content).encode()
+
+
+class PageServer:
+    """Serves pages until it is closed.
 
     Args:
+        name: of the setting that says where, for errors.
         listen: where; port 0 takes any free one, see `address`.
-        render_metrics: text of /metrics.
-        take_status: content of /status, fit for JSON.
-        is_alive: whether the stages make progress.
-        why_not_ready: a reason, or None when changes are streamed and landed.
-        render_page: text of /; None for no such page.
-
-    Attributes:
-        scrapes: how often /metrics was asked for; counted before it is read.
+        find: gives what makes the page of a path, or None where there is none.
 
     Raises:
         ConfigError: the address cannot be had.
     """
 
-    def __init__(
-        self,
-        listen: Address,
-        *,
-        render_metrics: Callable[[], bytes],
-        take_status: Callable[[], Mapping[str, object]],
-        is_alive: Callable[[], bool],
-        why_not_ready: Callable[[], str | None],
-        render_page: Callable[[], bytes] | None = None,
-    ) -> None:
-        self.scrapes = 0
-
-        def live() -> Page:
-            alive = is_alive()
-            return _plain(alive, "alive" if alive else "no progress")
-
-        def ready() -> Page:
-            reason = why_not_ready()
-            return _plain(reason is None, reason or "ready")
-
-        def scraped() -> Page:
-            self.scrapes += 1
-            return HTTPStatus.OK, metrics.CONTENT_TYPE, render_metrics()
-
-        self._pages: dict[str, Callable[[], Page]] = {
-            "/metrics": scraped,
-            "/status": lambda: (HTTPStatus.OK, _JSON, json.dumps(dict(take_status())).encode()),
-            "/livez": live,
-            "/readyz": ready,
-        }
-        if render_page is not None:
-            self._pages["/"] = lambda: (HTTPStatus.OK, _HTML, render_page())
+    def __init__(self, name: str, listen: Address, find: Find) -> None:
         try:
-            self._server = _Server(listen, self._pages)
+            self._server = _Server(listen, find)
         except OSError as error:
-            raise ConfigError(f"monitoring.listen: {listen}: {_explain(error)}") from error
+            raise ConfigError(f"{name}: {listen}: {_explain(error)}") from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_SECONDS,), name="http", daemon=True
         )
@@ -112,6 +91,59 @@ class MonitoringServer:
         self._server.server_close()
 
 
+class MonitoringServer(PageServer):
+    """Serves /, /alerts, /metrics, /status, /livez and /readyz until it is closed.
+
+    Args:
+        listen: where; port 0 takes any free one, see `address`.
+        render_metrics: text of /metrics.
+        take_status: content of /status, fit for JSON.
+        is_alive: whether the stages make progress.
+        readiness: whether changes are streamed and landed, and what to say.
+        render_page: text of /; None for no such page.
+
+    Attributes:
+        scrapes: how often /metrics was asked for; counted before it is read.
+
+    Raises:
+        ConfigError: the address cannot be had.
+    """
+
+    def __init__(
+        self,
+        listen: Address,
+        *,
+        render_metrics: Callable[[], bytes],
+        take_status: Callable[[], Mapping[str, object]],
+        is_alive: Callable[[], bool],
+        readiness: Callable[[], tuple[bool, str]],
+        render_page: Callable[[], bytes] | None = None,
+    ) -> None:
+        self.scrapes = 0
+
+        def live() -> Page:
+            alive = is_alive()
+            return _plain(alive, "alive" if alive else "no progress")
+
+        def ready() -> Page:
+            return _plain(*readiness())
+
+        def scraped() -> Page:
+            self.scrapes += 1
+            return HTTPStatus.OK, metrics.CONTENT_TYPE, render_metrics()
+
+        pages: dict[str, Callable[[], Page]] = {
+            "/metrics": scraped,
+            "/status": lambda: record(dict(take_status())),
+            "/livez": live,
+            "/readyz": ready,
+            "/alerts": lambda: html(render_guide()),
+        }
+        if render_page is not None:
+            pages["/"] = lambda: html(render_page())
+        super().__init__("monitoring.listen", listen, pages.get)
+
+
 def _plain(is_good: bool, text: str) -> Page:
     status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
     return status, _TEXT, f"{text}\n".encode()
@@ -124,20 +156,21 @@ def _explain(error: OSError) -> str:
 
 
 class _Server(ThreadingHTTPServer):
-    """Counts its connections and ends those that last too long."""
+    """Counts its connections and ends those that last too long, or that others need the place of."""
 
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
     request_queue_size = MAX_CONNECTIONS
 
-    def __init__(self, listen: Address, pages: Mapping[str, Callable[[], Page]]) -> None:
-        self.pages = pages
+    def __init__(self, listen: Address, find: Find) -> None:
+        self.find = find
         self._open: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         family = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0][0]
         self.address_family = family
         super().__init__((listen.host, listen.port), _Handler)
+        self.is_loopback = ipaddress.ip_address(str(self.server_address[0])).is_loopback
 
     def server_bind(self) -> None:
         """Bind without the name lookup of http.server, which may block."""
@@ -147,13 +180,12 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: _Request, client_address: object) -> None:
         assert isinstance(request, socket.socket)
         with self._lock:
-            is_full = len(self._open) >= MAX_CONNECTIONS
-            if not is_full:
-                self._open[request] = time.monotonic()
-        if is_full:
-            _send_busy(request)
-            self.shutdown_request(request)
-            return
+            surplus = list(self._open)[: max(0, len(self._open) + 1 - MAX_CONNECTIONS)]
+            for oldest in surplus:
+                del self._open[oldest]
+            self._open[request] = time.monotonic()
+        for oldest in surplus:
+            _hang_up(oldest)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: _Request) -> None:
@@ -168,21 +200,29 @@ class _Server(ThreadingHTTPServer):
         with self._lock:
             late = [request for request, since in self._open.items() if since < limit]
         for request in late:
-            try:
-                request.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+            _hang_up(request)
 
     def handle_error(self, request: _Request, client_address: object) -> None:
         """Say nothing: a client that went away is no event."""
 
 
-def _send_busy(request: socket.socket) -> None:
+def _hang_up(request: socket.socket) -> None:
+    """End a connection; the thread that serves it closes it."""
     try:
-        request.settimeout(0)
-        request.send(_BUSY)
+        request.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass
+
+
+def _is_local(host: str | None) -> bool:
+    """Whether a request's Host is an address or localhost, which no DNS of others can point here."""
+    name = ""
+    try:
+        name = urlsplit(f"//{host or 'localhost'}").hostname or ""
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return True
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -202,9 +242,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        page = self.server.pages.get(urlsplit(self.path).path)
+        page = self.server.find(self.path.partition("?")[0])
         status, content_type, body = HTTPStatus.NOT_FOUND, _TEXT, b"not found\n"
-        if page is not None:
+        if self.server.is_loopback and not _is_local(self.headers["Host"]):
+            status, body = HTTPStatus.MISDIRECTED_REQUEST, _FOREIGN
+        elif page is not None:
             try:
                 status, content_type, body = page()
             except Exception:  # noqa: BLE001 (a page must not end the thread or tell why)

@@ -1,7 +1,9 @@
-"""Counts of what has landed since the daemon started: by table, and of the last entries.
+"""Up to where the landing is durable, and what has landed since the daemon started.
+
+Counts by table, of the last entries, and of all of them.
 
 Bounded: past `TABLES` tables the rest is counted together, and only the newest `COMMITS`
-publications are kept. Names of tables go to the status page, never to metrics.
+entries are kept. Names of tables go to the status page, never to metrics.
 """
 
 import dataclasses
@@ -16,6 +18,7 @@ from gaussdecode.model.landing import EntryKind, LandingFile
 
 TABLES: Final = 2000
 COMMITS: Final = 20
+TOTALS: Final = ("land_entries_total", "land_files_total", "land_rows_total", "land_bytes_total")
 OTHERS: Final = "(all others)"
 _ALARMING: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
 
@@ -51,12 +54,12 @@ class TableTally:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Commit:
-    """One publication, in short."""
+    """One entry, in short."""
 
     n: int
     kind: str
     lsn: int
-    published: datetime.datetime
+    committed_time: datetime.datetime
     commit_time: datetime.datetime | None
     tables: int
     files: int
@@ -64,14 +67,41 @@ class Commit:
     bytes: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Durable:
+    """How far the landing is.
+
+    Attributes:
+        lsn: everything of the stream up to here is durable.
+        entry: number of the newest entry.
+    """
+
+    lsn: int = 0
+    entry: int = -1
+
+
 class Landed:
-    """Takes in entries from the publisher's thread, is read from others."""
+    """Takes in entries from the threads that commit, is read from others."""
 
     def __init__(self) -> None:
+        self.durable = Durable()  # replaced whole
         self._lock = threading.Lock()
+        # There from the start: a rate needs the zero that comes before the first entry.
+        self._totals: Counter[str] = Counter(dict.fromkeys(TOTALS, 0))
         self._tables: dict[str, TableTally] = {}
         self._commits: deque[Commit] = deque(maxlen=COMMITS)
         self._alarms: Counter[EntryKind] = Counter()
+
+    def reach(self, entry: int, lsn: int | None = None) -> None:
+        """An entry is durable.
+
+        Args:
+            entry: its number.
+            lsn: where the stream is durable now; None for an entry that is none of the stream's.
+        """
+        with self._lock:
+            known = self.durable
+            self.durable = Durable(known.lsn if lsn is None else lsn, max(known.entry, entry))
 
     def add(self, entry: CommitEntry) -> None:
         """Count what an entry brought."""
@@ -80,7 +110,7 @@ class Landed:
             entry.n,
             str(entry.kind),
             position.lsn,
-            entry.published,
+            entry.committed_time,
             entry.commit_time,
             len({file.table for file in entry.files}),
             len(entry.files),
@@ -88,6 +118,9 @@ class Landed:
             sum(file.bytes for file in entry.files),
         )
         with self._lock:
+            self._totals.update(
+                dict(zip(TOTALS, (1, commit.files, commit.rows, commit.bytes), strict=True))
+            )
             self._commits.append(commit)
             if entry.kind in _ALARMING:
                 self._alarms[entry.kind] += 1
@@ -109,9 +142,14 @@ class Landed:
         return sorted(tallies, key=lambda tally: (-tally.rows, tally.name))
 
     def commits(self) -> list[Commit]:
-        """The last publications, newest first."""
+        """The last entries, newest first."""
         with self._lock:
             return list(self._commits)[::-1]
+
+    def totals(self) -> dict[str, float]:
+        """Entries, files, rows and bytes, by metric without its prefix."""
+        with self._lock:
+            return dict(self._totals)
 
     def count(self, kind: EntryKind) -> int:
         """Entries of kind gap, suspect or quarantine since the start."""

@@ -8,7 +8,9 @@ wait for another::
     reader stalls? --no--> the server, the network, or the reader itself
       yes: decoders wait for room? --no--> the decoders
         yes: collector waits for the writer? --no--> the collector
-          yes: the publisher syncs most of the time? --yes--> the disk's syncs, else the lanes
+          yes: committer or lanes sync most of the time? --yes--> the disk's syncs, else the lanes
+
+What a stage does counts while it does it: one that stands still is seen to work or to wait.
 
 The server's own view (`ServerHint`) only says more where the search ends at the server.
 """
@@ -20,7 +22,7 @@ from typing import Final
 from gaussdecode.daemon.status.history import Sample
 
 WINDOW_SECONDS: Final = 30.0
-_FULL: Final = 0.5  # share of a server's queue from which it counts as large; arbitrary
+_FULL: Final = 0.5  # share of a queue from which it counts as large; arbitrary
 WAITS: Final = 0.2  # share of the time from which a wait counts; arbitrary
 _WORKS: Final = 0.7  # share from which a stage counts as busy; arbitrary
 
@@ -36,7 +38,7 @@ class Stage(enum.StrEnum):
     DECODE = "decode"
     COLLECT = "collect"
     ENCODE = "encode"
-    PUBLISH = "publish"
+    COMMIT = "publish"  # as dashboards know it
     DISK = "disk"
 
 
@@ -84,6 +86,8 @@ class Context:
         decoder_count: ``parallel-decode-num``.
         lane_count: ``landing.writer-lanes``.
         usual_lag_seconds: up to here a lag is no sign of a limit.
+        read_share: how full our read change queues are, 0 to 1, by the bound that binds.
+        decode_share: likewise the decode change queues.
         hint: of the server, where it may be read.
     """
 
@@ -93,6 +97,8 @@ class Context:
     decoder_count: int
     lane_count: int
     usual_lag_seconds: float
+    read_share: float = 0.0
+    decode_share: float = 0.0
     hint: ServerHint | None = None
 
 
@@ -168,7 +174,7 @@ def _server(rates: Sample, hint: ServerHint | None) -> Limit:
         return Limit(
             Stage.NONE,
             f"{waits}, and the server waits for new WAL: what is behind holds no changes, or will "
-            "be published soon.",
+            "be committed soon.",
             None,
         )
     if hint.wait_event in {"WalSenderWriteData", "ClientWrite"}:
@@ -223,26 +229,39 @@ def _behind_the_reader(rates: Sample, context: Context) -> Limit:
     """The reader waits for room: follow the waiting."""
     waits = rates.decode_waited_output_seconds_total / context.decoder_count
     works = rates.decode_busy_seconds_total / context.decoder_count
-    if context.decoder_count > 1 and waits < WAITS:
+    seen = (
+        f"read change queues {_percent(context.read_share)} full, "
+        f"decode change queues {_percent(context.decode_share)}"
+    )
+    # A wait counts when it is over: a decoder that has waited since then shows by its full queue.
+    if context.decoder_count > 1 and waits < WAITS and context.decode_share < _FULL:
         return Limit(
             Stage.DECODE,
             f"The {context.decoder_count} decoders work {_percent(works)} of the time and the "
-            f"reader waits for them {_percent(rates.source_stalled_seconds_total)}.",
+            f"reader waits for them {_percent(rates.source_stalled_seconds_total)} ({seen}).",
             "decoding.parallel-decode-num, while the machine has idle cores",
         )
     if rates.collect_blocked_seconds_total < WAITS:
         busy = rates.collect_busy_seconds_total - rates.collect_blocked_seconds_total
         return Limit(
             Stage.COLLECT,
-            f"The collector works {_percent(busy)} of the time; the stages before it wait for room.",
+            f"The collector works {_percent(busy)} of the time; the stages before it wait for room ({seen}).",
             "a second slot for some of the tables: the collector is one thread",
         )
     if rates.land_published_seconds_total >= _WORKS:
         return Limit(
-            Stage.PUBLISH,
-            f"Publishing (sync and rename) takes {_percent(rates.land_published_seconds_total)} "
+            Stage.COMMIT,
+            f"Committing (sync and rename) takes {_percent(rates.land_published_seconds_total)} "
             "of the time, and the collector waits for it.",
             "landing.max-commit-interval, or a disk that syncs faster",
+        )
+    syncs = rates.land_synced_seconds_total
+    if syncs >= _WORKS and 2 * syncs > rates.land_encoded_seconds_total:
+        return Limit(
+            Stage.COMMIT,
+            f"Closing and syncing files takes {syncs:.1f} of {context.lane_count} writer lanes, and the "
+            f"collector waits for them {_percent(rates.collect_blocked_seconds_total)} ({seen}).",
+            "a disk that syncs faster; one that does not answer is seen with `iostat -x 1`",
         )
     lanes = rates.land_encoded_seconds_total / context.lane_count
     return Limit(

@@ -1,28 +1,35 @@
 """The status page: what `status` and the dashboard show, as one HTML document.
 
 Given a `Picture`, gives bytes; reads no clock and nothing of the daemon. Whole without its
-script, which only fetches it again. Every text is escaped, no value of a row is in it, and
-nothing is loaded from anywhere else (`CONTENT_POLICY`).
+script, which only fetches it again and copies commands. No value of a row is in it. One cause is
+told once, with what follows from it, the worst first; the limit only where no cause has told it.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from gaussdecode.daemon.status._assets import CONTENT_POLICY, SCRIPT, STYLE
-from gaussdecode.daemon.status.advice import Advice, span
 from gaussdecode.daemon.status.history import INTERVAL_SECONDS, Sample, series
+from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.landed import Commit, TableTally
 from gaussdecode.daemon.status.limit import Limit, Stage
+from gaussdecode.daemon.status.queues import Fill
+from gaussdecode.daemon.status.sheet import (
+    chip,
+    document,
+    scrolled,
+    table_of,
+    with_commands,
+)
+from gaussdecode.daemon.status.spelling import size, span
+from gaussdecode.daemon.status.states import Cause, State, Trouble, find_causes
 from gaussdecode.model.lsn import Lsn
-
-__all__ = ["CONTENT_POLICY", "Picture", "render_page"]
 
 _POINTS: Final = 200
 _TABLES: Final = 50
 _WIDTH, _HEIGHT = 600, 64
-_UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")
+_PRODUCTS: Final = {"postgresql": "PostgreSQL", "gaussdb": "GaussDB", "capture": "a recording"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +38,9 @@ class Picture:
 
     Attributes:
         status: the document of ``/status``.
-        queues: per decoder, entries of the read and of the decode change queue.
-        queue_size: ``parallel-queue-size``.
+        queues: per decoder, the read and the decode change queue.
         limit: which stage limits.
-        advice: warnings.
+        troubles: what is wrong, the worst first.
         samples: of the last half hour.
         rates: of the last seconds, or None.
         lane_count: ``landing.writer-lanes``.
@@ -43,10 +49,9 @@ class Picture:
     """
 
     status: dict[str, Any]  # Any: JSON
-    queues: Sequence[tuple[int, int]]
-    queue_size: int
+    queues: Sequence[tuple[Fill, Fill]]
     limit: Limit
-    advice: Sequence[Advice]
+    troubles: Sequence[Trouble]
     samples: list[Sample]
     rates: Sample | None
     lane_count: int
@@ -56,49 +61,31 @@ class Picture:
 
 def render_page(picture: Picture) -> bytes:
     """Write the document."""
-    slot = escape(str(picture.status["slot_name"]))
+    status, causes = picture.status, find_causes(picture.troubles)
+    level = str(causes[0].severity) if causes else "good"
     parts = (
-        _header(picture.status),
-        _limit(picture.limit),
-        _advice(picture.advice),
+        _header(status, level),
+        _causes(causes),
+        _limit(picture),
         _tiles(picture),
-        '<div class="two">',
+        '<div class="two" id="work">',
         _queues(picture),
         _waits(picture),
         "</div>",
-        _snapshots(picture.status.get("snapshot") or {}),
+        _snapshots(status.get("snapshot") or {}),
         _charts(picture.samples),
-        '<div class="two wide">',
+        '<div class="two wide" id="landed">',
         _tables(picture.tables),
-        _server(picture.status.get("server")),
+        _server(status.get("server")),
         "</div>",
         _commits(picture.commits),
-        _footer(picture.status),
+        _footer(status),
     )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{slot}: {escape(str(picture.status['state']))}</title>"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<noscript><meta http-equiv="refresh" content="5"></noscript>'
-        f"<style>{STYLE}</style></head>\n<body>"
-        '<div id="stale" role="status">No answer from the daemon; these are its last figures.</div>'
-        f"<main>\n{''.join(parts)}</main>\n<script>{SCRIPT}</script></body></html>\n"
-    ).encode()
+    worst = "" if level == "good" else f" ({level})"
+    return document(f"{status['slot_name']}: {status['state']}{worst}", "".join(parts), level)
 
 
 # ---- figures -----------------------------------------------------------------------------
-
-
-def _size(count: float) -> str:
-    unit = 0
-    while count >= 999.5 and unit < len(_UNITS) - 1:
-        count /= 1000
-        unit += 1
-    return (
-        f"{count:.0f} {_UNITS[unit]}"
-        if not unit or count >= 99.5
-        else f"{count:.1f} {_UNITS[unit]}"
-    )
 
 
 def _count(number: float) -> str:
@@ -112,17 +99,59 @@ def _seconds(number: float) -> str:
 # ---- parts -------------------------------------------------------------------------------
 
 
-def _header(status: dict[str, Any]) -> str:  # Any: JSON
-    state = escape(str(status["state"]))
-    detail = status.get("detail")
-    more = f"<p>{escape(str(detail))}</p>" if detail else ""
+def _header(status: dict[str, Any], level: str) -> str:  # Any: JSON
+    facts = [describe_source(status.get("source") or {})]
+    if status.get("uptime_seconds") is not None:
+        facts.append(f"up {span(status['uptime_seconds'])}")
     return (
-        f"<header><h1>{escape(str(status['slot_name']))}</h1>"
-        f'<span class="state {state}">{state}</span>{more}</header>\n'
+        f'<header id="who"><h1>{escape(str(status["slot_name"]))}</h1>{chip(str(status["state"]), level)}'
+        f"<p>{escape('; '.join(filter(None, facts)))}</p></header>\n"
     )
 
 
-def _limit(limit: Limit) -> str:
+def describe_source(source: Mapping[str, Any]) -> str:  # Any: JSON
+    """What is followed, and where it is."""
+    if not source:
+        return ""
+    name = _PRODUCTS.get(source.get("kind", ""), "")
+    version, plugin = source.get("version"), source.get("plugin")
+    database = f", database {source['database']}" if source.get("database") else ""
+    return (
+        f"{name}{f' {version}' if version else ''} at {source.get('host')}{database}"
+        f"{f', {plugin}' if plugin else ''}"
+    )
+
+
+def _causes(causes: Sequence[Cause]) -> str:
+    if not causes:
+        return ""
+    items = "".join(
+        f'<li class="{cause.severity}"><p><b>{str(cause.severity).capitalize()}:</b> '
+        f"{escape(cause.trouble.what)}</p>{_consequences(cause)}"
+        f"<p>{with_commands(cause.trouble.action, cause.trouble.state.name)} {_runbook(cause.trouble.state)}</p></li>"
+        for cause in causes
+    )
+    title = "1 thing to look at" if len(causes) == 1 else f"{len(causes)} things to look at"
+    return f'<section id="causes"><h2>{title}</h2><ul class="causes">{items}</ul></section>\n'
+
+
+def _consequences(cause: Cause) -> str:
+    told = " ".join(trouble.what for trouble in cause.consequences)
+    return f"<p>With it: {escape(told)}</p>" if told else ""
+
+
+def _runbook(state: State) -> str:
+    return (
+        f'<a id="runbook-{state.name}" href="{escape(state.runbook)}" '
+        f'aria-label="Runbook of {escape(state.alert)}">Runbook</a>'
+    )
+
+
+def _limit(picture: Picture) -> str:
+    """What limits, where no cause has said so."""
+    limit, told = picture.limit, {trouble.state.name for trouble in picture.troubles}
+    if limit.stage in {Stage.CONNECTION, Stage.DISK} or "lagging" in told:
+        return ""
     name = "No limit" if limit.stage is Stage.NONE else f"Limit: {limit.stage}"
     setting = f"<p>What moves it: {escape(limit.setting)}</p>" if limit.setting else ""
     return (
@@ -131,30 +160,19 @@ def _limit(limit: Limit) -> str:
     )
 
 
-def _advice(advice: Sequence[Advice]) -> str:
-    if not advice:
-        return ""
-    items = "".join(
-        f'<li class="{"error" if item.is_error else "warning"}">{escape(item.what)}'
-        f"<span>{escape(item.action)} (operations guide: {escape(item.section)})</span></li>"
-        for item in advice
-    )
-    return f'<section id="advice"><h2>Warnings</h2><ul class="advice">{items}</ul></section>\n'
-
-
 def _tiles(picture: Picture) -> str:
     status, rates = picture.status, picture.rates or Sample(0.0)
     tiles = (
-        ("lag", _size(status["lag_bytes"])),
+        ("lag", size(status["lag_bytes"])),
         ("lag in time", _seconds(status["lag_seconds"])),
-        ("received", f"{_size(rates.source_received_bytes_total)}/s"),
+        ("received", f"{size(rates.source_received_bytes_total)}/s"),
         ("decoded", f"{_count(rates.decode_rows_total)} rows/s"),
         ("landed", f"{_count(rates.land_rows_total)} rows/s"),
         ("decoders", str(status["parallel_decode_num"])),
         ("reader LSN", str(status["reader_lsn"])),
         ("durable LSN", str(status["durable_lsn"])),
         ("open transactions", str(status["working_txn_cnt"])),
-        ("their memory", _size(status["working_txn_memory"])),
+        ("their memory", size(status["working_txn_memory"])),
     )
     inner = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
     return f'<section id="now"><dl class="tiles">{inner}</dl></section>\n'
@@ -176,21 +194,29 @@ def _bar(*parts: tuple[float, str], label: str) -> str:
     )
 
 
+def _spelled(fill: Fill) -> str:
+    return f"{fill.entries} of {fill.max_entries} entries, {size(fill.bytes)} of {size(fill.max_bytes)}"
+
+
+def _head(*names: str) -> str:
+    cells = "".join(f'<th scope="col">{name}</th>' for name in names)
+    return f"<thead><tr>{cells}</tr></thead>"
+
+
 def _queues(picture: Picture) -> str:
     rows = []
     for index, pair in enumerate(picture.queues):
         cells = "".join(
-            f'<td><div class="bar">{_bar((length / picture.queue_size, name), label=f"{length} of {picture.queue_size}")}'
-            f"<span>{length}</span></div></td>"
-            for length, name in zip(pair, ("one", "two-fill"), strict=True)
+            f'<td><div class="bar">{_bar((fill.share, name), label=_spelled(fill))}'
+            f'<span title="{_spelled(fill)}">{fill.length}</span></div></td>'
+            for fill, name in zip(pair, ("one", "two-fill"), strict=True)
         )
-        rows.append(f"<tr><td>{index}</td>{cells}</tr>")
+        rows.append(f'<tr><th scope="row">{index}</th>{cells}</tr>')
+    bound = f", full at {picture.queues[0][0].max_entries}" if picture.queues else ""
     body = "".join(rows) or '<tr><td colspan="3">not streaming</td></tr>'
     return (
-        '<section id="queues"><h2>Queues per decoder, of '
-        f'{picture.queue_size} entries</h2><table class="bars"><tr><th>decoder</th>'
-        "<th>read change queue</th><th>decode change queue</th></tr>"
-        f"{body}</table></section>\n"
+        f'<section id="queues"><h2>Queues per decoder{bound}</h2><table class="bars">'
+        f"{_head('decoder', 'read change queue', 'decode change queue')}<tbody>{body}</tbody></table></section>\n"
     )
 
 
@@ -202,14 +228,17 @@ def _waits(picture: Picture) -> str:
     blocked = rates.collect_blocked_seconds_total
     stages = (
         ("reader", rates.source_busy_seconds_total, rates.source_stalled_seconds_total),
-        ("decoders", rates.decode_busy_seconds_total / decoders,
-         rates.decode_waited_output_seconds_total / decoders),
+        (
+            "decoders",
+            rates.decode_busy_seconds_total / decoders,
+            rates.decode_waited_output_seconds_total / decoders,
+        ),
         ("collector", rates.collect_busy_seconds_total - blocked, blocked),
         ("writer lanes", rates.land_encoded_seconds_total / picture.lane_count, 0.0),
-        ("publisher", rates.land_published_seconds_total, 0.0),
-    )  # fmt: skip
+        ("committer", rates.land_published_seconds_total, 0.0),
+    )
     rows = "".join(
-        f'<tr><td>{name}</td><td><div class="bar">'
+        f'<tr><th scope="row">{name}</th><td><div class="bar">'
         f"{_bar((works, 'one'), (stalls, 'two-fill'), label=f'works {works:.0%}, waits for room {stalls:.0%}')}"
         f"<span>{min(max(works, 0), 1):.0%}</span></div></td>"
         f"<td>{min(stalls, 1):.0%}</td></tr>"
@@ -217,8 +246,8 @@ def _waits(picture: Picture) -> str:
     )
     return (
         '<section id="waits"><h2>What the stages did in the last seconds</h2>'
-        '<table class="bars"><tr><th>stage</th><th>works</th><th>waits for room</th></tr>'
-        f"{rows}</table></section>\n"
+        f'<table class="bars">{_head("stage", "works", "waits for room")}<tbody>{rows}</tbody></table>'
+        "</section>\n"
     )
 
 
@@ -246,33 +275,39 @@ def _chart(samples: list[Sample], name: str, title: str, spell: Any) -> str:  # 
 def _charts(samples: list[Sample]) -> str:
     length = span(len(samples) * INTERVAL_SECONDS)
     charts = (
-        ("source_lag_bytes", "lag", _size),
+        ("source_lag_bytes", "lag", size),
         ("source_lag_seconds", "lag in time", _seconds),
-        ("source_received_bytes_total", "received", lambda value: f"{_size(value)}/s"),
+        ("source_received_bytes_total", "received", lambda value: f"{size(value)}/s"),
         ("land_rows_total", "landed", lambda value: f"{_count(value)} rows/s"),
     )
     inner = "".join(_chart(samples, name, title, spell) for name, title, spell in charts)
     return f'<section id="history"><h2>The last {length}</h2><div class="two">{inner}</div></section>\n'
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in header)
-    head = f"<tr>{head}</tr>" if any(header) else ""
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table>{head}{body}</table></div>'
+def _scrolled(name: str, label: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return scrolled(name, label, table_of(header, rows))
 
 
 def _tables(tables: Sequence[TableTally]) -> str:
     rows = [
-        (t.name, _count(t.rows), _size(t.bytes), _count(t.files),
-         " ".join(f"{op} {_count(n)}" for op, n in sorted(t.ops.items())), str(t.entry))
+        (
+            t.name,
+            _count(t.rows),
+            size(t.bytes),
+            _count(t.files),
+            " ".join(f"{op} {_count(n)}" for op, n in sorted(t.ops.items())),
+            str(t.entry),
+        )
         for t in tables[:_TABLES]
-    ]  # fmt: skip
+    ]
     more = f"<p>and {len(tables) - _TABLES} more</p>" if len(tables) > _TABLES else ""
     content = (
-        _table(("table", "rows", "size", "files", "operations", "newest entry"), rows)
+        _scrolled(
+            "tables",
+            "Landed tables",
+            ("table", "rows", "size", "files", "operations", "newest entry"),
+            rows,
+        )
         if rows
         else "<p>Nothing yet.</p>"
     )
@@ -291,21 +326,22 @@ def _snapshots(tables: dict[str, dict[str, Any]]) -> str:  # Any: JSON
             f"{of['chunks_done']} of {of['chunks']}" if of["chunks"] else "-",
             _count(of["rows"]),
             _count(max(of["estimate"], of["rows"])),
-            _size(of["bytes"]),
+            size(of["bytes"]),
             "-" if of["seconds_left"] is None else _seconds(of["seconds_left"]),
             str(of["reason"] or ""),
         )
         for title, of in left[:_TABLES]
     ]
     more = f"<p>{len(left) - _TABLES} more</p>" if len(left) > _TABLES else ""
-    header = ("table", "state", "pieces", "rows", "of about", "read", "left", "")
-    return f"<section><h2>Existing rows</h2>{_table(header, rows)}{more}</section>\n"
+    header = ("table", "state", "pieces", "rows", "of about", "read", "left", "reason")
+    table = _scrolled("snapshot", "Existing rows", header, rows)
+    return f'<section id="snapshot"><h2>Existing rows</h2>{table}{more}</section>\n'
 
 
 def _server(server: dict[str, Any] | None) -> str:  # Any: JSON
     if server is None:
         return '<section id="server"><h2>Slot and disk</h2><p>Not yet looked at.</p></section>\n'
-    rows = [("free on the disk", _size(server["free_bytes"]))]
+    rows = [("free on the disk", size(server["free_bytes"]))]
     if server["full_seconds"] is not None:
         rows.append(("full in", span(server["full_seconds"])))
     slot = server["slot"]
@@ -313,34 +349,68 @@ def _server(server: dict[str, Any] | None) -> str:  # Any: JSON
         safe, retained = slot["safe_bytes"], slot["retained_bytes"]
         sender = slot["wait_event"] or ("computes" if slot["is_active"] else "not there")
         rows += [
-            ("WAL kept for the slot", "-" if retained is None else _size(retained)),
-            ("WAL until it may be lost", "no limit" if safe is None else _size(safe)),
+            ("WAL kept for the slot", "-" if retained is None else size(retained)),
+            *_held(server.get("held_by"), slot),
+            ("WAL until it may be lost", "no limit" if safe is None else size(safe)),
             ("WAL status", slot["wal_status"] or "no slot"),
             ("confirmed, as the server has it", str(Lsn(slot["confirmed_lsn"] or 0))),
             ("the server's sender", sender),
-            ("spilled while decoding", _size(slot["spilled_bytes"] or 0)),
+            ("spilled while decoding", size(slot["spilled_bytes"] or 0)),
         ]
     if server["invalidation_seconds"] is not None:
         rows.append(("may be lost in", span(server["invalidation_seconds"])))
     rows.append(("guard", server["guard_step"]))
-    return f'<section id="server"><h2>Slot and disk</h2>{_table(("", ""), rows)}</section>\n'
+    return (
+        f'<section id="server"><h2>Slot and disk</h2>{table_of((), rows, kind="facts")}</section>\n'
+    )
+
+
+def _held(holder: str | None, slot: dict[str, Any]) -> Iterator[tuple[str, str]]:  # Any: JSON
+    """Who holds the WAL back, and how far the server is from the end of its transaction numbers."""
+    if holder is not None and holder in HOLDERS:
+        yield "it is kept for", HOLDERS[holder].told(slot)
+    ages = {"kept by the slot": "catalog_xmin_age", "not frozen": "frozen_age"}
+    for name, field in ages.items():
+        age = slot.get(field)
+        if age is not None:
+            yield f"oldest transaction {name}", f"{_count(age)} transactions ago"
 
 
 def _commits(commits: Sequence[Commit]) -> str:
     rows = [
-        (str(c.n), c.kind, str(Lsn(c.lsn)), f"{c.published:%Y-%m-%d %H:%M:%S}",
-         "-" if c.commit_time is None else f"{c.commit_time:%Y-%m-%d %H:%M:%S}",
-         str(c.tables), str(c.files), _count(c.rows), _size(c.bytes))
+        (
+            str(c.n),
+            c.kind,
+            str(Lsn(c.lsn)),
+            f"{c.committed_time:%Y-%m-%d %H:%M:%S}",
+            "-" if c.commit_time is None else f"{c.commit_time:%Y-%m-%d %H:%M:%S}",
+            str(c.tables),
+            str(c.files),
+            _count(c.rows),
+            size(c.bytes),
+        )
         for c in commits
-    ]  # fmt: skip
-    header = ("entry", "kind", "position", "published (UTC)", "newest transaction (UTC)", "tables",
-              "files", "rows", "size")  # fmt: skip
-    content = _table(header, rows) if rows else "<p>Nothing yet.</p>"
+    ]
+    header = (
+        "entry",
+        "kind",
+        "position",
+        "committed (UTC)",
+        "newest transaction (UTC)",
+        "tables",
+        "files",
+        "rows",
+        "size",
+    )
+    content = (
+        _scrolled("commits", "Last publications", header, rows) if rows else "<p>Nothing yet.</p>"
+    )
     return f'<section id="commits"><h2>Last publications</h2>{content}</section>\n'
 
 
 def _footer(status: dict[str, Any]) -> str:  # Any: JSON
     return (
-        f"<footer><p>gaussdecode {escape(str(status['version']))}, process {status['pid']}, "
-        f"landing {escape(str(status['root']))}, entry {status['entry']}</p></footer>"
+        f'<footer id="about"><p>gaussdecode {escape(str(status["version"]))}, process {status["pid"]}, '
+        f"landing {escape(str(status['root']))}, entry {status['entry']}. "
+        '<a id="guide" href="/alerts">All runbooks</a></p></footer>'
     )

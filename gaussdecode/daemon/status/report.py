@@ -20,7 +20,7 @@ _BUSIEST: Final[dict[str, tuple[Stage, str | None]]] = {
     "decode": (Stage.DECODE, "decoding.parallel-decode-num, while the machine has idle cores"),
     "collect": (Stage.COLLECT, None),
     "encode": (Stage.ENCODE, "landing.writer-lanes, while the machine has idle cores"),
-    "publish": (Stage.PUBLISH, "a disk that syncs faster"),
+    "publish": (Stage.COMMIT, "a disk that syncs faster"),
 }
 
 
@@ -33,7 +33,7 @@ class Work:
         count: processes or threads.
         busy_seconds: worked.
         waited_seconds: had nothing to do; None where nobody counts it.
-        blocked_seconds: waited for room behind it; None where nothing is behind it.
+        blocked_seconds: waited for room after it; None where nothing comes after it.
         bytes: taken in, or written by the stages that land.
         rows: likewise; None where the stage does not know rows.
     """

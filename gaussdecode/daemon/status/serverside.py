@@ -25,6 +25,10 @@ def guard_values(guard: Guard | None) -> dict[str, float]:
             "source_safe_wal_bytes": slot.safe_bytes,
             "source_slot_lost": float(slot.is_lost),
             "source_server_spilled_bytes_total": slot.spilled_bytes,
+            "source_catalog_xmin_age_transactions": slot.catalog_xmin_age,
+            "source_frozen_age_transactions": slot.frozen_age,
+            "source_oldest_transaction_seconds": slot.transaction_seconds,
+            "source_oldest_prepared_seconds": slot.prepared_seconds,
         }
     return {name: float(value) for name, value in known.items() if value is not None}
 
@@ -58,5 +62,6 @@ def server_record(guard: Guard | None) -> dict[str, Any] | None:  # Any: JSON
         "full_seconds": view.full_seconds,
         "free_bytes": view.look.free_bytes,
         "reason": guard.reason,
+        "held_by": None if slot is None else slot.held_by,
         "slot": None if slot is None else dataclasses.asdict(slot),
     }

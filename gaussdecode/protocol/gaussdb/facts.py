@@ -13,8 +13,16 @@ from typing import Final
 Rank = tuple[int, int, int, int]
 
 VERSIONS: Final = (
-    "2.1.0", "3.0.0", "3.0.3", "3.1.0", "5.0.0", "5.1.0", "6.0.0-RC1", "6.0.0", "7.0.0-RC1",
-)  # fmt: skip
+    "2.1.0",
+    "3.0.0",
+    "3.0.3",
+    "3.1.0",
+    "5.0.0",
+    "5.1.0",
+    "6.0.0-RC1",
+    "6.0.0",
+    "7.0.0-RC1",
+)
 """Whose sources were read: with them something begins or ends."""
 
 _L: Final = "src/gausskernel/storage/replication/logical"
@@ -59,70 +67,105 @@ PARALLEL: Final = Fact(
     "parallel decoding", (("3.0.0", None),), True, f"{_L}/parallel_decode_worker.cpp"
 )
 MEMORY_OPTIONS: Final = Fact(
-    "options of memory, queues and timeout", (("3.0.3", None),), True,
+    "options of memory, queues and timeout",
+    (("3.0.3", None),),
+    True,
     f"{_L}/parallel_decode_worker.cpp, ParseDecodingOption()",
-)  # fmt: skip
+)
 CONFIRMED_FLUSH: Final = Fact(
-    "a slot shows what was confirmed", (("3.0.3", None),), True,
+    "a slot shows what was confirmed",
+    (("3.0.3", None),),
+    True,
     "src/gausskernel/storage/replication/slotfuncs.cpp",
-)  # fmt: skip
+)
 ORIGINS: Final = Fact(
     "include-originid", (("5.0.0", None),), False, f"{_L}/parallel_decode_worker.cpp"
 )
 BEGIN_XID: Final = Fact(
-    "BEGIN carries the xid in parallel decoding", (("6.0.0", None),), False,
+    "BEGIN carries the xid in parallel decoding",
+    (("6.0.0", None),),
+    False,
     f"{_L}/parallel_reorderbuffer.cpp, ParallelOutputBegin()",
-)  # fmt: skip
+)
 DROPS_PARALLEL: Final = Fact(
-    "parallel decoding drops rows that follow DDL in their transaction", (("3.0.0", None),), True,
+    "parallel decoding drops rows that follow DDL in their transaction",
+    (("3.0.0", None),),
+    True,
     f"{_L}/parallel_reorderbuffer.cpp; seen on 5.0.0",
-)  # fmt: skip
+)
 DROPS_SERIAL: Final = Fact(
     "serial decoding drops rows that follow DDL in their transaction",
-    (("2.1.0", "6.0.0-RC1"),), True,
+    (("2.1.0", "6.0.0-RC1"),),
+    True,
     f"{_L}/reorderbuffer.cpp, stopDecoding; seen on 5.0.0",
-)  # fmt: skip
+)
 WARNS: Final = Fact(
     "what was so dropped is announced by a notice, if the session asks for warnings",
-    (("3.0.3", None),), True,
+    (("3.0.3", None),),
+    True,
     f"{_L}/logical.cpp; src/gausskernel/storage/replication/syncrep.cpp; seen on 5.0.0",
-)  # fmt: skip
+)
 TRUNCATE: Final = Fact(
-    "serial decoding sends TRUNCATE of a table", (("6.0.0", None),), False,
+    "serial decoding sends TRUNCATE of a table",
+    (("6.0.0", None),),
+    False,
     f"{_L}/decode.cpp, XLOG_HEAP3_TRUNCATE; that it is missing was seen on 5.0.0",
-)  # fmt: skip
+)
 TRUNCATE_PARTITION: Final = Fact(
     "TRUNCATE of a single partition is sent", (), False, f"{_L}/decode.cpp, XLOG_HEAP3_TRUNCATE"
 )
 DDL_MESSAGES: Final = Fact(
-    "serial decoding sends DDL, where a publication has `ddl`", (("6.0.0", None),), False,
+    "serial decoding sends DDL, where a publication has `ddl`",
+    (("6.0.0", None),),
+    False,
     "contrib/mppdb_decoding, contrib/sql_decoding: pg_decode_ddl()",
-)  # fmt: skip
+)
 OMITS_NULLS: Final = Fact(
-    "NULLs are left out of old rows", (("2.1.0", "3.0.3"), ("3.1.0", "5.0.0")), False,
+    "NULLs are left out of old rows",
+    (("2.1.0", "3.0.3"), ("3.1.0", "5.0.0")),
+    False,
     f"{_L}/parallel_decode.cpp, AppendTuple(); contrib/mppdb_decoding; sent on 5.0.0, as seen",
-)  # fmt: skip
+)
 ROUNDS_MPPDB: Final = Fact(
-    "mppdb_decoding rounds floating point numbers", (("2.1.0", "3.0.0"),), False,
+    "mppdb_decoding rounds floating point numbers",
+    (("2.1.0", "3.0.0"),),
+    False,
     "contrib/mppdb_decoding: extra_float_digits; exact on 5.0.0, as seen",
-)  # fmt: skip
+)
 ROUNDS_SQL: Final = Fact(
-    "sql_decoding rounds floating point numbers", (("3.0.0", None),), True,
+    "sql_decoding rounds floating point numbers",
+    (("3.0.0", None),),
+    True,
     "contrib/sql_decoding: extra_float_digits",
-)  # fmt: skip
+)
 COLUMN_STORE: Final = Fact(
     "changes of tables stored by column are sent", (), False, "seen on 5.0.0"
 )
 STANDBY_XID: Final = Fact(
-    "a standby gives the transaction id that a snapshot's view begins with", (), False,
+    "a standby gives the transaction id that a snapshot's view begins with",
+    (),
+    False,
     "src/gausskernel/storage/access/transam/varsup.cpp, GetNewTransactionId()",
-)  # fmt: skip
+)
 
 FACTS: Final = (
-    DROPS_PARALLEL, DROPS_SERIAL, WARNS, TRUNCATE, TRUNCATE_PARTITION, DDL_MESSAGES, OMITS_NULLS,
-    ROUNDS_MPPDB, ROUNDS_SQL, COLUMN_STORE, STANDBY_XID, PARALLEL, MEMORY_OPTIONS, CONFIRMED_FLUSH,
-    ORIGINS, BEGIN_XID,
-)  # fmt: skip
+    DROPS_PARALLEL,
+    DROPS_SERIAL,
+    WARNS,
+    TRUNCATE,
+    TRUNCATE_PARTITION,
+    DDL_MESSAGES,
+    OMITS_NULLS,
+    ROUNDS_MPPDB,
+    ROUNDS_SQL,
+    COLUMN_STORE,
+    STANDBY_XID,
+    PARALLEL,
+    MEMORY_OPTIONS,
+    CONFIRMED_FLUSH,
+    ORIGINS,
+    BEGIN_XID,
+)
 """All rows, what is lost first."""
 
 

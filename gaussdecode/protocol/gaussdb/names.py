@@ -15,6 +15,7 @@ from typing import Final
 
 from gaussdecode.errors import WireError
 from gaussdecode.model.shape import Shape, ShapeColumn
+from gaussdecode.wire.letters import StreamStyle
 
 _IDENTIFIER: Final = re.compile(rb'"(?:[^"]|"")*"|[a-z0-9_]+')
 _OID_SIZE: Final = 4
@@ -70,14 +71,14 @@ def unquote(name: bytes) -> bytes:
 
 def _tables(style: str, op: str, head: bytes) -> list[tuple[bytes, bytes]]:
     """Schema and table, in all ways that the head can be read."""
-    if style == "b":
+    if style == StreamStyle.BINARY:
         size = int.from_bytes(head[:2], "big")
         return [(head[2 : 2 + size], head[4 + size :])]
-    if style == "t":
+    if style == StreamStyle.TEXT:
         return _split_unquoted(head, b" ")
-    if style == "j":
+    if style == StreamStyle.JSON:
         head = _plain_json(head)
-    elif style == "s" and op != "T":
+    elif style == StreamStyle.SERIAL and op != "T":
         head = head.removesuffix(b":")
     pair = _split_qualified(head)
     return [pair] if pair is not None else _split_unquoted(head, b".")
@@ -102,12 +103,12 @@ def _split_unquoted(text: bytes, separator: bytes) -> list[tuple[bytes, bytes]]:
 
 def _column(style: str, span: tuple[bytes, bytes], decode: Callable[[bytes], str]) -> ShapeColumn:
     name, kind = span
-    if style == "b":
+    if style == StreamStyle.BINARY:
         oid = int.from_bytes(name[-_OID_SIZE:], "big")
         return ShapeColumn(decode(unquote(name[2:-_OID_SIZE])), oid)
-    if style == "j":
+    if style == StreamStyle.JSON:
         name, kind = _plain_json(name), _plain_json(kind)
-    elif style != "q":
+    elif style != StreamStyle.SQL:
         match = _IDENTIFIER.match(name)
         end = 0 if match is None else match.end()
         name, kind = name[:end], name[end + 1 : -len("]:")]

@@ -35,6 +35,7 @@ from gaussdecode.settings.sections import (
     Config,
     DecodingConfig,
 )
+from gaussdecode.wire.letters import StreamStyle
 
 _KIND: Final = SourceKind.GAUSSDB
 _ALWAYS: Final = frozenset({"parallel-decode-num", "include-timestamp"})
@@ -46,7 +47,7 @@ _NO_CSN_LANDING: Final = (
     "1 is possible for peek only: what is confirmed is the end of a commit record, below which "
     "other transactions may still be to come in that order; use 0, and order by gd_csn"
 )
-_SERIAL_STYLES: Final = {SQL_DECODING: "q"}
+_SERIAL_STYLES: Final = {SQL_DECODING: StreamStyle.SQL}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,11 +70,11 @@ class StreamRequest:
         return cls(config.path.name, config.source.plugin, config.decoding)
 
 
-def stream_style(request: StreamRequest) -> str:
-    """Name the form of the stream: b, t or j; s for serial text, q for sql_decoding's."""
+def stream_style(request: StreamRequest) -> StreamStyle:
+    """The form of the stream."""
     if request.decoding.is_parallel:
-        return request.decoding.decode_style
-    return _SERIAL_STYLES.get(request.plugin, "s")
+        return StreamStyle(request.decoding.decode_style)
+    return _SERIAL_STYLES.get(request.plugin, StreamStyle.SERIAL)
 
 
 def is_batched(request: StreamRequest, *, is_landing: bool = True) -> bool:
@@ -84,7 +85,7 @@ def is_batched(request: StreamRequest, *, is_landing: bool = True) -> bool:
     """
     if not request.decoding.is_parallel:
         return False
-    is_text = request.decoding.decode_style != "b"
+    is_text = request.decoding.decode_style != StreamStyle.BINARY
     return bool(request.decoding.sending_batch) or (is_landing and is_text)
 
 

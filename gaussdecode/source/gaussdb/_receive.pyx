@@ -80,6 +80,7 @@ from gaussdecode.source.gaussdb.translate._translator cimport (
     PASSED_OVER,
     Translator,
 )
+from gaussdecode.wire._letters cimport LETTER_GAUSS_BEGIN, LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT
 
 import ssl
 
@@ -264,15 +265,15 @@ cdef class GaussReceiver(Receiver):
 
     cdef int pass_message(self, uint8_t tag) except -1 nogil:
         """Check the order of one canonical message, and give it to the dispatcher."""
-        if tag == c"h":
+        if tag == LETTER_HEARTBEAT:
             return self.note_heartbeat()
         if not self.has_room(self.translator.out.size):
             return HOLD
         tally_move(&self.dispatcher.framed, &self.translator.framed)
         tally_move(&self.dispatcher.filtered, &self.translator.filtered)
-        if tag == c"f":
+        if tag == LETTER_GAUSS_COMMIT:
             self.close_transaction(tag, self.translator.end_lsn)
-        elif tag == c"g":
+        elif tag == LETTER_GAUSS_BEGIN:
             self.open_transaction(tag, read_uint64(self.translator.out.data + XID_OFFSET))
             self.csn = read_uint64(self.translator.out.data + CSN_OFFSET)
         else:
@@ -297,7 +298,7 @@ cdef class GaussReceiver(Receiver):
         cdef const uint8_t *data = self.translator.out.data
         cdef uint64_t *words = self.control.words
         if self.translator.out.size < HEARTBEAT_SIZE:
-            fail_short(c"h", self.translator.out.size)
+            fail_short(LETTER_HEARTBEAT, self.translator.out.size)
         self.heartbeat_count += 1
         store_release(words + <int>WORD_HEARTBEATS, self.heartbeat_count)
         store_release(words + <int>WORD_HEARTBEAT_LSN, read_uint64(data + 1))

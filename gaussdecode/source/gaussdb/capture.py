@@ -14,7 +14,7 @@ writes each answer before the frame that needed it.
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from gaussdecode.protocol.gaussdb.options import (
 )
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import SourceAddress
-from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, Style
+from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, Style, record_frames
 from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.catalog import CatalogType, GaussCatalog
@@ -42,11 +42,10 @@ from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.gaussdb.stream import GaussStream
 from gaussdecode.source.gaussdb.translate._translator import Translator
 from gaussdecode.source.relations import WhiteList
+from gaussdecode.wire.letters import Letter
 
-_WAIT_SECONDS: Final = 0.2
 _HEADER_BYTES: Final = 25
 _QUIET_KEEPALIVES: Final = 2  # of the server after the limit, without data between them
-_COMMIT: Final = b"f"
 
 
 class RecordedCatalog:
@@ -151,8 +150,7 @@ def record_gaussdb(
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         start_lsn = gaussserver.check_start(None, server, config.slot, plugins)
         options = server_options(StreamRequest.of(config), server.profile)
-        writer = CaptureWriter(path, _header(config, server, start_lsn, options))
-        try:
+        with CaptureWriter(path, _header(config, server, start_lsn, options)) as writer:
             recorder = _Recorder(config, server, RecordingCatalog(catalog, writer), writer)
             connection.hear_warnings()
             connection.start_stream(start_command(config.slot, start_lsn, options))
@@ -160,9 +158,6 @@ def record_gaussdb(
             recorder.run(stream, limits, should_stop)
             writer.finish()
             stream.close()
-        except BaseException:
-            writer.abandon()
-            raise
     return writer
 
 
@@ -230,30 +225,28 @@ class _Recorder:
         self._read_lsn = 0
 
     def run(self, stream: GaussStream, limits: Limits, should_stop: Callable[[], bool]) -> None:
+        def frames(wait_seconds: float) -> Iterator[bytes]:
+            for frame in stream.frames(wait_seconds):
+                self._add_notices(stream)
+                yield frame
+            self._add_notices(stream)
+
         try:
-            self._run(stream, limits, should_stop)
+            record_frames(frames, self._add, self._writer, limits, should_stop)
         except StreamError as error:
             error.place(self._translator.lsn or self._end_lsn, self._translator.xid)
             raise
-
-    def _run(self, stream: GaussStream, limits: Limits, should_stop: Callable[[], bool]) -> None:
-        deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
-        while not should_stop():
-            if deadline is not None and time.monotonic() >= deadline:
-                return
-            for frame in stream.frames(_WAIT_SECONDS):
-                self._add_notices(stream)
-                self._add(frame)
-                if self._is_done(limits):
-                    return
-            self._add_notices(stream)
 
     def _add_notices(self, stream: GaussStream) -> None:
         for text in stream.notices:
             self._writer.add(b"NSWARNING\0M" + text.encode() + b"\0\0")
         stream.notices.clear()
 
-    def _add(self, frame: bytes) -> None:
+    def _add(self, frame: bytes) -> int:
+        """Write a frame, after what is needed to read it; up to where all has been written.
+
+        A server that reads on and sends nothing has sent all of it.
+        """
         message = parse_server(frame)
         if isinstance(message, Keepalive):
             self._quiet += 1
@@ -263,14 +256,8 @@ class _Recorder:
             for one in self._translator.feed_bytes(
                 frame[_HEADER_BYTES:], message.start_lsn, self._relations.define
             ):
-                if one[:1] == _COMMIT:
+                if one[:1] == Letter.GAUSS_COMMIT:
                     self._end_lsn = int.from_bytes(one[1:9], "big")
         self._writer.add(frame)
-
-    def _is_done(self, limits: Limits) -> bool:
-        if limits.frame_bytes is not None and self._writer.frame_bytes >= limits.frame_bytes:
-            return True
-        if limits.lsn is None:
-            return False
-        is_quiet = self._quiet >= _QUIET_KEEPALIVES and self._read_lsn >= limits.lsn
-        return self._end_lsn >= limits.lsn or is_quiet
+        is_quiet = self._quiet >= _QUIET_KEEPALIVES
+        return max(self._end_lsn, self._read_lsn if is_quiet else 0)

@@ -57,7 +57,7 @@ class GaussConnection:
         is_encrypted: by TLS.
         is_replication: it was opened to stream.
         endpoint: whom it reached.
-        pending: after `start_stream`, what was read behind the server's consent.
+        pending: after `start_stream`, what was read after the server's consent.
         timeout: seconds that one answer may take; None for any time.
         should_stop: asked while an answer is waited for; None for nobody.
     """

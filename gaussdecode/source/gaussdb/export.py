@@ -19,6 +19,7 @@ from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.export import (
     COPY_BYTES,
+    NO_PRIVILEGE,
     Chunk,
     Leaf,
     Measure,
@@ -30,6 +31,7 @@ from gaussdecode.source.export import (
     conditions,
     measure_of,
     measures,
+    unreadable,
     without_values,
 )
 from gaussdecode.source.gaussdb.catalog import CatalogType, read_table, read_types
@@ -157,7 +159,13 @@ class TableReader:
                 "off, or leave the table out of snapshots (snapshot.skip)"
             )
         source = shape.leaves[0].quoted
-        self.connection.query(f"SELECT {column_list(shape)} FROM {source} LIMIT 0")  # noqa: S608 - quoted
+        try:
+            self.connection.query(f"SELECT {column_list(shape)} FROM {source} LIMIT 0")  # noqa: S608 - quoted
+        except SourceError as error:
+            if error.sqlstate != NO_PRIVILEGE:
+                raise
+            ((role,),) = self.connection.query("SELECT current_user")
+            raise unreadable(shape, str(role)) from None
 
     # ---- rows ------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 As `probe`, on an ordinary connection of its own. These servers have no limit of WAL per slot
 and do not tell what they spill; instead they tell the lengths of their decoding queues. A
-version that has no gs_get_parallel_decode_status(), or hides it from the role, tells less.
+version that has no gs_get_parallel_decode_status(), or hides it from the role, tells less. Their
+transaction numbers have 64 bits: no wraparound is watched for.
 """
 
 from typing import Self

@@ -160,9 +160,14 @@ class GaussRelations:
         self._last_version += 1
         oid, _ = self._oid(table, None, None)
         relation = Relation(
-            self._last_version, oid, *table, ReplicaIdentity.NOTHING, (),
-            is_filtered=True, is_oid_known=False,
-        )  # fmt: skip
+            self._last_version,
+            oid,
+            *table,
+            ReplicaIdentity.NOTHING,
+            (),
+            is_filtered=True,
+            is_oid_known=False,
+        )
         self._known.put(table, _Known(relation).to_record())
         return Definition(relation, True)
 

@@ -62,12 +62,16 @@ def read_tables(connection: GaussConnection, white_list: WhiteList) -> list[Stor
     """
     return [
         StoredTable(
-            int(oid or 0), schema or "", name or "", identity or "", has_key == _TRUE,
+            int(oid or 0),
+            schema or "",
+            name or "",
+            identity or "",
+            has_key == _TRUE,
             storage_option(options, "orientation") in _ROW_STORE,
         )
         for oid, schema, name, identity, options, has_key in connection.query(_TABLES)
         if white_list.allows(schema or "", name or "")
-    ]  # fmt: skip
+    ]
 
 
 def read_unreadable(connection: GaussConnection) -> tuple[tuple[str, str], ...]:

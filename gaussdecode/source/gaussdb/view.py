@@ -4,10 +4,10 @@ A GaussDB decides by number what a snapshot sees: every transaction draws a CSN 
 commits, a snapshot has one too, and it sees exactly the transactions of a smaller one. The
 stream tells the CSN of every transaction, but in the order of commit records, which is
 nearly the same order and not quite. So a view begins with a CSN, S, and its position is
-found in the stream while nothing is published:
+found in the stream while nothing is committed:
 
 1. A transaction of our own commits, then the view is taken: S is above the CSN of every
-   transaction whose commit record was there before, so of all that was published.
+   transaction whose commit record was there before, so of all that was committed.
 2. The stream is read up to where the WAL ends after the view. Of the transactions that
    changed the tables at hand, the position is the last one below S. If one that is not below
    S comes before it, there is no position: another view is taken.
@@ -56,7 +56,7 @@ class View:
     """See `export.View`; made by `open`.
 
     Attributes:
-        lsn: its position; 0 before `settle`.
+        lsn: its position; 0 before `find_position`.
         name: for SET TRANSACTION SNAPSHOT.
     """
 
@@ -114,7 +114,7 @@ class View:
                 raise
             raise type(error)(f"snapshot.nudge: {error.reason}", error.sqlstate) from None
 
-    def settle(self, boundary: int, shown: Shown) -> None:
+    def find_position(self, boundary: int, shown: Shown) -> None:
         """See `export.View`; step 2."""
         last = boundary
         seen = self._shown(shown)

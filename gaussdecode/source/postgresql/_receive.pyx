@@ -45,6 +45,9 @@ from gaussdecode.source._receive cimport (
     wall_us,
 )
 from gaussdecode.source._status cimport StatusNumbers
+from gaussdecode.wire._letters cimport (
+    LETTER_BEGIN, LETTER_COMMIT, LETTER_MESSAGE, LETTER_RELATION, LETTER_TYPE,
+)
 
 cdef enum:
     DATA_HEADER = 25            # 'w', start lsn, end lsn, server time
@@ -139,22 +142,22 @@ cdef class PostgresReceiver(Receiver):
     cdef int take_message(self, const uint8_t *data, size_t size) except -1 nogil:
         """Check the order of one message of the plug-in, and give it to the dispatcher."""
         cdef uint8_t tag = data[0]
-        if tag == c"R":
+        if tag == LETTER_RELATION:
             return self.describe(data, size, NEW_RELATION)
-        if tag == c"Y":
+        if tag == LETTER_TYPE:
             return self.describe(data, size, NEW_TYPE)
         if tag == c"A":
             self.stray_count += 1
             return GO_ON
         if not self.has_room(size):
             return HOLD
-        if tag == c"C":
+        if tag == LETTER_COMMIT:
             self.take_commit(data, size)
-        elif tag == c"B":
+        elif tag == LETTER_BEGIN:
             if size < BEGIN_SIZE:
                 fail_short(tag, size)
             self.open_transaction(tag, read_uint32(data + 17))
-        elif tag != c"M":
+        elif tag != LETTER_MESSAGE:
             self.check_inside(tag)
         tally_message(&self.dispatcher.framed, tag, data, size)
         self.add(data, size, self.frames.origin == FROM_LIBPQ)

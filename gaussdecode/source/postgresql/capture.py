@@ -10,14 +10,14 @@ from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, parse_server
 from gaussdecode.source.address import SourceAddress
-from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits
+from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, record_frames
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.stream import Stream
 from gaussdecode.source.slot import PLUGIN, ServerState
 from gaussdecode.source.start import check_start
+from gaussdecode.wire.letters import Letter
 
-_WAIT_SECONDS: Final = 0.2
 _COMMIT_BYTES: Final = 26
 
 
@@ -71,15 +71,16 @@ def record(
         encoding = connection.encoding.name
         header = _header_of(recording.slot, server, start_lsn, options, encoding)
         slots.start_stream(connection, recording.slot, start_lsn, options)
-        writer = CaptureWriter(path, header)
-        try:
+        with CaptureWriter(path, header) as writer:
             stream = Stream(connection, start_lsn, server.sender_timeout_ms)
-            _record_frames(stream, writer, limits, should_stop)
+
+            def add(frame: bytes) -> int:
+                writer.add(frame)
+                return reached(frame)
+
+            record_frames(stream.frames, add, writer, limits, should_stop)
             writer.finish()
             stream.close()
-        except BaseException:
-            writer.abandon()
-            raise
     return writer
 
 
@@ -104,26 +105,11 @@ def _header_of(
     )
 
 
-def _record_frames(
-    stream: Stream, writer: CaptureWriter, limits: Limits, should_stop: Callable[[], bool]
-) -> None:
-    deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
-    while not should_stop():
-        if deadline is not None and time.monotonic() >= deadline:
-            return
-        for frame in stream.frames(_WAIT_SECONDS):
-            writer.add(frame)
-            if limits.frame_bytes is not None and writer.frame_bytes >= limits.frame_bytes:
-                return
-            if limits.lsn is not None and reached(frame) >= limits.lsn:
-                return
-
-
 def reached(frame: bytes) -> int:
     """Up to where every commit has been sent, as far as one frame tells; else 0."""
     message = parse_server(frame)
     if isinstance(message, Keepalive):
         return message.wal_end
-    if message.payload[:1] == b"C" and len(message.payload) >= _COMMIT_BYTES:
+    if message.payload[:1] == Letter.COMMIT and len(message.payload) >= _COMMIT_BYTES:
         return int.from_bytes(message.payload[10:18], "big")
     return 0

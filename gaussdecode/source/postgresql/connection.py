@@ -11,6 +11,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, NoReturn, Self
 
 from psycopg import OperationalError, pq
@@ -18,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
 from gaussdecode.errors import ConfigError, SourceError
-from gaussdecode.settings.dsn import is_local, parameters_of
+from gaussdecode.settings.dsn import authority_problem, is_local, parameters_of
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.pinned import later_statements, startup_options
 from gaussdecode.source.postgresql.libpq import LibPq, find_libpq
@@ -277,6 +278,9 @@ def connect(
         SourceRefusedError: it refuses us, is not who it should be, or is too old.
     """
     conninfo = session_conninfo(address, is_replication=is_replication, **settings)
+    problem = authority_problem(parameters_of(conninfo), os.environ, Path.home())
+    if problem is not None:
+        raise ConfigError(f"source.dsn: {problem}")
     libpq = find_libpq()
     pgconn = pq.PGconn.connect_start(conninfo.encode())
     connection = Connection(pgconn, libpq, address.secret)

@@ -22,6 +22,7 @@ from gaussdecode.source import export
 from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.export import (
     COPY_BYTES,
+    NO_PRIVILEGE,
     Chunk,
     Measure,
     PublishedTable,
@@ -32,6 +33,7 @@ from gaussdecode.source.export import (
     conditions,
     measure_of,
     measures,
+    unreadable,
     without_values,
 )
 from gaussdecode.source.postgresql._copyout import CopyOut
@@ -94,7 +96,7 @@ class View:
             raise
         return cls(connection, Lsn.parse(row[1] or ""), row[2] or "")
 
-    def settle(self, boundary: int, shown: Shown) -> None:
+    def find_position(self, boundary: int, shown: Shown) -> None:
         """See `export.View`; the position came with the view."""
 
     def confirm(self, shown: Shown) -> None:
@@ -180,7 +182,10 @@ class TableReader:
 
     def nudge(self) -> None:
         """See `export.TableReader`."""
-        self._command("SELECT pg_catalog.txid_current()")
+        # A standby gives no transaction id; there the primary's own commits have to do.
+        self._command(
+            "SELECT CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.txid_current() END"
+        )
 
     def published(self) -> list[PublishedTable]:
         """See `export.TableReader`."""
@@ -192,8 +197,14 @@ class TableReader:
 
     def check_readable(self, shape: TableShape) -> None:
         """See `export.TableReader`."""
-        for leaf in shape.leaves:
-            self._command(f"SELECT {column_list(shape)} FROM {leaf.quoted} LIMIT 0")  # noqa: S608 - quoted
+        try:
+            for leaf in shape.leaves:
+                self._command(f"SELECT {column_list(shape)} FROM {leaf.quoted} LIMIT 0")  # noqa: S608 - quoted
+        except SourceError as error:
+            if error.sqlstate != NO_PRIVILEGE:
+                raise
+            ((role,),) = self._command("SELECT current_user")
+            raise unreadable(shape, str(role)) from None
 
     # ---- rows ------------------------------------------------------------------------
 

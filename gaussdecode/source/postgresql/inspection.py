@@ -20,12 +20,21 @@ _ROLE: Final = """
             WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
             AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE'))
     FROM pg_catalog.pg_roles r WHERE r.rolname = current_user
-"""  # fmt: skip
+"""
 _SETTINGS: Final = (
-    "wal_level", "max_wal_senders", "max_replication_slots", "max_slot_wal_keep_size",
-    "wal_sender_timeout", "logical_decoding_work_mem", "idle_replication_slot_timeout",
-    "sync_replication_slots", "synchronized_standby_slots", "track_commit_timestamp",
-)  # fmt: skip
+    "wal_level",
+    "max_wal_senders",
+    "max_replication_slots",
+    "max_slot_wal_keep_size",
+    "wal_sender_timeout",
+    "logical_decoding_work_mem",
+    "idle_replication_slot_timeout",
+    "sync_replication_slots",
+    "synchronized_standby_slots",
+    "track_commit_timestamp",
+    "hot_standby_feedback",
+    "primary_slot_name",
+)
 _USE: Final = """
     SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'walsender'),
         (SELECT count(*) FROM pg_catalog.pg_replication_slots),
@@ -37,7 +46,9 @@ _USE: Final = """
         extract(epoch FROM clock_timestamp()),
         (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))
             FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'),
-        (SELECT count(*) FROM pg_catalog.pg_prepared_xacts)
+        (SELECT count(*) FROM pg_catalog.pg_prepared_xacts),
+        (SELECT max(pg_catalog.age(datfrozenxid)) FROM pg_catalog.pg_database WHERE datallowconn),
+        (SELECT pg_catalog.age(catalog_xmin) FROM pg_catalog.pg_replication_slots WHERE slot_name = {slot})
 """
 _UNREADABLE: Final = """
     SELECT DISTINCT t.schemaname, t.tablename FROM pg_catalog.pg_publication_tables t
@@ -69,6 +80,9 @@ class Inspection:
         clock_offset: seconds by which the server's clock is ahead of ours.
         oldest_transaction: seconds; None where there is none.
         prepared_transactions: two-phase transactions that wait.
+        frozen_age: transactions since the oldest that is not frozen.
+        catalog_xmin_age: transactions since the oldest whose catalogue rows the slot keeps; 0
+            where there is no slot.
         unreadable: published tables, as schema and name, that the role may not read.
     """
 
@@ -87,14 +101,17 @@ class Inspection:
     clock_offset: float
     oldest_transaction: float | None
     prepared_transactions: int
+    frozen_age: int = 0
+    catalog_xmin_age: int = 0
     unreadable: tuple[tuple[str, str], ...] = ()
 
 
-def inspect(connection: Connection, publications: Sequence[str]) -> Inspection:
+def inspect(connection: Connection, slot: str, publications: Sequence[str]) -> Inspection:
     """Ask everything.
 
     Args:
         connection: to the server.
+        slot: that is followed, or will be.
         publications: whose tables the role is to read.
 
     Raises:
@@ -105,7 +122,7 @@ def inspect(connection: Connection, publications: Sequence[str]) -> Inspection:
     extra = [name for name, value in zip(attributes, rights, strict=True) if value == "t"]
     extra += ["writing to tables"] if may_write == "t" else []
     began = datetime.datetime.now(datetime.UTC).timestamp()
-    (use,) = connection.query(_USE)
+    (use,) = connection.query(_USE.format(slot=literal(slot)))
     ended = datetime.datetime.now(datetime.UTC).timestamp()
     listed = ", ".join(literal(name) for name in _SETTINGS)
     rows = connection.query(
@@ -129,6 +146,8 @@ def inspect(connection: Connection, publications: Sequence[str]) -> Inspection:
         clock_offset=float(use[6] or 0) - (began + ended) / 2,
         oldest_transaction=None if use[7] is None else float(use[7]),
         prepared_transactions=int(use[8] or 0),
+        frozen_age=int(use[9] or 0),
+        catalog_xmin_age=int(use[10] or 0),
         unreadable=tuple(
             (spelled_name(schema or ""), spelled_name(name or "")) for schema, name in unreadable
         ),

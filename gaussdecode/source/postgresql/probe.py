@@ -27,6 +27,12 @@ _VIEW: Final = """
     SELECT here.wal_end - '0/0', here.wal_end - s.restart_lsn, s.confirmed_flush_lsn - '0/0',
         s.wal_status, s.safe_wal_size, s.active, a.wait_event_type, a.wait_event,
         r.state, r.sent_lsn - '0/0', t.spill_bytes, t.spill_txns, t.total_bytes,
+        pg_catalog.age(s.catalog_xmin),
+        (SELECT max(pg_catalog.age(d.datfrozenxid)) FROM pg_catalog.pg_database d),
+        (SELECT EXTRACT(epoch FROM pg_catalog.clock_timestamp() - min(o.xact_start))
+            FROM pg_catalog.pg_stat_activity o WHERE o.backend_xid IS NOT NULL),
+        (SELECT EXTRACT(epoch FROM pg_catalog.clock_timestamp() - min(o.prepared))
+            FROM pg_catalog.pg_prepared_xacts o),
         (SELECT pg_catalog.json_object_agg(p.pubname,
             pg_catalog.json_build_array(p.oid::int8, p.xmin::text::int8,
             (SELECT count(*) FROM ({rows}) m WHERE m.publication = p.oid),
@@ -97,7 +103,10 @@ class PostgresProbe:
 
 def _view(row: Row) -> SlotView:
     wal_end, retained, confirmed, status, safe, active, wait_type, wait, *rest = row
-    state, sent, spilled, spilled_txns, decoded, publications = rest
+    state, sent, spilled, spilled_txns, decoded, xmin_age, frozen_age, oldest, prepared, *rest = (
+        rest
+    )
+    (publications,) = rest
     return SlotView(
         wal_end=_whole(wal_end) or 0,
         retained_bytes=_whole(retained),
@@ -112,10 +121,18 @@ def _view(row: Row) -> SlotView:
         spilled_bytes=_whole(spilled),
         spilled_transactions=_whole(spilled_txns),
         decoded_bytes=_whole(decoded),
+        catalog_xmin_age=_whole(xmin_age),
+        frozen_age=_whole(frozen_age),
+        transaction_seconds=_real(oldest),
+        prepared_seconds=_real(prepared),
         publications={
             name: tuple(numbers) for name, numbers in json.loads(str(publications or "{}")).items()
         },
     )
+
+
+def _real(value: str | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _whole(value: str | None) -> int | None:

@@ -1,6 +1,6 @@
 """A slot of a PostgreSQL server as a source of the reader."""
 
-from gaussdecode.errors import GaussDecodeError
+from gaussdecode.errors import GaussDecodeError, SourceRefusedError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.source import coverage
@@ -17,7 +17,13 @@ from gaussdecode.source.postgresql.relations import Relations
 from gaussdecode.source.relations import white_list
 from gaussdecode.source.settings import ReaderSettings
 from gaussdecode.source.slot import PLUGIN
-from gaussdecode.source.start import check_start, log_position, refuse_active, warnings
+from gaussdecode.source.start import (
+    check_start,
+    log_position,
+    primary_problem,
+    refuse_active,
+    warnings,
+)
 
 
 def known_messages(settings: ReaderSettings) -> KnownMessages:
@@ -64,6 +70,10 @@ class PostgresSource:
         publications = settings.publications
         self._connection = connect(settings.address)
         self._server = slots.read_server(self._connection, self._slot, publications, state)
+        wants_standby = settings.decoding.standby_connection
+        problem = primary_problem(self._server, wants_standby=wants_standby)
+        if problem is not None:
+            raise SourceRefusedError(problem)
         self._start_lsn = check_start(state, self._server, self._slot)
         refuse_active(state, self._server)
         self._log_lsn = None if state is None else log_position(state, self._server)

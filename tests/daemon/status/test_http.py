@@ -3,7 +3,6 @@
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -40,7 +39,7 @@ def serve(daemon: Daemon, listen: Address = LOOPBACK) -> MonitoringServer:
         render_metrics=daemon.metrics,
         take_status=daemon.status,
         is_alive=lambda: daemon.alive,
-        why_not_ready=lambda: daemon.reason,
+        readiness=lambda: (daemon.reason is None, daemon.reason or "ready"),
     )
     server.start()
     return server
@@ -93,6 +92,11 @@ def test_a_failing_page_tells_nothing(server: MonitoringServer, daemon: Daemon) 
     assert ask(server, "/metrics")[0] == 200
 
 
+def test_a_query_is_passed_over(server: MonitoringServer) -> None:
+    """Some probes add one."""
+    assert ask(server, "/livez?verbose=1")[0] == 200
+
+
 def test_head_has_no_body(server: MonitoringServer) -> None:
     """HEAD is answered with headers only."""
     assert ask(server, "/metrics", "HEAD") == (200, b"")
@@ -104,7 +108,7 @@ def test_nothing_can_be_changed(server: MonitoringServer, method: str) -> None:
     assert ask(server, "/metrics", method)[0] == 501
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics/x", "/../etc/passwd"])
+@pytest.mark.parametrize("path", ["/", "/metrics/x", "/../etc/passwd", "//[", "?", "/%00"])
 def test_unknown_paths_are_404(server: MonitoringServer, path: str) -> None:
     """No page but the four."""
     assert ask(server, path)[0] == 404
@@ -117,25 +121,86 @@ def test_a_taken_port_is_a_configuration_error(server: MonitoringServer, daemon:
         serve(daemon, server.address)
 
 
-def test_too_many_clients_are_turned_away(
-    server: MonitoringServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Silent connections fill the places; the next client is told so; time frees them."""
+def _connected(server: MonitoringServer, count: int, said: bytes) -> list[socket.socket]:
+    """Clients that say something, and read nothing."""
     address = (server.address.host, server.address.port)
-    silent = [socket.create_connection(address, timeout=10) for _ in range(MAX_CONNECTIONS)]
+    clients = [socket.create_connection(address, timeout=10) for _ in range(count)]
+    for client in clients:
+        client.sendall(said)
+    return clients
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /met", b"GET /metrics HTTP/1.0\r\nX: y\r\n"])
+def test_silent_clients_cost_no_scrape(
+    server: MonitoringServer, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """More of them than there are places: each scrape is answered; time ends those that are left."""
+    silent = _connected(server, 3 * MAX_CONNECTIONS, said)
     try:
-        late = socket.create_connection(address, timeout=10)
-        assert late.recv(100).startswith(b"HTTP/1.0 503")
-        late.close()
+        for _ in range(10):
+            assert ask(server, "/metrics") == (200, b"a 1\n")
+        ended = sum(_is_ended(client) for client in silent)
+        assert 2 * MAX_CONNECTIONS <= ended < 3 * MAX_CONNECTIONS, "only as many as had to go"
         monkeypatch.setattr(monitoring, "MAX_SECONDS", 0.0)
-        for connection in silent:
-            assert connection.recv(1) == b""
+        for client in silent:
+            assert client.recv(1) == b""
     finally:
-        for connection in silent:
-            connection.close()
-    monkeypatch.undo()
-    while ask(server, "/livez")[0] == 503:
-        time.sleep(0.01)
+        for client in silent:
+            client.close()
+
+
+def test_clients_that_have_room_are_left_alone(server: MonitoringServer) -> None:
+    """As many as there are places, in any state, each of them answered in the end."""
+    slow = _connected(server, MAX_CONNECTIONS - 1, b"GET /livez HTTP/1.0\r\n")
+    for _ in range(3):
+        (quick,) = _connected(server, 1, b"GET /livez HTTP/1.0\r\n\r\n")
+        with quick, quick.makefile("rb") as answer:
+            # To its end: only then is the place free again, which the body's length does not tell.
+            assert answer.read().startswith(b"HTTP/1.0 200")
+    for client in slow:
+        client.sendall(b"\r\n")
+        assert client.recv(12) == b"HTTP/1.0 200"
+        client.close()
+
+
+def _is_ended(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+    finally:
+        client.settimeout(10)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:1", 200), ("localhost:19187", 200), ("[::1]:9", 200), ("slot.localhost", 200),
+        ("10.0.0.7", 200), ("", 200), ("evil.example", 421), ("localhost.evil.example:19187", 421),
+        ("127.0.0.1.nip.io", 421), ("[", 421),
+    ],
+)  # fmt: skip
+def test_a_name_of_others_is_refused(server: MonitoringServer, host: str, status: int) -> None:
+    """Whose DNS points a name at this machine does not get to read through a browser here."""
+    head = f"GET /status HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    (client,) = _connected(server, 1, head.encode())
+    with client, client.makefile("rb") as answer:
+        line, body = answer.readline(), answer.read()
+    assert int(line.split()[1]) == status
+    assert (b"orders" in body) is (status == 200)
+
+
+def test_every_name_is_taken_where_others_may_ask(daemon: Daemon) -> None:
+    """A machine has many names; which of them Prometheus uses nobody knows."""
+    server = serve(daemon, Address("0.0.0.0", 0))
+    try:
+        head = b"GET /livez HTTP/1.1\r\nHost: db7.example\r\nConnection: close\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as client:
+            client.sendall(head)
+            assert client.makefile("rb").readline().split()[1] == b"200"
+    finally:
+        server.close()
 
 
 def test_port_is_free_after_close(daemon: Daemon) -> None:

@@ -23,7 +23,13 @@ def entry(n: int, *files: LandingFile, kind: EntryKind = EntryKind.DATA) -> Comm
     """An entry with these files."""
     positions = {"orders": SourcePosition(1, 1, 100 + n)}
     return CommitEntry(
-        n=n, kind=kind, previous="", positions=positions, published=TIME, mtime_ms=0, files=files
+        n=n,
+        kind=kind,
+        previous="",
+        positions=positions,
+        committed_time=TIME,
+        mtime_ms=0,
+        files=files,
     )
 
 

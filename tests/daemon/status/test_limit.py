@@ -61,14 +61,36 @@ CASES = {
         Stage.ENCODE,
         "writer-lanes",
     ),
-    "publisher": (
+    "lanes that sync": (
+        rates(
+            source_stalled_seconds_total=0.8,
+            decode_waited_output_seconds_total=3.0,
+            collect_blocked_seconds_total=0.9,
+            land_encoded_seconds_total=1.0,
+            land_synced_seconds_total=0.9,
+        ),
+        Stage.COMMIT,
+        "a disk that syncs faster",
+    ),
+    "lanes that sync beside much work": (
+        rates(
+            source_stalled_seconds_total=0.8,
+            decode_waited_output_seconds_total=3.0,
+            collect_blocked_seconds_total=0.9,
+            land_encoded_seconds_total=1.9,
+            land_synced_seconds_total=0.8,
+        ),
+        Stage.ENCODE,
+        "writer-lanes",
+    ),
+    "committer": (
         rates(
             source_stalled_seconds_total=0.8,
             decode_waited_output_seconds_total=3.0,
             collect_blocked_seconds_total=0.9,
             land_published_seconds_total=0.95,
         ),
-        Stage.PUBLISH,
+        Stage.COMMIT,
         "max-commit-interval",
     ),
 }
@@ -82,6 +104,15 @@ def test_the_stage_that_waits_for_nobody_is_named(name: str) -> None:
     assert found.stage is stage
     assert (found.setting is None) == (setting is None)
     assert setting is None or setting in str(found.setting)
+
+
+def test_a_decoder_in_a_long_wait_is_not_blamed() -> None:
+    """Its wait is not counted yet, but the queue that it waits at is full: what follows is the limit."""
+    stalled = rates(source_stalled_seconds_total=0.9)
+    assert limit(stalled, read_share=0.9, decode_share=0.1).stage is Stage.DECODE
+    found = limit(stalled, read_share=0.9, decode_share=0.9)
+    assert found.stage is Stage.COLLECT
+    assert "decode change queues 90%" in found.sentence
 
 
 def test_serial_decoding_is_the_readers_work() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import html
 import itertools
 import re
 from collections import Counter
@@ -10,19 +11,22 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from kit import axe
 from kit.chromium import Chromium
 from kit.daemon import wait_until
 
-from gaussdecode.daemon.status.advice import Advice
 from gaussdecode.daemon.status.history import Sample
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.landed import Commit, TableTally
 from gaussdecode.daemon.status.limit import Limit, Stage
 from gaussdecode.daemon.status.page import Picture, render_page
+from gaussdecode.daemon.status.queues import Fill
+from gaussdecode.daemon.status.states import STATES, State, Trouble
 from gaussdecode.settings.types import Address
 
 DESKTOP = (1280, 900)
 PHONE = (360, 740)
+RAISE = "ALTER SYSTEM SET max_slot_wal_keep_size = '10GB'; SELECT pg_reload_conf();"
 EVIL = "<script>alert('x')</script>\"'&"
 
 OUTSIDE = """
@@ -32,39 +36,69 @@ Array.from(document.querySelectorAll('main *')).filter(e => !e.closest('.scroll'
 """
 """Elements that stick out to the right, but for what scrolls by itself."""
 
+
+def state_of(name: str) -> State:
+    """A row of the table."""
+    return next(state for state in STATES if state.name == name)
+
+
 IDLE = Picture(
     status={
         "slot_name": "orders", "parallel_decode_num": 4, "state": "streaming", "detail": None,
         "lag_bytes": 0, "lag_seconds": 0.0, "reader_lsn": "16/B374D848",
         "durable_lsn": "16/B374D848", "working_txn_cnt": 0, "working_txn_memory": 0,
         "version": "0.1.0", "pid": 1, "root": "/var/lib/gaussdecode/orders", "entry": 7,
-        "server": None,
+        "server": None, "uptime_seconds": 12000.0,
+        "source": {"kind": "postgresql", "version": "15.18", "host": "db1:5432", "database": "shop",
+                   "plugin": "pgoutput"},
     },
-    queues=[(0, 0)] * 4, queue_size=128,
+    queues=[(Fill(0, 128, 0, 1000), Fill(0, 128, 0, 1000))] * 4,
     limit=Limit(Stage.NONE, "Keeping up.", None),
-    advice=[], samples=[], rates=None, lane_count=2, tables=[], commits=[],
+    troubles=[], samples=[], rates=None, lane_count=2, tables=[], commits=[],
 )  # fmt: skip
 
 _NOW = dt.datetime(2026, 1, 31, 22, 30, tzinfo=dt.UTC)
 _SLOT = {
     "wal_end": 1, "retained_bytes": 4 << 30, "confirmed_lsn": 5, "wal_status": "extended",
     "safe_bytes": 1 << 30, "is_active": True, "wait_event": None, "spilled_bytes": 0,
+    "transaction_seconds": 7800.0, "catalog_xmin_age": 1234567, "frozen_age": 7654321,
 }  # fmt: skip
+STARTING = dataclasses.replace(
+    IDLE,
+    status={**IDLE.status, "state": "connecting", "source": {}, "uptime_seconds": 1.0},
+    queues=[],
+    limit=Limit(Stage.CONNECTION, "Nothing is streamed.", None),
+    troubles=[
+        Trouble(state_of("not-yet-streaming"), "Not streaming: connecting.", "Wait, or `check c`.")
+    ],
+)
 TROUBLE = dataclasses.replace(
     IDLE,
     status={
         **IDLE.status, "state": "retrying", "detail": "the server is away", "lag_bytes": 7 << 30,
         "lag_seconds": 5000.0, "working_txn_cnt": 3,
+        "snapshot": {
+            "sales.orders": {"state": "reading", "chunks": 9, "chunks_done": 4, "rows": 1234,
+                             "bytes": 10**7, "estimate": 5000, "seconds_left": 90.0, "reason": None},
+        },
         "server": {
             "guard_step": "pause", "invalidation_seconds": 900.0, "full_seconds": 4000.0,
-            "free_bytes": 5e9, "reason": None, "slot": _SLOT,
+            "free_bytes": 5e9, "reason": None, "slot": _SLOT, "held_by": "transaction",
         },
     },
-    queues=[(128, 100), (64, 128), (128, 128), (127, 5)],
+    queues=[
+        (Fill(128, 128, 500, 1000), Fill(100, 128, 400, 1000)),
+        (Fill(15, 128, 990, 1000), Fill(128, 128, 300, 1000)),
+        (Fill(128, 128, 1000, 1000), Fill(9, 128, 1000, 1000)),
+        (Fill(127, 128, 10, 1000), Fill(5, 128, 20, 1000)),
+    ],
     limit=Limit(Stage.ENCODE, "The 2 writer lanes encode 99% of the time.", "landing.writer-lanes"),
-    advice=[
-        Advice(True, "The slot may be lost in 15 min.", "Raise the limit.", "GaussdecodeSlotNear"),
-        Advice(False, "The landing is 83 min behind.", "Move the limit.", "GaussdecodeLagSeconds"),
+    troubles=[
+        Trouble(state_of("slot-near-its-end"), "The slot may be lost in 15 min.", f"Raise it: `{RAISE}`."),
+        Trouble(state_of("quarantined"), "2 tables in quarantine.", "Run `gaps '/a b'`, then `snapshot c`."),
+        Trouble(state_of("lagging"), "The landing is 83 min behind.", "The 2 lanes encode. What moves it."),
+        Trouble(state_of("queues-full"), "A stage has waited for room.", "Moves with the limit."),
+        Trouble(state_of("misfits"), "9 values stand as text.", "Look at gd_raw."),
     ],
     samples=[
         Sample(2.0 * i, land_rows_total=1e5 * i, source_lag_bytes=1e6 * i * i, source_lag_seconds=i)
@@ -119,13 +153,54 @@ def parsed(picture: Picture) -> Parser:
     return parser
 
 
-@pytest.mark.parametrize("picture", [IDLE, TROUBLE], ids=["idle", "trouble"])
+PICTURES = {"idle": IDLE, "starting": STARTING, "trouble": TROUBLE}
+
+
+@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 def test_the_document_needs_nothing_else(picture: Picture) -> None:
-    """Well-formed; no address anywhere, no inline handler or style that the policy refuses."""
-    for tag, attributes in parsed(picture).seen:
-        assert not {"src", "href", "style", "action"} & attributes.keys(), tag
+    """Well-formed; links to its runbooks only, no inline handler or style that the policy refuses."""
+    seen = parsed(picture).seen
+    for tag, attributes in seen:
+        assert not {"src", "style", "action"} & attributes.keys(), tag
         assert not any(name.startswith("on") for name in attributes), tag
-        assert tag not in {"link", "iframe", "img", "object", "form"}
+        assert tag not in {"iframe", "img", "object", "form"}
+    targets = {tag: str(of["href"]) for tag, of in seen if "href" in of}
+    assert targets["a"].startswith("/alerts")
+    assert targets["link"].startswith("data:image/svg+xml,")
+    names = [of["id"] for _, of in seen if "id" in of]
+    assert len(names) == len(set(names))
+
+
+def test_each_cause_is_told_once_the_worst_first() -> None:
+    """With what follows from it, its command as it is to be pasted, and its runbook."""
+    text = render_page(TROUBLE).decode()
+    told = [text.index(item.what) for item in TROUBLE.troubles]
+    assert told == sorted(told)
+    for item in TROUBLE.troubles:
+        assert text.count(item.what) == 1
+    assert "4 things to look at" in text
+    assert "<p>With it: A stage has waited for room.</p>" in text
+    assert f"<code>{html.escape(RAISE)}</code><button" in text
+    assert 'href="/alerts#gaussdecodeslotnearinvalidation"' in text
+    assert "the server is away" not in text  # `detail` stands in the cause, where there is one
+    assert "Limit: encode" not in text  # the lag says so
+
+
+def test_a_reason_that_has_passed_is_gone() -> None:
+    """Nothing of it is left when the daemon is well again."""
+    text = render_page(IDLE).decode()
+    assert "<b>No limit.</b> Keeping up." in text
+    assert 'id="causes"' not in text
+    assert "<title>orders: streaming</title>" in text
+    assert "<title>orders: retrying (error)</title>" in render_page(TROUBLE).decode()
+
+
+def test_source_and_uptime_are_told() -> None:
+    """What is followed, since when, and who holds the WAL back."""
+    text = render_page(TROUBLE).decode()
+    assert "PostgreSQL 15.18 at db1:5432, database shop, pgoutput; up 3 h 20 min" in text
+    assert "a transaction that has been open for 2 h 10 min" in text
+    assert "1\u2009234\u2009567 transactions ago" in text
 
 
 def test_rows_that_are_there_already() -> None:
@@ -141,7 +216,10 @@ def test_rows_that_are_there_already() -> None:
     picture = dataclasses.replace(IDLE, status={**IDLE.status, "snapshot": tables})
     assert parsed(picture).open == []
     shown = render_page(picture).decode()
-    assert "<td>4 of 9</td><td>1\u2009234</td><td>5\u2009000</td><td>10.0 MB</td>" in shown
+    assert (
+        "<td>reading</td><td>4 of 9</td><td>1\u2009234</td><td>5\u2009000</td><td>10.0 MB</td>"
+        in shown
+    )
     assert "<script>alert" not in shown
     assert "a.finished" not in shown
     done = {"a.finished": tables["a.finished"]}
@@ -155,7 +233,11 @@ def test_texts_are_escaped() -> None:
         TROUBLE,
         status={**TROUBLE.status, "slot_name": EVIL, "detail": EVIL, "root": EVIL},
         limit=Limit(Stage.ENCODE, EVIL, EVIL),
-        advice=[Advice(True, EVIL, EVIL, EVIL)],
+        troubles=[
+            *TROUBLE.troubles[1:],
+            Trouble(STATES[0], EVIL, f"{EVIL}`{EVIL}`"),
+            Trouble(state_of("gap"), EVIL, EVIL),
+        ],
         tables=[TableTally(EVIL)],
     )
     plain, evil = parsed(TROUBLE), parsed(picture)
@@ -163,14 +245,19 @@ def test_texts_are_escaped() -> None:
     assert {tag for tag, _ in evil.seen} == {tag for tag, _ in plain.seen}
 
 
-def test_the_limit_and_what_to_do_are_sentences() -> None:
-    """The stage, why, what moves it, and each warning with its action."""
-    text = render_page(TROUBLE).decode()
+def test_the_limit_is_a_sentence() -> None:
+    """The stage, why, what moves it."""
+    text = render_page(dataclasses.replace(TROUBLE, troubles=[])).decode()
     assert "Limit: encode." in text
     assert "What moves it: landing.writer-lanes" in text
-    for item in TROUBLE.advice:
-        assert item.what in text
-        assert item.action in text
+
+
+def test_queues_are_shown_by_the_bound_that_binds() -> None:
+    """15 batches that fill the bytes are a full queue, and both figures can be read."""
+    text = render_page(TROUBLE).decode()
+    assert '<span title="15 of 128 entries, 990 B of 1000 B">127</span>' in text.replace(
+        "1.0 KB", "1000 B"
+    )
 
 
 def test_the_document_stays_small() -> None:
@@ -197,7 +284,7 @@ def served() -> Iterator[tuple[str, list[Picture]]]:
         render_metrics=lambda: b"",
         take_status=dict,
         is_alive=lambda: True,
-        why_not_ready=lambda: None,
+        readiness=lambda: (True, "ready"),
         render_page=lambda: render_page(pictures[-1]),
     )
     server.start()
@@ -210,7 +297,7 @@ def served() -> Iterator[tuple[str, list[Picture]]]:
     [
         pytest.param(picture, size, is_dark, id=f"{name}-{size[0]}-{'dark' if is_dark else 'light'}")
         for (name, picture), size, is_dark in itertools.product(
-            (("idle", IDLE), ("trouble", TROUBLE)), (DESKTOP, PHONE), (False, True)
+            PICTURES.items(), (DESKTOP, PHONE), (False, True)
         )
     ],
 )  # fmt: skip
@@ -218,7 +305,7 @@ def test_it_is_readable_everywhere(
     browser: Chromium, served: tuple[str, list[Picture]], picture: Picture,
     size: tuple[int, int], tmp_path: Path, *, is_dark: bool,
 ) -> None:  # fmt: skip
-    """It fits the window, light or dark, keeps its contrast, and the policy refuses nothing."""
+    """It fits the window, light or dark, axe has nothing to say, and the policy refuses nothing."""
     url, pictures = served
     pictures.append(picture)
     browser.complaints.clear()
@@ -232,6 +319,7 @@ def test_it_is_readable_everywhere(
     )  # fmt: skip
     assert (sum(back) < sum(text)) is is_dark
     assert abs(sum(back) - sum(text)) > 450
+    assert axe.complaints(browser) == []
     assert browser.screenshot(tmp_path / "page.png").startswith(b"\x89PNG")
     assert browser.complaints == []
 
@@ -245,7 +333,7 @@ def test_it_is_whole_without_its_script(
     browser.open(url, width=1280, height=900, has_script=False)
     sections = browser.evaluate("Array.from(document.querySelectorAll('section'), e => e.id)")
     assert sections == [
-        "limit", "advice", "now", "queues", "waits", "history", "tables", "server", "commits",
+        "causes", "now", "queues", "waits", "snapshot", "history", "tables", "server", "commits",
     ]  # fmt: skip
     assert browser.evaluate("document.querySelector('noscript meta').content") == "5"
 
@@ -260,13 +348,81 @@ def test_the_script_keeps_it_fresh(browser: Chromium, served: tuple[str, list[Pi
     assert "Keeping up" in browser.evaluate("document.body.innerText")
     pictures.append(TROUBLE)
     wait_until(
-        lambda: "landing.writer-lanes" in browser.evaluate("document.body.innerText"),
+        lambda: "may be lost" in browser.evaluate("document.body.innerText"),
         "the page shows new figures",
     )
     assert browser.evaluate("window.mark") == 1
-    assert browser.evaluate("document.title") == "orders: retrying"
+    assert browser.evaluate("document.title") == "orders: retrying (error)"
+    assert (
+        browser.evaluate("document.getElementById('said').textContent")
+        == "orders: retrying (error)"
+    )
+    assert "%23c9252d" in browser.evaluate("document.querySelector('link').href")
     assert browser.complaints == []
-    assert {address for address in browser.requests if not address.endswith("favicon.ico")} == {url}
+    assert {address for address in browser.requests if not address.startswith("data:")} == {url}
     pictures.append(dataclasses.replace(IDLE, status={}))  # cannot be rendered: 500
     wait_until(lambda: browser.evaluate("document.body.className") == "stale", "it says so")
     assert "No answer from the daemon" in browser.evaluate("document.body.innerText")
+    assert axe.complaints(browser) == []
+
+
+REACHED = """
+Array.from(document.querySelectorAll('a, button, [tabindex]'))
+    .filter(e => e.checkVisibility()).map(e => e.id)
+"""
+
+
+def test_the_keyboard_reaches_everything(
+    browser: Chromium, served: tuple[str, list[Picture]]
+) -> None:
+    """In the order of the page, each with a frame that can be seen, also while figures change."""
+    url, pictures = served
+    pictures.append(TROUBLE)
+    browser.open(url, width=1280, height=900)
+    wanted = browser.evaluate(REACHED)
+    assert {"copy-slot-near-its-end-1", "runbook-lagging", "box-tables", "guide"} <= set(wanted)
+    reached = []
+    for _ in wanted:
+        browser.press("Tab")
+        reached.append(browser.evaluate("document.activeElement.id"))
+        style = browser.evaluate("getComputedStyle(document.activeElement).outline")
+        assert "solid 3px" in style, reached
+    assert reached == wanted
+
+
+def test_focus_stays_while_figures_change(
+    browser: Chromium, served: tuple[str, list[Picture]]
+) -> None:
+    """And Enter copies the command, or selects it for the person to copy."""
+    url, pictures = served
+    pictures.append(TROUBLE)
+    browser.open(url, width=1280, height=900)
+    browser.press("Tab")
+    first, *others = TROUBLE.troubles
+    later = dataclasses.replace(first, what="The slot may be lost in 14 min.")
+    pictures.append(dataclasses.replace(TROUBLE, troubles=[later, *others]))
+    wait_until(lambda: "14 min" in browser.evaluate("document.body.innerText"), "new figures")
+    assert browser.evaluate("document.activeElement.id") == "copy-slot-near-its-end-1"
+    browser.press("Enter")
+    said = "document.activeElement.textContent"
+    wait_until(lambda: browser.evaluate(said) in {"Copied", "Selected"}, "it says so")
+    assert browser.evaluate("getSelection().toString()") == RAISE
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_runbooks_are_served(
+    browser: Chromium, served: tuple[str, list[Picture]], size: tuple[int, int], *, is_dark: bool
+) -> None:
+    """Each state's link leads to its section; nothing of Markdown is left over."""
+    url, _ = served
+    browser.open(f"{url}alerts#gaussdecodegap", width=size[0], height=size[1], is_dark=is_dark)
+    assert browser.evaluate("document.querySelector(':target').textContent") == "GaussdecodeGap"
+    names = set(browser.evaluate("Array.from(document.querySelectorAll('h3'), e => e.id)"))
+    assert {state.alert.lower() for state in STATES} <= names
+    text = browser.evaluate("document.querySelector('main').innerText")
+    assert not re.search(r"[`#]|\]\(|\*\w", text)
+    dead = "Array.from(document.querySelectorAll('a')).filter(a => !document.querySelector(a.hash))"
+    assert browser.evaluate(f"{dead}.length") == 0
+    assert browser.evaluate(OUTSIDE) == []
+    assert axe.complaints(browser) == []

@@ -78,7 +78,7 @@ def test_waits_for_room_name_the_limit() -> None:
         ({"source_busy_seconds_total": 9.9}, 2, Stage.RECEIVE),
         ({"decode_busy_seconds_total": 19.8}, 2, Stage.DECODE),
         ({"collect_busy_seconds_total": 15.8}, 2, Stage.COLLECT),
-        ({"land_published_seconds_total": 9.8}, 2, Stage.PUBLISH),
+        ({"land_published_seconds_total": 9.8}, 2, Stage.COMMIT),
         ({}, 2, Stage.ENCODE),
     ],
 )

@@ -89,7 +89,7 @@ def test_position_is_the_last_change_inside(
         nudge()
         return shifted
 
-    view.settle(100, shown)
+    view.find_position(100, shown)
     assert view.lsn == position
     view.confirm(shown)
     assert asked[1] > asked[0] >= gauss.store.committed[0].end_lsn
@@ -99,14 +99,14 @@ def test_no_position_between_inverted_transactions(gauss: GaussServer, view: Vie
     """A transaction outside before one inside leaves no position."""
     csn = gauss.store.next_csn
     with pytest.raises(SourceError, match="another order") as caught:
-        view.settle(100, lambda _lsn, _nudge: [rows((110, csn), (120, csn - 1))])
+        view.find_position(100, lambda _lsn, _nudge: [rows((110, csn), (120, csn - 1))])
     assert caught.value.retryable
 
 
 def test_late_commit_record_is_noticed(gauss: GaussServer, view: View) -> None:
     """A transaction inside whose record comes after the position is not landed twice."""
     csn = gauss.store.next_csn
-    view.settle(100, lambda _lsn, _nudge: [])
+    view.find_position(100, lambda _lsn, _nudge: [])
     with pytest.raises(SourceError, match="another order"):
         view.confirm(lambda _lsn, _nudge: [rows((110, csn - 1))])
 
@@ -114,7 +114,7 @@ def test_late_commit_record_is_noticed(gauss: GaussServer, view: View) -> None:
 def test_stream_must_tell_numbers(view: View) -> None:
     """Without a CSN nothing can be joined."""
     with pytest.raises(SourceRefusedError, match="CSN"):
-        view.settle(100, lambda _lsn, _nudge: [rows((110, None))])
+        view.find_position(100, lambda _lsn, _nudge: [rows((110, None))])
 
 
 def table_of(gauss: GaussServer) -> PublishedTable:

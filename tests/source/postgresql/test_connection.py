@@ -181,9 +181,9 @@ def test_unreachable_server_may_come_back() -> None:
 
 
 def test_missing_authority_is_explained(tmp_path: Path) -> None:
-    """verify-full needs a certificate authority."""
+    """verify-full needs a certificate authority: it is asked for before anybody is connected to."""
     address = SourceAddress(f"host=127.0.0.1 port=1 dbname=x sslrootcert={tmp_path}/none.pem")
-    with pytest.raises(SourceError):
+    with pytest.raises(ConfigError, match=r"none.pem: No such file .*sslrootcert=system"):
         connect(address)
 
 

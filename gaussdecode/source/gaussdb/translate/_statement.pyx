@@ -31,6 +31,7 @@ References:
 from gaussdecode.wire._cursor cimport fail_wire, read_uint32, read_uint64, take
 from gaussdecode.wire._times cimport GD_EPOCH_US, parse_timestamp
 from gaussdecode.source.gaussdb.translate._row cimport accept, expect
+from gaussdecode.wire._letters cimport STYLE_SERIAL, STYLE_SQL
 
 cdef enum:
     DATE_SIZE = 10
@@ -270,11 +271,11 @@ cdef bint digit_follows(Cursor *cursor) noexcept nogil:
 
 cdef int read_text_begin(Cursor *cursor, Boundary *boundary, uint8_t style) except -1 nogil:
     """Read from the byte after BEGIN."""
-    cdef bint is_serial = style == c"s" or style == c"q"
+    cdef bint is_serial = style == STYLE_SERIAL or style == STYLE_SQL
     cdef uint64_t number
     if is_serial and digit_follows(cursor):
         cursor.next += 1
-        read_number(cursor, &boundary.csn if style == c"q" else &boundary.xid)
+        read_number(cursor, &boundary.csn if style == STYLE_SQL else &boundary.xid)
     if is_serial and accept(cursor, b" ORIGIN_ID ", 11):
         read_number(cursor, &number)
         if number > <uint32_t>-1:
@@ -300,9 +301,9 @@ cdef int read_text_commit(Cursor *cursor, Boundary *boundary, uint8_t style) exc
             set_time(boundary, start, cursor.next - start - 1)
         elif accept(cursor, b" CSN ", 5):
             read_number(cursor, &boundary.csn)
-        elif digit_follows(cursor) and (style == c"s" or style == c"q"):
+        elif digit_follows(cursor) and (style == STYLE_SERIAL or style == STYLE_SQL):
             cursor.next += 1
-            read_number(cursor, &boundary.csn if style == c"q" else &boundary.xid)
+            read_number(cursor, &boundary.csn if style == STYLE_SQL else &boundary.xid)
         elif accept(cursor, b" xid: ", 6) or accept(cursor, b" XID: ", 6):
             read_number(cursor, &boundary.xid)
         else:

@@ -43,6 +43,11 @@ from gaussdecode.wire._layout cimport (
     MOVED_BYTES, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, buffer_append, buffer_free,
     buffer_grow, buffer_move, give_back,
 )
+from gaussdecode.wire._letters cimport (
+    CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_GAUSS_BEGIN,
+    LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_MESSAGE, LETTER_TRUNCATE, STYLE_BINARY,
+    STYLE_JSON, STYLE_SERIAL, STYLE_SQL, STYLE_TEXT,
+)
 from gaussdecode.wire._tally cimport tally_ops
 from gaussdecode.wire._values cimport HEADROOM, is_ascii
 from gaussdecode.source.gaussdb.translate._binary cimport scan_binary
@@ -111,8 +116,8 @@ cdef class Translator:
             raise ValueError(f"no style {style!r}")
         self.style = style[0]
         self.memory_limit = memory_limit
-        self.is_binary = self.style == c"b"
-        self.is_framed = is_batched and (self.style == c"t" or self.style == c"j")
+        self.is_binary = self.style == STYLE_BINARY
+        self.is_framed = is_batched and (self.style == STYLE_TEXT or self.style == STYLE_JSON)
         self.transcoder = Transcoder(encoding)
         self.row.is_utf8 = self.transcoder.handle == NULL
 
@@ -265,22 +270,22 @@ cdef class Translator:
         """Read one statement from its first word on."""
         cdef Cursor *record = &self.record
         cdef Boundary boundary
-        cdef bint is_serial = self.style == c"s"
+        cdef bint is_serial = self.style == STYLE_SERIAL
         row_clear(&self.row, 0)
         self.is_json = False
         if record.next < record.end and record.next[0] == c"{" and (
-            is_serial or self.style == c"j"
+            is_serial or self.style == STYLE_JSON
         ):
             self.is_json = True
             scan_json(record, &self.row)
             return self.take_row()
-        if self.style != c"j" and accept(record, b"table ", 6):
+        if self.style != STYLE_JSON and accept(record, b"table ", 6):
             scan_text(
                 record, &self.row, NULL if self.last == NULL else self.last.bytes,
                 0 if self.last == NULL else self.last.head_size,
             )
             return self.begin_truncate() if self.row.op == c"T" else self.take_row()
-        if self.style == c"q" and record.next < record.end and (
+        if self.style == STYLE_SQL and record.next < record.end and (
             record.next[0] == c"i" or record.next[0] == c"d"
         ):
             scan_sql(record, &self.row)
@@ -297,7 +302,7 @@ cdef class Translator:
         if is_serial and accept(record, b"prefix: ", 8):
             record.next -= 8
             return self.emit_ddl(MPPDB_DDL, MPPDB_DDL_SIZE)
-        if self.style == c"q" and accept(record, b"message: prefix ", 16):
+        if self.style == STYLE_SQL and accept(record, b"message: prefix ", 16):
             record.next -= 16
             return self.emit_ddl(SQL_DDL, SQL_DDL_SIZE)
         return fail_wire(record, b"unknown statement", 0)
@@ -316,8 +321,8 @@ cdef class Translator:
         self.xid = boundary.xid
         self.note_parts(boundary)
         self.lsn = boundary.lsn
-        self.tag = c"g"
-        append_byte(out, c"g")
+        self.tag = LETTER_GAUSS_BEGIN
+        append_byte(out, LETTER_GAUSS_BEGIN)
         append_uint64(out, boundary.lsn)
         append_uint64(out, boundary.csn)
         append_uint64(out, boundary.xid)
@@ -339,8 +344,8 @@ cdef class Translator:
         self.framed.count[<int>TALLY_TRANSACTION] += 1
         self.note_parts(boundary)
         self.end_lsn = self.lsn
-        self.tag = c"f"
-        append_byte(out, c"f")
+        self.tag = LETTER_GAUSS_COMMIT
+        append_byte(out, LETTER_GAUSS_COMMIT)
         append_uint64(out, self.lsn)
         append_uint64(out, boundary.xid)
         append_uint64(out, <uint64_t>boundary.time)
@@ -361,8 +366,8 @@ cdef class Translator:
         else:
             read_text_heartbeat(&self.record, &heartbeat)
         self.heartbeat_count += 1
-        self.tag = c"h"
-        append_byte(out, c"h")
+        self.tag = LETTER_HEARTBEAT
+        append_byte(out, LETTER_HEARTBEAT)
         append_uint64(out, heartbeat.lsn)
         append_uint64(out, heartbeat.flushed_lsn)
         append_uint64(out, <uint64_t>heartbeat.time)
@@ -374,7 +379,7 @@ cdef class Translator:
         cdef size_t start
         if not self.in_transaction:
             self.fail_order(b"a DDL statement outside of a transaction")
-        self.tag = c"M"
+        self.tag = LETTER_MESSAGE
         self.framed.count[<int>TALLY_MESSAGE] += 1
         buffer_append(out, b"M\x01", 2)
         append_uint64(out, self.lsn)
@@ -437,7 +442,7 @@ cdef class Translator:
         if row.old.is_present or row.op == c"D" or is_bare(known, row):
             self.emit_old(known)
         if row.new.is_present:
-            append_count(out, c"N", known.column_count)
+            append_count(out, IMAGE_NEW, known.column_count)
             for index in range(row.new.count):
                 self.emit_value(&known.columns[index], &row.new.fields[index])
         return TRANSLATED
@@ -448,7 +453,7 @@ cdef class Translator:
         cdef uint32_t index
         cdef uint32_t sent = 0
         cdef Tuple *old = &self.row.old
-        append_count(out, c"O" if known.is_full else c"K", known.column_count)
+        append_count(out, IMAGE_OLD if known.is_full else IMAGE_KEY, known.column_count)
         buffer_grow(out, known.column_count)
         for index in range(known.column_count):
             if sent < old.count and old.fields[sent].column == index:
@@ -457,7 +462,7 @@ cdef class Translator:
                 self.emit_value(&known.columns[index], &old.fields[sent])
                 sent += 1
             else:
-                append_byte(out, c"n")
+                append_byte(out, CELL_NULL)
         return 0
 
     cdef inline int emit_value(
@@ -472,7 +477,7 @@ cdef class Translator:
             self.transcoder.handle != NULL and not is_ascii(field.text, size)
         ):
             return self.emit_other(column, field)
-        target[0] = c"t"
+        target[0] = CELL_TEXT
         put_uint32(target + 1, <uint32_t>size)
         if size <= SHORT and <size_t>self.payload.end - <size_t>field.text >= SHORT:
             memcpy(target + VALUE_HEAD, field.text, SHORT)
@@ -494,9 +499,9 @@ cdef class Translator:
         cdef Buffer *out = &self.out
         cdef size_t start
         if field.form == FORM_NULL:
-            return append_byte(out, c"n")
+            return append_byte(out, CELL_NULL)
         if field.form == FORM_UNCHANGED:
-            return append_byte(out, c"u")
+            return append_byte(out, CELL_UNCHANGED)
         buffer_append(out, b"t\0\0\0\0", VALUE_HEAD)
         start = out.size
         if field.form == FORM_TRUE or field.form == FORM_FALSE:
@@ -574,7 +579,7 @@ cdef class Translator:
                 out.data[5] |= CASCADE
         if flags.next != flags.end:
             fail_wire(&flags, b"unknown flags of a truncate", 0)
-        self.tag = c"T"
+        self.tag = LETTER_TRUNCATE
         self.framed.count[<int>TALLY_TRUNCATE] += count
         return TRANSLATED
 

@@ -1,4 +1,4 @@
-"""One publication: what it is made of, and its steps on disk.
+"""Making one entry: what it is made of, and its steps on disk.
 
 The steps are functions over an entry, so that recovery goes the same way forward as the
 process that began. What each makes durable:
@@ -6,10 +6,10 @@ process that began. What each makes durable:
 ============  ==============================================================  ===========
 step          does                                                            afterwards
 ============  ==============================================================  ===========
-`settle`  1   data files and schemas under their directories, all fsynced     nothing yet
-`commit`  2   the entry, hidden, in ``commits/``                              decided
+`sync`    1   data files and schemas under their directories, all fsynced     nothing yet
+`decide`  2   the entry, hidden, in ``commits/``                              decided
 `reveal`  3   modification times, data files under their names                readable
-`show`    4   the entry under its name                                        published
+`show`    4   the entry under its name                                        shown
 ============  ==============================================================  ===========
 """
 
@@ -79,7 +79,7 @@ class HiddenFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PendingSchema:
-    """A schema file to be written with the next publication."""
+    """A schema file to be written with the next entry."""
 
     table: str
     schema_id: str
@@ -138,7 +138,7 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
     """Number a draft. Pure.
 
     Args:
-        draft: what is to be published.
+        draft: what is to be committed.
         state: of the log.
         source: name of the one source.
         now: aware; gives the partition and the modification times.
@@ -147,7 +147,7 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
         AccountError: its sums are not those of its files, or not of the stretch that begins at
             the position of the log.
     """
-    published = now.astimezone(dt.UTC)
+    committed = now.astimezone(dt.UTC)
     files, landed, moves = _place(draft, state.next_n, partition_day(now, state))
     positions = dict(state.positions)
     if draft.position is not None:
@@ -157,8 +157,8 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
         kind=draft.kind,
         previous=state.last_hash,
         positions=positions,
-        published=published,
-        mtime_ms=max(int(published.timestamp() * 1000), state.mtime_ms + 1),
+        committed_time=committed,
+        mtime_ms=max(int(committed.timestamp() * 1000), state.mtime_ms + 1),
         commit_time=draft.commit_time,
         files=tuple(landed),
         hidden=tuple(path.rpartition("/")[2] for _, path in moves),
@@ -179,9 +179,9 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
 
 
 def partition_day(now: dt.datetime, state: LogState) -> dt.date:
-    """Day (UTC) of the partition of files that are published now."""
+    """Day (UTC) of the partition of files that are committed now."""
     today = now.astimezone(dt.UTC).date()
-    return today if state.published is None else max(today, state.published.date())
+    return today if state.committed_time is None else max(today, state.committed_time.date())
 
 
 def _extra(draft: Draft) -> dict[str, Any]:  # Any: JSON
@@ -203,7 +203,7 @@ def _check_account(
             wrong = wrong or f"{file.path} holds {file.rows} rows, of which {say(file.ops)} count"
     if wrong is not None:
         raise AccountError(
-            f"entry {entry.n} is not published, its sums do not add up: {wrong}. The server "
+            f"entry {entry.n} is not committed, its sums do not add up: {wrong}. The server "
             "sends this stretch again; if it fails again, keep the landing and the log, and report it"
         )
 
@@ -224,7 +224,7 @@ def _place(
     return files, landed, moves
 
 
-def settle(disk: Disk, planned: Plan) -> None:
+def sync(disk: Disk, planned: Plan) -> None:
     """Step 1: see that everything the entry names is durable, under hidden names."""
     touched: set[str] = set()
     for (old, new), file in zip(planned.moves, planned.entry.files, strict=True):
@@ -241,7 +241,7 @@ def settle(disk: Disk, planned: Plan) -> None:
     disk.files.reach(Step.FILES_DURABLE)
 
 
-def commit(disk: Disk, entry: CommitEntry, check_next: Callable[[], None]) -> None:
+def decide(disk: Disk, entry: CommitEntry, check_next: Callable[[], None]) -> None:
     """Step 2: write the hidden entry. When this returns, there is no way back.
 
     Args:
@@ -261,7 +261,7 @@ def commit(disk: Disk, entry: CommitEntry, check_next: Callable[[], None]) -> No
         disk.link(unfinished, hidden)
     except FileExistsError as error:
         disk.remove(unfinished)
-        raise LandingError(f"fenced: another writer publishes entry {entry.n}") from error
+        raise LandingError(f"fenced: another writer commits entry {entry.n}") from error
     disk.files.reach(Step.ENTRY_LINKED)
     try:
         check_next()
@@ -297,7 +297,7 @@ def show(disk: Disk, entry: CommitEntry) -> None:
         disk.link(hidden_entry_path(entry.n), entry_path(entry.n))
     except FileExistsError as error:
         if disk.read(entry_path(entry.n)) != entry.to_bytes():
-            raise LandingError(f"fenced: another writer published entry {entry.n}") from error
+            raise LandingError(f"fenced: another writer committed entry {entry.n}") from error
     disk.sync_directories(COMMITS)
     disk.files.reach(Step.ENTRY_SHOWN)
 

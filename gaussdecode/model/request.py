@@ -1,4 +1,4 @@
-"""Publications: row groups that the collector hands to the writer, and the word to commit them."""
+"""What the collector hands to the writer: row groups, and the word to commit them as an entry."""
 
 import dataclasses
 import datetime
@@ -7,6 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from gaussdecode.model.account import Account
+from gaussdecode.model.committimes import CommitTimes
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
@@ -54,7 +55,7 @@ class RowGroup:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PublicationRequest:
+class EntryRequest:
     """What the collector says about everything written since the last one.
 
     Attributes:
@@ -65,6 +66,7 @@ class PublicationRequest:
         schema_changes: tables whose rows change over.
         extra: JSON for the entry.
         account: the sums of the stretch; what moves the position along the stream needs them.
+        commit_times: of its transactions.
     """
 
     kind: EntryKind
@@ -74,3 +76,4 @@ class PublicationRequest:
     schema_changes: tuple[SchemaChange, ...] = ()
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # Any: JSON
     account: Account | None = None
+    commit_times: CommitTimes = dataclasses.field(default_factory=CommitTimes)

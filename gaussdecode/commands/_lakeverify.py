@@ -1,0 +1,371 @@
+"""Compare a target with its source, table by table, at one exact position.
+
+The source's snapshot is taken after the target's version, so its position is never before it; what
+landed between the two is laid over the target's rows. A table that is altered in between is tried
+again with a newer snapshot of the source.
+"""
+
+import dataclasses
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gaussdecode.commands._sourcesums import SourceColumn, SourceSums, SourceTable
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.files import Files
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.exposition import label_value
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.title import split_title
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.quoting import identifier, literal
+from gaussdecode.spark.engine import Engine
+from gaussdecode.spark.formats import PARQUET
+from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.store import DatabaseVersion, TableVersion, Target
+from gaussdecode.spark.verify import (
+    Difference,
+    LakeTable,
+    MovingError,
+    Shape,
+    differences,
+    different_ranges,
+    overlay,
+)
+
+_ATTEMPTS: Final = 3
+_ROWS_PER_RANGE: Final = 2000  # arbitrary: what is fetched for each range that differs
+_MAX_DIGITS: Final = 5  # a million ranges
+_MAX_RANGES: Final = 500  # looked into row by row; arbitrary
+_MAX_KEYS: Final = 1000  # in one condition; arbitrary
+_POLL_SECONDS: Final = 0.2
+_LITERAL: Final = ("int", "string", "date", "timestamp", "decimal128", "bool")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableResult:
+    """One table.
+
+    Attributes:
+        table: ``schema.name``.
+        rows: of the source.
+        target_rows: of the target, at the same position.
+        ranges: compared.
+        different_ranges: whose sums differ.
+        differences: rows, by key; of the first ranges that differ.
+        is_more: other ranges differ too, and were not looked into.
+        not_compared: columns that only one side has.
+        why_not: why the table could not be compared; None when it was.
+        repair: what was asked of the daemon; None for nothing.
+    """
+
+    table: str
+    rows: int = 0
+    target_rows: int = 0
+    ranges: int = 0
+    different_ranges: int = 0
+    differences: tuple[Difference, ...] = ()
+    is_more: bool = False
+    not_compared: tuple[str, ...] = ()
+    why_not: str | None = None
+    repair: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """All tables.
+
+    Attributes:
+        lsn: the position, of the last snapshot of the source that was taken.
+        n: entry of the target's version.
+        tables: each of them.
+    """
+
+    lsn: Lsn
+    n: int
+    tables: tuple[TableResult, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Every table was compared, and none differs."""
+        return not any(of.different_ranges or of.why_not for of in self.tables)
+
+    def to_record(self) -> dict[str, Any]:  # Any: JSON
+        """Make it fit for JSON."""
+        tables = [dataclasses.asdict(of) for of in self.tables]
+        return {"lsn": str(self.lsn), "n": self.n, "is_equal": self.is_equal, "tables": tables}
+
+    def metrics_text(self, target: Path) -> str:
+        """In the text format of Prometheus, for node_exporter's textfile collector."""
+        label = label_value(str(target.absolute()))
+        lines = [
+            "# TYPE gaussdecode_spark_verified_timestamp_seconds gauge",
+            f"gaussdecode_spark_verified_timestamp_seconds{{target={label}}} {time.time():.0f}",
+            "# TYPE gaussdecode_spark_verified_lsn gauge",
+            f"gaussdecode_spark_verified_lsn{{target={label}}} {int(self.lsn)}",
+            "# TYPE gaussdecode_spark_verify_different_ranges gauge",
+        ]
+        lines += [
+            f"gaussdecode_spark_verify_different_ranges{{target={label},"
+            f"table={label_value(of.table)}}} {-1 if of.why_not else of.different_ranges}"
+            for of in self.tables
+        ]
+        return "\n".join(lines) + "\n"
+
+
+class _Since(NamedTuple):
+    """What landed after the target's version.
+
+    Attributes:
+        landing: where.
+        entries: in order.
+        until: epoch and LSN of the source's snapshot.
+    """
+
+    landing: Landing
+    entries: Sequence[CommitEntry]
+    until: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is compared with what.
+
+    Attributes:
+        engine: runs the tasks of the lake.
+        root: of the landing.
+        target: directory.
+        address: of the source.
+        wait: seconds for transactions of the source, and for the landing to get there.
+        progress: is told what is done.
+    """
+
+    engine: Engine
+    root: Path
+    target: Path
+    address: SourceAddress
+    wait: float = 60.0
+    progress: Callable[[str], None] = lambda _: None
+
+    def run(self, tables: Collection[str] | None = None) -> Result:
+        """Compare tables.
+
+        Args:
+            tables: ``schema.name`` of those wanted; None for all of the target.
+
+        Raises:
+            ConfigError: the target is no target, or is not kept as files.
+            LandingError: it did not reach the source's position in time, or is damaged.
+            SourceError: the server failed.
+        """
+        store = Target(self.target)
+        if store.format != PARQUET:
+            raise ConfigError(
+                f"{self.target} is kept as {store.format}; verify compares Parquet targets"
+            )
+        wanted = None if tables is None else [store.find_table(name) for name in tables]
+        done: dict[str, TableResult] = {}
+        attempt = 0
+        while True:
+            attempt += 1
+            database = store.database()
+            if database is None:
+                raise ConfigError(f"{self.target} has no version yet: apply to it first")
+            with SourceSums(self.address, self.wait) as source:
+                self.progress(f"source at {source.lsn}, target at entry {database.n}")
+                landing = self._reach(source.lsn)
+                entries = list(landing.entries(database.n, landing.last_n))
+                epoch = landing.position(entries[-1]).epoch
+                since = _Since(landing, entries[1:], (epoch, int(source.lsn)))
+                for table in wanted or sorted(database.tables):
+                    if table in done:
+                        continue
+                    try:
+                        done[table] = self._compare(source, database, since, table)
+                    except MovingError as error:
+                        if attempt == _ATTEMPTS:
+                            title = _schema_of(store, database, table).title
+                            why = f"{error}; apply, and verify again"
+                            done[table] = TableResult(table=title, why_not=why)
+            if attempt == _ATTEMPTS or done.keys() >= set(wanted or database.tables):
+                found_all = tuple(done[table] for table in sorted(done))
+                return Result(source.lsn, database.n, found_all)
+
+    def _reach(self, lsn: Lsn) -> Landing:
+        """Wait until everything up to a position has landed."""
+        deadline = time.monotonic() + self.wait
+        landing = Landing(self.root)
+        while landing.position(landing.entry(landing.last_n)).lsn < lsn:
+            if time.monotonic() > deadline:
+                raise LandingError(
+                    f"{self.root} did not reach {lsn} in {self.wait:.0f} s; is its daemon running? "
+                    "See gaussdecode status, or wait longer with --wait"
+                )
+            time.sleep(_POLL_SECONDS)
+        return landing
+
+    def _compare(
+        self, source: SourceSums, database: DatabaseVersion, since: _Since, table: str
+    ) -> TableResult:
+        """Compare one table.
+
+        Raises:
+            MovingError: it was emptied, altered or read anew meanwhile.
+        """
+        store = Target(self.target)
+        schema = _schema_of(store, database, table)
+        why = _why_not(database, table)
+        if why is not None:
+            return TableResult(table=schema.title, why_not=why)
+        with source.table(*split_title(schema.title)) as here:
+            if here is None:
+                return TableResult(table=schema.title, why_not="the source has no such table")
+            columns, skipped = _columns(schema, here.columns)
+            missing = set(schema.key) - {column.landed for column in columns}
+            if missing:
+                why = f"the source has no column {min(missing)!r} of its key"
+                return TableResult(table=schema.title, why_not=why)
+            shape = Shape(tuple(column.landed for column in columns), schema.key)
+            laid = overlay(since.landing, since.entries, table, schema, shape, since.until)
+            version = store.version(table, database.tables[table])
+            lake = LakeTable(self.engine, store, table, version, shape, laid)
+            return self._compared(source, here, columns, lake, schema, version, skipped)
+
+    def _compared(
+        self,
+        source: SourceSums,
+        here: SourceTable,
+        columns: Sequence[SourceColumn],
+        lake: LakeTable,
+        schema: TableSchema,
+        version: TableVersion,
+        skipped: tuple[str, ...],
+    ) -> TableResult:
+        digits = _digits(sum(file.rows for file in version.current))
+        ours, theirs = lake.sums(digits), source.sums(here.sql, columns, schema.key, digits)
+        found = different_ranges(theirs, ours)
+        looked = found[:_MAX_RANGES]
+        rows: Sequence[Difference] = ()
+        if looked:
+            rows = differences(
+                source.rows(here.sql, columns, schema.key, looked), lake.rows(looked)
+            )
+        self.progress(f"{schema.title}: {len(found)} of {len({*ours, *theirs})} ranges differ")
+        return TableResult(
+            table=schema.title,
+            rows=sum(count for count, _ in theirs.values()),
+            target_rows=sum(count for count, _ in ours.values()),
+            ranges=len({*ours, *theirs}),
+            different_ranges=len(found),
+            differences=tuple(rows),
+            is_more=len(found) > len(looked),
+            not_compared=skipped,
+        )
+
+    def ask_for_repair(self, result: Result) -> Result:
+        """Ask the daemon for snapshots of what differs: of the rows, or of the table where that needs it."""
+        files = Files(self.root)
+        try:
+            disk = Disk(files, SpaceWait(should_stop=lambda: True), secrets.token_hex(8))
+            store = SnapshotStore(disk)
+            tables = [
+                self._repaired(store, of) if of.different_ranges else of for of in result.tables
+            ]
+        finally:
+            files.close()
+        return dataclasses.replace(result, tables=tuple(tables))
+
+    def _repaired(self, store: SnapshotStore, of: TableResult) -> TableResult:
+        target = Target(self.target)
+        database, table = target.database(), target.find_table(of.table)
+        assert database is not None
+        version = target.version(table, database.tables[table])
+        where = condition(target.schema(table, version.schema_id), of)
+        store.ask({"table": of.table, "where": where})
+        text = (
+            "a snapshot of all rows"
+            if where is None
+            else f"a snapshot of {len(of.differences)} rows"
+        )
+        return dataclasses.replace(of, repair=text)
+
+
+def condition(schema: TableSchema, of: TableResult) -> str | None:
+    """SQL that chooses the rows that differ; None where only the whole table helps.
+
+    Rows that a condition chose take no others away, so a surplus row needs all of them.
+    """
+    types = {column.name: column.type for column in schema.columns}
+    is_spelled = all(types[name].startswith(_LITERAL) for name in schema.key)
+    kinds = {row.kind for row in of.differences}
+    if not schema.key or "surplus" in kinds or of.is_more or not is_spelled:
+        return None
+    if len(of.differences) > _MAX_KEYS:
+        return None
+    true = {column.name: column.true_name for column in schema.columns}
+    keys = [json.loads(row.key) for row in of.differences]
+    names = ", ".join(identifier(true[name]) for name in schema.key)
+    values = ", ".join(
+        "(" + ", ".join(literal(key[name]) for name in schema.key) + ")" for key in keys
+    )
+    return f"({names}) IN ({values})"
+
+
+def _schema_of(store: Target, database: DatabaseVersion, table: str) -> TableSchema:
+    return store.schema(table, store.version(table, database.tables[table]).schema_id)
+
+
+def _why_not(database: DatabaseVersion, table: str) -> str | None:
+    stop = database.stopped.get(table)
+    if stop is not None:
+        return f"it stands still at entry {stop['n']}: {stop['why']}"
+    if table in database.quarantined:
+        return f"it is in quarantine since entry {database.quarantined[table]}"
+    return None
+
+
+def _columns(
+    schema: TableSchema, here: frozenset[str]
+) -> tuple[list[SourceColumn], tuple[str, ...]]:
+    """Columns that both have, and those that only one has."""
+    both = [
+        SourceColumn(column.name, column.true_name, column.type)
+        for column in schema.columns
+        if column.true_name in here
+    ]
+    names = {column.true_name for column in schema.columns}
+    return both, tuple(sorted(names ^ here))
+
+
+def _digits(rows: int) -> int:
+    """Hexadecimal digits of a range, for so many rows."""
+    digits = 1
+    while rows >> (4 * digits) > _ROWS_PER_RANGE and digits < _MAX_DIGITS:
+        digits += 1
+    return digits
+
+
+def report_lines(result: Result, limit: int) -> list[str]:
+    """What people read."""
+    lines = []
+    for of in result.tables:
+        if of.why_not is not None:
+            lines.append(f"{of.table}: not compared: {of.why_not}")
+            continue
+        verdict = "equal" if not of.different_ranges else f"{of.different_ranges} ranges differ"
+        lines.append(f"{of.table}: {of.rows} rows at {result.lsn}, {of.ranges} ranges: {verdict}")
+        lines += [f"  {row.kind} {row.key}" for row in of.differences[:limit]]
+        if of.is_more or len(of.differences) > limit:
+            lines.append("  and more, see --limit and --json")
+        if of.not_compared:
+            lines.append(f"  columns that only one side has: {', '.join(of.not_compared)}")
+        if of.repair is not None:
+            lines.append(f"  asked the daemon for {of.repair}; apply when it has landed")
+    return lines

@@ -1,0 +1,222 @@
+"""Show all slots of this machine, the worst first, again and again.
+
+One line for each configuration: how bad it is (!! error, ! warning), the slot, the daemon's state,
+what has not landed yet in bytes and in seconds, rows landed in a second, the durable position, how
+full the fullest read and decode queue are, memory of all processes, uptime, and the first thing
+that is wrong. A daemon that does not answer is a line too, with the reason. Below stand all causes
+of the slot that is chosen (arrow keys), with the commands to copy. q ends it.
+
+Where the output is no terminal the table is printed once, and the end says what `gaussdecode
+status` would: 0 when all is well, 69 when it is not. Colours respect NO_COLOR.
+
+--listen serves the same as a page instead, and each daemon's own page below it, so that one tunnel
+is enough: ssh -L 19186:127.0.0.1:19186 HOST. gaussdecode-fleet.service does this.
+
+Examples:
+  gaussdecode top
+  gaussdecode top /etc/gaussdecode /srv/other/orders.yaml
+  gaussdecode top --listen 127.0.0.1:19186
+"""
+
+import argparse
+import http.client
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from gaussdecode.commands._arguments import address, seconds
+from gaussdecode.commands._asking import fetch
+from gaussdecode.commands._fleet import DIRECTORY, Fleet
+from gaussdecode.commands._owner import become, landing_owner
+from gaussdecode.commands._screen import Paint, frame, table_lines
+from gaussdecode.commands._signals import until_signal
+from gaussdecode.commands._terminal import taken
+from gaussdecode.daemon.status.fleet import Member, render_fleet
+from gaussdecode.daemon.status.guide import render_guide
+from gaussdecode.daemon.status.http import Page, PageServer, html, record
+from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, ConfigError
+
+_POLL_SECONDS: Final = 0.2  # until a new size of the terminal is seen
+_BACK: Final = b'<main>\n<nav id="back"><a id="all" href="/">All slots</a></nav>'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "config",
+        type=Path,
+        nargs="*",
+        default=[DIRECTORY],
+        help=f"configuration files, or directories of them (default: {DIRECTORY})",
+    )
+    parser.add_argument(
+        "--every", type=seconds, default=2.0, metavar="SECONDS", help="ask so often (default: 2)"
+    )
+    parser.add_argument(
+        "--listen",
+        type=address,
+        metavar="HOST:PORT",
+        help="serve a page there, of a loopback address",
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Show it until ended; once where nobody looks on."""
+    fleet = Fleet(args.config)
+    if args.listen is not None:
+        return _serve(args, fleet)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return _watch(fleet, args.every)
+    members = fleet.look()
+    print("\n".join(table_lines(members, None, Paint())))
+    return EX_OK if all(member.is_well for member in members) else EX_UNAVAILABLE
+
+
+# ---- on a terminal ----------------------------------------------------------------------
+
+
+class _Looker:
+    """Asks in a thread of its own, so that a daemon that is silent keeps no key waiting.
+
+    Args:
+        fleet: whom to ask.
+        every: seconds between two rounds.
+    """
+
+    def __init__(self, fleet: Fleet, every: float) -> None:
+        self._fleet = fleet
+        self._every = every
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="look", daemon=True)
+        self.newest = self._read()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what is being asked is left to itself."""
+        self._stop.set()
+
+    def _read(self) -> tuple[list[Member], str]:
+        return self._fleet.look(), time.strftime("%H:%M:%S")
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every):
+            try:
+                self.newest = self._read()
+            except (ConfigError, OSError) as error:
+                gone = Member.silent("-", "missing", f"{error}.", "Look at the directory.")
+                self.newest = [gone], time.strftime("%H:%M:%S")
+
+
+def _watch(fleet: Fleet, every: float) -> int:
+    looker = _Looker(
+        fleet, every
+    )  # what is wrong with the arguments is said before the screen is taken
+    paint = Paint(is_live=True, has_colour=not os.environ.get("NO_COLOR"))
+    name = ""
+    with until_signal() as stop, taken() as terminal:
+        looker.start()
+        while not stop.is_set():
+            members, clock = looker.newest
+            names = [member.name for member in members]
+            chosen = names.index(name) if name in names else 0
+            width, height = terminal.size
+            terminal.show(frame(members, chosen, width, height, clock, paint))
+            key = terminal.key(_POLL_SECONDS)
+            if key == "q":
+                break
+            step = {"up": -1, "down": 1}.get(key or "", 0)
+            if step:
+                name = names[min(max(0, chosen + step), len(names) - 1)]
+        looker.stop()
+    return EX_OK
+
+
+# ---- as a page --------------------------------------------------------------------------
+
+
+def _serve(args: argparse.Namespace, fleet: Fleet) -> int:
+    """Serve pages until a signal."""
+    fleet.look()  # what is wrong with the arguments is said at once
+    _give_up_root(fleet)
+    server = PageServer("--listen", args.listen, _Pages(fleet).find)
+    server.start()
+    print(f"listening on http://{server.address}/", flush=True)
+    with until_signal() as stop:
+        stop.wait()
+    server.close()
+    return EX_OK
+
+
+def _give_up_root(fleet: Fleet) -> None:
+    """A server needs no more rights than a daemon: those of the owner of a landing."""
+    configs = fleet.configs()
+    if os.geteuid() == 0 and configs:
+        become(landing_owner(configs[0]))
+
+
+class _Pages:
+    """Finds the page of a path.
+
+    Args:
+        fleet: what is shown.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._lock = threading.Lock()
+        self._seen: tuple[float, list[Member]] = (float("-inf"), [])
+
+    def find(self, path: str) -> Callable[[], Page] | None:
+        """See `PageServer`."""
+        pages: dict[str, Callable[[], Page]] = {
+            "/": self._all,
+            "/status": self._status,
+            "/alerts": lambda: html(render_guide()),
+        }
+        prefix, _, name = path.rpartition("/")
+        return (lambda: self._one(unquote(name))) if prefix == "/slots" else pages.get(path)
+
+    def _members(self) -> list[Member]:
+        """The newest answers; however many look on, the daemons are asked once in a second."""
+        with self._lock:
+            if time.monotonic() - self._seen[0] > 1.0:
+                self._seen = time.monotonic(), self._fleet.look()
+            return self._seen[1]
+
+    def _all(self) -> Page:
+        return html(render_fleet(socket.gethostname(), self._members()))
+
+    def _status(self) -> Page:
+        return record({"slots": [_to_record(member) for member in self._members()]})
+
+    def _one(self, name: str) -> Page:
+        """A daemon's own page, under our policy, with the way back."""
+        config = self._fleet.find(name)
+        try:
+            if config is not None:
+                status, body = fetch(config.monitoring.listen, "/")
+                if status == HTTPStatus.OK:
+                    return html(body.replace(b"<main>", _BACK, 1))
+        except (OSError, http.client.HTTPException):
+            pass
+        return HTTPStatus.BAD_GATEWAY, "text/plain; charset=utf-8", b"no daemon answers; see /\n"
+
+
+def _to_record(member: Member) -> dict[str, object]:
+    return {
+        "name": member.name,
+        "state": member.state,
+        "is_well": member.is_well,
+        "causes": list(member.causes),
+        "status": dict(member.record),
+    }

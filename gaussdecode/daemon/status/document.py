@@ -1,0 +1,165 @@
+"""The document of ``/status``: first the columns of gs_get_parallel_decode_status."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gaussdecode
+from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, Running
+from gaussdecode.daemon.status.history import Sample
+from gaussdecode.daemon.status.limit import Limit
+from gaussdecode.daemon.status.processes import read_use
+from gaussdecode.daemon.status.queues import Fill
+from gaussdecode.daemon.status.serverside import server_record
+from gaussdecode.daemon.status.states import Trouble, find_causes
+from gaussdecode.daemon.status.values import NS, Record, queue_fills
+from gaussdecode.model.lsn import Lsn
+
+
+def status_document(
+    facts: DaemonFacts,
+    running: Running,
+    landing: LandingFacts,
+    lag: Mapping[str, float],
+    limit: Limit,
+    troubles: Sequence[Trouble],
+    rates: Sample | None,
+) -> Record:
+    """Write it.
+
+    Args:
+        facts: of the daemon.
+        running: what it does now.
+        landing: what it has landed.
+        lag: in bytes and seconds, by their names.
+        limit: the stage that limits.
+        troubles: what is wrong, the worst first.
+        rates: of the last seconds, or None.
+    """
+    session, standing, durable = running.session, running.standing, landing.landed.durable
+    words = {} if session is None else session.control.snapshot()
+    held = None if session is None or session.collector is None else session.collector.assembler
+    return {
+        "slot_name": facts.slot,
+        "source": {**facts.source, "version": _version(facts, landing.server_version)},
+        "uptime_seconds": round(max(0.0, time.time() - facts.started_time), 1),
+        "rows_per_second": None if rates is None else round(rates.land_rows_total, 1),
+        "memory_bytes": _memory(session),
+        "parallel_decode_num": facts.decoder_count,
+        **_queue_records(session),
+        "reader_lsn": str(Lsn(words.get("received_lsn", 0))),
+        "working_txn_cnt": int(held is not None and held.is_transaction_open),
+        "working_txn_memory": 0 if held is None else held.retained_bytes,
+        "durable_lsn": str(Lsn(durable.lsn)),
+        "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),
+        "server_wal_end": str(Lsn(words.get("server_wal_end", 0))),
+        **lag,
+        "state": standing.state,
+        "detail": standing.reason,
+        "entry": durable.entry,
+        "mirror": _mirror(landing.stats()),
+        "root": str(facts.root),
+        "pid": os.getpid(),
+        "children": {} if session is None else session.process_ids(),
+        "stages": {} if session is None else _stages(session, landing.stats()),
+        "limit": dataclasses.asdict(limit),
+        "is_well": not any(item.state.ends_status for item in troubles),
+        "is_ready": not any(item.state.is_unready for item in troubles),
+        "troubles": [item.to_record() for item in troubles],
+        "causes": [cause.to_record() for cause in find_causes(troubles)],
+        "server": server_record(running.guard),
+        "snapshot": {} if running.snapshot is None else running.snapshot(),
+        "is_snapshot_settled": running.is_snapshot_settled(),
+        "coverage": landing.coverage.to_record(),
+        "version": gaussdecode.__version__,
+    }
+
+
+def _queue_records(session: Session | None) -> Record:
+    """As the server shows its own, and in more words."""
+    raw, decoded = queue_fills(session)
+    return {
+        "read_change_queue_length": _queues(raw),
+        "decode_change_queue_length": _queues(decoded),
+        "queues": [
+            {"read": _fill(waiting), "decode": _fill(done)}
+            for waiting, done in zip(raw, decoded, strict=True)
+        ],
+    }
+
+
+def _version(facts: DaemonFacts, number: int | None) -> str | None:
+    """As the product spells it: 15.18, 5.0.1."""
+    if number is None:
+        return None
+    major, rest = divmod(number, 10_000)
+    parts = (rest,) if facts.source.get("plugin") == "pgoutput" else divmod(rest, 100)
+    return ".".join(map(str, (major, *parts)))
+
+
+def _memory(session: Session | None) -> int:
+    """Of all processes; what they share counts in each."""
+    ids = [os.getpid(), *({} if session is None else session.process_ids()).values()]
+    return sum(use.resident_bytes for use in map(read_use, ids) if use is not None)
+
+
+def _queues(fills: Sequence[Fill]) -> str:
+    """The server's spelling: ``queue0: 33, queue1: 36``."""
+    return ", ".join(f"queue{index}: {fill.length}" for index, fill in enumerate(fills))
+
+
+def _fill(fill: Fill) -> dict[str, float]:
+    return {**dataclasses.asdict(fill), "length": fill.length, "share": round(fill.share, 3)}
+
+
+def _mirror(stats: Mapping[str, float]) -> Record | None:
+    """How far the mirror is; None where there is none."""
+    if "land_mirror_up" not in stats:
+        return None
+    return {
+        "is_up": bool(stats["land_mirror_up"]),
+        "entry": int(stats["land_mirror_entry"]),
+        "backlog_entries": int(stats["land_mirror_backlog_entries"]),
+        "backlog_bytes": int(stats["land_mirror_backlog_bytes"]),
+        "backlog_seconds": round(stats["land_mirror_backlog_seconds"], 1),
+    }
+
+
+def _stages(session: Session, writer: Mapping[str, float]) -> dict[str, Any]:  # Any: JSON
+    """Seconds each stage worked and waited, so that the limiting one can be named."""
+    words = session.control.snapshot()
+    decoders = [
+        session.control.decoder_snapshot(index) for index in range(len(session.decoded_rings))
+    ]
+    stages: dict[str, Any] = {  # Any: JSON
+        "source": {
+            "busy_seconds": words["busy_ns"] * NS,
+            "waited_seconds": words["waited_ns"] * NS,
+            "stalled_seconds": words["stalled_ns"] * NS,
+            "bytes": words["received_bytes"],
+        },
+        "decode": [
+            {
+                "busy_seconds": decoder["busy_ns"] * NS,
+                "waited_seconds": decoder["waited_input_ns"] * NS,
+                "stalled_seconds": decoder["waited_output_ns"] * NS,
+                "bytes": decoder["wire_bytes"],
+                "rows": decoder["rows"],
+            }
+            for decoder in decoders
+        ],
+        "land": dict(writer),
+    }
+    if session.collector is not None:
+        held = session.collector.assembler
+        stages["collect"] = {
+            "busy_seconds": held.worked_ns * NS,
+            "waited_seconds": held.waited_ns * NS,
+            "rows": held.row_count,
+            "transactions": held.transaction_count,
+            "misfits": session.collector.misfit_count,
+        }
+    return stages

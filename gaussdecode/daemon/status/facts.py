@@ -1,0 +1,174 @@
+"""What is shown of the daemon, apart by who writes it and how long it holds.
+
+`DaemonFacts` hold from start to end. `Running` is changed by main's thread alone, and read by
+others. What the landing's threads write is the landing's own (`LandingFacts`).
+"""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from gaussdecode.daemon.guard import Guard
+from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.status.landed import Landed
+from gaussdecode.metrics import Labels
+from gaussdecode.model.histogram import Counted
+from gaussdecode.settings.dsn import parameters_of
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.source.coverage import Coverage
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonFacts:
+    """What holds as long as the daemon runs.
+
+    Attributes:
+        slot: name.
+        config: path of the configuration.
+        root: of the landing.
+        started_time: seconds since 1970.
+        budget_bytes: sum of all byte bounds.
+        decoder_count: ``parallel-decode-num``.
+        lane_count: ``landing.writer-lanes``.
+        commit_interval: ``landing.max-commit-interval``, seconds.
+        queue_size: ``parallel-queue-size``.
+        warn_before: ``guard.warn-before``, seconds.
+        source: what is followed, fit for JSON; no secret is in it.
+    """
+
+    slot: str
+    config: Path
+    root: Path
+    started_time: float
+    budget_bytes: int
+    decoder_count: int
+    lane_count: int
+    commit_interval: float
+    queue_size: int
+    warn_before: float | None
+    source: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Take them out of a configuration; the daemon starts now."""
+        return cls(
+            slot=config.slot,
+            config=config.path,
+            root=config.landing.root,
+            started_time=time.time(),
+            budget_bytes=sum(config.memory_budget().values()),
+            decoder_count=config.decoding.parallel_decode_num,
+            lane_count=config.landing.writer_lanes,
+            commit_interval=config.landing.max_commit_interval,
+            queue_size=config.decoding.parallel_queue_size,
+            warn_before=config.guard.warn_before,
+            source=_source(config),
+        )
+
+
+def _source(config: Config) -> dict[str, str]:
+    """Kind, and where it is: of the connection string only what is no secret."""
+    source = config.source
+    if source.kind is SourceKind.CAPTURE:
+        return {"kind": source.kind, "host": str(source.file), "database": "", "plugin": ""}
+    given = parameters_of(source.dsn)
+    hosts = (given.get("host") or given.get("hostaddr") or "localhost").split(",")
+    ports = given.get("port", "5432").split(",")
+    places = itertools.zip_longest(hosts, ports[: len(hosts)], fillvalue=ports[0])
+    return {
+        "kind": source.kind,
+        "host": ",".join(f"{host}:{port}" for host, port in places),
+        "database": given.get("dbname", ""),
+        "plugin": source.plugin if source.kind is SourceKind.GAUSSDB else "pgoutput",
+    }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Standing:
+    """How the daemon is; replaced whole, so that no reader sees a state with another's reason.
+
+    Attributes:
+        state: a word for the operator: starting, connecting, streaming, retrying, refused,
+            stopping.
+        reason: why it is not streaming, or None.
+    """
+
+    state: str = "starting"
+    reason: str | None = None
+
+    @property
+    def is_streaming(self) -> bool:
+        """Changes are being received."""
+        return self.state == "streaming"
+
+    @property
+    def text(self) -> str:
+        """Both, for systemd."""
+        return self.state if self.reason is None else f"{self.state}: {self.reason}"
+
+
+@dataclasses.dataclass(slots=True)
+class Running:
+    """What changes while the daemon runs. Written by main's thread only.
+
+    Attributes:
+        standing: state and reason.
+        session: the running one, or None between two.
+        sessions: started so far.
+        restarts: sessions that ended in an error, by class of error.
+        is_slot_lost: the daemon ends because changes are missing.
+        guard: of slot and disk, or None before it looks.
+        snapshot: progress of the tables whose rows are being landed, or None.
+        snapshot_read: rows and bytes read for it since the start.
+        snapshot_faults: by path, why a request for a snapshot cannot be used.
+        is_snapshot_settled: whether it is known that no table waits for its existing rows.
+    """
+
+    standing: Standing = Standing()
+    session: Session | None = None
+    sessions: int = 0
+    restarts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    is_slot_lost: bool = False
+    guard: Guard | None = None
+    snapshot: Callable[[], dict[str, dict[str, Any]]] | None = None  # Any: JSON
+    snapshot_read: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    snapshot_faults: Callable[[], dict[str, str]] = dict
+    is_snapshot_settled: Callable[[], bool] = lambda: False
+
+    def is_optional_paused(self) -> bool:
+        """Whether the guard has asked for work that can wait to wait."""
+        return self.guard is not None and self.guard.is_paused
+
+    def note_restart(self, error: str) -> None:
+        """Count a session that ended in an error of a class."""
+        self.restarts = {**self.restarts, error: self.restarts.get(error, 0) + 1}
+
+
+class LandingFacts(Protocol):
+    """What the pipeline knows of its landing; written by the landing's threads."""
+
+    @property
+    def landed(self) -> Landed:
+        """Up to where, and what, since the start."""
+
+    @property
+    def coverage(self) -> Coverage:
+        """What only one of publications and white list has."""
+
+    @property
+    def server_version(self) -> int | None:
+        """Of the newest stream's server, as a number; None before there was one."""
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """Why some tables stand still, by title."""
+
+    def stats(self) -> Mapping[str, float]:
+        """Counters by metric, without their prefix."""
+
+    def histograms(self) -> Mapping[str, Mapping[Labels, Counted]]:
+        """Durations by metric, without their prefix, and by labels."""

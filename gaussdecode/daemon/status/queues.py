@@ -1,0 +1,67 @@
+"""How full the queues between the stages are, against the bound that binds.
+
+A queue is bounded in entries (``parallel-queue-size``) and in bytes (``ring.*-bytes``), and batches
+of large rows fill its bytes first. GaussDB's queues have the first bound only, and its guide reads
+their lengths as they are: read queues small, reading is blocked; decode queues small, decoding is
+too slow; both large, sending is blocked. So what stands in the columns of these names is `length`:
+what is full by either bound has the length ``parallel-queue-size``. Entries and bytes are told beside it.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Bounded(Protocol):
+    """A queue, as it tells of itself."""
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bound of the room."""
+
+    @property
+    def max_entries(self) -> int:
+        """Bound of the entries."""
+
+    def length(self) -> int:
+        """Entries that wait."""
+
+    def used_bytes(self) -> int:
+        """Room they take."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fill:
+    """One queue at one moment.
+
+    Attributes:
+        entries: that wait.
+        max_entries: bound of these.
+        bytes: that they take.
+        max_bytes: bound of these.
+    """
+
+    entries: int
+    max_entries: int
+    bytes: int
+    max_bytes: int
+
+    @classmethod
+    def of(cls, queue: Bounded) -> "Fill":
+        """Look at a queue."""
+        return cls(queue.length(), queue.max_entries, queue.used_bytes(), queue.capacity_bytes)
+
+    @property
+    def share(self) -> float:
+        """Of the bound that is nearer, 0 to 1."""
+        return max(self.entries / self.max_entries, self.bytes / self.max_bytes)
+
+    @property
+    def length(self) -> int:
+        """In entries, of `max_entries`, as if these were the only bound; at least 1 when not empty."""
+        return max(self.entries, -(-self.bytes * self.max_entries // self.max_bytes))
+
+
+def mean_share(fills: Sequence[Fill]) -> float:
+    """Of several queues; 0 for none."""
+    return sum(fill.share for fill in fills) / len(fills) if fills else 0.0

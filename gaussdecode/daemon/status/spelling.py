@@ -1,0 +1,28 @@
+"""Figures as a person reads them."""
+
+from typing import Final
+
+_UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")
+
+
+def span(seconds: float) -> str:
+    """Spell a time span: ``3 h 20 min``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {rest} min"
+    return f"{hours // 24} days"
+
+
+def size(count: float) -> str:
+    """Spell bytes with up to three digits: ``1.2 GB``."""
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count /= 1000
+        unit += 1
+    digits = 0 if not unit or count >= 99.5 else 1
+    return f"{count:.{digits}f} {_UNITS[unit]}"

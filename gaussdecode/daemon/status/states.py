@@ -1,0 +1,583 @@
+"""The table of states: what may be wrong with a daemon, how bad it is, and who says so.
+
+One row per state, the worst first. `gaussdecode status`, ``/readyz``, the page and ``/status``
+read it; the alert rules of config/prometheus/ are tested against it. Pure: given what the daemon
+shows of itself.
+
+========= =================================== ========================= =======================
+severity  means                               ``gaussdecode status``    its alert
+========= =================================== ========================= =======================
+error     changes are lost, will be soon, or  ends with 69              critical
+          stand still, or a table lacks some
+warning   look at it in the working day       ends with 0, and says so  warning
+note      passes by itself                    as `is_unready` says      one of those that last
+========= =================================== ========================= =======================
+
+One cause may show itself in several states: a full disk is a lag too, and WAL that the server
+keeps. All of them are told to machines; people are told causes (`find_causes`), with what follows
+from each by `State.explains`.
+
+``/readyz`` is 503 where nothing is received or nothing can land (`is_unready`), and then
+``status`` ends with 69 too. What is wrong with one table or with the past leaves a daemon ready: it
+is said in the body.
+"""
+
+import dataclasses
+import enum
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from gaussdecode.daemon.status.history import Sample
+from gaussdecode.daemon.status.holders import HOLDERS
+from gaussdecode.daemon.status.limit import Limit, Stage
+from gaussdecode.daemon.status.spelling import size, span
+from gaussdecode.metrics import Labels
+from gaussdecode.model.words import counted
+
+HOUR: Final = 3600.0
+_PREFIX: Final = "gaussdecode_"
+# As the rules have them; a test compares.
+LAG_BYTES: Final = 10e9
+RETAINED_BYTES: Final = 4e9
+CATALOG_XMIN_AGE: Final = 500e6
+FROZEN_AGE: Final = 1e9
+NO_PROGRESS_SECONDS: Final = 600.0
+RESTART_SECONDS: Final = 1800.0
+WINDOW_SECONDS: Final = 900.0
+_STALLED: Final = 0.5
+_ENDS_SOON: Final = 2 * HOUR
+
+WATCHED: Final = (
+    "land_gap_entries_total",
+    "land_suspect_entries_total",
+    "decode_misfit_values_total",
+    "daemon_restarts_total",
+    "land_durable_lsn",
+)
+"""Metrics whose last change is remembered."""
+
+
+class Severity(enum.StrEnum):
+    """How bad a state is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a daemon shows of itself at one moment.
+
+    Attributes:
+        values: all metrics.
+        ages: seconds since each of `WATCHED` changed; one that never has is missing.
+        state: of the daemon.
+        reason: why it is not streaming.
+        guard_reason: why the server could not be asked, or None.
+        faults: why requests for snapshots cannot be used.
+        limit: the stage that limits.
+        rates: per second, over `WINDOW_SECONDS` or what there is of them.
+        retained_rate: bytes per second by which the WAL grows that the server keeps.
+        decoder_count: ``parallel-decode-num``.
+        usual_lag_seconds: up to here a lag is usual.
+        warn_before: seconds; the guard's own bound.
+        config: path of the configuration.
+        root: of the landing.
+    """
+
+    values: Mapping[str, Mapping[Labels, float]]
+    ages: Mapping[str, float]
+    state: str
+    reason: str | None
+    guard_reason: str | None
+    faults: tuple[str, ...]
+    limit: Limit
+    rates: Sample | None
+    retained_rate: float
+    decoder_count: int
+    usual_lag_seconds: float
+    warn_before: float | None
+    config: Path
+    root: Path
+
+    def total(self, name: str) -> float:
+        """Sum over all labels; 0 for what is not shown."""
+        return sum(self.values.get(_PREFIX + name, {}).values())
+
+    def get(self, name: str) -> float | None:
+        """The only series, or None."""
+        return self.values.get(_PREFIX + name, {}).get(())
+
+    def is_recent(self, name: str, seconds: float = HOUR) -> bool:
+        """Whether one of `WATCHED` has changed in so many seconds."""
+        return self.ages.get(name, float("inf")) <= seconds
+
+    def command(self, *words: str) -> str:
+        """A command of ours to paste."""
+        return pasted("gaussdecode", *words)
+
+    @property
+    def log(self) -> str:
+        """The command that shows the log of the unit."""
+        return pasted(
+            "journalctl", "-u", f"gaussdecode@{self.config.stem}", "-p", "warning", "-n", "50"
+        )
+
+
+def pasted(*words: str) -> str:
+    """A command for a shell, in the marks that set commands apart from the sentence around them."""
+    return f"`{shlex.join(words)}`"
+
+
+Told = tuple[str, str]
+"""What is wrong, and what to do about it; both are sentences."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """One row.
+
+    Attributes:
+        name: in ``/status``.
+        severity: see above.
+        alert: the rule that fires when it lasts; its section of docs/alerts.md says more.
+        tell: whether it is so, and what to say; None where only others can see it.
+        is_unready: nothing is received, or nothing can land.
+        explains: names of states that may be nothing but its consequences, and theirs.
+    """
+
+    name: str
+    severity: Severity
+    alert: str
+    tell: Callable[[Seen], Told | None] | None
+    is_unready: bool = False
+    explains: frozenset[str] = frozenset()
+
+    @property
+    def runbook(self) -> str:
+        """Where every daemon serves what to do about it."""
+        return f"/alerts#{self.alert.lower()}"
+
+    @property
+    def ends_status(self) -> bool:
+        """``gaussdecode status`` ends with 69."""
+        return self.is_unready or self.severity is Severity.ERROR
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trouble:
+    """A state that is so now.
+
+    Attributes:
+        state: the row.
+        what: is wrong.
+        action: what to do.
+    """
+
+    state: State
+    what: str
+    action: str
+
+    def to_record(self) -> dict[str, object]:
+        """Make it fit for JSON."""
+        return {
+            "name": self.state.name,
+            "severity": str(self.state.severity),
+            "is_unready": self.state.is_unready,
+            "what": self.what,
+            "action": self.action,
+            "alert": self.state.alert,
+            "runbook": self.state.runbook,
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """A trouble that no other explains.
+
+    Attributes:
+        trouble: itself.
+        consequences: what it explains.
+    """
+
+    trouble: Trouble
+    consequences: tuple[Trouble, ...] = ()
+
+    @property
+    def severity(self) -> Severity:
+        """That of the worst of them."""
+        return min((t.state.severity for t in (self.trouble, *self.consequences)), key=_rank)
+
+    def to_record(self) -> dict[str, object]:
+        """Make it fit for JSON."""
+        return {
+            **self.trouble.to_record(),
+            "severity": str(self.severity),
+            "consequences": [trouble.what for trouble in self.consequences],
+        }
+
+
+def _rank(severity: Severity) -> int:
+    return list(Severity).index(severity)
+
+
+def find_troubles(seen: Seen) -> list[Trouble]:
+    """Name all states that are so now, the worst first."""
+    told = [(state, state.tell(seen)) for state in STATES if state.tell is not None]
+    found = [Trouble(state, *words) for state, words in told if words is not None]
+    return sorted(found, key=lambda trouble: _rank(trouble.state.severity))
+
+
+def find_causes(troubles: Sequence[Trouble]) -> list[Cause]:
+    """Gather what follows from the same cause; the worst first.
+
+    Args:
+        troubles: of one moment, the worst first.
+    """
+    explained = {name for trouble in troubles for name in trouble.state.explains}
+    left = [trouble for trouble in troubles if trouble.state.name in explained]
+    causes = []
+    for trouble in troubles:
+        if trouble.state.name in explained:
+            continue
+        mine = tuple(other for other in left if other.state.name in trouble.state.explains)
+        left = [other for other in left if other not in mine]
+        causes.append(Cause(trouble, mine))
+    return sorted(causes, key=lambda cause: _rank(cause.severity))
+
+
+def readiness(troubles: list[Trouble]) -> tuple[bool, str]:
+    """Whether changes are received and can land, and a text for probes and people."""
+    blocking = [trouble.what for trouble in troubles if trouble.state.is_unready]
+    if blocking:
+        return False, "\n".join(blocking)
+    others = [trouble.what for trouble in troubles if trouble.state.severity is not Severity.NOTE]
+    return True, "\n".join(["ready", *others])
+
+
+# ---- how each is seen ----------------------------------------------------------------------
+
+
+def _slot_lost(seen: Seen) -> Told | None:
+    if not seen.get("source_slot_lost"):
+        return None
+    return (
+        "The slot is lost: the server has removed changes that were not yet read.",
+        (
+            f"Run {seen.command('gaps', str(seen.root))} for the positions; "
+            f"{seen.command('slot', 'accept-gap', str(seen.config))} goes on after them."
+        ),
+    )
+
+
+def _slot_near_its_end(seen: Seen) -> Told | None:
+    end = seen.get("source_invalidation_seconds")
+    if end is None or end >= (seen.warn_before or _ENDS_SOON):
+        return None
+    held = seen.total("source_retained_wal_bytes") + seen.total("source_safe_wal_bytes")
+    limit = f"'{2 * math.ceil(held / (1 << 30))}GB'" if held else "'...'"
+    return (
+        f"The slot may be lost in {span(end)}: the server keeps no more WAL for it.",
+        (
+            "Double the limit on the server now, where its disk has the room: `ALTER SYSTEM SET "
+            f"max_slot_wal_keep_size = {limit}; SELECT pg_reload_conf();`, then see what limits."
+        ),
+    )
+
+
+def _gap(seen: Seen) -> Told | None:
+    if not seen.is_recent("land_gap_entries_total"):
+        return None
+    return (
+        "A gap was recorded: changes are missing.",
+        f"Run {seen.command('gaps', str(seen.root))} for the positions; readers stop there.",
+    )
+
+
+def _disk_full(seen: Seen) -> Told | None:
+    if not seen.get("land_disk_full"):
+        return None
+    waits = f": {seen.reason}" if seen.reason else ""
+    return (
+        f"The landing's disk is full{waits}: nothing lands, and the slot holds back WAL.",
+        f"Make room on its file system, {pasted('df', '-h', str(seen.root))}; it goes on by itself.",
+    )
+
+
+def _disk_filling(seen: Seen) -> Told | None:
+    full = seen.get("land_full_seconds")
+    if seen.get("land_disk_full") or full is None or full >= (seen.warn_before or _ENDS_SOON):
+        return None
+    return (
+        f"The landing's disk is full in {span(full)} if it goes on like this.",
+        "Shorten landing.retention or grow the disk.",
+    )
+
+
+def _mirror_away(seen: Seen) -> Told | None:
+    if seen.get("land_mirror_up") != 0.0:
+        return None
+    waiting = counted(
+        round(seen.get("land_mirror_backlog_entries") or 0), "entry waits", "entries wait"
+    )
+    return (
+        f"The mirror does not take what lands: {waiting} here.",
+        (
+            f"{seen.command('check', str(seen.config))} says what is wrong with its store; what waits "
+            "goes when it is back."
+        ),
+    )
+
+
+def _standing(*states: str) -> Callable[[Seen], Told | None]:
+    def tell(seen: Seen) -> Told | None:
+        if seen.state not in states:
+            return None
+        return (
+            f"Not streaming: {seen.reason or seen.state}.",
+            (
+                f"If it does not pass by itself, {seen.command('check', str(seen.config))} says what is "
+                "wrong; the slot holds back WAL meanwhile."
+            ),
+        )
+
+    return tell
+
+
+def _no_progress(seen: Seen) -> Told | None:
+    age = seen.ages.get("land_durable_lsn", 0.0)
+    lag = seen.get("source_lag_bytes") or 0.0
+    if seen.state != "streaming" or age < NO_PROGRESS_SECONDS or lag <= 0:
+        return None
+    return (
+        f"Nothing has landed for {span(age)} although changes wait.",
+        (
+            f"Look for a large open transaction on the server, `{HOLDERS['transaction'].query}`, then "
+            f"for a stage that hangs, {seen.log}."
+        ),
+    )
+
+
+def _quarantined(seen: Seen) -> Told | None:
+    count = seen.get("land_quarantined_tables")
+    if not count:
+        return None
+    return (
+        f"{counted(round(count), 'table')} in quarantine: nothing of them lands.",
+        (
+            f"Run {seen.command('gaps', str(seen.root))} for the reasons, then take a snapshot of each: "
+            f"{seen.command('snapshot', str(seen.config), '--table', 'NAME')}."
+        ),
+    )
+
+
+def _snapshot_failed(seen: Seen) -> Told | None:
+    count = seen.get("land_snapshot_failed_tables")
+    if not count:
+        return None
+    return (
+        f"The existing rows of {counted(round(count), 'table')} could not be landed.",
+        f"{seen.command('status', str(seen.config))} says of each why, and how to try again.",
+    )
+
+
+def _snapshot_request(seen: Seen) -> Told | None:
+    if not seen.faults:
+        return None
+    return (
+        f"A request for a snapshot cannot be used: {'; '.join(seen.faults)}.",
+        f"Remove the file, and run {seen.command('snapshot', str(seen.config))} again.",
+    )
+
+
+def _suspects(seen: Seen) -> Told | None:
+    if not seen.is_recent("land_suspect_entries_total"):
+        return None
+    return (
+        "Transactions may be incomplete: the server said so, or a publication was changed.",
+        (
+            f"Run {seen.command('gaps', str(seen.root))}, and compare these tables with the source, or have "
+            "them read again: landing.on-suspect: snapshot."
+        ),
+    )
+
+
+def _misfits(seen: Seen) -> Told | None:
+    if not seen.is_recent("decode_misfit_values_total"):
+        return None
+    count = counted(round(seen.total("decode_misfit_values_total")), "value")
+    return (
+        f"{count} did not fit their column since the start and stand as text in gd_raw.",
+        "Look at gd_raw in the newest files; nothing is lost.",
+    )
+
+
+def _guard_blind(seen: Seen) -> Told | None:
+    if seen.guard_reason is None or seen.state != "streaming":
+        return None
+    return (
+        f"The slot cannot be watched: {seen.guard_reason}",
+        "Let the role open one more connection (CONNECTION LIMIT, pg_hba.conf).",
+    )
+
+
+def _lag_seconds(seen: Seen) -> Told | None:
+    lag = seen.get("source_lag_seconds") or 0.0
+    if lag <= seen.usual_lag_seconds:
+        return None
+    how = "" if seen.limit.setting is None else f" What moves it: {seen.limit.setting}."
+    return (
+        f"The landing is {span(lag)} behind.",
+        f"{seen.limit.sentence}{how}"
+        if seen.limit.stage is not Stage.NONE
+        else f"See the log: {seen.log}.",
+    )
+
+
+def _lag_bytes(seen: Seen) -> Told | None:
+    lag = seen.get("source_lag_bytes") or 0.0
+    if lag <= LAG_BYTES:
+        return None
+    return (
+        f"The landing is {size(lag)} of WAL behind.",
+        "See what limits; compare with the server's max_slot_wal_keep_size.",
+    )
+
+
+def _retained(seen: Seen) -> Told | None:
+    kept = seen.get("source_retained_wal_bytes") or 0.0
+    if kept <= RETAINED_BYTES or seen.retained_rate <= 0:
+        return None
+    return (
+        f"The server keeps {size(kept)} of WAL for the slot, and it grows.",
+        (
+            f"Without lag an old transaction is open on the server, `{HOLDERS['transaction'].query}`, or "
+            f"is prepared, `{HOLDERS['prepared'].query}`."
+        ),
+    )
+
+
+def _wraparound(seen: Seen) -> Told | None:
+    kept = seen.get("source_catalog_xmin_age_transactions") or 0.0
+    return wraparound(kept, seen.get("source_frozen_age_transactions") or 0.0)
+
+
+def wraparound(kept: float, frozen: float) -> Told | None:
+    """Judge how near the server is to the end of its transaction numbers.
+
+    Args:
+        kept: age in transactions of the oldest whose catalogue rows the slot keeps.
+        frozen: of the oldest that is not frozen.
+    """
+    if kept <= CATALOG_XMIN_AGE and frozen <= FROZEN_AGE:
+        return None
+    return (
+        (
+            f"The server's oldest transaction is {max(kept, frozen) / 1e6:,.0f} million transactions old, "
+            f"the oldest that the slot keeps {kept / 1e6:,.0f} million: at 2,100 million it stops writing."
+        ),
+        (
+            "End what holds the slot back (an old or prepared transaction, or this daemon's lag), then, in "
+            "each database of the server, `VACUUM (FREEZE);`."
+        ),
+    )
+
+
+def _queues_full(seen: Seen) -> Told | None:
+    rates = seen.rates
+    if rates is None or rates.at < WINDOW_SECONDS / 2:  # catching up after a start is no trouble
+        return None
+    decoders = rates.decode_waited_output_seconds_total / seen.decoder_count
+    waits = max(rates.source_stalled_seconds_total, decoders)
+    if waits <= _STALLED:
+        return None
+    return (
+        f"A stage has waited for room {min(waits, 1):.0%} of the last {span(rates.at)}.",
+        "This is a limit of throughput: with lag it has to be moved.",
+    )
+
+
+def _reconnects(seen: Seen) -> Told | None:
+    if not seen.is_recent("daemon_restarts_total", RESTART_SECONDS):
+        return None
+    count = counted(round(seen.total("daemon_restarts_total")), "time")
+    return f"The stream broke off {count} since the start.", f"The reasons: {seen.log}."
+
+
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+_NOT_STREAMING: Final = "GaussdecodeNotStreaming"
+# What may be nothing but a consequence, each with what follows from it in turn.
+_KEPT: Final = frozenset({"wal-retained"})
+_LATE: Final = _KEPT | {"lagging", "lagging-bytes", "queues-full"}
+_STUCK: Final = _LATE | {"no-progress"}
+_AWAY: Final = _LATE | {"reconnecting"}
+
+STATES: Final[tuple[State, ...]] = (
+    State(
+        "slot-lost",
+        _E,
+        "GaussdecodeSlotLost",
+        _slot_lost,
+        is_unready=True,
+        explains=_AWAY | {"gap", "slot-near-its-end", "not-streaming", "not-yet-streaming"},
+    ),
+    State("gap", _E, "GaussdecodeGap", _gap),
+    State("slot-near-its-end", _E, "GaussdecodeSlotNearInvalidation", _slot_near_its_end),
+    State(
+        "disk-full",
+        _E,
+        "GaussdecodeDiskFull",
+        _disk_full,
+        is_unready=True,
+        explains=_STUCK | _AWAY | {"not-yet-streaming"},
+    ),
+    State(
+        "not-streaming",
+        _E,
+        _NOT_STREAMING,
+        _standing("retrying", "refused"),
+        is_unready=True,
+        explains=_AWAY,
+    ),
+    State("no-progress", _E, "GaussdecodeNoProgress", _no_progress, explains=_LATE),
+    State("quarantined", _E, "GaussdecodeQuarantinedTables", _quarantined),
+    State("snapshot-failed", _E, "GaussdecodeSnapshotFailed", _snapshot_failed),
+    State("snapshot-request", _E, "GaussdecodeSnapshotFailed", _snapshot_request),
+    State("suspect", _E, "GaussdecodeSuspectTransactions", _suspects),
+    State("down", _E, "GaussdecodeDown", None, is_unready=True),
+    State("disk-filling", _W, "GaussdecodeDiskFillingUp", _disk_filling),
+    State("mirror-away", _W, "GaussdecodeMirrorAway", _mirror_away),
+    State("guard-blind", _W, "GaussdecodeGuardBlind", _guard_blind),
+    State(
+        "lagging",
+        _W,
+        "GaussdecodeLagSeconds",
+        _lag_seconds,
+        explains=_LATE - {"lagging"},
+    ),
+    State(
+        "lagging-bytes",
+        _W,
+        "GaussdecodeLagBytes",
+        _lag_bytes,
+        explains=_LATE - {"lagging", "lagging-bytes"},
+    ),
+    State("wal-retained", _W, "GaussdecodeRetainedWalGrowing", _retained),
+    State("wraparound", _W, "GaussdecodeWraparound", _wraparound),
+    State("queues-full", _W, "GaussdecodeQueueFull", _queues_full),
+    State("misfits", _W, "GaussdecodeMisfitValues", _misfits),
+    State("reconnecting", _W, "GaussdecodeReconnects", _reconnects),
+    State("restarting", _W, "GaussdecodeRestarts", None),
+    State(
+        "not-yet-streaming",
+        _N,
+        _NOT_STREAMING,
+        _standing("starting", "connecting", "stopping"),
+        is_unready=True,
+        explains=_AWAY,
+    ),
+)

@@ -1,0 +1,150 @@
+"""Values of metrics: of one session, of the snapshots of tables, of the disk."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gaussdecode.collect.collector import Collector
+from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.status.queues import Fill
+from gaussdecode.metrics import STAGE_SECONDS, Labels, histogram_values
+from gaussdecode.model.histogram import Counted
+from gaussdecode.source.coverage import Coverage
+
+NS: Final = 1e-9
+Values = dict[str, dict[Labels, float]]
+Record = dict[str, Any]  # Any: JSON
+
+
+def session_values(session: Session) -> Values:
+    """Everything that belongs to one session."""
+    plain = _reader_values(session.control.snapshot())
+    values: Values = {}
+    if session.collector is not None:
+        plain |= _collector_values(session.collector)
+        values["gaussdecode_collect_left_out_rows_total"] = {
+            (reason,): float(rows)
+            for reason, rows in session.collector.assembler.left_out_rows.items()
+        }
+        values |= histogram_values(STAGE_SECONDS, _durations(session.collector))
+    values.update({f"gaussdecode_{name}": {(): float(value)} for name, value in plain.items()})
+    raw, decoded = queue_fills(session)
+    for index, (waiting, done) in enumerate(zip(raw, decoded, strict=True)):
+        series = {
+            "read_change_queue_length": waiting.length,
+            "read_change_queue_entries": waiting.entries,
+            "read_change_queue_bytes": waiting.bytes,
+            "decode_change_queue_length": done.length,
+            "decode_change_queue_entries": done.entries,
+            "decode_change_queue_bytes": done.bytes,
+            **_decoder_values(session.control.decoder_snapshot(index)),
+        }
+        for name, value in series.items():
+            values.setdefault(f"gaussdecode_{name}", {})[(str(index),)] = float(value)
+    return values
+
+
+def _reader_values(words: Mapping[str, int]) -> dict[str, float]:
+    last = words["last_receive_ns"]
+    return {
+        "source_received_bytes_total": words["received_bytes"],
+        "source_received_messages_total": words["received_messages"],
+        "source_dispatched_batches_total": words["batches"],
+        "source_received_lsn": words["received_lsn"],
+        "source_server_wal_end_lsn": words["server_wal_end"],
+        "source_confirmed_lsn": words["confirmed_lsn"],
+        "source_silence_seconds": (time.monotonic_ns() - last) * NS if last else 0.0,
+        "source_status_updates_total": words["status_sent_count"],
+        "source_notices_total": words["notices"],
+        "source_heartbeats_total": words["heartbeats"],
+        "source_heartbeat_lsn": words["heartbeat_lsn"],
+        "source_busy_seconds_total": words["busy_ns"] * NS,
+        "source_stalled_seconds_total": words["stalled_ns"] * NS,
+        "source_waited_seconds_total": words["waited_ns"] * NS,
+    }
+
+
+def _decoder_values(decoder: Mapping[str, int]) -> dict[str, float]:
+    return {
+        "decode_batches_total": decoder["batches"],
+        "decode_wire_bytes_total": decoder["wire_bytes"],
+        "decode_rows_total": decoder["rows"],
+        "decode_busy_seconds_total": decoder["busy_ns"] * NS,
+        "decode_waited_input_seconds_total": decoder["waited_input_ns"] * NS,
+        "decode_waited_output_seconds_total": decoder["waited_output_ns"] * NS,
+        "decode_misfit_values_total": decoder["misfits"],
+    }
+
+
+def _collector_values(collector: Collector) -> dict[str, float]:
+    held = collector.assembler
+    return {
+        "collect_open_transactions": float(held.is_transaction_open),
+        "collect_open_bytes": held.retained_bytes,
+        "collect_pending_bytes": held.held_bytes,
+        "collect_spooled_bytes": held.spooled_bytes,
+        "collect_spooled_transactions_total": held.spooled_count,
+        "collect_transactions_total": held.transaction_count,
+        "collect_rows_total": held.row_count,
+        "collect_skipped_transactions_total": held.resent_count,
+        "collect_foreign_transactions_total": held.foreign_count,
+        "collect_suspect_transactions_total": collector.suspect_count,
+        "collect_empty_transactions_total": held.empty_count,
+        "collect_waited_seconds_total": held.waited_ns * NS,
+        "collect_busy_seconds_total": held.worked_ns * NS,
+    }
+
+
+def _durations(collector: Collector) -> dict[Labels, Counted]:
+    stages = {**collector.assembler.durations, "gather": collector.gathered.counted}
+    return {(stage,): counted for stage, counted in stages.items()}
+
+
+def queue_fills(session: Session | None) -> tuple[list[Fill], list[Fill]]:
+    """Of the read and of the decode change queues, by decoder; none between two sessions."""
+    if session is None:
+        return [], []
+    decoded = [Fill.of(ring) for ring in session.decoded_rings]
+    raw = [Fill.of(ring) for ring in session.raw_rings]
+    return raw or [Fill(0, of.max_entries, 0, of.max_bytes) for of in decoded], decoded
+
+
+def snapshot_values(tables: list[Record], read: tuple[int, int], coverage: Coverage) -> Values:
+    """How far snapshots of tables are, and what publications and white list leave out.
+
+    Args:
+        tables: of each how far it is.
+        read: rows and bytes since the start.
+        coverage: of publications and white list.
+    """
+    states = [table["state"] for table in tables]
+    left = [table["seconds_left"] for table in tables if table["seconds_left"] is not None]
+    running = [table for table in tables if table["state"] in ("reading", "landing")]
+    counts = {
+        "pending_tables": sum(state not in ("done", "failed", "ignored") for state in states),
+        "failed_tables": states.count("failed"),
+        "ignored_tables": states.count("ignored"),
+        "rows_total": read[0],
+        "bytes_total": read[1],
+        "estimated_rows": sum(max(table["estimate"], table["rows"]) for table in running),
+        "chunks": sum(table["chunks"] for table in running),
+        "chunks_done": sum(table["chunks_done"] for table in running),
+        "left_seconds": sum(left),
+    }
+    covered = {
+        "gaussdecode_source_unlisted_tables": coverage.unlisted_count,
+        "gaussdecode_source_unpublished_items": coverage.unpublished_count,
+    }
+    named = {f"gaussdecode_land_snapshot_{name}": count for name, count in counts.items()}
+    return {name: {(): float(count)} for name, count in {**named, **covered}.items()}
+
+
+def free_bytes(root: Path) -> float:
+    """Room for us on the file system of a landing; 0 when it cannot be told."""
+    try:
+        found = os.statvfs(root)
+    except OSError:
+        return 0.0
+    return float(found.f_bavail * found.f_frsize)

@@ -1,0 +1,1 @@
+"""The copy of a landing on an object store."""

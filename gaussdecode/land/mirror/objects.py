@@ -1,0 +1,55 @@
+"""What the mirror needs of an object store."""
+
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from gaussdecode.settings.sections import MirrorConfig
+
+
+class Objects(Protocol):
+    """Objects below one URL; see `store.Store`, which says what each method does."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+
+    def prove(self) -> None:
+        """See that the store keeps what exists when it is asked to."""
+
+    def put_new(self, path: str, content: bytes | Path) -> bool:
+        """Write an object that must not exist; whether it was this call that did."""
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write an object, whether it exists or not."""
+
+    def get(self, path: str) -> bytes | None:
+        """Content of an object; None where there is none."""
+
+    def size(self, path: str) -> int | None:
+        """Size of an object; None where there is none."""
+
+    def checksum(self, path: str) -> str | None:
+        """``sha256:`` and the digest of an object; None where there is none."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Open an object for reading in any order."""
+
+    def names(self, directory: str) -> tuple[list[str], list[str]]:
+        """Directories and objects directly below one, by name."""
+
+    def below(self, directory: str) -> list[str]:
+        """Paths of all objects below a directory."""
+
+    def remove(self, path: str) -> None:
+        """Remove an object if it is there."""
+
+
+def open_store(settings: MirrorConfig) -> Objects:
+    """Make the client of a store; its library is loaded only where there is a mirror.
+
+    Raises:
+        ConfigError: the settings cannot be used.
+    """
+    from gaussdecode.land.mirror.store import Store
+
+    return Store(settings)

@@ -1,0 +1,129 @@
+"""Begins a landing from its mirror, on a host that has nothing.
+
+Given an empty root and a store; promises the log as it is in the mirror, with what a start needs of
+it: layout, entries, checkpoints, schemas, the ledger of snapshots, and the newest lists of
+transactions, to compare what the server sends again. Rows stay in the mirror. The layout is
+written last: a root without one begins again.
+
+Before anything is streamed the host *claims* the log (`Shipper.claim`).
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from gaussdecode.errors import LandingError, MirrorError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.entry import Entries
+from gaussdecode.land.failpoints import ShipStep
+from gaussdecode.land.layout import MIRRORED, Layout, create_layout
+from gaussdecode.land.mirror.known import write_state
+from gaussdecode.land.mirror.objects import Objects
+from gaussdecode.land.mirror.plan import (
+    KEPT_TRANSACTIONS,
+    MirrorState,
+    checkpoints,
+    ledger_path,
+    ledgers,
+    newest_entry,
+)
+from gaussdecode.land.names import (
+    CHECKPOINTS,
+    COMMITS,
+    DIRECTORIES,
+    LAYOUT,
+    SCHEMAS,
+    TRANSACTIONS,
+    entry_number,
+    entry_path,
+    parent,
+)
+from gaussdecode.land.snapshots import LEDGER
+from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
+
+_FETCHES: Final = 8  # at a time; arbitrary
+
+
+def find_layout(store: Objects) -> Layout | None:
+    """Whose landing a mirror holds; None for an empty one.
+
+    Raises:
+        MirrorError: the store does not tell.
+        LandingError: it is damaged.
+    """
+    raw = store.get(LAYOUT)
+    return None if raw is None else Layout.from_bytes(raw)
+
+
+def restore(disk: Disk, store: Objects) -> int:
+    """Fetch the log; gives the number of its newest entry.
+
+    Args:
+        disk: of a root without a layout, locked.
+        store: of a mirror with one.
+
+    Raises:
+        LandingError: the mirror has no entry, or is damaged.
+        MirrorError: the store does not do it.
+    """
+    layout = find_layout(store)
+    names = store.names(COMMITS)[1]
+    last = newest_entry(names)
+    if layout is None or last < 0:
+        raise LandingError(f"{store.url}: there is no landing with entries")
+    for directory in (*DIRECTORIES, SNAPSHOTS):
+        disk.ensure_directory(directory)
+    held = checkpoints(store.names(CHECKPOINTS)[1])
+    numbers = sorted(n for n in map(entry_number, names) if n is not None and n <= last)
+    _fetch(disk, store, [f"{CHECKPOINTS}/{name}" for _, _, name in held])
+    _fetch(disk, store, [entry_path(n) for n in numbers])
+    _fetch(disk, store, store.below(SCHEMAS))
+    entries = Entries(disk)
+    floor = held[0][0] - 1 if held else -1
+    first = max(floor + 1, last - KEPT_TRANSACTIONS + 1)
+    lists = [
+        file.path
+        for entry in entries.iterate(first, last)
+        for file in entry.files
+        if file.table == TRANSACTIONS
+    ]
+    _fetch(disk, store, lists)
+    _fetch_ledger(disk, store, last)
+    state = MirrorState(store.url, last, last, last, is_claimed=False)
+    write_state(disk, state)
+    disk.sync_directories(COMMITS, CHECKPOINTS)
+    disk.files.reach(ShipStep.MIRROR_FETCHED)
+    capabilities = (*(of for of in layout.capabilities if of != MIRRORED), MIRRORED)
+    create_layout(disk, _with(layout, capabilities))
+    return last
+
+
+def _with(layout: Layout, capabilities: tuple[str, ...]) -> Layout:
+    return Layout(layout.landing_id, layout.created, layout.order, layout.sources, capabilities)
+
+
+def _fetch_ledger(disk: Disk, store: Objects, last: int) -> None:
+    """Take the newest ledger that goes by no entry after the last one."""
+    known = [of for of in ledgers(store.names(SNAPSHOTS)[1]) if of[0] <= last]
+    if known:
+        _write(disk, store, ledger_path(*known[-1]), f"{SNAPSHOTS}/{LEDGER}")
+        disk.sync_directories(SNAPSHOTS)
+
+
+def _fetch(disk: Disk, store: Objects, paths: Sequence[str]) -> None:
+    with ThreadPoolExecutor(_FETCHES, "fetch") as pool:
+        for run in [pool.submit(_write, disk, store, path, path) for path in paths]:
+            run.result()
+    disk.sync_directories(*{parent(path) for path in paths})
+
+
+def _write(disk: Disk, store: Objects, path: str, target: str) -> None:
+    """Fetch an object; what an earlier attempt left is replaced."""
+    raw = store.get(path)
+    if raw is None:
+        raise MirrorError(f"{store.url}: {path} was there and is not any more")
+    directory = parent(target)
+    disk.ensure_directory(directory)
+    hidden = disk.unfinished(directory, 0, "json")
+    disk.write_file(hidden, raw)
+    disk.replace(hidden, target)

@@ -1,0 +1,426 @@
+"""Ships a landing to its mirror, entry by entry, in order.
+
+Given an open log and a store; promises for the mirror what the landing promises here: an entry
+is there once everything it names is, entries are there without holes, and what is there never
+changes. Steps of one entry, each a request that may be repeated after any end of the process::
+
+    schemas -> data files -> the entry -> is the one before still there? -> confirmed
+
+All are put only if absent. What is there already must be the same, else another host writes to the
+same mirror and this one is *fenced*: it takes back what it has put for the entry that lost, and
+stops. The last question is for a host that slept: what it put may have been absent because
+retention had taken the number again. Entries are removed in rising order, so whoever finds the one
+before its own has not been overtaken.
+
+Local files go after the store has their entry, and are said to be gone before they are.
+
+Not thread-safe: one thread ships.
+"""
+
+import dataclasses
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from gaussdecode.errors import ConfigError, FencedError, LandingError, MirrorError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.failpoints import ShipStep
+from gaussdecode.land.layout import MIRRORED, Layout
+from gaussdecode.land.making import Draft
+from gaussdecode.land.mirror.known import check_url, read_state, write_state
+from gaussdecode.land.mirror.objects import Objects
+from gaussdecode.land.mirror.plan import (
+    KEPT_TRANSACTIONS,
+    MirrorState,
+    batches,
+    checkpoints,
+    doomed_files,
+    is_later,
+    last_floor,
+    ledger_path,
+    ledgers,
+    newest_entry,
+    schema_paths,
+)
+from gaussdecode.land.names import (
+    CHECKPOINTS,
+    COMMITS,
+    COMPACT,
+    DATA,
+    LAYOUT,
+    checkpoint_range,
+    entry_number,
+    entry_path,
+    parent,
+)
+from gaussdecode.land.snapshots import LEDGER
+from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
+from gaussdecode.model.entry import CommitEntry, parse_checkpoint
+from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
+from gaussdecode.settings.sections import MIRROR_PUT_BYTES
+
+_UPLOADS: Final = 4  # files at a time; arbitrary
+_LEDGER: Final = f"{SNAPSHOTS}/{LEDGER}"
+
+
+class Shipper:
+    """Brings a mirror up to its landing.
+
+    Args:
+        log: open; others commit to it.
+        store: where the mirror is.
+        is_compacting: small files are merged, for which they must be here.
+
+    Attributes:
+        shipped: number of the newest entry that the store has; -1 before it is known.
+        position: up to there the store has everything; None before it is known.
+    """
+
+    def __init__(self, log: CommitLog, store: Objects, *, is_compacting: bool = False) -> None:
+        """Read what the landing knows of its mirror.
+
+        Raises:
+            ConfigError: it has files in another one.
+        """
+        self._log = log
+        self._store = store
+        self._is_compacting = is_compacting
+        state = read_state(log.disk)
+        check_url(state, store.url)
+        is_known = state is not None and state.url == store.url
+        self._state = state if state is not None and is_known else MirrorState(store.url)
+        self._layout: Layout | None = None
+        self._schemas: set[str] = set()
+        self._checkpointed = -1
+        self._ledger: tuple[int, bytes] | None = None
+        self._ledger_shipped = b""
+        self._ledger_serial = 0
+        self._begins_at = 0  # in an empty mirror: no entry is there before this one
+        self._aged: deque[tuple[int, float]] = deque()
+        self.shipped = -1
+        self.position: SourcePosition | None = None
+        if 0 <= self._state.shipped < log.next_n and self._state.shipped > log.floor:
+            self._reach(self._state.shipped, log.entries.one(self._state.shipped))
+
+    @property
+    def is_done(self) -> bool:
+        """The store has every entry."""
+        return self.shipped == self._log.next_n - 1
+
+    @property
+    def is_claimed(self) -> bool:
+        """This host may go on with the log."""
+        return self._state.is_claimed
+
+    # ---- beginning -------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """See whose mirror it is, and how far; nothing is shipped before.
+
+        Raises:
+            ConfigError: it is another landing's.
+            FencedError: another host has gone on with this one there.
+            MirrorError: the store does not do it.
+        """
+        self._store.prove()
+        self._hold_layout()
+        newest = newest_entry(self._store.names(COMMITS)[1])
+        last = self._log.next_n - 1
+        if newest > last:
+            raise self._fenced(newest, f"which this landing, that ends with {last}, has not")
+        if newest < self._state.removed:
+            raise LandingError(
+                f"{self._store.url}: it ends with entry {newest}, and files of entries up to "
+                f"{self._state.removed} were there only: restore them to the store"
+            )
+        if 0 <= newest <= self._log.floor:
+            raise ConfigError(
+                f"landing.mirror.url: {self._store.url} ends with entry {newest}, and retention took "
+                f"entries up to {self._log.floor} here while there was no mirror. Begin it anew at another "
+                "prefix"
+            )
+        if newest >= 0:
+            entry = self._log.entries.one(newest)
+            self._compare(entry, self._store.get(entry_path(newest)))
+            self._reach(newest, entry)
+            self._begins_at = 0
+        else:
+            self.shipped, self.position = self._log.floor, None
+            self._begins_at = self._log.floor + 1
+        held = checkpoints(self._store.names(CHECKPOINTS)[1])
+        self._checkpointed = held[-1][1] if held else -1
+        known = ledgers(self._store.names(SNAPSHOTS)[1])
+        self._ledger_serial = max((serial for _, serial in known), default=-1) + 1
+        first = max(self._log.floor + 1, newest - self._log.block)
+        self._expire(last_floor(self._log.iterate(first, newest)))
+        self._sweep()
+
+    def claim(self) -> None:
+        """Say in the log, here and in the store, that this host goes on with it.
+
+        From then on no other host that had it can ship anything. What that one had put for an
+        entry that is not there now is removed.
+
+        Raises:
+            FencedError: another host was faster.
+            MirrorError: the store does not do it.
+        """
+        if self._state.is_claimed:
+            return
+        log = self._log
+        if self.is_done:
+            assert log.position is not None
+            extra = {
+                "from_lsn": log.position.lsn,
+                "from_timeline": log.position.timeline,
+                "begun_from_mirror": True,
+            }
+            log.commit(Draft(kind=EntryKind.FORK, extra=extra))
+        claim = self.shipped + 1
+        while not self.is_done:
+            self.ship()
+        log.disk.files.reach(ShipStep.HOST_CLAIMED)
+        named = {file.path for of in log.iterate(claim, log.next_n - 1) for file in of.files}
+        for directory in (DATA, COMPACT):
+            for path in self._store.below(directory):
+                if is_later(path, claim) and path not in named:
+                    self._store.remove(path)
+        self._note(dataclasses.replace(self._state, is_claimed=True))
+
+    # ---- one entry -------------------------------------------------------------------
+
+    def ship(self) -> CommitEntry | None:
+        """Ship the next entry; None where there is none.
+
+        Raises:
+            FencedError: another host has shipped this number.
+            LandingError: a file of it is not here.
+            MirrorError: the store does not do it.
+        """
+        n = self.shipped + 1
+        if n >= self._log.next_n:
+            return None
+        reach = self._log.disk.files.reach
+        self._hold_layout()
+        entry = self._log.entries.one(n)
+        for path in schema_paths(entry):
+            if path not in self._schemas:
+                self._put_file(path)
+                self._schemas.add(path)
+        reach(ShipStep.SCHEMAS_SHIPPED)
+        put = self._put_files(entry)
+        reach(ShipStep.FILES_SHIPPED)
+        raw = entry.to_bytes()
+        if not self._store.put_new(entry_path(n), raw):
+            try:
+                self._compare(entry, self._store.get(entry_path(n)))
+            except FencedError:
+                self._take_back(put)
+                raise
+        if n != self._begins_at and self._store.size(entry_path(n - 1)) is None:
+            self._take_back([entry_path(n), *put])
+            raise self._fenced(n - 1, "which was there and is not any more")
+        reach(ShipStep.ENTRY_SHIPPED)
+        self._reach(n, entry)
+        return entry
+
+    def _reach(self, n: int, entry: CommitEntry) -> None:
+        self.shipped = n
+        self.position = entry.positions[self._log.source]
+
+    def _put_files(self, entry: CommitEntry) -> list[str]:
+        """Put the data files of an entry; gives those that were not there."""
+        put: list[str] = []
+        with ThreadPoolExecutor(_UPLOADS, "upload") as pool:
+            for batch in batches(entry.files, _UPLOADS, MIRROR_PUT_BYTES):
+                runs = [(file.path, pool.submit(self._put_data, entry.n, file)) for file in batch]
+                failures = [error for _, run in runs if (error := run.exception()) is not None]
+                put += [path for path, run in runs if run.exception() is None and run.result()]
+                if any(isinstance(error, FencedError) for error in failures):
+                    self._take_back(put)
+                for error in sorted(failures, key=lambda of: not isinstance(of, FencedError)):
+                    raise error
+        return put
+
+    def _put_data(self, n: int, file: LandingFile) -> bool:
+        """Put a data file; False where the same one was there."""
+        if self._put_file(file.path):
+            return True
+        if self._store.size(file.path) != file.bytes or (
+            self._store.checksum(file.path) != file.checksum
+        ):
+            raise self._fenced(n, f"of which {file.path} has other bytes than here")
+        return False
+
+    def _put_file(self, path: str) -> bool:
+        try:
+            return self._store.put_new(path, self._log.disk.files.root / path)
+        except FileNotFoundError:
+            raise LandingError(
+                f"{path} is missing here and not in the mirror; restore it from a copy"
+            ) from None
+
+    def _compare(self, entry: CommitEntry, raw: bytes | None) -> None:
+        if raw is None:
+            raise MirrorError(f"{self._store.url}: entry {entry.n} was there and is not any more")
+        if raw != entry.to_bytes():
+            raise self._fenced(entry.n, "which is not the one of this landing")
+
+    def _take_back(self, paths: list[str]) -> None:
+        for path in paths:
+            self._store.remove(path)
+
+    def _fenced(self, n: int, what: str) -> FencedError:
+        return FencedError(
+            f"fenced: {self._store.url} has entry {n}, {what}: another host has gone on with this "
+            "landing. Only one may: stop the other, or stop this one; what the other has not shipped "
+            "was not confirmed by `confirm: mirror` and comes again from the server. To go on here, "
+            "begin with an empty landing.root"
+        )
+
+    def _hold_layout(self) -> None:
+        """See that the mirror is this landing's, and says what readers need to know of it."""
+        layout = self._log.layout
+        if layout is self._layout:
+            return
+        capabilities = tuple(of for of in layout.capabilities if of != MIRRORED)
+        raw = dataclasses.replace(layout, capabilities=capabilities).to_bytes()
+        if not self._store.put_new(LAYOUT, raw):
+            held = self._store.get(LAYOUT)
+            theirs = None if held is None else Layout.from_bytes(held)
+            if theirs is not None and theirs.landing_id != layout.landing_id:
+                raise ConfigError(
+                    f"landing.mirror.url: {self._store.url} holds another landing "
+                    f"({theirs.landing_id}, of slot {', '.join(theirs.sources)}), not this one "
+                    f"({layout.landing_id}): give each landing a prefix of its own"
+                )
+            if theirs is None or not set(theirs.capabilities).issuperset(capabilities):
+                self._store.replace(LAYOUT, raw)
+        self._layout = layout
+
+    # ---- what follows an entry -------------------------------------------------------
+
+    def follow(self, entry: CommitEntry) -> None:
+        """Do what an entry that was shipped asks for: checkpoints, and what retention took."""
+        self._log.disk.files.reach(ShipStep.SHIPMENT_CONFIRMED)
+        if self.shipped - self._checkpointed >= self._log.block:
+            self._ship_checkpoints()
+        if entry.floor is not None:
+            self._expire(entry.floor)
+
+    def _ship_checkpoints(self) -> None:
+        for first, last, path in self._log.entries.checkpoints():
+            if self._checkpointed < last <= self.shipped and first > self._log.floor:
+                self._put_file(path)
+                self._checkpointed = last
+                self._log.disk.files.reach(ShipStep.CHECKPOINT_SHIPPED)
+                self._remove_entries(last - self._log.block)
+
+    def _remove_entries(self, last: int) -> None:
+        """Remove entries that a checkpoint holds, in rising order: see the top."""
+        numbers = (entry_number(name) for name in self._store.names(COMMITS)[1])
+        for n in sorted(n for n in numbers if n is not None and n <= last):
+            self._store.remove(entry_path(n))
+
+    def _expire(self, floor: int) -> None:
+        """Remove what retention took here: files first, then entries, then their checkpoint."""
+        if floor < 0:
+            return
+        for _, last, name in checkpoints(self._store.names(CHECKPOINTS)[1]):
+            if last > floor:
+                break
+            path = f"{CHECKPOINTS}/{name}"
+            raw = self._store.get(path)
+            numbers = checkpoint_range(name)
+            if raw is None or numbers is None:
+                continue
+            try:
+                _, lines = parse_checkpoint(raw)
+                entries = [CommitEntry.from_bytes(line) for line in lines]
+            except ValueError as error:
+                raise LandingError(f"{self._store.url}: {path}: {error}; restore it") from error
+            for entry in entries:
+                self._take_back([file.path for file in entry.files])
+            self._take_back(self._store.below(f"{COMPACT}/{numbers[0]:020d}"))
+            self._remove_entries(last)
+            self._store.remove(path)
+            self._log.disk.files.reach(ShipStep.MIRROR_EXPIRED)
+
+    def ship_ledger(self) -> None:
+        """Ship what is known of snapshots, once the store has every entry that it goes by."""
+        if self._ledger is None:
+            raw = self._log.disk.read(_LEDGER)
+            if raw is None or raw == self._ledger_shipped:
+                return
+            self._ledger = self._log.next_n - 1, raw  # the number after the content
+        n, raw = self._ledger
+        if self.shipped < n:
+            return
+        path = ledger_path(self.shipped, self._ledger_serial)
+        self._store.put_new(path, raw)
+        self._log.disk.files.reach(ShipStep.LEDGER_SHIPPED)
+        self._ledger_shipped, self._ledger = raw, None
+        self._ledger_serial += 1
+        for of in ledgers(self._store.names(SNAPSHOTS)[1]):
+            if ledger_path(*of) != path:
+                self._store.remove(ledger_path(*of))
+
+    # ---- here ------------------------------------------------------------------------
+
+    def note(self) -> None:
+        """Remember how far the store is: the next start need not ask before it confirms."""
+        if self._state.shipped != self.shipped:
+            self._note(dataclasses.replace(self._state, shipped=self.shipped))
+
+    def remove_local(self, keep_seconds: float, now: float) -> int:
+        """Remove local data files that the store has had for long enough.
+
+        Args:
+            keep_seconds: since this process saw that it has them.
+            now: monotonic seconds.
+
+        Returns:
+            Entries whose files went.
+        """
+        if not self._aged or self._aged[-1][0] < self.shipped:
+            self._aged.append((self.shipped, now))
+        last = self._state.removed
+        while self._aged and self._aged[0][1] <= now - keep_seconds:
+            last = self._aged.popleft()[0]
+        if self._is_compacting:
+            last = min(last, self._log.compacted - 1)
+        before = self._state.removed
+        if last <= before:
+            return 0
+        self._log.require(MIRRORED)
+        self._note(dataclasses.replace(self._state, removed=last, shipped=self.shipped))
+        self._log.bare = last
+        self._log.disk.files.reach(ShipStep.REMOVAL_NOTED)
+        self._sweep()
+        return last - before
+
+    def _sweep(self) -> None:
+        """Remove what is said to be gone."""
+        state, log = self._state, self._log
+        if state.swept >= state.removed:
+            return
+        lowest = log.floor + 1
+        rows = log.iterate(max(lowest, state.swept + 1), state.removed)
+        lists = log.iterate(
+            max(lowest, state.swept + 1 - KEPT_TRANSACTIONS), state.removed - KEPT_TRANSACTIONS
+        )
+        touched = set()
+        for path in (
+            *doomed_files(rows, of_transactions=False),
+            *doomed_files(lists, of_transactions=True),
+        ):
+            log.disk.remove(path)
+            touched.add(parent(path))
+        for directory in sorted(touched):
+            log.disk.remove_directory(directory)
+        log.disk.files.reach(ShipStep.LOCAL_REMOVED)
+        self._note(dataclasses.replace(state, swept=state.removed))
+
+    def _note(self, state: MirrorState) -> None:
+        write_state(self._log.disk, state)
+        self._state = state

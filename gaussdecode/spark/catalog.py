@@ -1,0 +1,69 @@
+"""Names of a target's tables in a catalog of the session.
+
+A pattern gives each table of the source a name: parts with dots between them, in which ``{schema}``
+and ``{table}`` stand for the source's names. Pure; needs no pyspark.
+"""
+
+import string
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.model.title import split_title
+
+_SCHEMA, _TABLE = "{schema}", "{table}"
+Name = tuple[str, ...]
+
+
+def full_pattern(text: str) -> str:
+    """Complete a pattern: a catalog alone gets the source's schemas as its namespaces.
+
+    Raises:
+        ConfigError: it is no pattern that tells tables apart; says what is allowed.
+    """
+    if _SCHEMA not in text and _TABLE not in text:
+        text += f".{_SCHEMA}.{_TABLE}" if "." not in text else f".{_SCHEMA}_{_TABLE}"
+    parts = text.split(".")
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(text) if field is not None]
+    except ValueError:
+        fields = ["?"]
+    if len(parts) < 2 or not all(parts) or set(fields) - {"schema", "table"}:
+        raise ConfigError(
+            f"catalog {text!r} is no name of tables: give CATALOG, CATALOG.NAMESPACE, or a pattern such "
+            "as lake.cdc.{schema}_{table}"
+        )
+    if "table" not in fields or any(field in parts[0] for field in (_SCHEMA, _TABLE)):
+        raise ConfigError(
+            f"catalog {text!r}: {_TABLE} is missing, or stands in the name of the catalog itself"
+        )
+    return text
+
+
+def name_of(pattern: str, directory: str) -> Name:
+    """The name of a table, part by part.
+
+    Args:
+        pattern: of `full_pattern`.
+        directory: the table's in the landing and in the target.
+    """
+    schema, table = split_title(unquote(directory))
+    return tuple(part.format(schema=schema, table=table) for part in pattern.split("."))
+
+
+def check_apart(pattern: str, directories: Iterable[str]) -> None:
+    """See that no two tables get one name; many catalogs do not tell upper from lower case.
+
+    Raises:
+        ConfigError: two do.
+    """
+    found: dict[Name, str] = {}
+    for directory in sorted(directories):
+        name = name_of(pattern, directory)
+        other = found.setdefault(tuple(part.casefold() for part in name), directory)
+        if other != directory:
+            raise ConfigError(
+                f"catalog {pattern!r}: tables {unquote(other)} and {unquote(directory)} would both be "
+                f"{'.'.join(name)}; begin a new target with a pattern that tells them apart, or choose "
+                "one of them with --tables"
+            )

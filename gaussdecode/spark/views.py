@@ -1,0 +1,261 @@
+"""SQL over the tables of a target, by names none of which can mean two tables.
+
+============================ ==========================================================
+name                         is
+============================ ==========================================================
+``sales.orders``             the table of the source, as it is called there
+```sales.orders.history```   its history; one name, in backticks, that no table can have
+``sales.orders_history``     its history, unless the source has a table of that name
+``orders``, ``orders_history`` the same, where no other table or history has that name
+============================ ==========================================================
+
+As for Spark, upper and lower case are one where that leaves no doubt. A view of a table is made when
+a query names it, so that ten thousand tables cost no query anything: Spark says which name it
+does not know, and where that stands.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.model.title import split_title
+from gaussdecode.spark.frames import quoted
+from gaussdecode.spark.landing import Point
+from gaussdecode.spark.query import current, history, titles
+from gaussdecode.spark.session import beside
+
+_HISTORY: Final = "history"
+_SHOWN: Final = 10  # names in an error; arbitrary
+_LOGGER: Final = "SQLQueryContextLogger"  # of pyspark
+_UNKNOWN: Final = "TABLE_OR_VIEW_NOT_FOUND"
+_COLUMN: Final = "UNRESOLVED_COLUMN"
+_OURS: Final = "gaussdecode:"  # views of one query, beside those that somebody has registered
+_PART: Final = re.compile(r"`((?:[^`]|``)*)`")
+
+Parts = tuple[str, ...]
+
+
+class Meaning(NamedTuple):
+    """What a name means.
+
+    Attributes:
+        table: its title, as in the source.
+        is_history: of its rows.
+    """
+
+    table: str
+    is_history: bool = False
+
+    @property
+    def view(self) -> str:
+        """Its sure name."""
+        return f"{self.table}.{_HISTORY}" if self.is_history else self.table
+
+
+class Names:
+    """All names of the tables of a target; pure.
+
+    Args:
+        tables: titles.
+    """
+
+    def __init__(self, tables: Iterable[str]) -> None:
+        self.tables = [Meaning(table) for table in sorted(tables)]
+        self._exact: dict[Parts, Meaning] = {}
+        self._folded: dict[Parts, list[Meaning]] = {}
+        for meaning in self.tables:
+            self._exact[split_title(meaning.table)] = self._exact[meaning.view,] = meaning
+        for meaning in self.tables:
+            past = Meaning(meaning.table, is_history=True)
+            schema, name = split_title(meaning.table)
+            of_past = f"{name}_{_HISTORY}"
+            self._exact.setdefault((schema, of_past), past)
+            self._exact[past.view,] = past
+            self._folded.setdefault(_fold((name,)), []).append(meaning)
+            self._folded.setdefault(_fold((of_past,)), []).append(past)
+        for parts, meaning in self._exact.items():
+            self._folded.setdefault(_fold(parts), []).append(meaning)
+
+    def find(self, parts: Sequence[str]) -> Meaning | None:
+        """Tell what a name means; None where nothing has it.
+
+        Args:
+            parts: of the name: schema and table, or one.
+
+        Raises:
+            ConfigError: it may mean several.
+        """
+        exact = self._exact.get(tuple(parts))
+        may = [exact] if exact else list(dict.fromkeys(self._folded.get(_fold(parts), [])))
+        if len(may) > 1:
+            names = " or ".join(sorted(quoted(meaning.view) for meaning in may))
+            raise ConfigError(f"{'.'.join(parts)} has several meanings: write {names}")
+        return may[0] if may else None
+
+    def listed(self, wanted: Sequence[str]) -> str:
+        """Names of tables for an error, those that look like a wanted one first."""
+        word = wanted[-1].casefold()
+        near = sorted(self.tables, key=lambda meaning: word not in meaning.table.casefold())
+        more = f" and {len(near) - _SHOWN} more" if len(near) > _SHOWN else ""
+        return ", ".join(meaning.table for meaning in near[:_SHOWN]) + more
+
+
+def _fold(parts: Sequence[str]) -> Parts:
+    return tuple(part.casefold() for part in parts)
+
+
+def parts_of(spelled: str) -> Parts:
+    """Take a name of Spark's messages apart, each part of which is in backticks."""
+    return tuple(part.replace("``", "`") for part in _PART.findall(spelled))
+
+
+def ask(
+    spark: SparkSession,
+    target: Path | str,
+    text: str,
+    *,
+    at: Point | None = None,
+    root: Path | str | None = None,
+) -> DataFrame:
+    """Ask in SQL, all tables at one point of the source's history.
+
+    Args:
+        spark: running; its settings hold, its own views are not seen.
+        target: directory.
+        text: the query; the names of tables as told above.
+        at: see `query.current`.
+        root: see `query.current`.
+
+    Raises:
+        ConfigError: the query cannot be read, or names what is not there.
+    """
+    names = Names(titles(target))
+    is_list = text.lstrip()[:4].upper() == "SHOW"
+    spark = beside(spark)
+    tables = _Tables(spark, target, at, root, "" if is_list else _OURS)
+    if is_list:
+        for meaning in names.tables:
+            tables.make(meaning)
+    logging.getLogger(_LOGGER).disabled = True  # Java's stacks; whoever asks gets the error
+    choices = [text]
+    try:
+        while True:
+            try:
+                return spark.sql(choices[0])
+            except ParseException as error:
+                if len(choices) == 1:
+                    raise refusal(error) from None
+                del choices[0]
+            except PySparkException as error:
+                choices = _resolved(choices[0], error, names, tables)
+    finally:
+        tables.drop()  # another query may be about another point, or another target
+
+
+def register(
+    spark: SparkSession,
+    target: Path | str,
+    *,
+    at: Point | None = None,
+    root: Path | str | None = None,
+) -> list[str]:
+    """Make a view of every table, all of them at one point, for queries of your own.
+
+    Args:
+        spark: running.
+        target: directory.
+        at: see `query.current`.
+        root: see `query.current`.
+
+    Returns:
+        Their names, ``schema.name``; in SQL each is one name, in backticks.
+    """
+    tables = _Tables(spark, target, at, root, "")
+    return [tables.make(meaning) for meaning in Names(titles(target)).tables]
+
+
+class _Tables:
+    """The views that were made.
+
+    Args:
+        spark: running.
+        target: directory.
+        at: a point.
+        root: of the landing.
+        prefix: of their names.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        target: Path | str,
+        at: Point | None,
+        root: Path | str | None,
+        prefix: str,
+    ) -> None:
+        self._spark, self._target, self._at, self._root = spark, target, at, root
+        self._prefix = prefix
+        self._made: dict[str, Meaning] = {}
+
+    def make(self, meaning: Meaning) -> str:
+        """Make a view unless it is there; gives its name, which is another's in no case."""
+        view = self._prefix + meaning.view
+        while self._made.get(view.casefold(), meaning) != meaning:
+            view += "'"
+        if view.casefold() not in self._made:
+            self._made[view.casefold()] = meaning
+            self._frame(meaning).createOrReplaceTempView(quoted(view))
+        return view
+
+    def drop(self) -> None:
+        """Take the views away; what was asked of them goes on."""
+        for view in self._made:
+            self._spark.sql(f"DROP VIEW IF EXISTS {quoted(view)}")
+        self._made.clear()
+
+    def _frame(self, meaning: Meaning) -> DataFrame:
+        if meaning.is_history:
+            return history(self._spark, self._target, meaning.table)
+        return current(self._spark, self._target, meaning.table, at=self._at, root=self._root)
+
+
+def _resolved(text: str, error: PySparkException, names: Names, tables: _Tables) -> list[str]:
+    """Put a view's name in the place of a table's that Spark does not know.
+
+    Returns:
+        The query with the table's own name as an alias, by which its columns may go; and without
+        it, for where none may stand or there is one.
+
+    Raises:
+        ConfigError: that is not what is wrong.
+    """
+    told, places = error.getMessageParameters() or {}, error.getQueryContext()
+    condition = error.getCondition() or ""
+    if not places or not condition.startswith((_UNKNOWN, _COLUMN)):
+        raise refusal(error) from None
+    before, after = text[: places[0].startIndex()], text[places[0].stopIndex() + 1 :]
+    if condition.startswith(_COLUMN):
+        _, *rest = parts = parts_of(told["objectName"])
+        if len(parts) < 3 or names.find(parts[:2]) is None:
+            raise refusal(error) from None
+        return [before + ".".join(map(quoted, rest)) + after]
+    parts = parts_of(told["relationName"])
+    meaning = names.find(parts)
+    if meaning is None:
+        raise ConfigError(
+            f"the query names {'.'.join(parts)}, and there is no such table; there are: "
+            f"{names.listed(parts)}"
+        ) from None
+    view = quoted(tables.make(meaning))
+    return [f"{before}{view} AS {quoted(parts[-1])}{after}", f"{before}{view}{after}"]
+
+
+def refusal(error: PySparkException) -> ConfigError:
+    """Say what Spark says, without its plans and stacks."""
+    return ConfigError(f"the query cannot be answered: {str(error).strip().splitlines()[0]}")

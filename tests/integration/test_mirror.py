@@ -1,0 +1,234 @@
+"""A daemon with a mirror on a real S3 server: what is there, who is told, who goes on."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from kit import landing, oracle
+from kit.commands import Result, Run
+from kit.daemon import Daemon, Json, wait_until
+from kit.postgres import Database
+from kit.proxy import Proxy
+from kit.s3 import ENVIRONMENT, S3, SECRET, unused_endpoint
+from kit.workload import prepare
+
+from gaussdecode.cli import main
+from gaussdecode.land.failpoints import ShipStep
+
+pytestmark = pytest.mark.integration
+MakeDaemon = Callable[..., Daemon]
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A running server; tests make buckets of their own."""
+    with S3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, secret in ENVIRONMENT.items():
+        monkeypatch.setenv(name, secret)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+
+    def call(*arguments: str) -> Result:
+        capsys.readouterr()
+        status = main(list(arguments))
+        return Result(status, *capsys.readouterr())
+
+    return call
+
+
+def mirror(s3: S3, bucket: str) -> Json:
+    """The section of a configuration."""
+    return {
+        "url": f"s3://{bucket}/orders",
+        "endpoint": f"http://127.0.0.1:{s3.port}",
+        "region": "us-east-1",
+        "allow-http": True,
+        "timeout": "5s",
+    }
+
+
+def make(make_daemon: MakeDaemon, database: Database, section: Json) -> Daemon:
+    """A daemon with a mirror."""
+    return make_daemon(database, config={"landing": {"mirror": section}})
+
+
+def copy_of(s3: S3, bucket: str, directory: Path) -> Path:
+    """What a reader of the mirror has, in a directory."""
+    root = directory / "copy"
+    shutil.rmtree(root, ignore_errors=True)
+    for path, content in s3.objects(bucket).items():
+        target = root / path.removeprefix("orders/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    return root
+
+
+def newest(s3: S3, bucket: str) -> int:
+    """End of what the mirror has."""
+    objects = s3.objects(bucket)
+    names = sorted(path for path in objects if re.search(r"/commits/\d+\.json$", path))
+    return 0 if not names else landing.position(_json(objects[names[-1]]))
+
+
+def _json(raw: bytes) -> Json:
+    record: Json = json.loads(raw)
+    return record
+
+
+def wait_shipped(daemon: Daemon, s3: S3, bucket: str) -> None:
+    """Wait until the mirror has what has landed."""
+    target = daemon.durable_lsn()
+    daemon.wait_while_running(lambda: newest(s3, bucket) >= target, "the mirror has it")
+
+
+def test_a_new_host_goes_on_where_the_store_is(
+    s3: S3, database_15: Database, make_daemon: MakeDaemon, tmp_path: Path, run: Run
+) -> None:
+    """What the first host had not shipped comes again from the server; when it comes back, it stops."""
+    bucket = s3.bucket()
+    workload = prepare(database_15, 40)
+    section = {**mirror(s3, bucket), "local-retention": "0s"}
+    with Proxy(s3.port) as way:
+        there = {**section, "endpoint": f"http://127.0.0.1:{way.port}"}
+        first = make(make_daemon, database_15, there)
+        workload.run(40)
+        first.start()
+        first.catch_up()
+        wait_shipped(first, s3, bucket)
+    workload.run(40)
+    first.catch_up()  # there alone
+    assert newest(s3, bucket) < first.durable_lsn()
+    assert database_15.slot_positions()[1] <= newest(s3, bucket), "told what only that disk has"
+    path = str(first.config_path)
+    assert "does not answer" in run("check", path).out
+    first.kill9()
+    assert SECRET not in first.log.read_text()
+    first.write_config(landing={"mirror": section})
+    assert f"{bucket}/orders: this landing up to entry" in run("check", path).out
+    first.write_config(landing={"mirror": mirror(s3, "no-such-bucket")})
+    result = run("check", path)
+    assert result.status == os.EX_CONFIG
+    assert "404 Not Found: NoSuchBucket; correct landing.mirror.url" in result.out
+    first.write_config(landing={"mirror": section})
+    workload.run(40)
+    second = make(make_daemon, database_15, mirror(s3, bucket))
+    second.begin()
+    assert not (second.root / "layout.json").exists(), "nothing begins over a mirror"
+    second.start()
+    second.catch_up()
+    wait_shipped(second, s3, bucket)
+    assert second.stop() == 0
+    result = run("verify", "--mirror", str(second.config_path))
+    assert result.status == os.EX_OK, result.err
+    assert "all is well" in result.out
+    first.start()
+    assert first.wait() == os.EX_CONFIG
+    assert "another host has gone on with this landing" in first.log_tail()
+    oracle.check(copy_of(s3, bucket, tmp_path), database_15)
+
+
+def test_a_store_that_comes_and_goes(
+    s3: S3, database_15: Database, make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
+    """Away at the start, cut again and again, the daemon killed: every entry is there once."""
+    bucket = s3.bucket()
+    workload = prepare(database_15, 43)
+    section = {**mirror(s3, bucket), "local-retention": "0s"}
+    daemon = make(make_daemon, database_15, section)
+    daemon.begin()
+    workload.run(20)
+    daemon.write_config(landing={"mirror": {**section, "endpoint": unused_endpoint()}})
+    daemon.start()
+    daemon.catch_up()
+    daemon.wait_while_running(lambda: value(daemon, "land_mirror_up") == 0, "it says so")
+    seen = (daemon.status() or {})["mirror"]
+    assert not seen["is_up"]
+    assert seen["backlog_entries"] > 0
+    assert value(daemon, "land_mirror_backlog_entries") > 0
+    assert value(daemon, "land_mirror_errors_total") > 0
+    assert database_15.slot_positions()[1] <= landing.position(daemon.entries()[0])
+    assert "connection refused" in daemon.log.read_text()
+    assert daemon.stop() == 0
+
+    with Proxy(s3.port) as proxy:
+        section["endpoint"] = f"http://127.0.0.1:{proxy.port}"
+        daemon.write_config(landing={"mirror": section})
+        for step in (ShipStep.ENTRY_SHIPPED, ShipStep.REMOVAL_NOTED):
+            daemon.environment["GAUSSDECODE_FAILPOINTS"] = f"{step}:2=kill"
+            daemon.start()
+            workload.run(10)
+            assert daemon.wait() == -signal.SIGKILL, step
+        del daemon.environment["GAUSSDECODE_FAILPOINTS"]
+        daemon.start()
+        workload.start(pause=0.02)
+        for _ in range(20):
+            proxy.cut_all()
+            time.sleep(0.05)
+        workload.finish()
+        daemon.catch_up()
+        wait_shipped(daemon, s3, bucket)
+        wait_until(lambda: value(daemon, "land_mirror_backlog_entries") == 0, "nothing waits")
+        assert value(daemon, "land_mirror_up") == 1
+        assert daemon.stop() == 0
+    oracle.check(copy_of(s3, bucket, tmp_path), database_15)
+
+
+def test_existing_rows_are_not_read_again(
+    database_15: Database, make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
+    """A new host knows of the snapshots of the old one: each row is in the mirror once."""
+    database_15.execute("CREATE TABLE public.t (id int8 PRIMARY KEY, v text)")
+    database_15.execute("INSERT INTO public.t SELECT g, 'x' FROM generate_series(1, 1000) g")
+    database_15.create_slot()
+    store = tmp_path / "store"
+    config = {"landing": {"mirror": {"url": f"file://{store}"}}, "snapshot": {"mode": "initial"}}
+
+    def rows() -> int:
+        files = store.glob("data/public.t/*/*.parquet")
+        return sum(pq.ParquetFile(path).metadata.num_rows for path in files)
+
+    def knows() -> bool:
+        ledgers = sorted(store.glob("snapshots/ledger-*.json"))
+        return bool(ledgers) and b'"state":"done"' in ledgers[-1].read_bytes()
+
+    first = make_daemon(database_15, config=config).start()
+    first.wait_while_running(knows, "the mirror knows of the snapshot")
+    assert rows() == 1000
+    first.kill9()
+    second = make_daemon(database_15, config=config).start()
+    second.wait_while_running(
+        lambda: bool((second.status() or {}).get("is_snapshot_settled")), "nothing is to be read"
+    )
+    database_15.execute("INSERT INTO public.t VALUES (2000, 'y')")
+    second.wait_while_running(lambda: rows() > 1000, "the change is there")
+    assert second.stop() == 0
+    assert rows() == 1001
+
+
+def metrics(daemon: Daemon) -> str:
+    """What a scrape gets."""
+    try:
+        return daemon.get("/metrics")[1].decode()
+    except OSError:
+        return ""
+
+
+def value(daemon: Daemon, name: str) -> float:
+    """A metric without labels of its own."""
+    match = re.search(rf"^gaussdecode_{name}{{[^}}]*}} (\S+)$", metrics(daemon), re.MULTILINE)
+    return float("nan") if match is None else float(match[1])

@@ -1,0 +1,131 @@
+"""A real S3 server for the tests: S3Proxy, one jar of Maven Central, over a directory.
+
+It checks signatures and conditions of requests as a store that keeps objects for others does. Each
+bucket is a directory, which is made here: a mirror is given its bucket, and makes none.
+"""
+
+import os
+import secrets
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from gaussdecode.demo.java import provide_java
+from gaussdecode.demo.ports import free_port
+from gaussdecode.settings.sections import MirrorConfig
+from kit.jars import S3PROXY, jar
+
+IDENTITY: Final = "AKIATESTIDENTITY"
+SECRET: Final = "test/secret+of-the-store"
+ENVIRONMENT: Final = {"AWS_ACCESS_KEY_ID": IDENTITY, "AWS_SECRET_ACCESS_KEY": SECRET}
+_SECONDS: Final = 60.0
+
+
+class S3:
+    """One server.
+
+    Attributes:
+        port: where it listens.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._objects = directory / "objects"
+        self._objects.mkdir()
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start it, with the objects it had, and wait until it answers."""
+        settings = self._directory / "s3proxy.conf"
+        settings.write_text(
+            f"s3proxy.endpoint=http://127.0.0.1:{self.port}\n"
+            "s3proxy.authorization=aws-v2-or-v4\n"
+            f"s3proxy.identity={IDENTITY}\ns3proxy.credential={SECRET}\n"
+            "jclouds.provider=filesystem-nio2\njclouds.identity=x\njclouds.credential=x\n"
+            f"jclouds.filesystem.basedir={self._objects}\n"
+        )
+        home = Path(provide_java(self._directory))
+        command = [str(home / "bin" / "java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        command += ["-XX:-UsePerfData", "-Xmx384m", "-jar", str(jar(S3PROXY))]
+        with (self._directory / "s3proxy.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--properties", settings], stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + _SECONDS
+        while not self._answers():
+            assert self._process.poll() is None, "S3Proxy has ended"
+            assert time.monotonic() < deadline, "S3Proxy does not answer"
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=5)
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End it, as a machine does that loses power."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def bucket(self) -> str:
+        """Make a bucket."""
+        name = f"bucket-{secrets.token_hex(4)}"
+        (self._objects / name).mkdir()
+        return name
+
+    def objects(self, bucket: str) -> dict[str, bytes]:
+        """Content of every object of a bucket, by path."""
+        top = self._objects / bucket
+        return {
+            str(path.relative_to(top)): path.read_bytes()
+            for path in sorted(top.rglob("*"))
+            if path.is_file()
+        }
+
+    def settings(self, bucket: str, **changes: object) -> MirrorConfig:
+        """Settings of a mirror in a bucket; credentials come from `ENVIRONMENT`."""
+        given: dict[str, object] = {
+            "url": f"s3://{bucket}/landing",
+            "endpoint": f"http://127.0.0.1:{self.port}",
+            "region": "us-east-1",
+            "allow_http": True,
+            "timeout": 10.0,
+        }
+        return MirrorConfig(**{**given, **changes})  # type: ignore[arg-type]  # as given
+
+
+def unused_endpoint() -> str:
+    """An endpoint at which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def with_credentials() -> dict[str, str]:
+    """The environment of a process that may use the server."""
+    return {**os.environ, **ENVIRONMENT}

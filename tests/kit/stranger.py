@@ -1,0 +1,352 @@
+"""A reader of landings by somebody who has only docs/landing-format.md.
+
+Imports nothing of the product and nothing of the kit. Section names in the comments are those of
+the page.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Json = dict[str, Any]  # Any: JSON
+Place = tuple[int, int]
+Key = tuple[str, ...]
+_KINDS: Final = frozenset(
+    (
+        "genesis",
+        "data",
+        "idle",
+        "snapshot",
+        "gap",
+        "fork",
+        "suspect",
+        "quarantine",
+        "compact",
+        "retention",
+    )
+)
+_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", "hides-truncate"})
+_SYSTEM: Final = ("gd_transactions", "gd_messages")
+_SEAL: Final = re.compile(rb'(.*),"hash":"([0-9a-f]{64})"\}', re.DOTALL)
+_BLOCK: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
+
+
+class UnreadableError(Exception):
+    """What the page says must be refused."""
+
+
+class Value(NamedTuple):
+    """A value, or the text of one that does not fit."""
+
+    value: Any  # Any: whatever pyarrow gives
+    text: str | None = None
+
+
+Row = dict[int, Value]
+"""By attribute number."""
+
+
+@dataclasses.dataclass
+class Table:
+    """One table as the changes make it.
+
+    Attributes:
+        schema: of the newest file.
+        rows: by key; empty for a multiset.
+        places: position of the snapshot that put a row, where it came with a condition.
+        bag: rows of a multiset.
+        through: position of its last whole snapshot.
+        stopped: why it cannot be read on.
+    """
+
+    schema: Json = dataclasses.field(default_factory=dict)
+    schema_id: str = ""
+    rows: dict[Key, Row] = dataclasses.field(default_factory=dict)
+    places: dict[Key, Place] = dataclasses.field(default_factory=dict)
+    bag: list[Row] = dataclasses.field(default_factory=list)
+    through: Place | None = None
+    stopped: str | None = None
+
+    def named(self) -> list[dict[str, Value]]:
+        """Rows by the true names of the columns."""
+        names = {c["attribute_number"]: c["name"] for c in self.schema["columns"]}
+        held = self.rows.values() if self.schema["key"] is not None else self.bag
+        return [{name: row.get(n, Value(None)) for n, name in names.items()} for row in held]
+
+
+class Reader:
+    """Reads a landing, entry by entry.
+
+    Args:
+        root: of the landing.
+        accepts_gaps: goes on over them.
+        with_merged: reads merged files where it may.
+        begin: entry to begin after, where retention took the first ones.
+
+    Attributes:
+        n: everything up to this entry is read.
+        tables: by directory.
+        quarantined: directories of tables.
+        system: rows of the system tables.
+        files: how many were opened.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        accepts_gaps: bool = False,
+        with_merged: bool = False,
+        begin: int = -1,
+    ) -> None:
+        self.root = root
+        layout = json.loads((root / "layout.json").read_text())
+        if layout["version"] != 1 or not _CAPABILITIES.issuperset(layout["capabilities"]):
+            raise UnreadableError("a newer landing")
+        self._second = {"lsn": "gd_lsn", "csn": "gd_csn"}[layout["order"]]
+        self._accepts_gaps, self._with_merged = accepts_gaps, with_merged
+        self._hash: str | None = "0" * 64 if begin < 0 else None
+        self.n = begin
+        self.tables: dict[str, Table] = {}
+        self.quarantined: set[str] = set()
+        self.system: dict[str, list[Json]] = {name: [] for name in _SYSTEM}
+        self.files = 0
+
+    # --- Reading a landing -----------------------------------------------------------------
+
+    def advance(self) -> "Reader":
+        """Read all there is."""
+        found = list(self._entries())
+        merged = self._merged(found) if self._with_merged else {}
+        done: set[str] = set()
+        for entry in found:
+            self._take(entry, merged, done)
+            self.n = entry["n"]
+        return self
+
+    def _entries(self) -> Iterator[Json]:
+        n = self.n + 1
+        while (line := self._line(n)) is not None:
+            entry = _unsealed(line)
+            if entry["n"] != n or entry["version"] != 1 or entry["kind"] not in _KINDS:
+                raise UnreadableError(f"entry {n}")
+            if self._hash not in {entry["previous"], None}:
+                raise UnreadableError(f"entry {n} does not follow")
+            self._hash = entry["hash"]
+            yield entry
+            n += 1
+
+    def _line(self, n: int) -> bytes | None:
+        path = self.root / "commits" / f"{n:020d}.json"
+        if path.exists():
+            return path.read_bytes()
+        first: list[int] = []
+        for block in (self.root / "commits").glob("checkpoints/*.jsonl"):
+            match = _BLOCK.fullmatch(block.name)
+            if match is not None and int(match[1]) <= n <= int(match[2]):
+                return block.read_bytes().split(b"\n")[1 + n - int(match[1])]
+            first += [int(match[1])] if match is not None else []
+        first += [int(path.stem) for path in (self.root / "commits").glob("[0-9]*.json")]
+        if any(other > n for other in first):
+            raise UnreadableError(f"retention has taken entry {n}")
+        return None
+
+    # --- Tables from changes ---------------------------------------------------------------
+
+    def _take(self, entry: Json, merged: dict[str, str], done: set[str]) -> None:
+        kind, extra = entry["kind"], entry["extra"]
+        if kind == "gap" and not self._accepts_gaps:
+            raise UnreadableError(f"entry {entry['n']} is a gap")
+        if kind == "quarantine":
+            self.quarantined.update(extra["tables"])
+        if kind not in {"data", "snapshot", "idle"}:
+            return
+        if kind == "snapshot":
+            self._begin_snapshot(extra["snapshot"]["tables"])
+        for file in entry["files"]:
+            path = merged.get(file["path"], file["path"])
+            if path in done or file["table"] in self.quarantined:
+                continue
+            done.add(path)
+            rows = self._rows(path)
+            if file["table"] in self.system:
+                self.system[file["table"]] += rows
+                continue
+            said = extra["snapshot"]["tables"][file["table"]] if kind == "snapshot" else None
+            self._read(file, rows, said)
+
+    def _begin_snapshot(self, tables: dict[str, Json]) -> None:
+        for name, said in tables.items():
+            if said["where"] is None:
+                self.quarantined.discard(name)
+                self.tables[name] = Table()
+
+    def _rows(self, path: str) -> list[Json]:
+        self.files += 1
+        with pq.ParquetFile(self.root / path) as file:
+            rows: list[Json] = file.read(use_threads=False).to_pylist()
+        return rows
+
+    def _read(self, file: Json, rows: list[Json], said: Json | None) -> None:
+        table = self.tables.setdefault(file["table"], Table())
+        self._change_over(table, file)
+        if table.stopped is not None:
+            return
+        columns = {c["landed"]: c["attribute_number"] for c in table.schema["columns"]}
+        for landed in rows:
+            where = (landed["gd_epoch"], landed[self._second])
+            if said is not None and said["where"] is None:
+                table.through = where
+            elif landed["gd_op"] != "R" and table.through is not None and where <= table.through:
+                continue
+            texts = dict(landed["gd_raw"] or ())
+            row = {n: Value(landed[c], texts.get(c)) for c, n in columns.items()}
+            old = None
+            if landed.get("gd_old") is not None:
+                old = {
+                    columns[c]: Value(value, texts.get(f"old.{c}"))
+                    for c, value in landed["gd_old"].items()
+                }
+            unsent = [columns[c] for c in landed["gd_unchanged"] or ()]
+            self._apply(table, landed["gd_op"], row, old, unsent, where)
+
+    def _apply(
+        self, table: Table, op: str, row: Row, old: Row | None, unsent: list[int], where: Place
+    ) -> None:
+        if op == "T":
+            later = {key for key, place in table.places.items() if where <= place}
+            table.rows = {key: held for key, held in table.rows.items() if key in later}
+            table.bag.clear()
+        elif table.schema["key"] is None:
+            if op in "UD":
+                assert old is not None
+                wanted = _spelled(old)
+                table.bag.remove(next(held for held in table.bag if _spelled(held) == wanted))
+            if op != "D":
+                table.bag.append(row)
+        else:
+            self._apply_by_key(table, op, row, old, unsent, where)
+
+    def _apply_by_key(
+        self, table: Table, op: str, row: Row, old: Row | None, unsent: list[int], where: Place
+    ) -> None:
+        numbers = {c["name"]: c["attribute_number"] for c in table.schema["columns"]}
+        key = [numbers[name] for name in table.schema["key"]]
+        new_key = _key(row, key)
+        before: Row = {}
+        if op in "UD":
+            old_key = _key(row if old is None else old, key)
+            if where > table.places.get(old_key, (-1, -1)):
+                before = table.rows.pop(old_key, {})
+        if op == "D" or (op != "R" and where <= table.places.get(new_key, (-1, -1))):
+            return
+        for n in unsent:
+            row[n] = old[n] if old is not None and n in old else before.get(n, Value(None))
+        table.rows[new_key] = row
+        if op == "R":
+            table.places[new_key] = where
+
+    # --- Schemas -------------------------------------------------------------------------
+
+    def _change_over(self, table: Table, file: Json) -> None:
+        if file["schema_id"] == table.schema_id:
+            return
+        path = self.root / "schemas" / file["table"] / f"{file['schema_id']}.json"
+        schema: Json = json.loads(path.read_text())
+        before, table.schema, table.schema_id = table.schema, schema, file["schema_id"]
+        if not before:
+            return
+        if before["oid"] and schema["oid"] and before["oid"] != schema["oid"]:
+            table.rows.clear()
+            table.bag.clear()
+            table.stopped = None
+            return
+        if any(c["attribute_number"] is None for c in before["columns"] + schema["columns"]):
+            table.stopped = "nobody knows which column is which"
+            return
+        types = {c["attribute_number"]: c["arrow"] for c in before["columns"]}
+        held = [*table.rows.values(), *table.bag]
+        for column in schema["columns"]:
+            n = column["attribute_number"]
+            if types.get(n, column["arrow"]) != column["arrow"]:
+                for row in held:
+                    row[n] = _cast(row.get(n, Value(None)), column["arrow"])
+        for row in held:
+            for n in set(types) - {c["attribute_number"] for c in schema["columns"]}:
+                row.pop(n, None)
+
+    def _merged(self, entries: list[Json]) -> dict[str, str]:
+        """Merged files, 'Merged files' of 'Tables from changes'."""
+        named = {
+            file["path"]: file for e in entries if e["kind"] != "compact" for file in e["files"]
+        }
+        found: dict[str, str] = {}
+        for entry in entries:
+            for item in entry["replaced"]:
+                if not named.keys() >= set(item["replaced"]):
+                    continue
+                first = named[item["replaced"][0]]
+                if not self._is_parted(entries, item, first["table"], first["schema_id"]):
+                    found.update(dict.fromkeys(item["replaced"], item["path"]))
+        return found
+
+    def _is_parted(self, entries: list[Json], item: Json, table: str, schema_id: str) -> bool:
+        inside = [e for e in entries if item["first_n"] <= e["n"] <= item["last_n"]]
+        return any(
+            (e["kind"] == "quarantine" and table in e["extra"]["tables"])
+            or (e["kind"] != "compact" and file["table"] == table
+                and (e["kind"] == "snapshot" or file["schema_id"] != schema_id))
+            for e in inside for file in [*e["files"], {"table": None}]
+        )  # fmt: skip
+
+
+# --- Hashes ----------------------------------------------------------------------------------
+
+
+def _unsealed(line: bytes) -> Json:
+    match = _SEAL.fullmatch(line)
+    if match is None or hashlib.sha256(match[1] + b"}").hexdigest().encode() != match[2]:
+        raise UnreadableError("an entry that its hash does not fit")
+    record: Json = json.loads(line)
+    return record
+
+
+def check_files(root: Path, entry: Json) -> None:
+    """Compare the checksums of an entry's files."""
+    for file in entry["files"]:
+        found = hashlib.sha256((root / file["path"]).read_bytes()).hexdigest()
+        if file["checksum"] != f"sha256:{found}":
+            raise UnreadableError(file["path"])
+
+
+def _key(row: Row, numbers: list[int]) -> Key:
+    return tuple(_text(row[n]) for n in numbers)
+
+
+def _text(value: Value) -> str:
+    return f"raw {value.text}" if value.text is not None else repr(value.value)
+
+
+def _spelled(row: Row) -> Counter[tuple[int, str]]:
+    return Counter(
+        (n, _text(v)) for n, v in row.items() if v.value is not None or v.text is not None
+    )
+
+
+def _cast(value: Value, arrow: str) -> Value:
+    if value.value is None:
+        return value
+    if arrow == "string":
+        return Value(str(value.value))
+    try:
+        return Value(pa.array([value.value]).cast(arrow).to_pylist()[0])
+    except pa.ArrowException:
+        return Value(None, str(value.value))

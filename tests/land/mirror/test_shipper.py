@@ -1,0 +1,529 @@
+"""What is in the mirror after anything that can happen to those who ship."""
+
+import datetime as dt
+import itertools
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+import pyarrow.parquet as pq
+import pytest
+from kit.landrun import BLOCK, IDENTITY, Landing, ticking
+from obstore.store import ObjectStore
+
+from gaussdecode.errors import ConfigError, FencedError, LandingError
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.files import Files
+from gaussdecode.land.mirror.known import read_state
+from gaussdecode.land.mirror.plan import last_floor, newest_entry
+from gaussdecode.land.mirror.restore import restore
+from gaussdecode.land.mirror.shipper import Shipper
+from gaussdecode.land.mirror.store import Store
+from gaussdecode.land.retention import retain
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.verify import verify
+from gaussdecode.model.entry import CommitEntry, parse_checkpoint
+from gaussdecode.settings.sections import MirrorConfig
+
+_T = TypeVar("_T")
+
+
+class Cut(BaseException):
+    """The process is gone."""
+
+
+class CutStore(Store):
+    """A store whose user dies at a request: before it is done, or after."""
+
+    def __init__(
+        self, settings: MirrorConfig, at: int | None = None, *, after: bool = False
+    ) -> None:
+        super().__init__(settings)
+        self.left = at
+        self.after = after
+        self.requests = 0
+
+    def _do(self, what: str, path: str, work: Callable[[ObjectStore], _T]) -> _T:
+        self.requests += 1
+        if self.left is not None:
+            self.left -= 1
+        is_cut = self.left is not None and self.left < 0
+        if is_cut and not self.after:
+            raise Cut
+        result = super()._do(what, path, work)
+        if is_cut:
+            raise Cut
+        return result
+
+
+def settings(directory: Path) -> MirrorConfig:
+    """A mirror in a directory: puts are conditional there too."""
+    return MirrorConfig(url=f"file://{directory}/mirror")
+
+
+def land(root: Path, transactions: int, token: str = "first", **changes: object) -> None:
+    """Land transactions up to a number; what is there already is left out."""
+    root.mkdir(exist_ok=True)
+    landing = Landing(Files(root), token, transactions=transactions, **changes)  # type: ignore[arg-type]  # as given
+    landing.run()
+    assert not landing.errors
+
+
+def reopen(root: Path, token: str = "second") -> CommitLog:
+    """Open a landing that is there."""
+    return CommitLog.open(Files(root), IDENTITY, now=ticking(), writer=token, block=BLOCK)
+
+
+def ship_all(log: CommitLog, store: Store, *, keep: float | None = None) -> Shipper:
+    """Do what the thread of the daemon does, until nothing is left to do."""
+    shipper = Shipper(log, store)
+    if not shipper.is_claimed:
+        shipper.prepare()
+        shipper.claim()
+    shipper.prepare()
+    while (entry := shipper.ship()) is not None:
+        shipper.follow(entry)
+    shipper.ship_ledger()
+    shipper.note()
+    if keep is not None:
+        shipper.remove_local(keep, 0.0)
+        shipper.remove_local(keep, keep)
+    return shipper
+
+
+def expire(log: CommitLog, store: Store) -> None:
+    """Give up all that may be, as the daemon does: nothing that the mirror has not got."""
+    retain(log, dt.timedelta(0), Shipper(log, store).shipped)
+
+
+def landed(directory: Path, transactions: int) -> set[int]:
+    """Positions of rows of a landing without a mirror."""
+    land(directory, transactions)
+    return {
+        row["gd_lsn"]
+        for path in directory.glob("data/*/*/*.parquet")
+        for row in pq.ParquetFile(path).read(["gd_lsn"]).to_pylist()
+    }
+
+
+def entries_of(mirror: Path) -> dict[int, CommitEntry]:
+    """Every entry that a reader of a mirror finds."""
+    found = {}
+    for path in sorted(mirror.glob("commits/checkpoints/*.jsonl")):
+        for line in parse_checkpoint(path.read_bytes())[1]:
+            entry = CommitEntry.from_bytes(line)
+            found[entry.n] = entry
+    for path in sorted(mirror.glob("commits/*.json")):
+        entry = CommitEntry.from_bytes(path.read_bytes())
+        assert found.get(entry.n, entry) == entry
+        found[entry.n] = entry
+    return found
+
+
+def check(mirror: Path, *, is_whole: bool) -> list[tuple[int, int]]:
+    """What holds for every reader at every moment; gives the rows, by position.
+
+    Args:
+        mirror: its directory.
+        is_whole: nobody has died in the middle, so a reader of directories sees what the log names.
+    """
+    entries = entries_of(mirror)
+    numbers = sorted(entries)
+    assert numbers == list(range(numbers[0], numbers[-1] + 1)) if numbers else True
+    named = set()
+    for before, n in itertools.pairwise(numbers):
+        assert entries[n].previous == entries[before].hash
+    floor = last_floor(entries.values())
+    for entry in (entries[n] for n in numbers if n > floor):
+        for file in entry.files:
+            if file.path.startswith("compact/") and int(file.path.split("/")[1]) <= floor:
+                continue
+            assert (mirror / file.path).stat().st_size == file.bytes, file.path
+            assert (mirror / f"schemas/{file.table}/{file.schema_id}.json").exists()
+            named.add(file.path)
+    lying = {str(path.relative_to(mirror)) for path in mirror.glob("data/*/*/*.parquet")}
+    if is_whole:
+        assert lying == {path for path in named if path.startswith("data/")}
+    rows = [
+        (row["gd_lsn"], row["gd_seq"])
+        for path in sorted(lying if is_whole else named)
+        for row in pq.ParquetFile(mirror / path).read(["gd_lsn", "gd_seq"]).to_pylist()
+        if path.startswith("data/")
+    ]
+    assert len(set(rows)) == len(rows), "a reader of directories sees a row twice"
+    return rows
+
+
+def test_the_mirror_is_the_landing(tmp_path: Path) -> None:
+    """Every file of a landing that is not its own business, byte by byte."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 5)
+    log = reopen(root)
+    ship_all(log, Store(config))
+    log.close()
+    mirror = tmp_path / "mirror"
+    check(mirror, is_whole=True)
+    for path in sorted(mirror.rglob("*")):
+        if path.is_file():
+            assert path.read_bytes() == (root / path.relative_to(mirror)).read_bytes()
+    held = {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
+    sent = {str(p.relative_to(mirror)) for p in mirror.rglob("*") if p.is_file()}
+    assert held - sent <= {".lock", "mirror.json"}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_death_at_every_request(tmp_path: Path, after: bool) -> None:
+    """Whoever dies at any request leaves a mirror that is right, and the next goes on."""
+    root = tmp_path / "root"
+    land(root, 4)
+    log = reopen(root)
+    counting = CutStore(settings(tmp_path / "whole"))
+    ship_all(log, counting)
+    whole = check(tmp_path / "whole" / "mirror", is_whole=True)
+    for at in range(counting.requests):
+        place = tmp_path / f"cut-{at}"
+        with pytest.raises(Cut):
+            ship_all(log, CutStore(settings(place), at, after=after))
+        if (place / "mirror").exists():
+            check(place / "mirror", is_whole=False)
+        ship_all(log, Store(settings(place)))
+        assert check(place / "mirror", is_whole=True) == whole
+        (root / "mirror.json").unlink()
+    log.close()
+
+
+def fetch(root: Path, store: Store) -> int:
+    """Begin a landing from a mirror, as a new host does."""
+    root.mkdir(exist_ok=True)
+    files = Files(root)
+    try:
+        files.lock()
+        return restore(Disk(files, SpaceWait(), "fetch"), store)
+    finally:
+        files.close()
+
+
+def test_a_new_host_goes_on(tmp_path: Path) -> None:
+    """It has the same log and position, says that it goes on, and the old one is fenced."""
+    old, new, config = tmp_path / "old", tmp_path / "new", settings(tmp_path)
+    land(old, 5, with_retention=True)
+    log = reopen(old)
+    ship_all(log, Store(config))
+    position, next_n, schemas = log.position, log.next_n, log.schemas
+    log.close()
+    assert fetch(new, Store(config)) == next_n - 1
+    taken = reopen(new, "third")
+    assert (taken.position, taken.schemas) == (position, schemas)
+    assert taken.findings == []
+    shipper = ship_all(taken, Store(config))
+    assert shipper.is_claimed
+    assert taken.next_n == next_n + 1
+    taken.close()
+    land(new, 8, "fourth")
+    taken = reopen(new, "fifth")
+    ship_all(taken, Store(config))
+    taken.close()
+    check(tmp_path / "mirror", is_whole=True)
+    assert verify(new).is_clean, verify(new).findings
+
+    land(old, 7, "sixth")  # it has not noticed
+    zombie = reopen(old, "seventh")
+    with pytest.raises(FencedError, match="another host has gone on"):
+        ship_all(zombie, Store(config))
+    zombie.close()
+    check(tmp_path / "mirror", is_whole=True)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_two_hosts_at_every_request(tmp_path: Path, after: bool) -> None:
+    """An old host that stops for a while at any request neither doubles nor damages anything."""
+    old = tmp_path / "old"
+    land(old, 2)
+    log = reopen(old)
+    ship_all(log, Store(settings(tmp_path / "base")))
+    log.close()
+    land(old, 3)
+    log = reopen(old)
+    counting = CutStore(settings(tmp_path / "base"))
+    ship_all(log, counting)
+    expected = landed(tmp_path / "expected", 4)
+    for at in range(counting.requests):
+        place = tmp_path / f"at-{at}"
+        config = settings(place)
+        first = reopen_short(old, tmp_path / f"short-{at}", 2)
+        ship_all(first, Store(config))
+        first.close()
+        (old / "mirror.json").unlink(missing_ok=True)
+        sleeper = CutStore(config, at, after=after)
+        with pytest.raises(Cut):
+            ship_all(log, sleeper)
+        new = tmp_path / f"new-{at}"
+        fetch(new, Store(config))
+        taken = reopen(new, "third")
+        ship_all(taken, Store(config))
+        taken.close()
+        land(new, 4, "fourth")
+        taken = reopen(new, "fifth")
+        ship_all(taken, Store(config))
+        taken.close()
+        rows = check(place / "mirror", is_whole=True)
+        with pytest.raises(FencedError):  # it wakes
+            ship_all(log, Store(config))
+        assert check(place / "mirror", is_whole=True) == rows
+        assert {lsn for lsn, _ in rows} == expected
+    log.close()
+
+
+def reopen_short(old: Path, root: Path, transactions: int) -> CommitLog:
+    """The landing as it was after its first transactions."""
+    shutil.copytree(old, root)
+    (root / "mirror.json").unlink(missing_ok=True)
+    entries = sorted((root / "commits").glob("*.json"))
+    keep = transactions + 1
+    for path in entries[keep:]:
+        for file in json.loads(path.read_bytes())["files"]:
+            (root / file["path"]).unlink()
+        path.unlink()
+    for path in (root / "commits" / "checkpoints").glob("*.jsonl"):
+        if int(path.stem.split("-")[1]) >= keep:
+            path.unlink()
+    return reopen(root, "short")
+
+
+def test_rows_go_here_and_stay_there(tmp_path: Path) -> None:
+    """Local files go after the store has them; the landing verifies, compares, and goes on."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 4)
+    log = reopen(root)
+    ship_all(log, Store(config), keep=60.0)
+    state = read_state(log.disk)
+    assert state is not None
+    assert state.removed == state.swept == log.next_n - 1 == log.bare
+    log.close()
+    assert not list(root.glob("data/public.*/*/*.parquet"))
+    report = verify(root)
+    assert report.is_clean, report.findings
+    assert "mirrored" in json.loads((root / "layout.json").read_bytes())["capabilities"]
+    assert "mirrored" not in (tmp_path / "mirror" / "layout.json").read_text()
+    log = reopen(root)
+    assert log.findings == []
+    log.close()
+    land(root, 6, "third")
+    log = reopen(root, "fourth")
+    ship_all(log, Store(config))
+    log.close()
+    check(tmp_path / "mirror", is_whole=True)
+
+
+def test_files_stay_until_they_are_old_enough(tmp_path: Path) -> None:
+    """The time counts from when this process saw that the store has them."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 2)
+    log = reopen(root)
+    shipper = ship_all(log, Store(config))
+    before = sorted(root.glob("data/**/*.parquet"))
+    assert shipper.remove_local(10.0, 100.0) == 0
+    assert shipper.remove_local(10.0, 109.0) == 0
+    assert sorted(root.glob("data/**/*.parquet")) == before
+    assert shipper.remove_local(10.0, 110.0) == log.next_n
+    log.close()
+
+
+@pytest.mark.parametrize("point", ["removal_noted", "local_removed"])
+def test_death_while_files_go(tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said to be gone goes at the next start."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 3)
+    monkeypatch.setenv("GAUSSDECODE_FAILPOINTS", f"{point}=EIO")
+    log = reopen(root)
+    with pytest.raises(OSError, match="failpoint"):
+        ship_all(log, Store(config), keep=0.0)
+    log.close()
+    monkeypatch.delenv("GAUSSDECODE_FAILPOINTS")
+    assert verify(root).is_clean
+    log = reopen(root, "third")
+    ship_all(log, Store(config))
+    state = read_state(log.disk)
+    assert state is not None
+    assert state.swept == state.removed
+    log.close()
+    assert not list(root.glob("data/public.*/*/*.parquet"))
+
+
+def test_retention_takes_it_there_too(tmp_path: Path) -> None:
+    """What a mirror keeps is what its landing keeps."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 3)
+    log = reopen(root)
+    ship_all(log, Store(config))
+    log.close()
+    before = check(tmp_path / "mirror", is_whole=True)
+    land(root, 8, "third")
+    log = reopen(root, "fourth")
+    ship_all(log, Store(config))
+    expire(log, Store(config))
+    assert log.floor >= 0
+    ship_all(log, Store(config))
+    assert min(entries_of(tmp_path / "mirror")) == log.floor + 1
+    log.close()
+    rows = check(tmp_path / "mirror", is_whole=True)
+    assert not set(before) <= set(rows)
+    for path in (tmp_path / "mirror").rglob("*"):
+        assert not path.is_file() or (root / path.relative_to(tmp_path / "mirror")).exists()
+
+
+def test_a_mirror_of_an_old_landing(tmp_path: Path) -> None:
+    """It begins where the landing does, and a new host can go on from it."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 8, with_retention=True)
+    log = reopen(root)
+    assert log.floor >= 0
+    ship_all(log, Store(config))
+    state = log.position, log.next_n, log.floor
+    log.close()
+    fetch(tmp_path / "new", Store(config))
+    taken = reopen(tmp_path / "new", "third")
+    assert (taken.position, taken.next_n, taken.floor) == state
+    taken.close()
+
+
+def test_the_ledger_goes_by_entries_that_are_there(tmp_path: Path) -> None:
+    """A new host never believes of a table what the log it has does not say."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 2)
+    log = reopen(root)
+    store = Store(config)
+    shipper = Shipper(log, store)
+    shipper.prepare()
+    (root / "snapshots").mkdir(exist_ok=True)
+    (root / "snapshots" / "ledger.json").write_bytes(b"{}")
+    shipper.ship()
+    shipper.ship_ledger()
+    assert store.names("snapshots")[1] == []
+    while shipper.ship() is not None:
+        pass
+    shipper.ship_ledger()
+    (name,) = store.names("snapshots")[1]
+    assert name == f"ledger-{log.next_n - 1:020d}-00000000.json"
+    (root / "snapshots" / "ledger.json").write_bytes(b'{"a":1}')
+    shipper.ship_ledger()
+    (name,) = store.names("snapshots")[1]
+    assert name == f"ledger-{log.next_n - 1:020d}-00000001.json"
+    log.close()
+
+
+def damage_landing(mirror: Path) -> None:
+    """Somebody else's landing is there."""
+    land(mirror.with_name("other"), 1)
+    other = reopen(mirror.with_name("other"))
+    ship_all(other, Store(MirrorConfig(url=f"file://{mirror}")))
+    other.close()
+
+
+def damage_entry(mirror: Path) -> None:
+    """An entry of the same number is another one."""
+    path = max(mirror.glob("commits/*.json"))
+    path.write_bytes(path.read_bytes().replace(b"public", b"qublic"))
+
+
+def damage_ahead(mirror: Path) -> None:
+    """There are entries that the landing has not."""
+    path = max(mirror.glob("commits/*.json"))
+    path.with_name(f"{int(path.stem) + 1:020d}.json").write_bytes(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "match"),
+    [
+        (damage_landing, ConfigError, "holds another landing"),
+        (damage_entry, FencedError, "is not the one of this landing"),
+        (damage_ahead, FencedError, "this landing, that ends with"),
+    ],
+)
+def test_what_is_not_ours_is_refused(
+    tmp_path: Path, damage: object, error: type[Exception], match: str
+) -> None:
+    """Nothing of it is changed, and the error says what to do."""
+    root, mirror = tmp_path / "root", tmp_path / "mirror"
+    land(root, 2)
+    log = reopen(root)
+    if damage is not damage_landing:
+        ship_all(log, Store(settings(tmp_path)))
+    damage(mirror)  # type: ignore[operator]  # one of the functions above
+    before = {path: path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
+    with pytest.raises(error, match=match):
+        ship_all(log, Store(settings(tmp_path)))
+    assert before == {path: path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
+    log.close()
+
+
+def test_rows_are_not_left_behind(tmp_path: Path) -> None:
+    """Another URL is refused where files are in the old mirror only; so is a mirror that lost them."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 2)
+    log = reopen(root)
+    ship_all(log, Store(config), keep=0.0)
+    with pytest.raises(ConfigError, match=r"are in file:.* only; set it back"):
+        Shipper(log, Store(settings(tmp_path / "elsewhere")))
+    for path in (tmp_path / "mirror" / "commits").glob("*.json"):
+        path.unlink()
+    with pytest.raises(LandingError, match="were there only: restore them"):
+        Shipper(log, Store(config)).prepare()
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_lives(tmp_path: Path, seed: int) -> None:
+    """Landing, shipping, removing, expiring, dying and moving to new hosts, in any order."""
+    rng = Random(seed)
+    config = settings(tmp_path)
+    mirror = tmp_path / "mirror"
+    host, hosts, number = tmp_path / "host-0", 0, 2
+    land(host, number)
+    for step in range(14):
+        what = rng.choice(["land", "ship", "ship", "cut", "cut", "move"])
+        if what == "land":
+            number += rng.randint(1, 3)
+            land(host, number, f"w{step}")
+            continue
+        if what == "move" and not newest_exists(mirror):
+            continue
+        if what == "move":
+            hosts += 1
+            host = tmp_path / f"host-{hosts}"
+            fetch(host, Store(config))
+        log = reopen(host, f"w{step}")
+        try:
+            store = CutStore(config, rng.randint(0, 30) if what != "ship" else None)
+            if rng.random() < 0.3:
+                expire(log, Store(config))
+            ship_all(log, store, keep=rng.choice([None, 0.0]))
+        except Cut:
+            check(mirror, is_whole=False)
+        finally:
+            log.close()
+    number += 1
+    log = reopen(host, "claim")
+    ship_all(log, Store(config))
+    log.close()
+    land(host, number, "last")
+    log = reopen(host, "end")
+    ship_all(log, Store(config))
+    floor = log.floor
+    log.close()
+    rows = check(mirror, is_whole=True)
+    lsns = {lsn for lsn, _ in rows}
+    expected = landed(tmp_path / "expected", number)
+    assert lsns <= expected
+    assert lsns == expected or floor >= 0
+    assert verify(host).is_clean, verify(host).findings
+
+
+def newest_exists(mirror: Path) -> bool:
+    """Whether a mirror has an entry."""
+    names = [path.name for path in mirror.glob("commits/*.json")]
+    return newest_entry(names) >= 0 and (mirror / "layout.json").exists()

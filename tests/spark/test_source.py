@@ -1,0 +1,332 @@
+"""The commit log as a source: rows of one table, of all tables, or files; once, and all of them."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from kit.history import Column, History, Table
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.datasource import GaussDecodeSource, changes_of
+from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.rows import TableRows, parts_of
+from gaussdecode.spark.store import Target
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+INT4 = pa.int32()
+Places = Counter[tuple[str, int, int, int, str]]
+"""Table, number of the entry, LSN, seq and op of rows."""
+
+
+def changelog(root: Path) -> Places:
+    """What apply makes of the same landing."""
+    apply_with(LocalEngine(), root / "landing", root / "target", Options(changelog="gd_ts"))
+    target, found = Target(root / "target"), Places()
+    for table in target.tables():
+        version = target.newest(table)
+        assert version is not None
+        for file in version.changelog:
+            path = target.table_root(table) / file.path
+            for row in pq.read_table(path, partitioning=None).to_pylist():
+                found[table, row["gd_n"], row["gd_lsn"], row["gd_seq"], row["gd_op"]] += 1
+    return found
+
+
+class Stream:
+    """A stream of a landing, started again and again until there is no more.
+
+    Args:
+        spark: running.
+        directory: of its checkpoint.
+        options: of the source.
+    """
+
+    def __init__(self, spark: SparkSession, directory: Path, **options: str) -> None:
+        spark.dataSource.register(GaussDecodeSource)
+        self._spark, self._directory, self._options = spark, directory, options
+        self.batches: list[list[dict[str, Any]]] = []  # Any: values of rows
+        self.progress: list[dict[str, Any]] = []  # Any: JSON of Spark's
+
+    def run(self, **options: str) -> list[list[dict[str, Any]]]:
+        """Read all there is; gives the rows of each batch so far."""
+        source = self._spark.readStream.format("gaussdecode").options(**self._options, **options)
+
+        def keep(batch: DataFrame, _: int) -> None:
+            self.batches.append(batch.toArrow().to_pylist())
+
+        query = (
+            source.load()
+            .writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(self._directory))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(100)
+        self.progress = [of["sources"][0] for of in query.recentProgress]
+        return self.batches
+
+    @property
+    def numbers(self) -> list[set[int]]:
+        """Entries of each batch."""
+        return [{row["gd_n"] for row in batch} for batch in self.batches]
+
+
+def read(spark: SparkSession, root: Path, **options: str) -> list[dict[str, Any]]:
+    """Read all there is at once."""
+    spark.dataSource.register(GaussDecodeSource)
+    frame = spark.read.format("gaussdecode").options(path=str(root), **options).load()
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()  # Any: as above
+    return rows
+
+
+def read_here(root: Path, **options: str) -> list[dict[str, Any]]:
+    """The same without Spark's processes."""
+    source = GaussDecodeSource({"path": str(root), **options})
+    schema = source.schema()
+    wanted = T.StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    assert isinstance(wanted, T.StructType)
+    reader = source.reader(wanted)
+    batches: list[Any] = [of for part in reader.partitions() for of in reader.read(part)]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_all_tables_exactly_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    """Started again with its checkpoint while more lands: the changelog that apply makes."""
+    source = History(tmp_path / "landing", 2, with_schema_changes=False)
+    root = str(tmp_path / "landing")
+    stream = Stream(spark, tmp_path / "checkpoint", path=root, maxEntriesPerTrigger="8")
+    for _ in range(2):
+        source.run(4)
+        source.snapshot(source.tables[1])
+        source.transaction()
+        source.commit()
+        stream.run()
+    rows = [row for batch in stream.batches for row in batch]
+    found = Places(
+        (row["table"], row["gd_n"], row["gd_lsn"], row["gd_seq"], row["gd_op"]) for row in rows
+    )
+    assert found == changelog(tmp_path)
+    for row in rows:
+        assert (row["gd_op"] == "R") == (row["gd_snapshot"] == "all")
+        assert (row["after"] is None) == (row["gd_op"] in "DT")
+        assert (row["key"] is None) == (row["gd_op"] == "T" or row["table"] == "public.bag")
+    assert rows == [] or {"I", "U", "D", "R"} <= {row["gd_op"] for row in rows}
+    latest = {
+        dict(row["key"])["id"]: dict(row["after"])
+        for row in sorted(rows, key=lambda row: (row["gd_lsn"], row["gd_seq"]))
+        if row["table"] == "public.full_key" and row["gd_op"] in "IUR"
+    }
+    states = source.states["full_key"]
+    for held in states[max(states)].rows:
+        assert latest[str(held[0])]["a"] == held[1]
+
+
+def test_rows_of_a_table_over_its_versions(spark: SparkSession, tmp_path: Path) -> None:
+    """As a batch: every landed row with its columns typed, also those that were dropped since."""
+    source = History(tmp_path / "landing", 2013)
+    source.run(6)
+    root = tmp_path / "landing"
+    rows = read(spark, root, table="public.plain")
+    expected = [
+        {**row, "gd_n": entry.n}
+        for entry in Landing(root).entries(0, source.writer.n - 1)
+        for file in entry.files
+        if file.table == "public.plain"
+        for row in pq.read_table(root / file.path, partitioning=None).to_pylist()
+    ]
+    assert len({tuple(sorted(row)) for row in expected}) > 1, "versions differ"
+    by_place = {(row["gd_lsn"], row["gd_seq"], row["gd_op"]): row for row in rows}
+    assert len(by_place) == len(rows) == len(expected)
+    for landed in expected:
+        row = by_place[landed["gd_lsn"], landed["gd_seq"], landed["gd_op"]]
+        for name in ("gd_n", "gd_epoch", "gd_xid", "gd_ts", "id"):
+            assert row[name] == landed[name]
+        assert len(row["gd_unchanged"] or ()) <= len(landed["gd_unchanged"] or ())
+        assert (row["gd_old"] is None) == (landed["gd_old"] is None)
+    assert {column.name for column in source.tables[0].columns} <= set(rows[0])
+    some = read_here(root, table="public.plain", startingOffset="2", endingOffset="4")
+    assert {row["gd_n"] for row in some} == {n for row in rows if 2 < (n := row["gd_n"]) <= 4}
+    assert read_here(root, table="public.plain", startingOffset="latest") == []
+
+
+def test_other_columns_stop_the_stream_until_it_is_started_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A query that runs keeps its columns; started again with its checkpoint it has the new ones."""
+    source = History(tmp_path / "landing", 5, with_schema_changes=False)
+    source.run(3)
+    root, table = str(tmp_path / "landing"), source.tables[0]
+    spark.dataSource.register(GaussDecodeSource)
+    seen: list[dict[str, Any]] = []  # Any: values of rows
+
+    def keep(batch: DataFrame, _: int) -> None:
+        seen.extend(batch.toArrow().to_pylist())
+
+    def load() -> DataFrame:
+        stream = spark.readStream.format("gaussdecode").option("table", "public.plain")
+        return stream.load(root)
+
+    def drain(frame: DataFrame) -> None:
+        query = (
+            frame.writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(100)
+
+    frame = load()
+    drain(frame)
+    before = len(seen)
+    table.columns = [*table.columns, Column(50, "added", table.columns[0].type)]
+    for row in table.rows.values() if isinstance(table.rows, dict) else ():
+        row[50] = None
+    for _ in range(8):
+        source.transaction()
+    source.commit()
+    changed = source.writer.n - 1
+    with pytest.raises(StreamingQueryException, match=f"columns changed in entry {changed}; start"):
+        drain(frame)
+    assert len(seen) == before
+    drain(load())
+    assert "added" in seen[-1]
+    places = Counter((row["gd_lsn"], row["gd_seq"], row["gd_op"]) for row in seen)
+    expected = changelog(tmp_path)
+    assert places == Counter(
+        {(place[2:]): n for place, n in expected.items() if place[0] == "public.plain"}
+    )
+
+
+def test_stream_takes_its_time(spark: SparkSession, tmp_path: Path) -> None:
+    """In batches of as many entries or bytes as were asked for; the progress says how far the log is."""
+    source = History(tmp_path / "landing", 8)
+    source.run(3)
+    last = source.writer.n
+    stream = Stream(spark, tmp_path / "checkpoint", path=str(tmp_path / "landing"))
+    stream.run(maxEntriesPerTrigger="2")
+    is_asked = tuple(map(int, spark.version.split(".")[:2])) >= (4, 2)
+    assert len(stream.batches) == (-(-last // 2) if is_asked else 1)
+    entries = list(Landing(tmp_path / "landing").entries(0, last - 1))
+    assert set.union(*stream.numbers) == {entry.n for entry in entries if entry.files}
+    source.run(2)
+    before = len(stream.batches)
+    stream.run(maxBytesPerTrigger="1")
+    landed = [
+        n for n in range(last, source.writer.n) if Landing(tmp_path / "landing").entry(n).files
+    ]
+    assert [n for n in stream.numbers[before:] if n] == [{n} for n in landed] or not is_asked
+    told = [
+        {name: ast.literal_eval(of[name]) for name in ("endOffset", "latestOffset") if of[name]}
+        for of in stream.progress
+    ]
+    newest = {"n": source.writer.n - 1}
+    assert told[-1]["endOffset"] == newest
+    assert all(of["latestOffset"] == newest for of in told if is_asked)
+
+
+@pytest.mark.parametrize("loss", ["gap", "retention", "quarantine"])
+@pytest.mark.usefixtures("spark")
+def test_it_stops_where_changes_are_missing(loss: str, tmp_path: Path) -> None:
+    """A gap, a quarantine, or entries that went before they were read; then it goes on, when told so."""
+    root = tmp_path / "landing"
+    source = History(root, 9, with_schema_changes=False)
+    source.run(2)
+    lost = source.writer.n
+    if loss == "gap":
+        source.writer.entry(EntryKind.GAP, source.lsn)
+    if loss == "quarantine":
+        extra = {"reason": "table_error", "tables": ["public.pair"]}
+        source.writer.entry(EntryKind.QUARANTINE, source.lsn, extra=extra)
+    source.run(3)
+    if loss == "retention":
+        for n in range(lost + 1):
+            (root / "commits" / f"{n:020d}.json").unlink()
+    told = {
+        "gap": f"entry {lost} is a gap",
+        "retention": f"entries {lost} to {lost} were given up",
+        "quarantine": f"entry {lost} put public.pair in quarantine",
+    }
+    after = str(lost - 1)
+    with pytest.raises(LandingError, match=told[loss]):
+        read_here(root, startingOffset=after)
+    if loss == "quarantine":  # others are whole
+        assert read_here(root, startingOffset=after, table="public.plain")
+    rows = read_here(root, startingOffset=after, failOnDataLoss="false")
+    assert max(row["gd_n"] for row in rows) == source.writer.n - 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe', it can be true or false"),
+        ({"startingOffset": "now"}, "startingOffset is 'now', it can be earliest, latest or"),
+        ({"rows": "some"}, "rows is 'some', it can be changes or files"),
+        ({"maxBytesPerTrigger": "0"}, "it can be a whole number from 1"),
+        ({"startingN": "3"}, "there is no option 'startingn'"),
+        ({"table": "public.nothing"}, "has no table 'public.nothing'; it has: public"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, str], told: str, tmp_path: Path) -> None:
+    """With what they can be."""
+    History(tmp_path / "landing", 9).run(1)
+    with pytest.raises(ConfigError, match=told):
+        read_here(tmp_path / "landing", **options)
+
+
+def test_files_and_their_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """A row is a landed file; in foreachBatch its changes are read natively."""
+    root = tmp_path / "landing"
+    source = History(root, 1, with_schema_changes=False)
+    source.run(4)
+    landing = Landing(root)
+    files = [
+        (entry.n, str(root / file.path), file.rows)
+        for entry in landing.entries(0, landing.last_n)
+        for file in entry.files
+        if file.table == "public.plain"
+    ]
+    spark.dataSource.register(GaussDecodeSource)
+    options = {"rows": "files", "table": "public.plain"}
+    frame = spark.read.format("gaussdecode").options(**options).load(str(root))
+    assert sorted((row.n, row.path, row.rows) for row in frame.collect()) == sorted(files)
+    found = changes_of(spark, str(root), frame)
+    assert sum(rows.count() for rows in found.values()) == sum(rows for _, _, rows in files)
+
+
+def test_large_files_are_cut_by_row_groups(tmp_path: Path) -> None:
+    """Every row is in one part, whatever a part may hold."""
+    source = History(tmp_path, 7, tables=[Table("plain", [Column(1, "id", INT4)], (1,), full=False)],
+                     with_schema_changes=False, keys=200)  # fmt: skip
+    for _ in range(60):
+        source.transaction()
+    source.commit()
+    source.run(3)
+    rows = TableRows(tmp_path, "public.plain")
+    entries = list(Landing(tmp_path).entries(0, source.writer.n - 1))
+    size = max(file.bytes for entry in entries for file in entry.files)
+    seen = []
+    for limit in (size * 10, size, size // 4):
+        parts = list(parts_of(tmp_path, entries, "public.plain", limit))
+        read = [
+            (row["gd_lsn"], row["gd_seq"])
+            for part in parts
+            for batch in rows.read(part, rows.schema())
+            for row in batch.to_pylist()
+        ]
+        assert len(set(read)) == len(read) == sum(f.rows for e in entries for f in e.files)
+        seen.append(len(parts))
+    assert seen == sorted(seen)
+    assert seen[0] == 1 < seen[-1]
+    (tmp_path / entries[1].files[0].path).unlink()
+    with pytest.raises(LandingError, match="of entry 1 is gone: retention took it"):
+        list(rows.read(next(parts_of(tmp_path, entries, None)), rows.schema()))

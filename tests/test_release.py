@@ -1,0 +1,104 @@
+"""What goes with a release: the lock file, and the list of what is in it."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+import sbom
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+LOCK = ROOT / "requirements.lock"
+VERSIONS = ("3.11", "3.12", "3.13")
+
+
+def locked(version: str) -> dict[str, str]:
+    """Versions that are installed with one version of Python, by name."""
+    lines = (line.rstrip("\\ ") for line in LOCK.read_text().splitlines() if "==" in line)
+    found = {}
+    for requirement in map(Requirement, lines):
+        if _applies(requirement, version):
+            (pin,) = requirement.specifier
+            assert requirement.name not in found, "one version each"
+            found[requirement.name] = pin.version
+    return found
+
+
+def _applies(requirement: Requirement, version: str, extra: str = "") -> bool:
+    environment = {
+        "python_version": version, "python_full_version": f"{version}.1", "sys_platform": "linux",
+        "implementation_name": "cpython", "extra": extra,
+    }  # fmt: skip
+    return requirement.marker is None or requirement.marker.evaluate(environment)
+
+
+def needed(wants: Requirement, version: str, seen: set[str]) -> Iterator[Requirement]:
+    """A requirement and all that it needs in turn, as the installed packages say."""
+    yield wants
+    for extra in ("", *wants.extras):
+        if f"{wants.name}[{extra}]" in seen:
+            continue
+        seen.add(f"{wants.name}[{extra}]")
+        for each in map(Requirement, requires(wants.name) or ()):
+            if _applies(each, version, extra):
+                yield from needed(each, version, seen)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_lock_file_has_all_that_is_needed(version: str) -> None:
+    """For each Python that there are wheels for: what pyproject.toml wants, what that wants, no more."""
+    pins = locked(version)
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    seen: set[str] = set()
+    found = set()
+    for wants in (each for line in wanted for each in needed(Requirement(line), version, seen)):
+        name = sbom.normalized(wants.name)
+        assert name in pins, f"{name} is missing: make lock"
+        assert pins[name] in wants.specifier, f"{name} is too old: make lock"
+        found.add(name)
+    assert found == set(pins)
+
+
+def test_every_locked_file_has_its_checksum() -> None:
+    """So pip refuses another file of the same name."""
+    pins = sbom.read_lock(LOCK)
+    assert len(pins) >= len(locked("3.11"))
+    assert not [pin for pin, hashes in pins.items() if not hashes]
+    assert LOCK.read_text().count("--hash=") == sum(map(len, pins.values()))
+
+
+def test_the_list_has_what_is_locked(tmp_path: Path) -> None:
+    """As the schema wants it; each with version, licence, checksums; no tool of the tests."""
+    out = tmp_path / "gaussdecode.cdx.json"
+    subprocess.run([sys.executable, sbom.__file__, out], check=True)
+    document = json.loads(out.read_text())
+    found = {each["name"]: each for each in document["components"]}
+    here = "{}.{}".format(*sys.version_info)
+    assert {name: each["version"] for name, each in found.items()} == locked(here)
+    for each in found.values():
+        (license_,) = each["licenses"]
+        assert license_.get("expression") or license_["license"]["name"]
+        (files,) = each["externalReferences"]
+        assert all(re.fullmatch("[0-9a-f]{64}", sha["content"]) for sha in files["hashes"])
+    product = document["metadata"]["component"]
+    assert product["name"] == "gaussdecode"
+    assert product["licenses"] == [{"expression": "Apache-2.0"}]
+    (root,) = (each for each in document["dependencies"] if each["ref"] == product["bom-ref"])
+    assert len(root["dependsOn"]) == 7
+    assert found["psycopg-binary"]["bom-ref"] in str(document["dependencies"])
+
+
+def test_what_is_not_as_locked_is_refused() -> None:
+    """A list of other versions would be a wrong list."""
+    lock = {
+        pin._replace(version="1.0") if pin.name == "structlog" else pin: hashes
+        for pin, hashes in sbom.read_lock(LOCK).items()
+    }
+    with pytest.raises(SystemExit, match="installed, but not as it is locked: structlog=="):
+        sbom.describe(sbom.read_environment(sys.executable), lock)
