@@ -33,7 +33,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
@@ -257,8 +257,7 @@ class Session:
             self._tick()
             self._raise_refusal()
             if self._failure is not None:
-                self._blame_killed()
-                raise self._failure
+                self._raise_cause(self._failure)
             if self._should_stop():
                 self.control.set(Word.STOP_REQUESTED, 1)
             if self._thread is not None and not self._thread.is_alive():
@@ -341,32 +340,33 @@ class Session:
                 continue  # it closed the stream in order; the collector sees its end
             if status > 0 and self._thread is not None and self._thread.is_alive():
                 self._thread.join(POLL_SECONDS)  # a decoder's error comes through its queue
-                if self._failure is not None:
-                    raise self._failure
-            raise self._killed(child, status)
+            self._raise_cause(self._failure or self._killed(child, status))
 
-    def _blame_killed(self) -> None:
-        """Name the process that failed first: its neighbours only saw their queues end.
+    def _raise_cause(self, failure: BaseException) -> NoReturn:
+        """Raise the process that failed first: its neighbours only saw their queues end.
+
+        Which of them is seen to have ended first says nothing: they end within a moment.
 
         Raises:
             GaussDecodeError: there is one, and the failure is of this kind.
+            BaseException: the failure itself.
         """
-        if not isinstance(self._failure, ChildError):
-            return
-        for child in self._children:
-            status = child.wait(POLL_SECONDS)
-            if status is not None and status < 0:
-                raise self._killed(child, status) from self._failure
-            if status is not None and status > 0 and child.name == "reader":
-                self._blame_reader(child, status)
+        if isinstance(failure, ChildError):
+            for child in self._children:
+                status = child.wait(POLL_SECONDS)
+                if status is not None and status < 0:
+                    raise self._killed(child, status) from failure
+                if status is not None and status > 0 and child.name == "reader":
+                    self._blame_reader(child, status, failure)
+        raise failure
 
-    def _blame_reader(self, reader: Child, status: int) -> None:
+    def _blame_reader(self, reader: Child, status: int, failure: ChildError) -> None:
         """A reader that failed without closing its stream is why the decoders saw its end."""
         self._take_reports(0)
         if self._reader_error is None:
-            raise self._killed(reader, status) from self._failure
+            raise self._killed(reader, status) from failure
         if not self._reader_error.retryable:
-            raise self._reader_error from self._failure
+            raise self._reader_error from failure
 
     def _killed(self, child: Child, status: int) -> ChildError:
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
@@ -432,7 +432,7 @@ class Session:
     def _finish(self) -> None:
         """The stream is closed and collected: land it, have it confirmed, let all leave."""
         if self._failure is not None:
-            raise self._failure
+            self._raise_cause(self._failure)
         if self._thread is not None:
             self._drain_began_ns = time.monotonic_ns()
             while not self._drain(POLL_SECONDS):

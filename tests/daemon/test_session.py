@@ -162,6 +162,26 @@ def test_reader_that_died_without_a_word_is_the_reason() -> None:
     assert re.search("reader .* ended with status 1", str(error))
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_killed_reader_is_the_reason(place: int) -> None:
+    """Whoever of them is looked at first: the decoders died of it."""
+    session = _session()
+    leave = threading.Event()
+    session._thread = threading.Thread(target=leave.wait)  # a collector that has seen nothing yet
+    session._thread.start()
+    names = ["decoder 0", "decoder 1"]
+    names.insert(place, "reader")
+    of_a_neighbour = ChildError("the reader ended without closing its stream")
+    writing = [_ended(session, name, None if name == "reader" else of_a_neighbour) for name in names]
+    cast("Any", session._children[place].process).returncode = -9
+    session._turn(Turn.CONNECTED)
+    leaving = threading.Timer(1.0, leave.set)
+    leaving.start()
+    error = _end_of(session, writing)
+    leaving.join()
+    assert re.search("reader .* was killed by signal 9", str(error))
+
+
 def test_first_failure_is_the_reason() -> None:
     """What fails because of it does not take its place."""
     session = _session()
