@@ -172,7 +172,9 @@ def test_killed_reader_is_the_reason(place: int) -> None:
     names = ["decoder 0", "decoder 1"]
     names.insert(place, "reader")
     of_a_neighbour = ChildError("the reader ended without closing its stream")
-    writing = [_ended(session, name, None if name == "reader" else of_a_neighbour) for name in names]
+    writing = [
+        _ended(session, name, None if name == "reader" else of_a_neighbour) for name in names
+    ]
     cast("Any", session._children[place].process).returncode = -9
     session._turn(Turn.CONNECTED)
     leaving = threading.Timer(1.0, leave.set)

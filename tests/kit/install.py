@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -111,13 +112,18 @@ def build_psycopg_c() -> None:
     environment = {
         **os.environ,
         "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "CFLAGS": "-O0",  # it is tested that it serves, not how fast
         "LDFLAGS": f"-Wl,-rpath,{home / 'lib'}",
     }
     subprocess.run([*command, str(PSYCOPG_C), *packages], check=True, env=environment)
 
 
-def main() -> int:
-    """Make every major of the tests available."""
+def provide_servers() -> None:
+    """Make every major available, and psycopg's C implementation, which one's libpq is for.
+
+    Raises:
+        RuntimeError: one does not start; the message says what to install.
+    """
     for major in MAJORS:
         directory = find_bin(major)
         if directory is None:
@@ -128,23 +134,36 @@ def main() -> int:
             [directory / "postgres", "--version"], check=False, capture_output=True, text=True
         )
         if check.returncode:
-            print(f"PostgreSQL {major} does not start: {check.stderr}", file=sys.stderr)
-            print(
-                "install its libraries: "
-                "sudo apt-get install libxml2 libxslt1.1 libgssapi-krb5-2 tzdata",
-                file=sys.stderr,
+            raise RuntimeError(
+                f"PostgreSQL {major} does not start: {check.stderr}\ninstall its libraries: "
+                "sudo apt-get install libxml2 libxslt1.1 libgssapi-krb5-2 tzdata"
             )
-            return 1
+    if not PSYCOPG_C.exists():
+        print("building psycopg's C implementation", file=sys.stderr)
+        build_psycopg_c()
+
+
+def provide_tools() -> None:
+    """Make all else available: promtool, Spark 4.0, jars, axe."""
     try:
         find_tool("promtool")
     except RuntimeError:
         print("unpacking Debian's prometheus", file=sys.stderr)
         unpack_debian("prometheus")
-    subprocess.run([sys.executable, Path(__file__).with_name("jars.py")], check=True)
-    subprocess.run([sys.executable, Path(__file__).with_name("axe.py")], check=True)
-    if not PSYCOPG_C.exists():
-        print("building psycopg's C implementation", file=sys.stderr)
-        build_psycopg_c()
+    for script in ("jars.py", "axe.py"):
+        subprocess.run([sys.executable, Path(__file__).with_name(script)], check=True)
+
+
+def main() -> int:
+    """Fetch while the compiler works."""
+    with ThreadPoolExecutor() as pool:
+        tracks = [pool.submit(provide) for provide in (provide_servers, provide_tools)]
+    for track in tracks:
+        try:
+            track.result()
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            return 1
     return 0
 
 

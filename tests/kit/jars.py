@@ -10,6 +10,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from pathlib import Path
 from typing import Final
@@ -91,14 +92,23 @@ def _sum(path: Path) -> str:
 def fetch_spark_40() -> None:
     """Unpack the oldest supported Spark beside the newest; Py4J is the same for both.
 
+    From its source, which holds all of it: pip would pack a wheel of it first, a minute of work.
+
     Raises:
-        subprocess.CalledProcessError: pip could not install it; it has said why.
+        subprocess.CalledProcessError: pip could not fetch it; it has said why.
     """
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-    requirement = f"pyspark=={_SPARK_40_VERSION}"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--no-build-isolation", "--no-binary", ":all:"]
     part = SPARK_40.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
-    subprocess.run([*command, str(part), requirement, "py4j==0.10.9.9"], check=True)
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run([*command, "--dest", name, f"pyspark=={_SPARK_40_VERSION}"], check=True)
+        shutil.unpack_archive(next(Path(name).iterdir()), name)
+        (source,) = (path for path in Path(name).iterdir() if path.is_dir())
+        for of_java in (source / "deps").iterdir():
+            of_java.rename(source / "pyspark" / of_java.name)
+        part.mkdir()
+        shutil.move(source / "pyspark", part)
     part.rename(SPARK_40)
 
 
