@@ -296,6 +296,10 @@ class DiskStillFullError(DiskError):
     """Nothing failed but the wait for room, which a stop or another's failure ended."""
 
 
+class StoppedError(GaussDecodeError):
+    """A stop was asked for; what was under way begins again at the next start."""
+
+
 class FencedError(LandingError):
     """Another host has taken the landing over; starting again does not take it back."""
 

@@ -32,7 +32,7 @@ from gaussdecode.daemon.mirroring import Mirror, mirror_of
 from gaussdecode.daemon.position import landing_position
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.status.landed import Landed
-from gaussdecode.errors import ConfigError, SuspectError, TableError
+from gaussdecode.errors import ConfigError, StoppedError, SuspectError, TableError
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
@@ -40,7 +40,7 @@ from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
 from gaussdecode.land.mirror.known import check_url, read_state
 from gaussdecode.land.mirror.objects import open_store
-from gaussdecode.land.mirror.restore import find_layout, restore
+from gaussdecode.land.mirror.restore import Told, find_layout, restore
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import Json, SnapshotStore
@@ -113,6 +113,7 @@ class Pipeline:
         self._was_full = False
         self._is_leaving = False
         self.is_restart_wanted = False
+        self.fetching: str | None = None  # how far the log is that comes from the mirror
         self._housekeeper: Housekeeper | None = None
         self.mirror: Mirror | None = None
         self._confirming: Confirming | None = None
@@ -142,7 +143,8 @@ class Pipeline:
             make_root(root)
         identity = _kept_identity(root)
         if identity is None and self._config.mirror.is_on:
-            identity = begin_from_mirror(self._config)
+            identity = begin_from_mirror(self._config, self._space, self._on_fetching)
+            self.fetching = None
         if identity is not None:
             self._open(dataclasses.replace(identity, slot=self._config.slot, kind=kind.value))
         if kind is not SourceKind.CAPTURE and (self.log is None or self.log.is_empty):
@@ -324,6 +326,12 @@ class Pipeline:
 
     def _on_wait(self, reason: str) -> None:
         _log.warning(Event.DISK_FULL, reason=reason)
+
+    def _on_fetching(self, what: str, done: int, total: int) -> None:
+        """Recovery's thread: say how far it is, and end it when a stop is asked for."""
+        self.fetching = f"the log comes from the mirror: {done} of {total} {what}"
+        if self._must_not_wait():
+            raise StoppedError(f"{self.fetching}; the next start begins it again")
 
     def _must_not_wait(self) -> bool:
         return self._failure is not None or self._is_leaving or self._should_stop()
@@ -582,8 +590,15 @@ def _no_landing(config: Config) -> str:
     )
 
 
-def begin_from_mirror(config: Config) -> SourceIdentity | None:
+def begin_from_mirror(
+    config: Config, space: SpaceWait | None = None, told: Told = lambda *_: None
+) -> SourceIdentity | None:
     """Fetch the landing that a mirror holds into an empty root; None where it holds none.
+
+    Args:
+        config: with a mirror.
+        space: waits for room on the disk.
+        told: how far it is.
 
     Raises:
         GaussDecodeError: it is damaged, or the store does not do it.
@@ -603,7 +618,7 @@ def begin_from_mirror(config: Config) -> SourceIdentity | None:
     try:
         files.check_root()
         files.lock()
-        last = restore(Disk(files, SpaceWait(), secrets.token_hex(8)), store)
+        last = restore(Disk(files, space or SpaceWait(), secrets.token_hex(8)), store, told)
     finally:
         files.close()
     _log.warning(Event.MIRROR_FETCHED, url=config.mirror.url, entry=last)

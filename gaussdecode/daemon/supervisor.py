@@ -38,6 +38,7 @@ from gaussdecode.errors import (
     DiskStillFullError,
     GaussDecodeError,
     SourceRefusedError,
+    StoppedError,
     TableError,
 )
 from gaussdecode.logs import Event, get_logger
@@ -55,6 +56,7 @@ _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
 _EXTEND_SECONDS: Final = 30.0  # between two words to systemd that the start goes on
 _NO_ROOM: Final = "the landing's disk is full: recovery waits for room"
+_ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
 _ANSWER_SECONDS: Final = 1.0  # for the answer to a scrape to leave
 _log = get_logger("daemon")
@@ -148,11 +150,11 @@ class Supervisor:
     def _recover(self, pipeline: Pipeline) -> bool:
         """Recover the landing in a thread, while this one says how it is.
 
-        Recovery may have to wait for room on the disk: that is seen over HTTP, by systemd and
-        in the log, and a stop ends it.
+        Recovery may have to wait for room on the disk, or for a log that comes from the mirror:
+        that is seen over HTTP, by systemd and in the log, and a stop ends it.
 
         Returns:
-            False when a stop ended the wait for room.
+            False when a stop ended the wait for room, or for the mirror.
         """
         failures: list[BaseException] = []
 
@@ -167,7 +169,7 @@ class Supervisor:
         extend_at = time.monotonic() + _EXTEND_SECONDS
         while thread.is_alive():
             thread.join(POLL_SECONDS)
-            reason = _NO_ROOM if pipeline.is_waiting_for_space else None
+            reason = _NO_ROOM if pipeline.is_waiting_for_space else pipeline.fetching
             self._running.standing = Standing("starting", reason)
             self._on_tick()
             if time.monotonic() > extend_at:
@@ -175,8 +177,8 @@ class Supervisor:
                 self._notifier.extend(_START_SECONDS)
                 self._notifier.status(reason or "recovering the landing")
         self._running.standing = Standing("starting")
-        if failures and isinstance(failures[0], DiskStillFullError) and self._stop.is_set():
-            _log.warning(Event.DAEMON_STOPPING, reason=_NO_ROOM)
+        if failures and isinstance(failures[0], _ENDED_BY_STOP) and self._stop.is_set():
+            _log.warning(Event.DAEMON_STOPPING, reason=str(failures[0]))
             return False
         if failures:
             raise failures[0]

@@ -129,6 +129,10 @@ def test_a_new_host_goes_on_where_the_store_is(
     second = make(make_daemon, database_15, mirror(s3, bucket))
     second.begin()
     assert not (second.root / "layout.json").exists(), "nothing begins over a mirror"
+    second.environment["GAUSSDECODE_FAILPOINTS"] = f"{ShipStep.MIRROR_FETCHED}:1=kill"
+    second.start()
+    assert second.wait() == -signal.SIGKILL, "it begins once more with what it had fetched there"
+    del second.environment["GAUSSDECODE_FAILPOINTS"]
     second.start()
     second.catch_up()
     wait_shipped(second, s3, bucket)

@@ -8,8 +8,9 @@ written last: a root without one begins again.
 Before anything is streamed the host *claims* the log (`Shipper.claim`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from gaussdecode.errors import LandingError, MirrorError
@@ -43,6 +44,9 @@ from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 
 _FETCHES: Final = 8  # at a time; arbitrary
 
+Told = Callable[[str, int, int], object]
+"""Told what is fetched, how many of how many objects are here; what it raises ends the fetch."""
+
 
 def find_layout(store: Objects) -> Layout | None:
     """Whose landing a mirror holds; None for an empty one.
@@ -55,12 +59,13 @@ def find_layout(store: Objects) -> Layout | None:
     return None if raw is None else Layout.from_bytes(raw)
 
 
-def restore(disk: Disk, store: Objects) -> int:
+def restore(disk: Disk, store: Objects, told: Told = lambda *_: None) -> int:
     """Fetch the log; gives the number of its newest entry.
 
     Args:
         disk: of a root without a layout, locked.
         store: of a mirror with one.
+        told: how far it is.
 
     Raises:
         LandingError: the mirror has no entry, or is damaged.
@@ -75,9 +80,13 @@ def restore(disk: Disk, store: Objects) -> int:
         disk.ensure_directory(directory)
     held = checkpoints(store.names(CHECKPOINTS)[1])
     numbers = sorted(n for n in map(entry_number, names) if n is not None and n <= last)
-    _fetch(disk, store, [f"{CHECKPOINTS}/{name}" for _, _, name in held])
-    _fetch(disk, store, [entry_path(n) for n in numbers])
-    _fetch(disk, store, store.below(SCHEMAS))
+    batches = {
+        "checkpoints": [f"{CHECKPOINTS}/{name}" for _, _, name in held],
+        "entries": [entry_path(n) for n in numbers],
+        "schemas": store.below(SCHEMAS),
+    }
+    for what, paths in batches.items():
+        _fetch(disk, store, paths, partial(told, what))
     entries = Entries(disk)
     floor = held[0][0] - 1 if held else -1
     first = max(floor + 1, last - KEPT_TRANSACTIONS + 1)
@@ -87,7 +96,7 @@ def restore(disk: Disk, store: Objects) -> int:
         for file in entry.files
         if file.table == TRANSACTIONS
     ]
-    _fetch(disk, store, lists)
+    _fetch(disk, store, lists, partial(told, "lists of transactions"))
     _fetch_ledger(disk, store, last)
     state = MirrorState(store.url, last, last, last, is_claimed=False)
     write_state(disk, state)
@@ -110,10 +119,17 @@ def _fetch_ledger(disk: Disk, store: Objects, last: int) -> None:
         disk.sync_directories(SNAPSHOTS)
 
 
-def _fetch(disk: Disk, store: Objects, paths: Sequence[str]) -> None:
-    with ThreadPoolExecutor(_FETCHES, "fetch") as pool:
-        for run in [pool.submit(_write, disk, store, path, path) for path in paths]:
+def _fetch(
+    disk: Disk, store: Objects, paths: Sequence[str], told: Callable[[int, int], object]
+) -> None:
+    pool = ThreadPoolExecutor(_FETCHES, "fetch")
+    try:
+        runs = [pool.submit(_write, disk, store, path, path) for path in paths]
+        for done, run in enumerate(runs):
+            told(done, len(runs))
             run.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
     disk.sync_directories(*{parent(path) for path in paths})
 
 

@@ -14,15 +14,16 @@ import pytest
 from kit.landrun import BLOCK, IDENTITY, Landing, ticking
 from obstore.store import ObjectStore
 
-from gaussdecode.errors import ConfigError, FencedError, LandingError
+from gaussdecode.errors import ConfigError, FencedError, LandingError, StoppedError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.mirror.known import read_state
 from gaussdecode.land.mirror.plan import last_floor, newest_entry
-from gaussdecode.land.mirror.restore import restore
+from gaussdecode.land.mirror.restore import Told, restore
 from gaussdecode.land.mirror.shipper import Shipper
 from gaussdecode.land.mirror.store import Store
+from gaussdecode.land.names import LAYOUT
 from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify
@@ -196,13 +197,13 @@ def test_death_at_every_request(tmp_path: Path, after: bool) -> None:
     log.close()
 
 
-def fetch(root: Path, store: Store) -> int:
+def fetch(root: Path, store: Store, told: Told = lambda *_: None) -> int:
     """Begin a landing from a mirror, as a new host does."""
     root.mkdir(exist_ok=True)
     files = Files(root)
     try:
         files.lock()
-        return restore(Disk(files, SpaceWait(), "fetch"), store)
+        return restore(Disk(files, SpaceWait(), "fetch"), store, told)
     finally:
         files.close()
 
@@ -215,6 +216,17 @@ def test_a_new_host_goes_on(tmp_path: Path) -> None:
     ship_all(log, Store(config))
     position, next_n, schemas = log.position, log.next_n, log.schemas
     log.close()
+    fetched: list[int] = []
+
+    def stop(_: str, done: int, total: int) -> None:
+        assert done < total
+        fetched.append(done)
+        if len(fetched) == 4:
+            raise StoppedError("a stop")
+
+    with pytest.raises(StoppedError):
+        fetch(new, Store(config), stop)
+    assert not (new / LAYOUT).exists(), "it begins again"
     assert fetch(new, Store(config)) == next_n - 1
     taken = reopen(new, "third")
     assert (taken.position, taken.schemas) == (position, schemas)
