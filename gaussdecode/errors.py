@@ -15,6 +15,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 
 EX_OK: Final = os.EX_OK
+EX_DATAERR: Final = os.EX_DATAERR
 EX_UNAVAILABLE: Final = os.EX_UNAVAILABLE
 EX_SOFTWARE: Final = os.EX_SOFTWARE
 EX_IOERR: Final = os.EX_IOERR
@@ -38,6 +39,12 @@ class ConfigError(GaussDecodeError):
     """The configuration, or what the operator asked for, cannot be carried out."""
 
     exit_status = EX_CONFIG
+
+
+class DataTestError(GaussDecodeError):
+    """Rows fail a test that somebody declared to stop; the same rows fail again."""
+
+    exit_status = EX_DATAERR
 
 
 class AccessError(ConfigError):

@@ -26,7 +26,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from gaussdecode.spark.apply import Summary
+    from gaussdecode.spark.datatests import Failed
     from gaussdecode.spark.engine import Engine
     from gaussdecode.spark.landing import Point
 
@@ -150,6 +151,12 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         "--accept-hidden-truncates",
         action="store_true",
         help="apply a stream that shows no TRUNCATE and no DDL (GaussDB's parallel decoding)",
+    )
+    parser.add_argument(
+        "--tests",
+        type=Path,
+        metavar="FILE",
+        help="YAML of tests that rows which changed must pass, and what becomes of those that do not",
     )
     _point_arguments(parser, "to-")
     parser.add_argument("--follow", action="store_true", help="until it is stopped by a signal")
@@ -352,6 +359,7 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 
 def _apply(args: argparse.Namespace) -> int:
     from gaussdecode.spark.apply import Options, apply_with
+    from gaussdecode.spark.datatests import Failed, load_tests
     from gaussdecode.spark.house import House
     from gaussdecode.spark.upkeep import DAY
 
@@ -364,6 +372,7 @@ def _apply(args: argparse.Namespace) -> int:
         accept_hidden_truncates=args.accept_hidden_truncates,
         format=args.format,
         catalog=args.catalog,
+        tests=None if args.tests is None else load_tests(args.tests),
     )
     quiet = args.json
 
@@ -373,12 +382,14 @@ def _apply(args: argparse.Namespace) -> int:
 
     with until_signal() as stop, _engine(args) as engine:
         house = House(engine, args.target, keep_seconds=args.keep_days * DAY, say=progress)
+        found: dict[tuple[str, str], Failed] = {}
         while True:
             begun = time.monotonic()
             summary = apply_with(
                 engine, args.root, args.target, options, to=_point(args), progress=progress
             )
-            _report(args, summary, time.monotonic() - begun)
+            found |= {(of.table, of.test): of for of in summary.tests}
+            _report(args, summary, time.monotonic() - begun, found.values())
             if summary.stopped_at_gap is not None:
                 print(_gap_text(summary), file=sys.stderr)
                 return EX_CONFIG
@@ -398,12 +409,14 @@ def _gap_text(summary: "Summary") -> str:
     )
 
 
-def _report(args: argparse.Namespace, summary: "Summary", took: float) -> None:
+def _report(
+    args: argparse.Namespace, summary: "Summary", took: float, tests: "Iterable[Failed]"
+) -> None:
     """Print what one round did; in a loop only when it did something."""
     from gaussdecode.spark.upkeep import metrics_text
 
     if args.metrics_file is not None:
-        write_metrics(args.metrics_file, metrics_text(args.root, args.target))
+        write_metrics(args.metrics_file, metrics_text(args.root, args.target, tests))
     if summary.n == summary.from_n and not summary.tables and args.follow:
         return
     for title, why in summary.stopped.items():
@@ -431,6 +444,10 @@ def _stopped_text(args: argparse.Namespace, title: str, why: str) -> str:
 
 
 def _alarms(summary: "Summary") -> Iterator[str]:
+    for found in summary.tests:
+        if found.rows:
+            what = ", and are in quarantine" if found.on_failure == "quarantine" else ""
+            yield f"{found.table}: {counted(found.rows, 'row')} fail test {found.test!r}{what}"
     if summary.suspects:
         yield f"entries {list(summary.suspects)} may be incomplete; compare with the source"
     for table, n in sorted(summary.quarantined.items()):

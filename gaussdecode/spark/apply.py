@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.catalog import full_pattern
+from gaussdecode.spark.datatests import Tests
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.formats import DELTA, ICEBERG, PARQUET
 from gaussdecode.spark.landing import Landing, Point
@@ -37,6 +38,7 @@ def apply(
     accept_hidden_truncates: bool = False,
     format: str | None = None,  # noqa: A002 - as in Spark
     catalog: str | None = None,
+    tests: Tests | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Bring a target up to an entry of the log of a landing, with Spark.
@@ -54,11 +56,13 @@ def apply(
         accept_hidden_truncates: see there.
         format: see there.
         catalog: see there.
+        tests: see there; `datatests.load_tests` reads them from a file.
         progress: told in sentences what is done.
 
     Raises:
         ConfigError: the target belongs to another landing, a table is not known.
         LandingError: the landing or the target is damaged, or another writer was quicker.
+        DataTestError: rows fail a test that stops.
     """
     options = Options(
         tables=tables,
@@ -69,6 +73,7 @@ def apply(
         accept_hidden_truncates=accept_hidden_truncates,
         format=format,
         catalog=catalog,
+        tests=tests,
     )
     return apply_with(SparkEngine(spark), root, target, options, to=to, progress=progress)
 

@@ -13,16 +13,26 @@ import functools
 import json
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import reduce, tasks
 from gaussdecode.spark.catalog import check_apart
+from gaussdecode.spark.datacheck import (
+    PLAIN,
+    Checker,
+    Rows,
+    held_rows,
+    rows_beside,
+    rows_since,
+    without,
+)
 from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
-from gaussdecode.spark.events import ACTION, KEY, state_schema
+from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, state_schema
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.frames import quoted, read_versions
 from gaussdecode.spark.lake import LakeTable, Merge, open_lake
@@ -33,9 +43,6 @@ from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.session import configured
 from gaussdecode.spark.store import StateFile, Target
 from gaussdecode.spark.tasks import Job, MapTask
-
-_PLAIN: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-
 
 _SMALL_BYTES: Final = 8 << 20
 """Changes of so many bytes are reduced in less time than it takes to start a task."""
@@ -54,6 +61,27 @@ class Staged:
     files: list[StateFile]
     unsent: frozenset[str]
     bounds: reduce.Bounds
+
+
+@dataclasses.dataclass(slots=True)
+class Prepared:
+    """A table before its commit.
+
+    Attributes:
+        work: the table.
+        held: where it is kept.
+        schema: of its rows.
+        rows: staged.
+        merge: how they are merged; None where they replace all there is.
+        said: what is done, for people.
+    """
+
+    work: Work
+    held: LakeTable
+    schema: TableSchema
+    rows: DataFrame
+    merge: Merge | None
+    said: str
 
 
 class LakeRun(Run):
@@ -75,6 +103,7 @@ class LakeRun(Run):
         super().__init__(engine, landing, store, options, progress)
         self.spark = engine.session
         self.lake = open_lake(self.spark, store)
+        self.quarantine: dict[str, tuple[StateFile, ...]] = {}  # with whole paths
         self.staging = store.root / "staging"
         shutil.rmtree(self.staging, ignore_errors=True)  # of a run that was killed
 
@@ -94,6 +123,10 @@ class LakeRun(Run):
             if self.before is not None and table in known:
                 self._check_not_set_back(table, n)
                 n = n if table in self.before.stopped else max(n, self.before.n)
+            self.quarantine[table] = tuple(
+                dataclasses.replace(file, path=str(self.store.table_root(table) / file.path))
+                for file in map(_file_of, record.get("quarantine", ()))
+            )
             ignore = record["ignore_through"]
             found[table] = Applied(
                 n, self.store.schema(table, record["schema_id"]), ignore and tuple(ignore)
@@ -121,15 +154,16 @@ class LakeRun(Run):
         if self.store.catalog:
             check_apart(self.store.catalog, {*applied, *plan.tables})
         self.progress(f"entry {plan.to}: changes of {counted(len(plan.tables), 'table')}")
+        prepared = []
         for table in sorted(name for name, planned in plan.tables.items() if planned.eras):
             work = self._work(plan, table, applied.get(table, Applied()))
             held = self.lake.table(table)
-            if self._can_merge(work, held):
-                self._merge(work, held, applied[table].n)
-            else:
-                self._replace(work, held)
+            prepare = self._merged if self._can_merge(work, held) else self._replaced
+            prepared.append(prepare(work, held))
             self.summary.orphans += work.orphans
-            shutil.rmtree(self.staging / table, ignore_errors=True)
+        for one in prepared:  # not before all tests of data have passed
+            if one is not None:
+                self._publish(one)
 
     def _can_merge(self, work: Work, held: LakeTable) -> bool:
         """Whether rows keep their identity, and columns stay or are added."""
@@ -142,47 +176,113 @@ class LakeRun(Run):
         present = {name for name in held.read().columns if name not in _ours(old)}
         return present <= set(era.schema.names) and set(old.names) <= set(era.schema.names)
 
-    def _merge(self, work: Work, held: LakeTable, after: int) -> None:
-        era = work.eras[0]
-        job = self._lake_job(work, 0, ())
-        if not era.schema.key or era.may_move_unsent:
-            job = self._lake_job(work, 0, self._stage_touched(work, held, job))
-        changes = self._reduce(work, job, era, after)
-        files = changes.files
-        if not files:
-            return
-        rows = self._staged(work, era.schema, files)
-        held.add_columns([f for f in rows.schema.fields if f.name not in {KEY, ACTION}])
-        reach(Step.LAKE_STAGED)
-        self._keep_record(work, era.schema)
+    def _merged(self, work: Work, held: LakeTable) -> Prepared | None:
+        era, out = work.eras[0], self.quarantine.get(work.table, ())
+        job = self._lake_job(work, 0, out)
+        needs_rows = not era.schema.key or era.may_move_unsent
+        if needs_rows:
+            job = self._lake_job(work, 0, (*self._stage_touched(work, held, job), *out))
+        changes = self._reduce(work, job, era, work.after)
+        is_checked = bool(out or self.tests.get(work.table))
+        if is_checked and changes.unsent and not needs_rows:  # tests ask for whole rows
+            job = self._lake_job(work, 0, (*self._stage_touched(work, held, job), *out))
+            changes = self._reduce(work, job, era, work.after)
+        if not changes.files:
+            return None
+        rows = self._staged(work, era.schema, changes.files)
         on = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
-        held.merge(Merge(rows, on, changes.unsent, changes.bounds), work.to)
-        self._done(work, f"{counted(sum(file.rows for file in files), 'row')} merged")
+        if is_checked:
+            rows = self._checked_changes(work, era.schema, rows, held, on)
+        said = f"{counted(sum(file.rows for file in changes.files), 'row')} merged"
+        merge = Merge(rows, on, changes.unsent, changes.bounds)
+        return Prepared(work, held, era.schema, rows, merge, said)
 
-    def _replace(self, work: Work, held: LakeTable) -> None:
+    def _replaced(self, work: Work, held: LakeTable) -> Prepared:
+        held.position()  # refuses a table of somebody else's
         base: tuple[StateFile, ...] = ()
-        if work.schema is not None and not work.eras[0].resets:
-            base = self._stage_rows(work, held.read(), work.schema)
+        out = self.quarantine.get(work.table, ())
+        if work.schema is None or work.eras[0].resets:
+            out = ()
+        else:
+            base = (*self._stage_rows(work, held.read(), work.schema), *out)
         for number, era in enumerate(work.eras):
             base = tuple(self._reduce(work, self._lake_job(work, number, base), era, None).files)
             work.schema = era.schema
         schema = work.eras[-1].schema
         rows = self._staged(work, schema, base).drop(ACTION)
-        held.position()  # refuses a table of somebody else's
-        reach(Step.LAKE_STAGED)
-        self._keep_record(work, schema)
-        held.replace(rows, work.to)
-        self._done(work, f"{counted(sum(file.rows for file in base), 'row')}, all anew")
+        if out or self.tests.get(work.table):
+            rows = self._checked_rows(work, schema, rows, out)
+        said = f"{counted(sum(file.rows for file in base), 'row')}, all anew"
+        return Prepared(work, held, schema, rows, None, said)
 
-    def _done(self, work: Work, what: str) -> None:
+    def _publish(self, one: Prepared) -> None:
+        """Commit a table; the record of what it will be comes first."""
+        work = one.work
+        if one.merge is not None:
+            ours = {KEY, ACTION}
+            one.held.add_columns([f for f in one.rows.schema.fields if f.name not in ours])
+        reach(Step.LAKE_STAGED)
+        record: dict[str, Any] = {
+            "schema_id": one.schema.schema_id,
+            "ignore_through": work.ignore_through,
+        }
+        if work.quarantine:
+            record["quarantine"] = list(map(dataclasses.asdict, work.quarantine))
+        self.store.keep_record(work.table, work.to, record)
+        if one.merge is not None:
+            one.held.merge(one.merge, work.to)
+        else:
+            one.held.replace(one.rows, work.to)
         reach(Step.LAKE_COMMITTED)
         self.summary.tables += 1
-        self.progress(f"{work.table}: entry {work.to}, {what}")
+        self.progress(f"{work.table}: entry {work.to}, {one.said}")
+        shutil.rmtree(self.staging / work.table, ignore_errors=True)
 
-    def _keep_record(self, work: Work, schema: TableSchema) -> None:
-        """Say what the table is at the entry, before it is there."""
-        record = {"schema_id": schema.schema_id, "ignore_through": work.ignore_through}
-        self.store.keep_record(work.table, work.to, record)
+    # --- tests of data -------------------------------------------------------------------------
+
+    def _checked_rows(
+        self, work: Work, schema: TableSchema, rows: DataFrame, out: Sequence[StateFile]
+    ) -> DataFrame:
+        """Rows without those that go into quarantine; see `datacheck`."""
+        held = self._held_rows(work, schema, out) if out else None
+        found = self._find(work, schema, rows_since(rows, work.after, held))
+        return without(rows, self._held_rows(work, schema, found)) if found else rows
+
+    def _checked_changes(
+        self,
+        work: Work,
+        schema: TableSchema,
+        staged: DataFrame,
+        table: LakeTable,
+        on: Sequence[str],
+    ) -> DataFrame:
+        """Changes, in which a row that goes into quarantine is removed, and one that comes back put."""
+        before = self.quarantine.get(work.table, ())
+        held = self._held_rows(work, schema, before) if before else None
+        puts = staged.where(F.col(ACTION) == PUT).drop(ACTION)
+        gone = staged.select(*on)
+        rows = rows_beside(puts, table.read().join(gone, list(on), "left_anti"), held, gone, on)
+        found = self._find(work, schema, rows)
+        if not found and not before:
+            return staged
+        names, passed = staged.columns, rows.looked_at
+        if found:
+            passed = without(passed, self._held_rows(work, schema, found))
+        kept = passed.withColumn(ACTION, F.lit(PUT).cast("tinyint")).select(*map(quoted, names))
+        lost = staged.join(kept.select(*on), list(on), "left_anti").select(*map(quoted, names))
+        return kept.unionByName(lost.withColumn(ACTION, F.lit(REMOVE).cast("tinyint")))
+
+    def _find(self, work: Work, schema: TableSchema, rows: Rows) -> tuple[StateFile, ...]:
+        root, tests = self.store.table_root(work.table), self.tests.get(work.table, ())
+        found = Checker(self.spark, root, schema, tests, self.token).check(rows)
+        self.summary.tests += found.failed
+        work.quarantine = found.quarantine
+        return found.quarantine
+
+    def _held_rows(self, work: Work, schema: TableSchema, files: Sequence[StateFile]) -> DataFrame:
+        schemas = {f.schema_id: self.store.schema(work.table, f.schema_id) for f in files}
+        schemas[schema.schema_id] = schema
+        return held_rows(self.spark, self.store.table_root(work.table), files, schemas, schema)
 
     def _commit_database(
         self, plan: Plan, applied: Mapping[str, Applied], only: Collection[str] | None
@@ -199,6 +299,9 @@ class LakeRun(Run):
         schemas = dict(era.schemas)
         if work.schema is not None:
             schemas[work.schema.schema_id] = work.schema
+        for file in base:
+            if file.schema_id not in schemas:
+                schemas[file.schema_id] = self.store.schema(work.table, file.schema_id)
         return Job(
             index=0,
             table_root=str(self.staging / work.table),
@@ -257,7 +360,7 @@ class LakeRun(Run):
         """Stage rows of the table as base of a merge."""
         path = self.staging / work.table / "base"
         names = [quoted(field.name) for field in state_schema(schema)]
-        with configured(self.spark, _PLAIN):
+        with configured(self.spark, PLAIN):
             rows.select(*names).write.parquet(str(path))
         found = sorted(path.glob("*.parquet"))
         self.summary.bytes_read += sum(file.stat().st_size for file in found)
@@ -275,8 +378,13 @@ class LakeRun(Run):
         return read_versions(self.spark, paths, schemas, schema, {schema.schema_id: ours})
 
     def _sweep(self) -> None:
+        """Remove what is staged; what no record names of the quarantine is for vacuum."""
         with contextlib.suppress(OSError):
             shutil.rmtree(self.staging)
+
+
+def _file_of(record: Mapping[str, Any]) -> StateFile:  # Any: JSON
+    return StateFile(**record)
 
 
 def _ours(schema: TableSchema) -> set[str]:

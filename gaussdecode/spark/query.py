@@ -5,6 +5,7 @@ Travelling back needs history, which gives every point since it began; without i
 is there when an apply ended exactly there.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.spark.datacheck import FAILED, held_rows, without
 from gaussdecode.spark.events import ENDS, KEY, STAMPS
 from gaussdecode.spark.formats import PARQUET
-from gaussdecode.spark.frames import change_fields, read_versions
+from gaussdecode.spark.frames import change_fields, quoted, read_versions
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target
@@ -182,7 +184,7 @@ def history(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
     version = _version(store, _newest(store), directory)
     if version.history_from is None:
         raise ConfigError(f"{store.root}: {table} was applied without history")
-    now = _current(spark, store, directory, version)
+    now = _every(spark, store, directory, version)
     if not version.closed:
         ends = [F.lit(None).cast(_type_of(name)).alias(name) for name in ENDS]
         return now.select(*ends, "*")
@@ -251,7 +253,49 @@ def _version(store: Target, database: DatabaseVersion, table: str) -> TableVersi
 
 
 def _current(spark: SparkSession, store: Target, table: str, version: TableVersion) -> DataFrame:
+    """Rows of a version, but those in quarantine."""
+    rows = _every(spark, store, table, version)
+    if not version.quarantine:
+        return rows
+    return without(rows, _held(spark, store, table, version.schema_id, version.quarantine))
+
+
+def _every(spark: SparkSession, store: Target, table: str, version: TableVersion) -> DataFrame:
     return _read(spark, store, table, version.current, version)
+
+
+def _held(
+    spark: SparkSession, store: Target, table: str, schema_id: str, files: Sequence[StateFile]
+) -> DataFrame:
+    schemas = {i: store.schema(table, i) for i in {schema_id, *(f.schema_id for f in files)}}
+    return held_rows(spark, store.table_root(table), files, schemas, schemas[schema_id])
+
+
+def quarantine(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
+    """Rows of a table that failed a test and are not in it, with the tests' names in ``gd_failed``.
+
+    Raises:
+        ConfigError: there is no such table.
+    """
+    store = Target(target)
+    directory, newest = store.find_table(table), _newest(store)
+    if store.format != PARQUET:
+        record = store.record(directory, newest.n)
+        files = tuple(StateFile(**file) for file in record.get("quarantine", ()))
+        held = _held(spark, store, directory, record["schema_id"], files)
+    else:
+        version = _version(store, newest, directory)
+        held = _held(spark, store, directory, version.schema_id, version.quarantine)
+    return held.select(
+        FAILED, *[quoted(name) for name in held.columns if name not in {FAILED, KEY}]
+    )
+
+
+def rows_of(
+    spark: SparkSession, store: Target, table: str, schema: TableSchema, files: Sequence[StateFile]
+) -> DataFrame:
+    """Rows that files of the current state hold."""
+    return _read(spark, store, table, tuple(files), TableVersion(0, 0, schema.schema_id, 0))
 
 
 def _read(

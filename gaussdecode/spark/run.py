@@ -7,11 +7,13 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from gaussdecode.errors import ConfigError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import moves, tasks
 from gaussdecode.spark.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.changelog import ChangelogTask, write_changelog
-from gaussdecode.spark.engine import Engine
+from gaussdecode.spark.datatests import Failed, Tests, by_directory
+from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.plan import Applied, ChangeFile, Era, Plan, Stop, make_plan
@@ -41,6 +43,7 @@ class Options:
             where it is new.
         catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
             for what the target has.
+        tests: of data, see `datatests`; None for none.
         sizes: how work is cut.
     """
 
@@ -52,6 +55,7 @@ class Options:
     accept_hidden_truncates: bool = False
     format: str | None = None
     catalog: str | None = None
+    tests: Tests | None = None
     sizes: Sizes = dataclasses.field(default_factory=Sizes)
 
 
@@ -73,6 +77,7 @@ class Summary:
         quarantined: entry at which a table stopped, by directory.
         orphans: removals, in tables without key, of rows that were not there.
         stopped: in a sentence each, by name, tables that go no further though others do.
+        tests: what each test found, of the tables that were looked at.
     """
 
     from_n: int
@@ -88,13 +93,15 @@ class Summary:
     quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     orphans: int = 0
     stopped: dict[str, str] = dataclasses.field(default_factory=dict)
+    tests: list[Failed] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
 class Work:
-    """One table on its way to a new version, at entry `to`."""
+    """One table on its way from entry `after` to a new version, at entry `to`."""
 
     table: str
+    after: int
     to: int
     version: TableVersion | None
     schema: TableSchema | None
@@ -104,6 +111,7 @@ class Work:
     current: list[StateFile]
     closed: list[StateFile] = dataclasses.field(default_factory=list)
     changelog: list[StateFile] = dataclasses.field(default_factory=list)
+    quarantine: tuple[StateFile, ...] = ()
     buckets: int = 1
     orphans: int = 0
 
@@ -123,6 +131,7 @@ class Run:
         self.before = store.database()
         at = -1 if self.before is None else self.before.n
         self.summary = Summary(at, at, landing.last_n)
+        self.tests = by_directory(options.tests or {}, landing.find_table)
         self.touched: set[str] = set()
         self.stopped: dict[str, Stop] = {}
 
@@ -229,6 +238,8 @@ class Run:
             self._pass([work for work in works if number < len(work.eras)], number)
         reach(Step.FILES_WRITTEN)
         for work in works:
+            self._check(work)
+        for work in works:
             self._commit(work, plan)
 
     def _log_changes(self, works: Sequence[Work]) -> None:
@@ -261,6 +272,7 @@ class Run:
                 self.store.keep_schema(table, schema_id, record)
         work = Work(
             table,
+            state.n,
             planned.to,
             version,
             state.schema,
@@ -413,6 +425,23 @@ class Run:
         self.summary.orphans += result["orphans"]
         self.summary.bytes_read += result["read"]
 
+    def _check(self, work: Work) -> None:
+        """Ask the tests of a table; see `datacheck`."""
+        tests = self.tests.get(work.table, ())
+        held = () if work.version is None else work.version.quarantine
+        if not tests and not held:
+            return
+        if not isinstance(self.engine, SparkEngine):
+            raise ConfigError(
+                f"{self.store.root}: {work.table} has tests, or rows in quarantine, which need Spark: "
+                "leave out --local"
+            )
+        from gaussdecode.spark.filecheck import check_files
+
+        found = check_files(self.engine.session, self.store, work, tests, self.token)
+        work.quarantine = found.quarantine
+        self.summary.tests += found.failed
+
     def _commit(self, work: Work, plan: Plan) -> None:
         before = work.version
         assert work.schema is not None
@@ -426,6 +455,7 @@ class Run:
             current=tuple(sorted(work.current, key=lambda file: file.bucket)),
             closed=(*(() if before is None else before.closed), *work.closed),
             changelog=(*(() if before is None else before.changelog), *work.changelog),
+            quarantine=work.quarantine,
             history_from=_since(before, "history_from", n_before, self._has_history(before)),
             changelog_from=_since(before, "changelog_from", n_before, bool(changelog_by)),
             changelog_by=changelog_by,

@@ -83,6 +83,7 @@ class TableVersion:
         current: files of the current state: those of buckets, and those with added rows.
         closed: files of closed intervals.
         changelog: files of the changelog.
+        quarantine: files of the rows among the current ones that failed a test.
         history_from: intervals that ended after this entry are kept; None without history.
         changelog_from: changes after this entry are kept; None without changelog.
         changelog_by: what the changelog is partitioned by.
@@ -99,6 +100,7 @@ class TableVersion:
     current: tuple[StateFile, ...] = ()
     closed: tuple[StateFile, ...] = ()
     changelog: tuple[StateFile, ...] = ()
+    quarantine: tuple[StateFile, ...] = ()
     history_from: int | None = None
     changelog_from: int | None = None
     changelog_by: str = ""
@@ -116,7 +118,7 @@ class TableVersion:
     def paths(self) -> set[str]:
         """All files, those with delete vectors too, relative to the table's directory."""
         deletes = {file.deletes for file in self.files if file.deletes}
-        return {file.path for file in self.files} | deletes
+        return {file.path for file in (*self.files, *self.quarantine)} | deletes
 
     @property
     def rows(self) -> int:
@@ -127,8 +129,8 @@ class TableVersion:
     def from_record(cls, record: Json) -> Self:
         """Read what `dataclasses.asdict` gave."""
         record = {key: value for key, value in record.items() if key != "version"}
-        for name in ("current", "closed", "changelog"):
-            record[name] = tuple(StateFile(**item) for item in record[name])
+        for name in ("current", "closed", "changelog", "quarantine"):
+            record[name] = tuple(StateFile(**item) for item in record.get(name, ()))
         ignore = record["ignore_through"]
         record["ignore_through"] = None if ignore is None else tuple(ignore)
         record["accepted_gaps"] = tuple(record["accepted_gaps"])
@@ -437,8 +439,11 @@ class Target:
         """Keep what a table will be at an entry, before the commit that brings it there."""
         path = self.table_root(table) / "commits" / f"{n:020d}.json"
         make_directory(path.parent)
-        if not path.exists():  # a run that was killed kept the same
-            commit(path, record)
+        if path.exists():  # of a run that was killed; it may have had other tests
+            if read_json(path) == {**record, "version": VERSION}:
+                return
+            path.unlink()
+        commit(path, record)
 
     def record(self, table: str, n: int) -> Json:
         """What was kept for the newest commit of a table that is not beyond an entry."""

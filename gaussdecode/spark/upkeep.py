@@ -12,7 +12,7 @@ import functools
 import json
 import secrets
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +23,7 @@ from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.exposition import label_value
 from gaussdecode.spark import manifest, tasks
 from gaussdecode.spark.bucket import gather, merge_bucket, replaced
+from gaussdecode.spark.datatests import Failed
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import PARQUET
@@ -350,7 +351,7 @@ def _remove_unfinished(store: Target, cut: float) -> int:
 def _files_below(root: Path) -> list[Path]:
     return [
         path
-        for folder in ("files", "changelog")
+        for folder in ("files", "changelog", "quarantine")
         for path in sorted((root / folder).rglob("*"))
         if path.is_file()
     ]
@@ -381,12 +382,14 @@ def _forget_versions(
         How many, and the files that are named by the versions that may be read.
     """
     if store.format != PARQUET:
-        return 0, set()
+        kept_records = (store.record(table, n) for n in store.records(table))
+        return 0, {file["path"] for record in kept_records for file in record.get("quarantine", ())}
     records = store.manifests(table)
     newest = max(records, default=0)
     alive = [v for v, r in records.items() if v in kept or v == newest or _age(r["created"]) > cut]
     needed = {n for v in alive for n, _ in manifest.chain(v, records.__getitem__)}
     named = manifest.named_paths(records, alive)
+    named |= {file["path"] for v in alive for file in records[v].get("quarantine", ())}
     for v in records.keys() - needed:
         (store.table_root(table) / "versions" / f"{v:020d}.json").unlink()
     reach(Step.FILES_REMOVED)
@@ -412,8 +415,14 @@ def status(root: Path | str, target: Path | str) -> Status:
     return Status(n, last, lag, {} if found is None else found.stopped)
 
 
-def metrics_text(root: Path | str, target: Path | str) -> str:
-    """The same in the text format of Prometheus, for node_exporter's textfile collector."""
+def metrics_text(root: Path | str, target: Path | str, tests: Iterable[Failed] = ()) -> str:
+    """The same in the text format of Prometheus, for node_exporter's textfile collector.
+
+    Args:
+        root: of the landing.
+        target: directory.
+        tests: what each test found when it was asked last.
+    """
     now = status(root, target)
     values = {
         "applied_entry": now.n,
@@ -423,8 +432,16 @@ def metrics_text(root: Path | str, target: Path | str) -> str:
         "stopped_tables": len(now.stopped),
     }
     label = label_value(str(Path(target).absolute()))
-    return "".join(
+    text = "".join(
         f"# TYPE gaussdecode_spark_{name} gauge\n"
         f"gaussdecode_spark_{name}{{target={label}}} {value}\n"
         for name, value in values.items()
+    )
+    tests = list(tests)
+    if tests:
+        text += "# TYPE gaussdecode_spark_test_failed_rows gauge\n"
+    return text + "".join(
+        f"gaussdecode_spark_test_failed_rows{{target={label},table={label_value(of.table)},"
+        f"test={label_value(of.test)},on_failure={label_value(of.on_failure)}}} {of.rows}\n"
+        for of in tests
     )

@@ -5,6 +5,7 @@ name                         is
 ============================ ==========================================================
 ``sales.orders``             the table of the source, as it is called there
 ```sales.orders.history```   its history; one name, in backticks, that no table can have
+```sales.orders.quarantine`` its rows that failed a test of data; the same
 ``sales.orders_history``     its history, unless the source has a table of that name
 ``orders``, ``orders_history`` the same, where no other table or history has that name
 ============================ ==========================================================
@@ -27,10 +28,12 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import split_title
 from gaussdecode.spark.frames import quoted
 from gaussdecode.spark.landing import Point
-from gaussdecode.spark.query import current, history, titles
+from gaussdecode.spark.query import current, history, quarantine, titles
 from gaussdecode.spark.session import beside
 
 _HISTORY: Final = "history"
+_QUARANTINE: Final = "quarantine"
+BESIDE: Final = (_HISTORY, _QUARANTINE)
 _SHOWN: Final = 10  # names in an error; arbitrary
 _LOGGER: Final = "SQLQueryContextLogger"  # of pyspark
 _UNKNOWN: Final = "TABLE_OR_VIEW_NOT_FOUND"
@@ -46,16 +49,16 @@ class Meaning(NamedTuple):
 
     Attributes:
         table: its title, as in the source.
-        is_history: of its rows.
+        beside: what of it is meant: nothing for its rows, or one of `BESIDE`.
     """
 
     table: str
-    is_history: bool = False
+    beside: str = ""
 
     @property
     def view(self) -> str:
         """Its sure name."""
-        return f"{self.table}.{_HISTORY}" if self.is_history else self.table
+        return f"{self.table}.{self.beside}" if self.beside else self.table
 
 
 class Names:
@@ -72,13 +75,13 @@ class Names:
         for meaning in self.tables:
             self._exact[split_title(meaning.table)] = self._exact[meaning.view,] = meaning
         for meaning in self.tables:
-            past = Meaning(meaning.table, is_history=True)
             schema, name = split_title(meaning.table)
-            of_past = f"{name}_{_HISTORY}"
-            self._exact.setdefault((schema, of_past), past)
-            self._exact[past.view,] = past
             self._folded.setdefault(_fold((name,)), []).append(meaning)
-            self._folded.setdefault(_fold((of_past,)), []).append(past)
+            for word in BESIDE:
+                of_it, also = f"{name}_{word}", Meaning(meaning.table, word)
+                self._exact.setdefault((schema, of_it), also)
+                self._exact[also.view,] = also
+                self._folded.setdefault(_fold((of_it,)), []).append(also)
         for parts, meaning in self._exact.items():
             self._folded.setdefault(_fold(parts), []).append(meaning)
 
@@ -220,8 +223,10 @@ class _Tables:
         self._made.clear()
 
     def _frame(self, meaning: Meaning) -> DataFrame:
-        if meaning.is_history:
+        if meaning.beside == _HISTORY:
             return history(self._spark, self._target, meaning.table)
+        if meaning.beside == _QUARANTINE:
+            return quarantine(self._spark, self._target, meaning.table)
         return current(self._spark, self._target, meaning.table, at=self._at, root=self._root)
 
 

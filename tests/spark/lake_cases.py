@@ -18,17 +18,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.demo.java import provide_java
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import ConfigError, DataTestError, LandingError
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark import lakerun
 from gaussdecode.spark.apply import apply
+from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, load_tests
 from gaussdecode.spark.events import ACTION, PUT
 from gaussdecode.spark.failpoint import VARIABLE, Step
 from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, settings
 from gaussdecode.spark.frames import quoted
 from gaussdecode.spark.lake import IcebergTable, LakeTable, Merge, open_lake
 from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.query import current, database, history
+from gaussdecode.spark.query import current, database, history, quarantine
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact, vacuum
 from gaussdecode.spark.views import ask
@@ -89,15 +90,39 @@ def last_state(source: History, table: Table) -> Snapshot | None:
     return states[max(states)] if states else None
 
 
-def check(spark: SparkSession, source: History, target: Path) -> None:
-    """Every table is the source's, and nothing in it is unknown."""
+_QUARANTINED = {"pair": "not-null doc", "bag": "not-null y"}
+_TESTS = {
+    f"public.{table}": [
+        DataTest(name, Kind.NOT_NULL, (name.partition(" ")[2],), on_failure=OnFailure.QUARANTINE)
+    ]
+    for table, name in _QUARANTINED.items()
+}
+
+
+def check(spark: SparkSession, source: History, target: Path, *, is_tested: bool = False) -> None:
+    """Every table is the source's, and nothing in it is unknown.
+
+    Args:
+        spark: running.
+        source: all of whose changes were applied.
+        target: directory.
+        is_tested: with `_TESTS`: rows are there that pass them, those in quarantine that do not.
+    """
     frames = database(spark, target)
     for table in source.tables:
         state = last_state(source, table)
         if state is None:
             continue
         frame = frames[f"public.{table.name}"]
-        assert rows_of(frame, state) == state.rows, table.name
+        test = _QUARANTINED.get(table.name) if is_tested else None
+        if test is None:
+            assert rows_of(frame, state) == state.rows, table.name
+        else:
+            out = quarantine(spark, target, f"public.{table.name}")
+            assert out.where(f"gd_failed <> array('{test}')").isEmpty()
+            at = state.names.index(test.partition(" ")[2])
+            assert rows_of(frame, state) == [row for row in state.rows if row[at] is not None]
+            assert rows_of(out, state) == [row for row in state.rows if row[at] is None]
         assert frame.where("gd_unchanged is not null").isEmpty(), table.name
 
 
@@ -113,7 +138,9 @@ def versions(spark: SparkSession, target: Path) -> dict[str, int]:
     return {name: table.version() for name, table in tables_of(spark, target).items()}
 
 
-@pytest.mark.parametrize(("kind", "seed", "small_bytes"), [(DELTA, 8, 1 << 20), (ICEBERG, 8, 0)])
+@pytest.mark.parametrize(
+    ("kind", "seed", "small_bytes"), [(DELTA, 8, 1 << 20), (ICEBERG, 8, 0), (PARQUET, 8, 0)]
+)
 def test_rows_are_the_sources(
     kind: str,
     seed: int,
@@ -122,14 +149,16 @@ def test_rows_are_the_sources(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Random histories (keys that change, truncates, snapshots, schemas), applied in steps."""
+    """Random histories (keys that change, truncates, snapshots, schemas), applied in steps, tested."""
     monkeypatch.setattr(lakerun, "_SMALL_BYTES", small_bytes)  # reduced here, and by tasks
     source = History(tmp_path / "landing", seed, with_schema_changes=True)
     for steps in (2, 2):
         source.run(steps)
-        summary = apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
+        summary = apply(spark, tmp_path / "landing", tmp_path / "target", format=kind, tests=_TESTS)
         assert (summary.n, summary.orphans) == (source.writer.n - 1, 0)
-        check(spark, source, tmp_path / "target")
+        check(spark, source, tmp_path / "target", is_tested=True)
+    if kind == PARQUET:
+        return
     before = versions(spark, tmp_path / "target")
     again = apply(spark, tmp_path / "landing", tmp_path / "target")
     assert (again.tables, versions(spark, tmp_path / "target")) == (0, before)
@@ -418,6 +447,78 @@ def _typed(state: Snapshot, types: dict[str, pa.DataType]) -> list[tuple[Any, ..
 def _plain(values: Any) -> list[Any]:
     """Values without their zone, which is UTC by another name."""
     return [value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value for value in values]
+
+
+_FILE = """
+on-failure: warn
+tables:
+  public.items:
+    - accepted-values: [new, 1.50]
+      column: "it's a `kind`"
+    - expression: price >= 0
+      on-failure: quarantine
+      name: sold
+    - unique: [code]
+      on-failure: quarantine
+    - not-null: id
+      on-failure: stop
+"""
+
+
+def test_what_tests_of_data_do(spark: SparkSession, tmp_path: Path) -> None:
+    """Warnings are counted; rows come back when they pass; a stop publishes nothing, and says no value."""
+    columns = [
+        Column(1, "id", pa.int32()), Column(2, "price", pa.int32()), Column(3, "code", pa.string()),
+        Column(4, "it's a `kind`", pa.string()),
+    ]  # fmt: skip
+    items = Table("items", columns, (), full=True, rows=[])
+    source = History(tmp_path / "landing", 1, with_schema_changes=False, tables=[items])
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    (tmp_path / "tests.yaml").write_text(_FILE)
+    tests = load_tests(tmp_path / "tests.yaml")
+
+    def land(*changes: tuple[str, Any, Any]) -> None:
+        source.lsn += 10
+        for seq, (op, new, old) in enumerate(changes):
+            now, then = (row and dict(enumerate(row, 1)) for row in (new, old))
+            source.land(items, seq, op, now, then, [])
+        source.commit()
+
+    def ids(name: str) -> list[Any]:
+        rows = ask(spark, target, f"SELECT id FROM {name} ORDER BY id").collect()
+        return [row.id for row in rows]
+
+    first = [[1, 5, "a", "new"], [2, -1, None, "1.50"], [3, 5, None, "odd"], [4, None, "b", None]]
+    land(*[("I", row, None) for row in first])
+    found = apply(spark, landing, target, tests=tests).tests
+    assert [(of.test, of.rows) for of in found] == [
+        ("accepted-values it's a `kind`", 2), ("sold", 1), ("unique code", 0), ("not-null id", 0),
+    ]  # fmt: skip
+    assert found[1] == Failed("public.items", "sold", 1, OnFailure.QUARANTINE)
+    assert (ids("items"), ids("items_quarantine")) == ([1, 3, 4], [2])
+    # One takes a value that another has; the one in quarantine passes now.
+    land(("I", [5, 0, "a", "new"], None), ("U", [2, 1, None, "new"], first[1]))
+    apply(spark, landing, target, tests=tests)
+    assert (ids("items"), ids("items_quarantine")) == ([1, 2, 3, 4], [5])
+    # The other gives the value up: what is in quarantine is asked again.
+    land(("U", [1, 5, "c", "new"], first[0]))
+    apply(spark, landing, target, tests=tests)
+    assert (ids("items"), ids("items_quarantine")) == ([1, 2, 3, 4, 5], [])
+    land(("I", [None, 77, "d", "new"], None))
+    with pytest.raises(
+        DataTestError, match=r"public\.items: 1 row fails test 'not-null id'"
+    ) as error:
+        apply(spark, landing, target, tests=tests)
+    assert "77" not in str(error.value)
+    assert ids("items") == [1, 2, 3, 4, 5]
+    assert not list((target / "tables").rglob("*.tmp"))
+    for text, why in (
+        ("nothing > 1", "UNRESOLVED_COLUMN"),
+        ("1 / (price - 77) > 0", "DIVIDE_BY_ZERO"),
+    ):
+        bad = {"public.items": [DataTest("bad", Kind.EXPRESSION, expression=text)]}
+        with pytest.raises(ConfigError, match=why):
+            apply(spark, landing, target, tests=bad)
 
 
 def test_gap_stops(spark: SparkSession, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_no_name_means_two(tables: set[tuple[str, str]]) -> None:
     names = Names(titles)
     for title, parts in titles.items():
         assert names.find(parts) == names.find((title,)) == Meaning(title)
-        assert names.find((f"{title}.history",)) == Meaning(title, is_history=True)
+        assert names.find((f"{title}.history",)) == Meaning(title, "history")
         try:
             found = names.find(parts[1:])
         except ConfigError as error:
