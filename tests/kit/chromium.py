@@ -131,6 +131,15 @@ class Chromium:
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self._send("Emulation.setEmulatedMedia", features=[scheme])
+        self._navigate(url)
+
+    def leave(self) -> None:
+        """Leave the page, which asks its server for nothing any more, and forget what it wrote."""
+        self._navigate("about:blank")
+        self.requests.clear()
+        self.complaints.clear()
+
+    def _navigate(self, url: str) -> None:
         self._loaded.clear()
         self._send("Page.navigate", url=url)
         assert self._loaded.wait(_SECONDS), url

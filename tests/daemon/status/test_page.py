@@ -276,8 +276,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 
 @pytest.fixture
-def served() -> Iterator[tuple[str, list[Picture]]]:
-    """A server of the last picture in a list, with its address."""
+def served(browser: Chromium) -> Iterator[tuple[str, list[Picture]]]:
+    """A server of the last picture in a list, with its address; the browser leaves before it ends."""
     pictures = [IDLE]
     server = MonitoringServer(
         Address("127.0.0.1", 0),
@@ -289,6 +289,7 @@ def served() -> Iterator[tuple[str, list[Picture]]]:
     )
     server.start()
     yield f"http://{server.address}/", pictures
+    browser.leave()
     server.close()
 
 
@@ -308,7 +309,6 @@ def test_it_is_readable_everywhere(
     """It fits the window, light or dark, axe has nothing to say, and the policy refuses nothing."""
     url, pictures = served
     pictures.append(picture)
-    browser.complaints.clear()
     browser.open(url, width=size[0], height=size[1], is_dark=is_dark)
     assert browser.evaluate(OUTSIDE) == []
     assert browser.evaluate("document.documentElement.scrollWidth") <= size[0]
@@ -341,8 +341,6 @@ def test_it_is_whole_without_its_script(
 def test_the_script_keeps_it_fresh(browser: Chromium, served: tuple[str, list[Picture]]) -> None:
     """New figures appear without a new load, from the same origin only; a dead daemon is told."""
     url, pictures = served
-    browser.complaints.clear()
-    browser.requests.clear()
     browser.open(url, width=1280, height=900)
     browser.evaluate("window.mark = 1")
     assert "Keeping up" in browser.evaluate("document.body.innerText")
@@ -417,7 +415,8 @@ def test_runbooks_are_served(
     """Each state's link leads to its section; nothing of Markdown is left over."""
     url, _ = served
     browser.open(f"{url}alerts#gaussdecodegap", width=size[0], height=size[1], is_dark=is_dark)
-    assert browser.evaluate("document.querySelector(':target').textContent") == "GaussdecodeGap"
+    target = "document.querySelector(':target')?.textContent"  # it goes there after the load
+    wait_until(lambda: browser.evaluate(target) == "GaussdecodeGap", "the section")
     names = set(browser.evaluate("Array.from(document.querySelectorAll('h3'), e => e.id)"))
     assert {state.alert.lower() for state in STATES} <= names
     text = browser.evaluate("document.querySelector('main').innerText")
