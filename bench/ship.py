@@ -36,8 +36,8 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.files import Files
 from gaussdecode.land.making import Draft, HiddenFile
 from gaussdecode.land.mirror.shipper import Shipper
-from gaussdecode.land.mirror.store import Store
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
+from gaussdecode.objects.store import Store
 from gaussdecode.settings.sections import MirrorConfig
 
 

@@ -9,6 +9,7 @@ import pytest
 import structlog
 from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
+from kit.s3 import S3
 from kit.turns import has_its_turn
 
 _numbers = itertools.count(1)
@@ -63,6 +64,13 @@ def log_as_it_was() -> Iterator[None]:
     """Undo what a test did to the log, which is the process's."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A running S3 server; tests make buckets of their own."""
+    with S3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ from gaussdecode.source.quoting import identifier, literal
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.store import DatabaseVersion, TableVersion, Target
 from gaussdecode.spark.verify import (
@@ -102,9 +103,9 @@ class Result:
         tables = [dataclasses.asdict(of) for of in self.tables]
         return {"lsn": str(self.lsn), "n": self.n, "is_equal": self.is_equal, "tables": tables}
 
-    def metrics_text(self, target: Path) -> str:
+    def metrics_text(self, target: Place) -> str:
         """In the text format of Prometheus, for node_exporter's textfile collector."""
-        label = label_value(str(target.absolute()))
+        label = label_value(str(target))
         lines = [
             "# TYPE gaussdecode_spark_verified_timestamp_seconds gauge",
             f"gaussdecode_spark_verified_timestamp_seconds{{target={label}}} {time.time():.0f}",
@@ -141,15 +142,15 @@ class Comparison:
     Attributes:
         engine: runs the tasks of the lake.
         root: of the landing.
-        target: directory.
+        target: directory or URL.
         address: of the source.
         wait: seconds for transactions of the source, and for the landing to get there.
         progress: is told what is done.
     """
 
     engine: Engine
-    root: Path
-    target: Path
+    root: Place
+    target: Place
     address: SourceAddress
     wait: float = 60.0
     progress: Callable[[str], None] = lambda _: None
@@ -271,6 +272,7 @@ class Comparison:
 
     def ask_for_repair(self, result: Result) -> Result:
         """Ask the daemon for snapshots of what differs: of the rows, or of the table where that needs it."""
+        assert isinstance(self.root, Path)  # the daemon is asked in its own directory
         files = Files(self.root)
         try:
             disk = Disk(files, SpaceWait(should_stop=lambda: True), secrets.token_hex(8))

@@ -15,6 +15,10 @@ Examples:
   gaussdecode spark columns /var/lib/gaussdecode/orders /srv/orders shop.items --was total=amount
   gaussdecode spark compact /srv/orders
   gaussdecode spark vacuum /srv/orders --older-than-days 7
+
+Landing and target are directories, or URLs: s3://bucket/prefix, gs://, az://, abfss://, with settings
+of the store after a question mark; docs/spark.md#on-object-stores.
+  gaussdecode spark apply s3://lake/orders "s3://lake/tables?region=eu-central-1"
 """
 
 import argparse
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from gaussdecode.spark.datatests import Failed
     from gaussdecode.spark.engine import Engine
     from gaussdecode.spark.landing import Point
+    from gaussdecode.spark.place import Place
 
 _ROWS = 100
 
@@ -66,7 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Do what the action says."""
-    work_as_owner_of(args.target)
+    if isinstance(args.target, Path):
+        work_as_owner_of(args.target)
     return int(args.action(args))
 
 
@@ -118,8 +124,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", type=Path, help="directory of the landing")
-    parser.add_argument("target", type=Path, help="directory of the target; made if missing")
+    parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=_place, help="directory or URL; made if missing")
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument(
         "--format",
@@ -171,9 +177,9 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _query_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("target", type=_place, help="directory or URL of the target")
     parser.add_argument("sql", help="tables go by schema.name, or name; histories by NAME_history")
-    parser.add_argument("--root", type=Path, help="of the landing; to travel by time or CSN")
+    parser.add_argument("--root", type=_place, help="of the landing; to travel by time or CSN")
     parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS")
     parser.add_argument("--json", action="store_true", help="print one object per row")
     _session_arguments(parser)
@@ -181,8 +187,8 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _columns_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", type=Path, help="directory of the landing")
-    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=_place, help="directory or URL of the target")
     parser.add_argument("table", help="schema.table that stands still")
     parser.add_argument(
         "--was",
@@ -216,7 +222,7 @@ def _versions(text: str) -> tuple[str, str]:
 
 
 def _compact_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("target", type=_place, help="directory or URL of the target")
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument("--target-size", type=size, default=128 << 20, metavar="SIZE")
     parser.add_argument("--buckets", type=count, metavar="N", help="spread rows over so many")
@@ -224,19 +230,19 @@ def _compact_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _vacuum_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("target", type=_place, help="directory or URL of the target")
     parser.add_argument("--older-than-days", type=_days, default=7.0, metavar="DAYS")
 
 
 def _status_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", type=Path, help="directory of the landing")
-    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=_place, help="directory or URL of the target")
     parser.add_argument("--metrics", action="store_true", help="in Prometheus' text format")
 
 
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", type=Path, help="directory of the landing")
-    parser.add_argument("target", type=Path, help="directory of the target")
+    parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=_place, help="directory or URL of the target")
     parser.add_argument(
         "--dsn",
         required=True,
@@ -258,6 +264,15 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
     parser.add_argument("--json", action="store_true", help="print one object")
     _engine_arguments(parser)
+
+
+def _place(text: str) -> "Place":
+    from gaussdecode.spark.place import place_of
+
+    try:
+        return place_of(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _days(text: str) -> float:
@@ -567,6 +582,11 @@ def _verify(args: argparse.Namespace) -> int:
     from gaussdecode.commands._lakeverify import Comparison, report_lines
     from gaussdecode.source.address import SourceAddress
 
+    if args.repair and not isinstance(args.root, Path):
+        raise ConfigError(
+            f"{args.root}: --repair asks the daemon, in its own directory; verify with it on its host, "
+            "or run gaussdecode snapshot there"
+        )
     address = SourceAddress(args.dsn, is_insecure_allowed=args.allow_insecure)
     with _engine(args) as engine:
         comparison = Comparison(engine, args.root, args.target, address, args.wait)

@@ -8,7 +8,6 @@ killed at any point is simply run again. Two jobs at once: one commits, one fail
 """
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaussdecode.errors import ConfigError
@@ -17,6 +16,7 @@ from gaussdecode.spark.datatests import Tests
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.formats import DELTA, ICEBERG, PARQUET
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.place import Given
 from gaussdecode.spark.run import Options, Progress, Run, Summary
 from gaussdecode.spark.store import Target
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 def apply(
     spark: "SparkSession",
-    root: Path | str,
-    target: Path | str,
+    root: Given,
+    target: Given,
     *,
     to: Point | None = None,
     tables: Collection[str] | None = None,
@@ -45,8 +45,8 @@ def apply(
 
     Args:
         spark: running.
-        root: of the landing.
-        target: directory; made if it is not there.
+        root: of the landing: directory, or URL of its mirror.
+        target: directory or URL; made if it is not there.
         to: where to go; None for the end of the log.
         tables: see `Options`, as for what follows.
         history: see there.
@@ -80,8 +80,8 @@ def apply(
 
 def apply_with(
     engine: Engine,
-    root: Path | str,
-    target: Path | str,
+    root: Given,
+    target: Given,
     options: Options | None = None,
     *,
     to: Point | None = None,

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.events import KEY, row_keys, state_schema
 from gaussdecode.spark.merge import merge, merge_delta
+from gaussdecode.spark.place import parquet_file, read_table
 from gaussdecode.spark.schema import RAW, UNCHANGED, conform, reads_as
 from gaussdecode.spark.store import StateFile, write_parquet
 from gaussdecode.spark.tasks import GROUP_BITS, Job, from_bytes, read_state, to_bytes
@@ -89,7 +89,7 @@ def parts_of(job: Job, bucket: int) -> Iterator[Part]:
         if file.bucket == bucket:
             yield Part(file, (0, file.rows))
         elif file.bucket < 0:
-            span = spans(Path(job.table_root, file.path)).get(bucket)
+            span = spans(job.table_root / file.path).get(bucket)
             if span is not None:
                 yield Part(file, span)
 
@@ -132,7 +132,7 @@ def _merge_whole(job: Job, bucket: int, parts: Sequence[Part], events: pa.Table)
     whole: tuple[StateFile, ...] = ()
     if merged.current.num_rows:
         name = f"files/{job.token}-current-{bucket:06d}"
-        path, size = write_parquet(merged.current, Path(job.table_root), name)
+        path, size = write_parquet(merged.current, job.table_root, name)
         rows = merged.current.num_rows
         whole = (StateFile(path, rows, size, job.schema.schema_id, bucket),)
     return _piece(job, bucket, parts, whole, None, merged.closed, ended, merged.orphans)
@@ -151,7 +151,7 @@ def _piece(
             handed[kind] = to_bytes(rows)
             continue
         name = f"files/{job.token}-{kind}-{bucket:06d}"
-        path, size = write_parquet(rows, Path(job.table_root), name)
+        path, size = write_parquet(rows, job.table_root, name)
         own = bucket if kind == "added" else -1
         files.append((kind, StateFile(path, rows.num_rows, size, job.schema.schema_id, own)))
     read = sum(part.file.bytes for part in parts if part.file.bucket >= 0)
@@ -214,11 +214,11 @@ def _row_groups(
         columns: names; None for all.
         keys: of the rows wanted; None for all. What has none of them is not read but for keys.
     """
-    path = Path(job.table_root, part.file.path)
-    ended = ended_rows(Path(job.table_root), part.file)
+    path = job.table_root / part.file.path
+    ended = ended_rows(job.table_root, part.file)
     probe = [*job.schema.key, RAW] if job.schema.key and columns is None else columns
     try:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             edge = 0
             for group in range(file.num_row_groups):
                 first, edge = edge, edge + file.metadata.row_group(group).num_rows
@@ -282,7 +282,7 @@ def gather(index: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[s
     Returns:
         One JSON text for `replaced`.
     """
-    job, root = jobs[index], Path(jobs[index].table_root)
+    job, root = jobs[index], jobs[index].table_root
     loaded: list[Piece] = [pickle.loads(p) for p in payloads]  # noqa: S301 - of our own tasks
     pieces = sorted(loaded, key=lambda piece: piece.bucket)
     files = [pair for piece in pieces for pair in piece.files]
@@ -324,7 +324,7 @@ def _vectors(job: Job, pieces: Sequence[Piece]) -> dict[str, Ints]:
     for piece in pieces:
         for path, rows in piece.ended.items():
             new.setdefault(path, []).append(rows)
-    root = Path(job.table_root)
+    root = job.table_root
     found = {p: np.unique(np.concatenate([ended_rows(root, base[p]), *r])) for p, r in new.items()}
     return {path: rows for path, rows in found.items() if len(rows)}
 
@@ -344,10 +344,10 @@ def _with_folded(
 ) -> dict[int, pa.Table]:
     """Rows by bucket: those of older files and new ones."""
     found: dict[int, list[pa.Table]] = {bucket: [rows] for bucket, rows in added.items()}
-    root, target = Path(job.table_root), state_schema(job.schema)
+    root, target = job.table_root, state_schema(job.schema)
     for file in files:
         path = root / file.path
-        rows = _padded(pq.read_table(path, partitioning=None), target)
+        rows = _padded(read_table(path), target)
         mask = is_current((0, file.rows), ended.get(file.path, ended_rows(root, file)))
         for bucket, (start, stop) in spans(path).items():
             held = rows.slice(start, stop - start).filter(pa.array(mask[start:stop]))

@@ -9,14 +9,13 @@ import dataclasses
 import json
 import urllib.parse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
+from gaussdecode.spark.place import Place, parquet_file
 from gaussdecode.spark.plan import ChangeFile
 from gaussdecode.spark.store import StateFile, write_parquet
 from gaussdecode.spark.tasks import numbers_of, part_of
@@ -39,8 +38,8 @@ class ChangelogTask:
     """
 
     index: int
-    root: str
-    table_root: str
+    root: Place
+    table_root: Place
     changes: tuple[ChangeFile, ...]
     by: str
     token: str
@@ -50,9 +49,9 @@ def write_changelog(task: ChangelogTask) -> Iterator[str]:
     """Copy files; describe each new one as JSON of the table's number and a `StateFile`."""
     held: dict[tuple[str, str], list[pa.Table]] = {}
     for change in task.changes:
-        path = Path(task.root, change.file.path)
+        path = task.root / change.file.path
         try:
-            with pq.ParquetFile(path) as file:
+            with parquet_file(path) as file:
                 groups = part_of(file.num_row_groups, change)
                 if not groups:
                     continue
@@ -70,7 +69,7 @@ def _write(task: ChangelogTask, schema_id: str, value: str, parts: list[pa.Table
     rows = pa.concat_tables(parts)
     partition = f"{urllib.parse.quote(task.by, safe='')}={value}"
     name = f"changelog/{partition}/{task.token}"
-    path, size = write_parquet(rows, Path(task.table_root), name)
+    path, size = write_parquet(rows, task.table_root, name)
     return StateFile(path, rows.num_rows, size, schema_id, partition=partition)
 
 

@@ -10,15 +10,11 @@ import contextlib
 import dataclasses
 import functools
 import operator
-import os
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,15 +25,15 @@ from gaussdecode.model.words import counted
 from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, check_columns
 from gaussdecode.spark.events import KEY, STAMPS
 from gaussdecode.spark.frames import quoted, read_versions, spark_type
+from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema, parse_type
-from gaussdecode.spark.session import configured
-from gaussdecode.spark.store import StateFile, make_directory, sync_directory
+from gaussdecode.spark.staging import write_rows
+from gaussdecode.spark.store import StateFile, sync_directory
 
 FAILED: Final = "gd_failed"
 PLACE: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq")
 """What no two rows of a table have in common."""
 
-PLAIN: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _WAS_OUT: Final = "gd_was_out"
 _VALUE: Final = "gd_value"
 _HELD: Final = [
@@ -198,7 +194,7 @@ class Checker:
     def __init__(
         self,
         spark: SparkSession,
-        root: Path,
+        root: Place,
         schema: TableSchema,
         tests: Sequence[DataTest],
         token: str,
@@ -245,33 +241,18 @@ class Checker:
 
     def _write(self, frame: DataFrame) -> tuple[StateFile, ...]:
         """Write rows durable, under names that are never used again."""
-        directory = self._root / "quarantine"
-        make_directory(directory)
-        scratch = directory / f".{self._token}"
-        try:
-            with configured(self._spark, PLAIN):
-                frame.write.parquet(str(scratch))
-            found = [f for f in sorted(scratch.glob("*.parquet")) if pq.read_metadata(f).num_rows]
-            files = tuple(self._keep(file, number) for number, file in enumerate(found))
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        sync_directory(directory)
-        return files
-
-    def _keep(self, file: Path, number: int) -> StateFile:
-        name = f"quarantine/{self._token}-{number:06d}-{secrets.token_hex(4)}.parquet"
-        handle = os.open(file, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
-        path = self._root / name
-        file.rename(path)
-        rows = int(pq.read_metadata(path).num_rows)
-        return StateFile(name, rows, path.stat().st_size, self._schema.schema_id)
+        types = {field.name: field for field in (*_HELD, *self._schema.arrow())}
+        fields = pa.schema([types[name] for name in frame.columns])
+        name = f"quarantine/{self._token}"
+        found = write_rows(frame, self._schema.schema_id, fields, self._root, name)
+        if isinstance(self._root, Path):
+            sync_directory(self._root / "quarantine")
+        return found
 
 
 def held_rows(
     spark: SparkSession,
-    root: Path,
+    root: Place,
     files: Sequence[StateFile],
     schemas: Mapping[str, TableSchema],
     schema: TableSchema,
@@ -285,7 +266,7 @@ def held_rows(
         schemas: by id, those of the files and of the rows wanted.
         schema: wanted.
     """
-    paths: dict[str, list[Path]] = {}
+    paths: dict[str, list[Place]] = {}
     for file in files:
         paths.setdefault(file.schema_id, []).append(root / file.path)
     return read_versions(spark, paths, schemas, schema, dict.fromkeys(schemas, _HELD))

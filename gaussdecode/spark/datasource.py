@@ -11,7 +11,7 @@ those to `changes_of` and get the changes read natively.
 ======================== =====================================================================
 option                   is
 ======================== =====================================================================
-``path``                 the landing's root
+``path``                 the landing's root, or the URL of its mirror
 ``table``                only this one; its rows have its columns
 ``rows``                 ``changes`` (default) or ``files``
 ``startingOffset``       ``earliest`` (default: all that retention has left), ``latest``, or a number:
@@ -30,7 +30,6 @@ progress: ``latestOffset`` beside ``endOffset``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +45,7 @@ from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.spark.landing import Landing, data_kinds
+from gaussdecode.spark.place import Given, place_of
 from gaussdecode.spark.plan import ChangeFile, replaces
 from gaussdecode.spark.reading import read_changes
 from gaussdecode.spark.rows import AllRows, TableRows
@@ -107,7 +107,7 @@ class FileRows:
         table: only this one; None for all.
     """
 
-    def __init__(self, root: Path, table: str | None) -> None:
+    def __init__(self, root: Given, table: str | None) -> None:
         self._landing = Landing(root)
         self._table = None if table is None else self._landing.find_table(table)
 
@@ -178,7 +178,7 @@ class _Options:
             raise ConfigError(
                 f"there is no option {unknown[0]!r}; there are: {', '.join(sorted(_KNOWN))}"
             )
-        self.root = options["path"]
+        self.root = place_of(options["path"])
         self.table = options.get("table")
         self._rows = options.get("rows", "changes")
         if self._rows not in {"changes", "files"}:
@@ -197,10 +197,10 @@ class _Options:
     def form(self) -> Form:
         """What a row is."""
         if self._rows == "files":
-            return FileRows(Path(self.root), self.table)
+            return FileRows(self.root, self.table)
         if self.table is None:
-            return AllRows(Path(self.root))
-        return TableRows(Path(self.root), self.table)
+            return AllRows(self.root)
+        return TableRows(self.root, self.table)
 
     def start(self) -> int:
         """Entry after which a query begins."""
@@ -369,7 +369,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._form.read(partition.value, self._schema)
 
 
-def changes_of(spark: SparkSession, root: str, batch: DataFrame) -> dict[str, DataFrame]:
+def changes_of(spark: SparkSession, root: Given, batch: DataFrame) -> dict[str, DataFrame]:
     """Give the changes that the files of a micro-batch hold.
 
     Args:

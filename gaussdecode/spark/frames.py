@@ -1,14 +1,13 @@
 """Parquet files of several schema versions as one DataFrame of one version.
 
-Given files by schema version; promises that Spark reads exactly these files, natively, one
-scan per version, and that added, dropped, renamed and retyped columns come out as the
+Given files by schema version; promises that Spark reads exactly these files, natively where they are on a disk,
+one scan per version, and that added, dropped, renamed and retyped columns come out as the
 columns of the version wanted. A value that does not fit its new type is NULL, with its
 text in ``gd_raw``.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812 - the same
 
 from gaussdecode.errors import LandingError
+from gaussdecode.spark.place import ObjectPath, Place
+from gaussdecode.spark.remote import Read, read_objects
 from gaussdecode.spark.schema import (
     NAMES_TYPE,
     OLD,
@@ -83,11 +84,11 @@ def change_fields(schema: TableSchema) -> list[pa.Field]:
 
 def read_versions(
     spark: SparkSession,
-    files: Mapping[str, Sequence[Path]],
+    files: Mapping[str, Sequence[Place]],
     schemas: Mapping[str, TableSchema],
     target: TableSchema,
     ours: Mapping[str, Sequence[pa.Field]],
-    ended: Mapping[Path, Path] | None = None,
+    ended: Mapping[Place, Place] | None = None,
 ) -> DataFrame:
     """Read files of several versions as one frame.
 
@@ -105,13 +106,9 @@ def read_versions(
         schema = schemas[schema_id]
         fields = [*ours[schema_id], *schema.arrow()]
         wanted = T.StructType([T.StructField(f.name, spark_type(f.type)) for f in fields])
-        whole = [path for path in paths if path not in vectors]
-        if whole:
-            frames.append(as_version(_parquet(spark, wanted, whole), schema, target))
-        parted = [path for path in paths if path in vectors]
-        if parted:
-            rows = _current(_parquet(spark, wanted, parted), _vectors(spark, parted, vectors))
-            frames.append(as_version(rows, schema, target))
+        frames += [
+            as_version(rows, schema, target) for rows in _rows(spark, wanted, paths, vectors)
+        ]
     if not frames:
         fields = [*next(iter(ours.values())), *target.arrow()]
         empty = T.StructType([T.StructField(f.name, spark_type(f.type)) for f in fields])
@@ -122,13 +119,41 @@ def read_versions(
     return result
 
 
-def _parquet(spark: SparkSession, schema: T.StructType, paths: Iterable[Path]) -> DataFrame:
+def _rows(
+    spark: SparkSession,
+    schema: T.StructType,
+    paths: Sequence[Place],
+    vectors: Mapping[Place, Place],
+) -> Iterator[DataFrame]:
+    """Current rows of files."""
+    objects = [path for path in paths if isinstance(path, ObjectPath)]
+    if objects:
+        yield read_objects(spark, schema, [Read(path, _object(vectors, path)) for path in objects])
+        return
+    whole = [path for path in paths if path not in vectors]
+    if whole:
+        yield read_parquet(spark, schema, whole)
+    parted = [path for path in paths if path in vectors]
+    if parted:
+        yield _current(read_parquet(spark, schema, parted), _vectors(spark, parted, vectors))
+
+
+def _object(vectors: Mapping[Place, Place], path: Place) -> ObjectPath | None:
+    found = vectors.get(path)
+    return found if isinstance(found, ObjectPath) else None
+
+
+def read_parquet(spark: SparkSession, schema: T.StructType, paths: Sequence[Place]) -> DataFrame:
+    """Read files in one schema; at least one of them, all on a disk or all on a store."""
+    objects = [Read(path) for path in paths if isinstance(path, ObjectPath)]
+    if objects:
+        return read_objects(spark, schema, objects)
     return spark.read.schema(schema).parquet(*[_GLOB.sub(r"\\\1", str(p)) for p in paths])
 
 
-def _vectors(spark: SparkSession, paths: Sequence[Path], of: Mapping[Path, Path]) -> DataFrame:
+def _vectors(spark: SparkSession, paths: Sequence[Place], of: Mapping[Place, Place]) -> DataFrame:
     """Positions of rows that are not current: ``gd_file`` and ``gd_row``."""
-    found = _parquet(spark, _VECTORS, sorted({of[path] for path in paths}))
+    found = read_parquet(spark, _VECTORS, list({of[path] for path in paths}))
     return found.select(F.col("file").alias("gd_file"), F.col("row").alias("gd_row"))
 
 

@@ -6,7 +6,6 @@ of these only the columns asked for, and to make Python objects only of the rows
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +15,13 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.events import as_int64
+from gaussdecode.spark.place import Place, parquet_file
 
 Row = dict[str, Any]  # Any: values of a landed row
 _LOWEST: Final = -(1 << 63)
 
 
-def first_row(path: Path, order: Sequence[str], names: Sequence[str]) -> Row:
+def first_row(path: Place, order: Sequence[str], names: Sequence[str]) -> Row:
     """The row that comes first in an order.
 
     Args:
@@ -50,7 +50,7 @@ def first_row(path: Path, order: Sequence[str], names: Sequence[str]) -> Row:
         return dict(rows.slice(best[2], 1).to_pylist()[0])
 
 
-def rows_of_op(path: Path, op: str, names: Sequence[str]) -> list[Row]:
+def rows_of_op(path: Place, op: str, names: Sequence[str]) -> list[Row]:
     """All rows of an operation, in the order of the file.
 
     Args:
@@ -72,9 +72,9 @@ def rows_of_op(path: Path, op: str, names: Sequence[str]) -> list[Row]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+def _opened(path: Place) -> Iterator[pq.ParquetFile]:
     try:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
         raise LandingError(f"{path} cannot be read: {error}; is the landing complete?") from error

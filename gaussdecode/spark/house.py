@@ -8,13 +8,13 @@ current state needs neither: an apply keeps its files few by itself.
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from gaussdecode.errors import LandingError
 from gaussdecode.model.words import counted
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.formats import PARQUET
+from gaussdecode.spark.place import Given
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact_with, vacuum
 
@@ -30,7 +30,7 @@ class House:
 
     Args:
         engine: that applies.
-        target: directory.
+        target: directory or URL.
         keep_seconds: versions younger than this stay.
         say: told in sentences what is done.
         clock: rising seconds.
@@ -39,7 +39,7 @@ class House:
     def __init__(
         self,
         engine: Engine,
-        target: Path,
+        target: Given,
         *,
         keep_seconds: float,
         say: Callable[[str], None],

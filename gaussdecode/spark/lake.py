@@ -144,14 +144,18 @@ class Lake:
 
     def table(self, directory: str) -> LakeTable:
         """One of them, there or not."""
-        root, pattern = self._store.root / "lake", self._store.catalog
-        name = name_of(pattern, directory) if pattern else None
-        if self._store.format == DELTA:
-            place = root / directory if name is None else name
-            return DeltaTable(self._spark, place, self._store.landing_id)
-        if name is None:
-            name = (_own_catalog(self._spark, root), "tables", directory)
-        return IcebergTable(self._spark, name, self._store.landing_id if pattern else None)
+        pattern, owner = self._store.catalog, self._store.landing_id
+        is_delta = self._store.format == DELTA
+        if pattern:
+            name = name_of(pattern, directory)
+            kind = DeltaTable if is_delta else IcebergTable
+            return kind(self._spark, name, owner)
+        root = self._store.root / "lake"
+        assert isinstance(root, Path)  # at a URL there is a catalog
+        if is_delta:
+            return DeltaTable(self._spark, root / directory, owner)
+        name = (_own_catalog(self._spark, root), "tables", directory)
+        return IcebergTable(self._spark, name, None)
 
 
 def _own_catalog(spark: SparkSession, root: Path) -> str:

@@ -7,23 +7,21 @@ replaced whole. Before a commit a record is kept of what the table will be at th
 that the number in the table is all that a later apply needs.
 """
 
-import contextlib
 import dataclasses
 import functools
 import json
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import types as T  # noqa: N812 - the same
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import reduce, tasks
 from gaussdecode.spark.catalog import check_apart
 from gaussdecode.spark.datacheck import (
-    PLAIN,
     Checker,
     Rows,
     held_rows,
@@ -34,14 +32,15 @@ from gaussdecode.spark.datacheck import (
 from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, state_schema
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.frames import quoted, read_versions
+from gaussdecode.spark.frames import quoted, read_parquet, read_versions
 from gaussdecode.spark.lake import LakeTable, Merge, open_lake
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.place import remove_tree, whole
 from gaussdecode.spark.plan import Applied, Era, Plan
 from gaussdecode.spark.run import Options, Progress, Run, Work
 from gaussdecode.spark.schema import TableSchema, reads_as
-from gaussdecode.spark.session import configured
-from gaussdecode.spark.store import StateFile, Target
+from gaussdecode.spark.staging import write_rows
+from gaussdecode.spark.store import STAGING, StateFile, Target
 from gaussdecode.spark.tasks import Job, MapTask
 
 _SMALL_BYTES: Final = 8 << 20
@@ -104,8 +103,9 @@ class LakeRun(Run):
         self.spark = engine.session
         self.lake = open_lake(self.spark, store)
         self.quarantine: dict[str, tuple[StateFile, ...]] = {}  # with whole paths
-        self.staging = store.root / "staging"
-        shutil.rmtree(self.staging, ignore_errors=True)  # of a run that was killed
+        if not store.is_shared:
+            remove_tree(store.root / STAGING)  # of a run that was killed; on a store vacuum does it
+        self.staging = store.root / STAGING / self.token
 
     # --- where tables are --------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class LakeRun(Run):
                 self._check_not_set_back(table, n)
                 n = n if table in self.before.stopped else max(n, self.before.n)
             self.quarantine[table] = tuple(
-                dataclasses.replace(file, path=str(self.store.table_root(table) / file.path))
+                dataclasses.replace(file, path=whole(self.store.table_root(table) / file.path))
                 for file in map(_file_of, record.get("quarantine", ()))
             )
             ignore = record["ignore_through"]
@@ -236,7 +236,7 @@ class LakeRun(Run):
         reach(Step.LAKE_COMMITTED)
         self.summary.tables += 1
         self.progress(f"{work.table}: entry {work.to}, {one.said}")
-        shutil.rmtree(self.staging / work.table, ignore_errors=True)
+        remove_tree(self.staging / work.table)
 
     # --- tests of data -------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ class LakeRun(Run):
                 schemas[file.schema_id] = self.store.schema(work.table, file.schema_id)
         return Job(
             index=0,
-            table_root=str(self.staging / work.table),
+            table_root=self.staging / work.table,
             schema=era.schema,
             schemas=schemas,
             order=self.landing.order,
@@ -322,7 +322,7 @@ class LakeRun(Run):
         resolved = self._resolve([job], [(job, era)]).get(job.index)
         planned = self._map_tasks(job, era.files)
         if resolved is not None:
-            planned.append(MapTask(job, str(self.landing.root), resolved=tuple(resolved)))
+            planned.append(MapTask(job, self.landing.root, resolved=tuple(resolved)))
         texts = self._engine_for(job, era).grouped(
             planned,
             functools.partial(tasks.map_events, is_resolved=resolved is not None),
@@ -344,30 +344,30 @@ class LakeRun(Run):
 
     def _stage_touched(self, work: Work, held: LakeTable, job: Job) -> tuple[StateFile, ...]:
         """Stage the rows of a table that changes are about."""
-        root = str(self.landing.root)
+        root = self.landing.root
         parts = self._portions(work.eras[0].files)
         looks = [MapTask(job, root, changes=part) for part in parts]
         paths = [json.loads(text) for text in self.engine.each(looks, reduce.stage_keys)]
         assert work.schema is not None
         if not paths:
             return ()
-        keys = self.spark.read.schema(f"{KEY} binary").parquet(*paths).distinct()
+        of_keys = T.StructType([T.StructField(KEY, T.BinaryType())])
+        keys = read_parquet(
+            self.spark, of_keys, [job.table_root / path for path in paths]
+        ).distinct()
         return self._stage_rows(work, held.read().join(keys, KEY, "left_semi"), work.schema)
 
     def _stage_rows(
         self, work: Work, rows: DataFrame, schema: TableSchema
     ) -> tuple[StateFile, ...]:
         """Stage rows of the table as base of a merge."""
-        path = self.staging / work.table / "base"
+        path = self.staging / work.table
         names = [quoted(field.name) for field in state_schema(schema)]
-        with configured(self.spark, PLAIN):
-            rows.select(*names).write.parquet(str(path))
-        found = sorted(path.glob("*.parquet"))
-        self.summary.bytes_read += sum(file.stat().st_size for file in found)
-        return tuple(
-            StateFile(f"base/{file.name}", 0, file.stat().st_size, schema.schema_id)
-            for file in found
+        found = write_rows(
+            rows.select(*names), schema.schema_id, state_schema(schema), path, "base/rows"
         )
+        self.summary.bytes_read += sum(file.bytes for file in found)
+        return found
 
     def _staged(self, work: Work, schema: TableSchema, files: Sequence[StateFile]) -> DataFrame:
         """Staged files as Spark reads them."""
@@ -379,8 +379,7 @@ class LakeRun(Run):
 
     def _sweep(self) -> None:
         """Remove what is staged; what no record names of the quarantine is for vacuum."""
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self.staging)
+        remove_tree(self.staging)
 
 
 def _file_of(record: Mapping[str, Any]) -> StateFile:  # Any: JSON

@@ -12,19 +12,21 @@ import functools
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry, parse_checkpoint
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.title import table_title
+from gaussdecode.spark.place import Given, Place, directories_in, names_in, place_of, read_each
 
 _LAYOUT_VERSION: Final = 1
 _HIDES_TRUNCATE: Final = "hides-truncate"
 _MIRRORED: Final = "mirrored"
 _CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", _HIDES_TRUNCATE})
+_AHEAD: Final = 32  # entries of a store that are asked for together; arbitrary
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
+_SCHEMA: Final = re.compile(r"[0-9a-f]+\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
 ORDER_COLUMNS: Final = {
     "lsn": ("gd_epoch", "gd_lsn", "gd_seq"),
@@ -62,21 +64,21 @@ class Landing:
     """The landing below a root.
 
     Attributes:
-        root: directory.
+        root: directory, or URL of a mirror.
         landing_id: made up when it was created.
         order: columns that order the changes.
         source: name of its one source.
         hides_truncate: its stream shows no TRUNCATE and no DDL (GaussDB's parallel decoding).
     """
 
-    def __init__(self, root: Path | str) -> None:
+    def __init__(self, root: Given) -> None:
         """Open it.
 
         Raises:
             ConfigError: there is no landing.
             LandingError: it is damaged or newer than this program.
         """
-        self.root = Path(root).absolute()
+        self.root = place_of(root)
         try:
             record = json.loads((self.root / "layout.json").read_bytes())
         except FileNotFoundError:
@@ -89,17 +91,13 @@ class Landing:
     # --- the log ---------------------------------------------------------------------------
 
     def _numbers(self) -> list[int]:
-        names = (path.name for path in (self.root / "commits").iterdir())
-        return sorted(int(match[1]) for match in map(_ENTRY.fullmatch, names) if match)
+        found = map(_ENTRY.fullmatch, names_in(self.root / "commits"))
+        return sorted(int(match[1]) for match in found if match)
 
-    def _checkpoints(self) -> list[tuple[int, int, Path]]:
-        directory = self.root / "commits" / "checkpoints"
-        found = []
-        for path in directory.iterdir() if directory.is_dir() else ():
-            match = _CHECKPOINT.fullmatch(path.name)
-            if match is not None:
-                found.append((int(match[1]), int(match[2]), path))
-        return sorted(found)
+    def _checkpoints(self) -> list[tuple[int, int, str]]:
+        directory = "commits/checkpoints"
+        found = map(_CHECKPOINT.fullmatch, names_in(self.root / directory))
+        return sorted((int(m[1]), int(m[2]), f"{directory}/{m[0]}") for m in found if m)
 
     @property
     def last_n(self) -> int:
@@ -131,18 +129,21 @@ class Landing:
     def _raw_entries(self, first: int, last: int) -> Iterator[CommitEntry]:
         n = first
         while n <= last:
-            # The single file first: an entry goes into its checkpoint before its file goes.
-            path = self.root / "commits" / f"{n:020d}.json"
-            try:
-                yield _parse(path.read_bytes(), str(path))
+            # The single files first: an entry goes into its checkpoint before its file goes.
+            paths = [
+                self.root / f"commits/{k:020d}.json" for k in range(n, min(n + _AHEAD, last + 1))
+            ]
+            for path, raw in zip(paths, read_each(paths), strict=True):
+                if raw is None:
+                    break
+                yield _parse(raw, str(path))
                 n += 1
+            else:
                 continue
-            except FileNotFoundError:
-                pass
             held = next((c for c in self._checkpoints() if c[0] <= n <= c[1]), None)
             if held is None:
                 raise self._missing(n)
-            for entry in _block(held[2]):
+            for entry in _block(self.root / held[2]):
                 if n <= entry.n <= last:
                     yield entry
                     n = entry.n + 1
@@ -223,15 +224,18 @@ class Landing:
     def tables(self) -> dict[str, str]:
         """Directories of the tables that have schemas, by ``schema.name`` as the server says."""
         found: dict[str, str] = {}
-        directory = self.root / "schemas"
-        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-            if path.name.startswith(("gd_", ".")) or not path.is_dir():
+        for name in directories_in(self.root / "schemas"):
+            if name.startswith(("gd_", ".")):
                 continue
-            for file in sorted(path.glob("[0-9a-f]*.json")):
-                record = self.schema_record(path.name, file.stem)
-                found[table_title(record["schema"], record["name"])] = path.name
-                break
+            for schema_id in self.schema_ids(name)[:1]:
+                record = self.schema_record(name, schema_id)
+                found[table_title(record["schema"], record["name"])] = name
         return found
+
+    def schema_ids(self, table: str) -> list[str]:
+        """All versions of a table that ever landed, in no order of time."""
+        names = names_in(self.root / "schemas" / table)
+        return [name.removesuffix(".json") for name in names if _SCHEMA.fullmatch(name)]
 
     def find_table(self, name: str) -> str:
         """Directory of a table, by that name or by ``schema.name``.
@@ -253,13 +257,13 @@ def data_kinds(entry: CommitEntry) -> bool:
     return entry.kind is not EntryKind.COMPACT
 
 
-def _check_layout(root: Path, record: Json) -> tuple[str, tuple[str, ...], str]:
+def _check_layout(root: Place, record: Json) -> tuple[str, tuple[str, ...], str]:
     try:
         if _MIRRORED in record["capabilities"]:
             raise ConfigError(
                 f"{root} holds the newest files only, the others are in its mirror alone "
-                "(landing.mirror.local-retention): read a copy of the whole mirror, or leave that "
-                "setting out where Spark is to read the landing itself"
+                "(landing.mirror.local-retention): give the URL of the mirror in place of this directory, or "
+                "leave that setting out"
             )
         if record["version"] != _LAYOUT_VERSION:
             raise ValueError(f"version {record['version']!r}")
@@ -281,7 +285,7 @@ def _parse(raw: bytes, where: str) -> CommitEntry:
         raise LandingError(f"{where}: {error}; restore it from a copy of this landing") from error
 
 
-def _block(path: Path) -> Iterator[CommitEntry]:
+def _block(path: Place) -> Iterator[CommitEntry]:
     try:
         _, lines = parse_checkpoint(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -291,7 +295,7 @@ def _block(path: Path) -> Iterator[CommitEntry]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _schema_record(root: Path, table: str, schema_id: str) -> Json:
+def _schema_record(root: Place, table: str, schema_id: str) -> Json:
     path = root / "schemas" / table / f"{schema_id}.json"
     try:
         record: Json = json.loads(path.read_bytes())

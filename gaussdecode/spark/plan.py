@@ -10,7 +10,6 @@ and so does another table under its name.
 import dataclasses
 import datetime as dt
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode.model.entry import CommitEntry
@@ -19,6 +18,7 @@ from gaussdecode.model.quarantine import ended_by
 from gaussdecode.spark.events import STAMPS, Reset
 from gaussdecode.spark.glance import first_row, rows_of_op
 from gaussdecode.spark.landing import Landing, data_kinds
+from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema, is_same_table, why_unknown
 
 SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
@@ -296,7 +296,7 @@ def replaces(entry: CommitEntry, table: str) -> bool:
 
 
 def merge_files(
-    root: Path,
+    root: Place,
     files: dict[str, list[ChangeFile]],
     compacts: list[CommitEntry],
     numbering: Numbering,

@@ -6,7 +6,6 @@ is there when an apply ended exactly there.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from gaussdecode.spark.events import ENDS, KEY, STAMPS
 from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.frames import change_fields, quoted, read_versions
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.place import Given, Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target
 
@@ -32,17 +32,17 @@ _CLOSED: Final = [*[pa.field(name, of) for name, of in ENDS.items()], *_STATE]
 
 def current(
     spark: SparkSession,
-    target: Path | str,
+    target: Given,
     table: str,
     *,
     at: Point | None = None,
-    root: Path | str | None = None,
+    root: Given | None = None,
 ) -> DataFrame:
     """Rows of a table.
 
     Args:
         spark: running.
-        target: directory.
+        target: directory or URL.
         table: ``schema.name``, or its directory.
         at: a point of the past; None for the newest version of the database.
         root: of the landing; needed to travel by time or CSN.
@@ -86,7 +86,7 @@ def current(
 
 
 def _in_lake(
-    spark: SparkSession, store: Target, table: str, at: Point, root: Path | str | None
+    spark: SparkSession, store: Target, table: str, at: Point, root: Given | None
 ) -> DataFrame:
     """Rows of a table that Delta Lake or Iceberg keeps, where an apply ended."""
     from gaussdecode.spark.lake import open_lake
@@ -158,7 +158,7 @@ def _no_such_point(store: Target, table: str, n: int, version: TableVersion) -> 
     )
 
 
-def resolve(at: Point, root: Path | str | None) -> int:
+def resolve(at: Point, root: Given | None) -> int:
     """Find the entry that a point means, with the landing's log where it is needed.
 
     Raises:
@@ -171,7 +171,7 @@ def resolve(at: Point, root: Path | str | None) -> int:
     return Landing(root).resolve(at)
 
 
-def history(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
+def history(spark: SparkSession, target: Given, table: str) -> DataFrame:
     """All versions of the rows of a table: ``gd_...`` says from when, ``gd_to_...`` until when.
 
     Rows that are there now have NULL in ``gd_to_...``.
@@ -196,7 +196,7 @@ def _type_of(name: str) -> str:
     return {"gd_to_op": "string", "gd_to_epoch": "int", "gd_to_ts": "timestamp"}.get(name, "bigint")
 
 
-def changelog(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
+def changelog(spark: SparkSession, target: Given, table: str) -> DataFrame:
     """The changes of a table as they landed, with ``gd_n``.
 
     Raises:
@@ -212,16 +212,16 @@ def changelog(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
 
 def database(
     spark: SparkSession,
-    target: Path | str,
+    target: Given,
     *,
     at: Point | None = None,
-    root: Path | str | None = None,
+    root: Given | None = None,
 ) -> dict[str, DataFrame]:
     """All tables at one point of the source's history, by ``schema.name``."""
     return {title: current(spark, target, title, at=at, root=root) for title in titles(target)}
 
 
-def titles(target: Path | str) -> list[str]:
+def titles(target: Given) -> list[str]:
     """``schema.name`` of all tables of the newest version.
 
     Raises:
@@ -232,7 +232,7 @@ def titles(target: Path | str) -> list[str]:
     return [_schema(store, newest, directory).title for directory in newest.tables]
 
 
-def _kept_as_files(target: Path | str) -> Target:
+def _kept_as_files(target: Given) -> Target:
     store = Target(target)
     if store.format != PARQUET:
         raise ConfigError(f"{store.root} is kept as {store.format}: it has the current state only")
@@ -271,7 +271,7 @@ def _held(
     return held_rows(spark, store.table_root(table), files, schemas, schemas[schema_id])
 
 
-def quarantine(spark: SparkSession, target: Path | str, table: str) -> DataFrame:
+def quarantine(spark: SparkSession, target: Given, table: str) -> DataFrame:
     """Rows of a table that failed a test and are not in it, with the tests' names in ``gd_failed``.
 
     Raises:
@@ -309,7 +309,7 @@ def _read(
     changes: bool = False,
 ) -> DataFrame:
     target, root = store.schema(table, version.schema_id), store.table_root(table)
-    paths: dict[str, list[Path]] = {}
+    paths: dict[str, list[Place]] = {}
     for file in files:
         # Files of the state are kept readable by the newest names; see `reads_as`.
         schema_id = file.schema_id if closed or changes else version.schema_id

@@ -8,17 +8,19 @@ a number of the log as progress, never a position.
 
 import dataclasses
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.spark.frames import change_fields, read_versions
+from gaussdecode.spark.frames import change_fields, quoted, read_versions
 from gaussdecode.spark.landing import Landing, Point, data_kinds
+from gaussdecode.spark.place import Given, ObjectPath, Place
 from gaussdecode.spark.plan import ChangeFile, merge_files, replaces
+from gaussdecode.spark.remote import NUMBER
 from gaussdecode.spark.schema import Column as TableColumn
 from gaussdecode.spark.schema import TableSchema, match_columns
 
@@ -27,7 +29,7 @@ ORDER: Final = ("gd_epoch", "gd_lsn", "gd_seq")
 
 def changes(
     spark: SparkSession,
-    root: Path | str,
+    root: Given,
     table: str,
     *,
     from_: int | Point | None = None,
@@ -92,28 +94,29 @@ def read_changes(
     with_n: bool = False,
 ) -> DataFrame:
     """Read landed files of one table as one frame."""
-    by_schema: dict[str, list[Path]] = {}
+    by_schema: dict[str, list[Place]] = {}
     for change in files:
         by_schema.setdefault(change.file.schema_id, []).append(landing.root / change.file.path)
     schemas = {
         schema_id: TableSchema.from_record(schema_id, landing.schema_record(table, schema_id))
-        for schema_id in by_schema or _any_schema(landing, table)
+        for schema_id in by_schema or landing.schema_ids(table)[:1]
     }
     target = with_dropped(list(schemas.values()))
     ours = {schema_id: change_fields(schema) for schema_id, schema in schemas.items()}
+    if with_n and isinstance(
+        landing.root, ObjectPath
+    ):  # Spark does not know the names of its files
+        numbered = {i: [*fields, pa.field(NUMBER, pa.int64())] for i, fields in ours.items()}
+        rows = read_versions(spark, by_schema, schemas, target, numbered)
+        return rows.select(*[quoted(c) for c in rows.columns if c != NUMBER], NUMBER)
     frame = read_versions(spark, by_schema, schemas, target, ours)
-    return frame.withColumn("gd_n", _number()) if with_n else frame
+    return frame.withColumn(NUMBER, _number()) if with_n else frame
 
 
 def _number() -> Column:
     """Landed files begin with the number of their entry."""
     name = F.regexp_extract(F.input_file_name(), r"/(\d{20})-[^/]*\.parquet$", 1)
     return name.cast("bigint")
-
-
-def _any_schema(landing: Landing, table: str) -> list[str]:
-    paths = (landing.root / "schemas" / table).glob("*.json")
-    return [path.stem for path in sorted(paths)[:1]]
 
 
 def with_dropped(versions: list[TableSchema]) -> TableSchema:

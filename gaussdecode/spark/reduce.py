@@ -8,7 +8,6 @@ of the table that are needed (values that were not sent, rows that are counted) 
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -32,14 +31,14 @@ IDENTITY: Final = ("gd_epoch", "gd_lsn", "gd_seq")
 
 
 def stage_keys(task: MapTask) -> Iterator[str]:
-    """Write the keys that changes are about; give the file's path."""
+    """Write the keys that changes are about; give the file's path below the table's directory."""
     found = [events.column(KEY).combine_chunks() for events in events_of(task)]
     if not found:
         return
     keys = pc.unique(pa.chunked_array(found, pa.binary()))
     name = f"keys/{task.job.token}"
-    path, _ = write_parquet(pa.table({KEY: keys}), Path(task.job.table_root), name)
-    yield json.dumps(str(Path(task.job.table_root, path)))
+    path, _ = write_parquet(pa.table({KEY: keys}), task.job.table_root, name)
+    yield json.dumps(path)
 
 
 def stage_group(
@@ -66,7 +65,7 @@ def stage_group(
         rows = reduced(events, merged, job.schema, after)
     held = None
     if rows.num_rows:
-        path, size = write_parquet(rows, Path(job.table_root), f"files/{job.token}-{bucket:06d}")
+        path, size = write_parquet(rows, job.table_root, f"files/{job.token}-{bucket:06d}")
         held = dataclasses.asdict(StateFile(path, rows.num_rows, size, job.schema.schema_id))
     result = {
         "file": held,

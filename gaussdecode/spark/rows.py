@@ -6,10 +6,8 @@ had when the query began (`TableRows`); rows of all tables have their values as 
 true name (`AllRows`).
 """
 
-import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,14 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.model.title import table_title
+from gaussdecode.spark.fit import arrow_schema, fitted
 from gaussdecode.spark.frames import change_fields, spark_type
 from gaussdecode.spark.landing import Landing, data_kinds
+from gaussdecode.spark.place import Given, Place, parquet_file
 from gaussdecode.spark.plan import SYSTEM_TABLES, replaces
 from gaussdecode.spark.reading import with_dropped
 from gaussdecode.spark.schema import (
@@ -68,7 +67,7 @@ class Part(NamedTuple):
 
 
 def parts_of(
-    root: Path, entries: Iterable[CommitEntry], table: str | None, part_bytes: int = PART_BYTES
+    root: Place, entries: Iterable[CommitEntry], table: str | None, part_bytes: int = PART_BYTES
 ) -> Iterator[tuple[Part, ...]]:
     """Cut the files of entries into what one task reads each.
 
@@ -103,7 +102,7 @@ def _snapshot(entry: CommitEntry, file: LandingFile) -> str | None:
     return "all" if replaces(entry, file.table) else "some"
 
 
-def _pieces(root: Path, part: Part, size: int, part_bytes: int) -> Iterator[Part]:
+def _pieces(root: Place, part: Part, size: int, part_bytes: int) -> Iterator[Part]:
     with _opened(root, part) as file:
         count = file.num_row_groups
     step = max(1, count * part_bytes // size)
@@ -111,9 +110,9 @@ def _pieces(root: Path, part: Part, size: int, part_bytes: int) -> Iterator[Part
         yield part._replace(groups=(first, min(first + step, count)))
 
 
-def _opened(root: Path, part: Part) -> pq.ParquetFile:
+def _opened(root: Place, part: Part) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(root / part.path)
+        return parquet_file(root / part.path)
     except FileNotFoundError:
         raise LandingError(
             f"{root}: {part.path} of entry {part.n} is gone: retention took it before it was read; "
@@ -123,17 +122,10 @@ def _opened(root: Path, part: Part) -> pq.ParquetFile:
         raise LandingError(f"{root}: {part.path} of entry {part.n}: {error}") from error
 
 
-def _groups(root: Path, part: Part) -> Iterator[pa.Table]:
+def _groups(root: Place, part: Part) -> Iterator[pa.Table]:
     with _opened(root, part) as file:
         for group in range(*(part.groups or (0, file.num_row_groups))):
             yield file.read_row_group(group, use_threads=False)
-
-
-def _arrow_schema(wanted: T.StructType) -> pa.Schema:
-    """The Arrow types that Spark takes; before 4.2 it does not ask for the zone, which is UTC."""
-    if "timezone" in inspect.signature(to_arrow_schema).parameters:
-        return to_arrow_schema(wanted, timezone="UTC")
-    return to_arrow_schema(wanted)  # type: ignore[unused-ignore]  # as far as older ones go
 
 
 class TableRows:
@@ -148,7 +140,7 @@ class TableRows:
         LandingError: nobody knows which column of one version is which of another.
     """
 
-    def __init__(self, root: Path, table: str) -> None:
+    def __init__(self, root: Given, table: str) -> None:
         landing = Landing(root)
         self.root = landing.root
         self.table = landing.find_table(table)
@@ -184,7 +176,7 @@ class TableRows:
 
     def read(self, parts: Sequence[Part], wanted: T.StructType) -> Iterator[pa.RecordBatch]:
         """Rows of the files, in the columns wanted."""
-        schema = _arrow_schema(wanted)
+        schema = arrow_schema(wanted)
         unknown = set(schema.names) - set(self.schema().names)
         if unknown:
             raise ConfigError(f"{self.title} has no column {min(unknown)!r}; leave the schema out")
@@ -192,7 +184,7 @@ class TableRows:
             for rows in _groups(self.root, part):
                 found = conform(rows, self._versions[part.schema_id], self._target)
                 found = _with(found, gd_n=part.n, gd_snapshot=part.snapshot)
-                columns = [_fitted(found, field) for field in schema]
+                columns = [fitted(found, field) for field in schema]
                 yield from pa.table(columns, schema=schema).combine_chunks().to_batches()
 
 
@@ -206,9 +198,9 @@ def _versions(landing: Landing, table: str) -> dict[str, TableSchema]:
                 record = landing.schema_record(table, file.schema_id)
                 found[file.schema_id] = of or TableSchema.from_record(file.schema_id, record)
     if not found:  # retention took its rows, or none landed yet
-        path = max((landing.root / "schemas" / table).glob("*.json"))
-        record = landing.schema_record(table, path.stem)
-        found[path.stem] = TableSchema.from_record(path.stem, record)
+        schema_id = max(landing.schema_ids(table))
+        record = landing.schema_record(table, schema_id)
+        found[schema_id] = TableSchema.from_record(schema_id, record)
     return found
 
 
@@ -229,24 +221,6 @@ def _with(rows: pa.Table, **constants: Any) -> pa.Table:  # Any: whole numbers a
     return rows
 
 
-def _fitted(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    """A column of a table in the type that Spark wants; NULL where there is none."""
-    if field.name not in rows.column_names:
-        return pa.nulls(rows.num_rows, field.type)
-    column = rows.column(field.name)
-    if not pa.types.is_struct(field.type) or column.type.names == field.type.names:
-        return column.cast(field.type)
-    values = column.combine_chunks()
-    held = {of.name for of in values.type}
-    children = [
-        pc.struct_field(values, of.name).cast(of.type)
-        if of.name in held
-        else pa.nulls(len(values), of.type)
-        for of in field.type
-    ]
-    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=pc.is_null(values))
-
-
 class AllRows:
     """Rows of all tables: values as texts, by true name.
 
@@ -254,7 +228,7 @@ class AllRows:
         root: of the landing.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Given) -> None:
         self.root = Landing(root).root
 
     def schema(self) -> str:
@@ -270,7 +244,7 @@ class AllRows:
 
     def read(self, parts: Sequence[Part], wanted: T.StructType) -> Iterator[pa.RecordBatch]:
         """Rows of the files, in the columns wanted."""
-        schema = _arrow_schema(wanted)
+        schema = arrow_schema(wanted)
         landing = Landing(self.root)
         for part in parts:
             record = landing.schema_record(part.table, part.schema_id)

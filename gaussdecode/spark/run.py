@@ -16,10 +16,18 @@ from gaussdecode.spark.datatests import Failed, Tests, by_directory
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import Applied, ChangeFile, Era, Plan, Stop, make_plan
 from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.spread import MAX_BUCKETS, Sizes, power_of_two, shared_out
-from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target, utc_now
+from gaussdecode.spark.store import (
+    FOLDERS,
+    DatabaseVersion,
+    StateFile,
+    TableVersion,
+    Target,
+    utc_now,
+)
 from gaussdecode.spark.tasks import Job, MapTask
 
 Progress = Callable[[str], None]
@@ -247,8 +255,8 @@ class Run:
         planned = [
             ChangelogTask(
                 index,
-                str(self.landing.root),
-                str(self.store.table_root(work.table)),
+                self.landing.root,
+                self.store.table_root(work.table),
                 part,
                 self._changelog_by(work.version),
                 self.token,
@@ -302,7 +310,7 @@ class Run:
             planned += self._map_tasks(job, era.files)
             if job.index in resolved:
                 paths = tuple(resolved[job.index])
-                planned.append(MapTask(job, str(self.landing.root), resolved=paths))
+                planned.append(MapTask(job, self.landing.root, resolved=paths))
         texts = self.engine.gathered(
             planned,
             functools.partial(tasks.map_events, is_resolved=bool(resolved)),
@@ -333,7 +341,7 @@ class Run:
                 schemas[file.schema_id] = self.store.schema(work.table, file.schema_id)
         return Job(
             index=index,
-            table_root=str(self.store.table_root(work.table)),
+            table_root=self.store.table_root(work.table),
             schema=era.schema,
             schemas=schemas,
             order=self.landing.order,
@@ -347,7 +355,7 @@ class Run:
         )
 
     def _map_tasks(self, job: Job, files: Sequence[ChangeFile]) -> list[MapTask]:
-        root = str(self.landing.root)
+        root = self.landing.root
         planned = [MapTask(job, root, changes=part) for part in self._portions(files)]
         if job.is_rebuilt:
             planned += [MapTask(job, root, base=(file,)) for file in job.base]
@@ -370,7 +378,7 @@ class Run:
         asked = [(job, era) for job, era in described if era.may_move_unsent and job.schema.key]
         if not asked:
             return {}
-        root = str(self.landing.root)
+        root = self.landing.root
         looks = [
             MapTask(job, root, changes=part)
             for job, era in asked
@@ -541,9 +549,10 @@ class Run:
             root = self.store.table_root(table)
             newest = self.store.newest(table)
             named = set() if newest is None else newest.paths
-            for path in root.glob(f"*/**/*{self.token}*"):
-                if str(path.relative_to(root)) not in named:
-                    path.unlink(missing_ok=True)
+            for folder in FOLDERS:
+                for path in (f"{folder}/{file.path}" for file in files_below(root / folder)):
+                    if self.token in path and path not in named:
+                        (root / path).unlink(missing_ok=True)
 
 
 def _since(version: TableVersion | None, field: str, n_before: int, is_wanted: bool) -> int | None:

@@ -21,13 +21,14 @@ import contextlib
 import dataclasses
 import datetime as dt
 import fcntl
+import io
 import json
 import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,12 +39,25 @@ from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import FORMATS, PARQUET
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.place import (
+    Given,
+    ObjectPath,
+    Place,
+    names_in,
+    place_of,
+    put_new,
+)
 from gaussdecode.spark.plan import Decided
 from gaussdecode.spark.schema import TableSchema
 
 VERSION: Final = 1
+_DECIDED: Final = re.compile(r"\d.*\.json")
 _NUMBER: Final = re.compile(r"(\d{20})\.json")
 Json = dict[str, Any]  # decoded JSON
+FOLDERS: Final = ("files", "changelog", "quarantine")
+"""Where the files of a table are, below its directory."""
+STAGING: Final = "staging"
+"""Where files are on their way to other tables, below the target."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -188,19 +202,19 @@ class Target:
     """The target below a directory.
 
     Attributes:
-        root: directory.
+        root: directory, or URL.
         landing_id: of the landing it is made from.
         format: what its tables are kept as, one of `FORMATS`.
         catalog: pattern of their names in a catalog, see `catalog`; empty for below `root`.
     """
 
-    def __init__(self, root: Path | str) -> None:
+    def __init__(self, root: Given) -> None:
         """Open it.
 
         Raises:
             ConfigError: there is no target.
         """
-        self.root = Path(root).absolute()
+        self.root = place_of(root)
         path = self.root / "target.json"
         try:
             record = json.loads(path.read_bytes())
@@ -217,7 +231,7 @@ class Target:
     @classmethod
     def create(
         cls,
-        root: Path | str,
+        root: Given,
         landing: Landing,
         kept_as: str | None = None,
         catalog: str | None = None,
@@ -225,7 +239,7 @@ class Target:
         """Open a target, or make one for a landing.
 
         Args:
-            root: directory.
+            root: directory, or URL.
             landing: it is made from.
             kept_as: one of `FORMATS`; None for what it is, Parquet where it is new.
             catalog: see `catalog.full_pattern`; None for what it is, none where it is new.
@@ -234,13 +248,20 @@ class Target:
             ConfigError: it belongs to another landing, is of another format or in another catalog,
                 or something else is in the directory.
         """
-        path = Path(root).absolute()
+        path = place_of(root)
         if kept_as not in (None, *FORMATS):
             raise ConfigError(f"format {kept_as!r} is not one of {', '.join(FORMATS)}")
         pattern = None if catalog is None else full_pattern(catalog)
         if not (path / "target.json").exists():
-            if path.is_dir() and any(not _is_ours(item.name) for item in path.iterdir()):
+            if any(not _is_ours(name) for name in names_in(path)):
                 raise ConfigError(f"{path} holds something else; give an empty directory")
+            if isinstance(path, ObjectPath):
+                path.store.prove()
+                if kept_as not in (None, PARQUET) and pattern is None:
+                    raise ConfigError(
+                        f"{path}: tables kept as {kept_as} are in a catalog where a target is at a URL: "
+                        "give --catalog"
+                    )
             make_directory(path)
             record = {"version": VERSION, "landing_id": landing.landing_id}
             if kept_as not in (None, PARQUET):
@@ -271,9 +292,14 @@ class Target:
     def locked(self) -> Iterator[None]:
         """Keep other writers of this machine out; numbers that are taken keep out all.
 
+        On a store only the numbers do.
+
         Raises:
             LandingError: one is at work.
         """
+        if isinstance(self.root, ObjectPath):
+            yield
+            return
         handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             try:
@@ -286,16 +312,20 @@ class Target:
         finally:
             os.close(handle)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is on a store, where nothing but numbers that are taken keeps writers apart."""
+        return isinstance(self.root, ObjectPath)
+
     # --- versions --------------------------------------------------------------------------
 
-    def table_root(self, table: str) -> Path:
+    def table_root(self, table: str) -> Place:
         """Directory of a table."""
         return self.root / "tables" / table
 
     def tables(self) -> list[str]:
         """Directories of all tables."""
-        directory = self.root / "tables"
-        return sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
+        return names_in(self.root / "tables")
 
     def versions(self, table: str) -> list[int]:
         """Numbers of a table's versions, rising."""
@@ -390,8 +420,10 @@ class Target:
         numbers: dict[str, dict[str, int]] = {}
         changes = set()
         directory = self.table_root(table) / "columns"
-        for path in sorted(directory.glob("[0-9]*.json")) if directory.is_dir() else ():
-            record = read_json(path)
+        for name in names_in(directory):
+            if not _DECIDED.fullmatch(name):
+                continue
+            record = read_json(directory / name)
             numbers |= record["numbers"]
             changes.add((int(record["n"]), str(record["old"]), str(record["new"])))
         return Decided(numbers, frozenset(changes))
@@ -462,30 +494,49 @@ def utc_now() -> str:
 
 
 def write_parquet(
-    rows: pa.Table, root: Path, name: str, *, group_rows: int = 131_072
+    rows: pa.Table, root: Place, name: str, *, group_rows: int = 131_072
 ) -> tuple[str, int]:
-    """Write a durable file under a name that is never used again.
+    """Write a durable file under a name that is never used again; see `write_file`."""
+
+    def write(file: BinaryIO) -> None:
+        pq.write_table(
+            rows, file, compression="zstd", compression_level=1, row_group_size=group_rows
+        )
+
+    return write_file(write, root, f"{name}-{secrets.token_hex(8)}.parquet")
+
+
+def write_file(write: Callable[[BinaryIO], None], root: Place, name: str) -> tuple[str, int]:
+    """Write a durable file.
+
+    Args:
+        write: writes its content.
+        root: of the table.
+        name: path from there, which is never used again.
 
     Returns:
         Its path relative to `root`, and its size.
     """
-    path = root / f"{name}-{secrets.token_hex(8)}.parquet"
+    path = root / name
+    if isinstance(path, ObjectPath):
+        held = io.BytesIO()
+        write(held)
+        path.store.put_new(path.path, held.getvalue())
+        return name, held.tell()
     make_directory(path.parent)
     try:
         with path.open("xb") as file:
-            pq.write_table(
-                rows, file, compression="zstd", compression_level=1, row_group_size=group_rows
-            )
+            write(file)
             file.flush()
             os.fsync(file.fileno())
-            return str(path.relative_to(root)), file.tell()
+            return name, file.tell()
     except OSError as error:
         raise DiskError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def make_directory(path: Path) -> None:
-    """Make a directory and its parents durable under their names."""
-    if path.is_dir():
+def make_directory(path: Place) -> None:
+    """Make a directory and its parents durable under their names; a store has none."""
+    if isinstance(path, ObjectPath) or path.is_dir():
         return
     make_directory(path.parent)
     path.mkdir(exist_ok=True)
@@ -501,18 +552,37 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def sync_tree(root: Path, version: TableVersion) -> None:
-    """Make the names of a version's files durable."""
-    for directory in {(root / path).parent for path in version.paths}:
-        sync_directory(directory)
+def sync_tree(root: Place, version: TableVersion) -> None:
+    """Make the names of a version's files durable; on a store they are."""
+    if isinstance(root, Path):
+        for directory in {(root / path).parent for path in version.paths}:
+            sync_directory(directory)
 
 
-def commit(path: Path, record: Json) -> None:
+def commit(path: Place, record: Json) -> None:
     """Give a new file its content and its name in one step; fail when the name is taken."""
+    content = json.dumps({**record, "version": VERSION}, sort_keys=True).encode()
+    is_first = _put(path, content) if isinstance(path, ObjectPath) else _link(path, content)
+    if not is_first:
+        raise LandingError(
+            f"{path} was committed by another writer at the same time; nothing was changed by "
+            "this one, run it again"
+        )
+
+
+def _put(path: ObjectPath, content: bytes) -> bool:
+    reach(Step.MANIFEST_WRITTEN)
+    is_first = put_new(path, content)
+    reach(Step.MANIFEST_LINKED)
+    reach(Step.MANIFEST_DURABLE)
+    return is_first
+
+
+def _link(path: Path, content: bytes) -> bool:
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with hidden.open("xb") as file:
-            file.write(json.dumps({**record, "version": VERSION}, sort_keys=True).encode())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         reach(Step.MANIFEST_WRITTEN)
@@ -521,29 +591,25 @@ def commit(path: Path, record: Json) -> None:
         sync_directory(path.parent)
         reach(Step.MANIFEST_DURABLE)
     except FileExistsError:
-        raise LandingError(
-            f"{path} was committed by another writer at the same time; nothing was changed by "
-            "this one, run it again"
-        ) from None
+        return False
     except OSError as error:
         raise DiskError(f"{path} cannot be committed: {error.strerror}") from error
     finally:
         hidden.unlink(missing_ok=True)
+    return True
 
 
 def _is_ours(name: str) -> bool:
     """Whether a name in a directory without ``target.json`` is from a run that died before it."""
-    return name == ".lock" or name.startswith(".target.json.")
+    return name == ".lock" or name.startswith((".target.json.", "probe-"))
 
 
-def _numbers(directory: Path) -> list[int]:
-    if not directory.is_dir():
-        return []
-    found = (_NUMBER.fullmatch(item.name) for item in directory.iterdir())
+def _numbers(directory: Place) -> list[int]:
+    found = map(_NUMBER.fullmatch, names_in(directory))
     return sorted(int(match[1]) for match in found if match)
 
 
-def read_json(path: Path) -> Json:
+def read_json(path: Place) -> Json:
     """Read a manifest.
 
     Raises:

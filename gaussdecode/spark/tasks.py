@@ -10,14 +10,12 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark import moves
@@ -32,10 +30,11 @@ from gaussdecode.spark.events import (
     to_events,
 )
 from gaussdecode.spark.keys import buckets_of
+from gaussdecode.spark.place import Place, parquet_file
 from gaussdecode.spark.plan import ChangeFile
 from gaussdecode.spark.schema import TableSchema, conform
 from gaussdecode.spark.spread import Sizes, shared_out
-from gaussdecode.spark.store import StateFile
+from gaussdecode.spark.store import StateFile, write_file
 from gaussdecode.spark.vectors import current_rows
 
 GROUP_BITS: Final = 20
@@ -70,7 +69,7 @@ class Job:
     """
 
     index: int
-    table_root: str
+    table_root: Place
     schema: TableSchema
     schemas: dict[str, TableSchema]
     order: tuple[str, ...]
@@ -96,12 +95,12 @@ class MapTask:
         root: of the landing.
         changes: landed files.
         base: files of the current state that come as events.
-        resolved: files of events, of `resolve_group`.
+        resolved: files of events, of `resolve_group`, below the table's directory.
         forced: buckets that are merged even if nothing changed in them.
     """
 
     job: Job
-    root: str
+    root: Place
     changes: tuple[ChangeFile, ...] = ()
     base: tuple[StateFile, ...] = ()
     resolved: tuple[str, ...] = ()
@@ -121,8 +120,8 @@ def map_events(task: MapTask, *, is_resolved: bool = False) -> Iterator[tuple[in
             wanted = events.filter(pc.invert(moves.needs_resolving(events)))
         yield from _split(wanted, task.job)
     for path in task.resolved:
-        with pa.memory_map(path) as source:
-            yield from _split(pa.ipc.open_file(source).read_all(), task.job)
+        with pa.ipc.open_file((task.job.table_root / path).read_bytes()) as file:
+            yield from _split(file.read_all(), task.job)
     empty = event_schema(task.job.schema).empty_table()
     for bucket in task.forced:
         yield task.job.group(bucket), to_bytes(empty)
@@ -144,9 +143,9 @@ def read_changes(task: MapTask, change: ChangeFile) -> Iterator[pa.Table]:
         LandingError: the file is missing or damaged.
     """
     job = task.job
-    path = Path(task.root, change.file.path)
+    path = task.root / change.file.path
     try:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             for group in part_of(file.num_row_groups, change):
                 rows = file.read_row_group(group)
                 rows = conform(rows, job.schemas[change.file.schema_id], job.schema)
@@ -188,7 +187,7 @@ def read_state(job: Job, file: StateFile) -> pa.Table:
     Raises:
         LandingError: the file is missing or damaged.
     """
-    rows = current_rows(Path(job.table_root), file)
+    rows = current_rows(job.table_root, file)
     rows = conform(rows, job.schemas[file.schema_id], job.schema)
     target = state_schema(job.schema)
     return rows.select(target.names).cast(target)
@@ -263,9 +262,11 @@ def resolve_group(group: int, payloads: Sequence[bytes], jobs: Sequence[Job]) ->
     """Fill in what key changes left out; write the events and give the file's path."""
     job, number = jobs[group >> GROUP_BITS], group & ((1 << GROUP_BITS) - 1)
     events = moves.resolve(from_bytes(payloads), job.resets, job.schema, job.order)
-    directory = Path(job.table_root, "files")
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f".{job.token}-moves-{number}-{np.random.default_rng().integers(2**62):x}"
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, events.schema) as writer:
-        writer.write_table(events)
-    return [json.dumps([job.index, str(path)])]
+
+    def write(file: BinaryIO) -> None:
+        with pa.ipc.new_file(file, events.schema) as writer:
+            writer.write_table(events)
+
+    serial = np.random.default_rng().integers(2**62)
+    path, _ = write_file(write, job.table_root, f"files/.{job.token}-moves-{number}-{serial:x}")
+    return [json.dumps([job.index, path])]

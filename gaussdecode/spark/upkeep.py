@@ -13,11 +13,9 @@ import json
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.exposition import label_value
@@ -28,8 +26,11 @@ from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
+from gaussdecode.spark.place import File, Given, Place, files_below, place_of, read_table
 from gaussdecode.spark.spread import MAX_BUCKETS, MIB, Sizes, shared_out
 from gaussdecode.spark.store import (
+    FOLDERS,
+    STAGING,
     DatabaseVersion,
     Json,
     StateFile,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DAY: Final = 86_400.0
+_SHARED_SECONDS: Final = 3600.0  # longer than any apply; arbitrary
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class MergeTask:
     """
 
     table: str
-    table_root: str
+    table_root: Place
     kind: str
     name: str
     files: tuple[StateFile, ...]
@@ -107,7 +109,7 @@ class Status:
 
 def compact(
     spark: "SparkSession",
-    target: Path | str,
+    target: Given,
     *,
     tables: Collection[str] | None = None,
     target_bytes: int = 128 * MIB,
@@ -129,7 +131,7 @@ def compact(
 
 def compact_with(
     engine: Engine,
-    target: Path | str,
+    target: Given,
     *,
     tables: Collection[str] | None = None,
     target_bytes: int = 128 * MIB,
@@ -215,7 +217,7 @@ def _merge_small(
         for part in _groups(files, wanted.target_bytes, wanted.fewest):
             folder = f"changelog/{part[0].partition}" if kind == "changelog" else "files"
             name = f"{folder}/{token}-{kind}"
-            planned.append(MergeTask(table, str(store.table_root(table)), kind, name, part))
+            planned.append(MergeTask(table, store.table_root(table), kind, name, part))
     for text in engine.each(planned, merge_files):
         index, record = json.loads(text)
         task, new = next(t for t in planned if t.files[0].path == index), StateFile(**record)
@@ -255,9 +257,9 @@ def _groups(
 
 def merge_files(task: MergeTask) -> Iterator[str]:
     """Write the rows of several files into one; JSON of the first path and the new file."""
-    root = Path(task.table_root)
+    root = task.table_root
     try:
-        parts = [pq.read_table(root / file.path, partitioning=None) for file in task.files]
+        parts = [read_table(root / file.path) for file in task.files]
     except (OSError, pa.ArrowException) as error:
         raise LandingError(f"{root}: a file cannot be read: {error}; restore it") from error
     rows = pa.concat_tables(parts)
@@ -276,7 +278,7 @@ def _spread(
     schemas[version.schema_id] = store.schema(table, version.schema_id)
     job = Job(
         index=0,
-        table_root=str(store.table_root(table)),
+        table_root=store.table_root(table),
         schema=schemas[version.schema_id],
         schemas=schemas,
         order=ORDER_COLUMNS["lsn"],
@@ -287,9 +289,9 @@ def _spread(
         with_history=False,
         token=token,
     )
-    planned = [MapTask(job, "", base=(file,)) for file in version.current]
+    planned = [MapTask(job, job.table_root, base=(file,)) for file in version.current]
     if not is_rebuilt:
-        planned = [MapTask(job, "", forced=_unsettled(version))]
+        planned = [MapTask(job, job.table_root, forced=_unsettled(version))]
     each = sum(file.bytes for file in version.current) // buckets
     shares = shared_out(((job.group(b), each) for b in range(buckets)), Sizes().reduce)
     merge = functools.partial(merge_bucket, jobs=[job]), shares
@@ -311,7 +313,7 @@ def _unsettled(version: TableVersion) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def vacuum(target: Path | str, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
+def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
     """Remove old versions, and files that no version names.
 
     Args:
@@ -320,9 +322,15 @@ def vacuum(target: Path | str, *, older_than_seconds: float = 7 * DAY) -> Vacuum
             always does. Give readers the time to finish, and writers on other machines.
 
     Raises:
+        ConfigError: on a store, files of a writer that is at work might go.
         LandingError: a writer is at work.
     """
     store = Target(target)
+    if store.is_shared and older_than_seconds < _SHARED_SECONDS:
+        raise ConfigError(
+            f"{store.root}: on a store nobody knows who is at work, so what is younger than an hour stays; "
+            f"give at least {_SHARED_SECONDS / DAY:.3f} days"
+        )
     with store.locked():
         cut = time.time() - older_than_seconds
         removed, kept = _forget_database(store, cut)
@@ -330,31 +338,35 @@ def vacuum(target: Path | str, *, older_than_seconds: float = 7 * DAY) -> Vacuum
         for table in store.tables():
             forgotten, named = _forget_versions(store, table, kept.get(table, set()), cut)
             removed += forgotten
-            for path in _files_below(store.table_root(table)):
-                facts = path.stat()
-                relative = str(path.relative_to(store.table_root(table)))
-                if relative not in named and facts.st_mtime <= cut:
-                    path.unlink()
-                    files, size = files + 1, size + facts.st_size
+            for file in _files_of(store.table_root(table)):
+                if file.path not in named and file.modified <= cut:
+                    (store.table_root(table) / file.path).unlink()
+                    files, size = files + 1, size + file.bytes
         return Vacuumed(removed, files, size)
 
 
 def _remove_unfinished(store: Target, cut: float) -> int:
     """Remove manifests that a killed writer did not get to commit."""
-    found = [*store.root.glob("database/.*"), *store.root.glob("tables/*/versions/.*")]
-    old = [path for path in found if path.stat().st_mtime <= cut]
+    tables = [store.table_root(table) / "versions" for table in store.tables()]
+    old = [
+        directory / file.path
+        for directory in (store.root / "database", *tables)
+        for file in files_below(directory)
+        if file.path.startswith(".") and file.modified <= cut
+    ]
     for path in old:
         path.unlink()
-    return len(old)
+    staged = [f for f in files_below(store.root / STAGING) if f.modified <= cut]
+    for file in staged:
+        (store.root / STAGING / file.path).unlink()
+    return len(old) + len(staged)
 
 
-def _files_below(root: Path) -> list[Path]:
-    return [
-        path
-        for folder in ("files", "changelog", "quarantine")
-        for path in sorted((root / folder).rglob("*"))
-        if path.is_file()
-    ]
+def _files_of(root: Place) -> Iterator[File]:
+    """Files of a table, by path from its directory."""
+    for folder in FOLDERS:
+        for file in files_below(root / folder):
+            yield file._replace(path=f"{folder}/{file.path}")
 
 
 def _forget_database(store: Target, cut: float) -> tuple[int, dict[str, set[int]]]:
@@ -400,7 +412,7 @@ def _age(created: str) -> float:
     return dt.datetime.fromisoformat(created).timestamp()
 
 
-def status(root: Path | str, target: Path | str) -> Status:
+def status(root: Given, target: Given) -> Status:
     """Say how far a target is behind its landing."""
     landing = Landing(root)
     try:
@@ -415,12 +427,12 @@ def status(root: Path | str, target: Path | str) -> Status:
     return Status(n, last, lag, {} if found is None else found.stopped)
 
 
-def metrics_text(root: Path | str, target: Path | str, tests: Iterable[Failed] = ()) -> str:
+def metrics_text(root: Given, target: Given, tests: Iterable[Failed] = ()) -> str:
     """The same in the text format of Prometheus, for node_exporter's textfile collector.
 
     Args:
         root: of the landing.
-        target: directory.
+        target: directory or URL.
         tests: what each test found when it was asked last.
     """
     now = status(root, target)
@@ -431,7 +443,7 @@ def metrics_text(root: Path | str, target: Path | str, tests: Iterable[Failed] =
         "lag_seconds": round(now.lag_seconds, 3),
         "stopped_tables": len(now.stopped),
     }
-    label = label_value(str(Path(target).absolute()))
+    label = label_value(str(place_of(target)))
     text = "".join(
         f"# TYPE gaussdecode_spark_{name} gauge\n"
         f"gaussdecode_spark_{name}{{target={label}}} {value}\n"

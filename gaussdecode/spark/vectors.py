@@ -10,15 +10,15 @@ buckets in an added file stand in its footer.
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
+from gaussdecode.spark.place import Place, parquet_file, read_table
 from gaussdecode.spark.store import StateFile, write_parquet
 
 Ints = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ _ROW_GROUP: Final = 16_384
 """Rows of an added file that are read together; a bucket has few of them."""
 
 
-def ended_rows(root: Path, file: StateFile) -> Ints:
+def ended_rows(root: Place, file: StateFile) -> Ints:
     """The delete vector of a file, sorted.
 
     Raises:
@@ -39,11 +39,9 @@ def ended_rows(root: Path, file: StateFile) -> Ints:
         return np.empty(0, dtype=np.int64)
     path = root / file.deletes
     try:
-        wanted = [("file", "=", Path(file.path).name)]
-        rows = pq.read_table(path, columns=["row"], filters=wanted, partitioning=None)
+        found = rows_named(path, PurePosixPath(file.path).name)
     except (OSError, pa.ArrowException) as error:
         raise LandingError(f"{path} cannot be read: {error}; restore the target") from error
-    found = np.unique(rows.column("row").to_numpy())
     if len(found) != file.deleted:
         raise LandingError(
             f"{path} has {len(found)} rows of {file.path}, not {file.deleted}; restore the target"
@@ -51,11 +49,17 @@ def ended_rows(root: Path, file: StateFile) -> Ints:
     return found
 
 
-def write_vectors(root: Path, name: str, vectors: Mapping[str, Ints]) -> tuple[str, int]:
+def rows_named(path: Place, name: str) -> Ints:
+    """The rows that a file of delete vectors has for another file, sorted."""
+    rows = read_table(path, ["row"], [("file", "=", name)])
+    return np.unique(rows.column("row").to_numpy())
+
+
+def write_vectors(root: Place, name: str, vectors: Mapping[str, Ints]) -> tuple[str, int]:
     """Write the vectors of files, by path; give the path and the size of the new file."""
     paths = sorted(vectors)
     counts = [len(vectors[path]) for path in paths]
-    names = pa.array([Path(path).name for path in paths], pa.string())
+    names = pa.array([PurePosixPath(path).name for path in paths], pa.string())
     files = names.take(pa.array(np.repeat(np.arange(len(paths)), counts)))
     rows = np.concatenate([vectors[path] for path in paths])
     return write_parquet(pa.table([files, pa.array(rows)], schema=SCHEMA), root, name)
@@ -70,7 +74,7 @@ def is_current(span: Span, ended: Ints) -> npt.NDArray[np.bool_]:
     return result
 
 
-def current_rows(root: Path, file: StateFile, columns: Sequence[str] | None = None) -> pa.Table:
+def current_rows(root: Place, file: StateFile, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of a file that are current.
 
     Raises:
@@ -78,7 +82,7 @@ def current_rows(root: Path, file: StateFile, columns: Sequence[str] | None = No
     """
     path = root / file.path
     try:
-        rows = pq.read_table(path, columns=columns, partitioning=None)
+        rows = read_table(path, columns)
     except (OSError, pa.ArrowException) as error:
         raise LandingError(f"{path} cannot be read: {error}; restore the target") from error
     if not file.deletes:
@@ -86,7 +90,7 @@ def current_rows(root: Path, file: StateFile, columns: Sequence[str] | None = No
     return rows.filter(pa.array(is_current((0, rows.num_rows), ended_rows(root, file))))
 
 
-def write_added(root: Path, name: str, parts: Mapping[int, pa.Table]) -> tuple[str, int, int]:
+def write_added(root: Place, name: str, parts: Mapping[int, pa.Table]) -> tuple[str, int, int]:
     """Write rows by bucket into one file; give its path, rows and size."""
     buckets = sorted(parts)
     edges = np.cumsum([0, *(parts[bucket].num_rows for bucket in buckets)]).tolist()
@@ -98,14 +102,14 @@ def write_added(root: Path, name: str, parts: Mapping[int, pa.Table]) -> tuple[s
 
 
 @functools.lru_cache(maxsize=4096)
-def spans(path: Path) -> dict[int, Span]:
+def spans(path: Place) -> dict[int, Span]:
     """Where the rows of buckets are in an added file, by bucket.
 
     Raises:
         LandingError: the file is missing or damaged.
     """
     try:
-        found = json.loads(pq.read_metadata(path).metadata[_SPANS])
+        found = json.loads(parquet_file(path).metadata.metadata[_SPANS])
         return {bucket: (start, stop) for bucket, start, stop in found}
     except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise LandingError(f"{path} cannot be read: {error}; restore the target") from error

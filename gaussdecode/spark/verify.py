@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.landing import Landing, data_kinds
+from gaussdecode.spark.place import read_table
 from gaussdecode.spark.schema import OLD, OLD_PREFIX, RAW, UNCHANGED, TableSchema
 from gaussdecode.spark.store import StateFile, TableVersion, Target
 from gaussdecode.spark.tasks import Job, read_state
@@ -217,7 +217,7 @@ def overlay(
                 raise LandingError(
                     f"{schema.title}: more than {MAX_OVERLAY} changes are not applied yet; apply first"
                 )
-            rows = pq.read_table(landing.root / file.path, partitioning=None)
+            rows = read_table(landing.root / file.path)
             _lay(found, rows, shape, until)
         where = landing.position(entry)
         if (where.epoch, where.lsn) >= until:
@@ -365,7 +365,7 @@ class LakeTable:
         ids = {version.schema_id, *(file.schema_id for file in version.current)}
         # Files of the state are kept readable by the newest names; see `reads_as`.
         schemas = dict.fromkeys(ids, schema)
-        root = str(target.table_root(table))
+        root = target.table_root(table)
         self._job = Job(0, root, schema, schemas, (), (), 1, (), False, False, "")
         self._files = version.current
         if laid.unsent:

@@ -18,7 +18,6 @@ does not know, and where that stands.
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyspark.errors import ParseException, PySparkException
@@ -28,6 +27,7 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import split_title
 from gaussdecode.spark.frames import quoted
 from gaussdecode.spark.landing import Point
+from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import current, history, quarantine, titles
 from gaussdecode.spark.session import beside
 
@@ -120,17 +120,17 @@ def parts_of(spelled: str) -> Parts:
 
 def ask(
     spark: SparkSession,
-    target: Path | str,
+    target: Given,
     text: str,
     *,
     at: Point | None = None,
-    root: Path | str | None = None,
+    root: Given | None = None,
 ) -> DataFrame:
     """Ask in SQL, all tables at one point of the source's history.
 
     Args:
         spark: running; its settings hold, its own views are not seen.
-        target: directory.
+        target: directory or URL.
         text: the query; the names of tables as told above.
         at: see `query.current`.
         root: see `query.current`.
@@ -163,16 +163,16 @@ def ask(
 
 def register(
     spark: SparkSession,
-    target: Path | str,
+    target: Given,
     *,
     at: Point | None = None,
-    root: Path | str | None = None,
+    root: Given | None = None,
 ) -> list[str]:
     """Make a view of every table, all of them at one point, for queries of your own.
 
     Args:
         spark: running.
-        target: directory.
+        target: directory or URL.
         at: see `query.current`.
         root: see `query.current`.
 
@@ -188,7 +188,7 @@ class _Tables:
 
     Args:
         spark: running.
-        target: directory.
+        target: directory or URL.
         at: a point.
         root: of the landing.
         prefix: of their names.
@@ -197,9 +197,9 @@ class _Tables:
     def __init__(
         self,
         spark: SparkSession,
-        target: Path | str,
+        target: Given,
         at: Point | None,
-        root: Path | str | None,
+        root: Given | None,
         prefix: str,
     ) -> None:
         self._spark, self._target, self._at, self._root = spark, target, at, root

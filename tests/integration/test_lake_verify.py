@@ -143,7 +143,7 @@ def damage(root: Path, table: str, keep: Callable[[pa.Table], pa.ChunkedArray]) 
     version = target.newest(table)
     assert version is not None
     for file in version.current:
-        path = target.table_root(table) / file.path
+        path = Path(root, "tables", table, file.path)
         rows = pq.read_table(path, partitioning=None)
         path.chmod(0o644)
         pq.write_table(rows.filter(keep(rows)), path)

@@ -6,6 +6,7 @@ bucket is a directory, which is made here: a mirror is given its bucket, and mak
 
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import time
@@ -106,6 +107,29 @@ class S3:
             for path in sorted(top.rglob("*"))
             if path.is_file()
         }
+
+    def url(self, bucket: str, path: str) -> str:
+        """URL of a place in a bucket, with all that says how it is reached."""
+        key = self._directory / "key"
+        if not key.exists():
+            key.touch(0o600)
+            key.write_text("".join(f"{name}={value}\n" for name, value in ENVIRONMENT.items()))
+        return (
+            f"s3://{bucket}/{path}?endpoint=http://127.0.0.1:{self.port}&region=us-east-1"
+            f"&allow-http=true&timeout=10s&credentials-file={key}"
+        )
+
+    def keep(self, directory: Path, bucket: str, path: str) -> str:
+        """Copy a directory to a place in a bucket, as a mirror would; gives its URL."""
+        shutil.copytree(directory, self._objects / bucket / path, dirs_exist_ok=True)
+        return self.url(bucket, path)
+
+    def age(self, bucket: str, seconds: float) -> None:
+        """Make all objects of a bucket so much older."""
+        for path in (self._objects / bucket).rglob("*"):
+            if path.is_file():
+                then = path.stat().st_mtime - seconds
+                os.utime(path, (then, then))
 
     def settings(self, bucket: str, **changes: object) -> MirrorConfig:
         """Settings of a mirror in a bucket; credentials come from `ENVIRONMENT`."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from kit.history import Column, History, Snapshot, Table, canon
 from kit.jars import jars
+from kit.s3 import S3
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
@@ -29,6 +30,7 @@ from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, settings
 from gaussdecode.spark.frames import quoted
 from gaussdecode.spark.lake import IcebergTable, LakeTable, Merge, open_lake
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import current, database, history, quarantine
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact, vacuum
@@ -99,7 +101,7 @@ _TESTS = {
 }
 
 
-def check(spark: SparkSession, source: History, target: Path, *, is_tested: bool = False) -> None:
+def check(spark: SparkSession, source: History, target: Given, *, is_tested: bool = False) -> None:
     """Every table is the source's, and nothing in it is unknown.
 
     Args:
@@ -126,7 +128,7 @@ def check(spark: SparkSession, source: History, target: Path, *, is_tested: bool
         assert frame.where("gd_unchanged is not null").isEmpty(), table.name
 
 
-def tables_of(spark: SparkSession, target: Path) -> dict[str, LakeTable]:
+def tables_of(spark: SparkSession, target: Given) -> dict[str, LakeTable]:
     """All tables of a target."""
     store = Target(target)
     lake = open_lake(spark, store)
@@ -325,22 +327,29 @@ def test_table_that_was_set_back_is_refused(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", LAKES)
-def test_names_in_a_catalog(kind: str, spark: SparkSession, tmp_path: Path) -> None:
-    """Tables stand in a catalog of the session by their names, beside tables of others."""
+def test_names_in_a_catalog(kind: str, spark: SparkSession, tmp_path: Path, s3: S3) -> None:
+    """Tables stand in a catalog of the session by their names, beside tables of others.
+
+    Landing and target are at URLs: nothing but the catalog is on a disk.
+    """
     names = {DELTA: "spark_catalog.cdc_{schema}.{table}", ICEBERG: "shop"}
     spaces = {DELTA: "spark_catalog.cdc_public", ICEBERG: "shop.public"}
     for key, value in {
         "": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path),
     }.items():  # fmt: skip
         spark.conf.set(f"spark.sql.catalog.shop{key}", value)
-    source, target = small(tmp_path), tmp_path / "target"
+    source, bucket = small(tmp_path), s3.bucket()
+    target = s3.url(bucket, "target")
     foreign = f"{spaces[kind]}.bag"
     spark.sql(f"CREATE NAMESPACE {spaces[kind]}")
     spark.sql(f"CREATE TABLE {foreign} (a int) USING {kind}")
 
     def run() -> None:
-        apply(spark, tmp_path / "landing", target, format=kind, catalog=names[kind])
+        landing = s3.keep(tmp_path / "landing", bucket, "landing")
+        apply(spark, landing, target, format=kind, catalog=names[kind])
 
+    with pytest.raises(ConfigError, match="give --catalog"):
+        apply(spark, s3.keep(tmp_path / "landing", bucket, "landing"), target, format=kind)
     spark.sql("USE default")
     with pytest.raises(LandingError, match="`bag` was not made by this target"):
         run()
@@ -367,7 +376,7 @@ def test_names_in_a_catalog(kind: str, spark: SparkSession, tmp_path: Path) -> N
         made.replace(made.read().localCheckpoint(), n)
         assert made.position() == n, "the table is no longer this target's"
     with pytest.raises(ConfigError, match=r"are in [a-z_.{}]+, not in other.\{schema\}.\{table\}"):
-        apply(spark, tmp_path / "landing", target, catalog="other")
+        apply(spark, s3.url(bucket, "landing"), target, catalog="other")
     lost = tmp_path / "elsewhere"
     with pytest.raises(
         ConfigError, match=r"cannot use catalog nowhere \([\w.]*CatalogNotFound\w*\)"

@@ -14,6 +14,7 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.events import ENDS, STAMPS
 from gaussdecode.spark.landing import Point
+from gaussdecode.spark.place import files_below
 from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.store import TableVersion, Target
 from gaussdecode.spark.vectors import current_rows
@@ -180,7 +181,7 @@ def test_no_file_is_left_behind(seed: int, tmp_path: Path) -> None:
     for table in target.tables():
         named = {p for v in target.versions(table) for p in target.version(table, v).paths}
         root = target.table_root(table)
-        found = {str(path.relative_to(root)) for path in root.rglob("files/*")}
+        found = {f"files/{file.path}" for file in files_below(root / "files")}
         assert found == named
 
 

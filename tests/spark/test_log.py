@@ -15,6 +15,7 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.place import names_in
 from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact_with, metrics_text, status, vacuum
@@ -368,7 +369,7 @@ def test_compact_brings_changes_into_their_buckets(tmp_path: Path) -> None:
         assert min(buckets) >= 0
         assert len(buckets) == len(set(buckets))
         assert not any(file.deletes for file in version.current)
-        left = {p.name for p in (store.table_root(name) / "files").iterdir()}
+        left = set(names_in(store.table_root(name) / "files"))
         assert left == {Path(path).name for path in version.paths}
     assert compact_with(LocalEngine(), tmp_path / "target").tables == 0
 

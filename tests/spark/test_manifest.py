@@ -10,7 +10,8 @@ from kit.history import History
 
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.manifest import ancestor, chain, combined, difference, named_paths
-from gaussdecode.spark.store import StateFile, TableVersion, Target, commit
+from gaussdecode.spark.place import files_below
+from gaussdecode.spark.store import StateFile, TableVersion, Target, commit, make_directory
 from gaussdecode.spark.upkeep import vacuum
 
 
@@ -59,8 +60,8 @@ def test_every_version_reads_back(seed: int, store: Target) -> None:
     """Each version is what was committed, from as many manifests as its number has ones."""
     rng, made = Random(seed), TableVersion(0, -1, "s", 4)
     versions = []
-    (store.table_root("t") / "files").mkdir(parents=True)
-    (store.table_root("t") / "changelog").mkdir(parents=True)
+    make_directory(store.table_root("t") / "files")
+    make_directory(store.table_root("t") / "changelog")
     for _ in range(70):
         made = next_version(made, rng)
         versions.append(made)
@@ -85,12 +86,12 @@ def test_every_version_reads_back(seed: int, store: Target) -> None:
 def test_manifests_grow_with_what_changed(store: Target) -> None:
     """A table of many files and versions: the bytes are some times those of the changes."""
     made = TableVersion(0, -1, "s", 1)
-    (store.table_root("t") / "changelog").mkdir(parents=True)
+    make_directory(store.table_root("t") / "changelog")
     for v in range(1, 201):
         file = StateFile(f"changelog/{v:060d}", 1, 1, "s", partition="d=1")
         made = dataclasses.replace(made, v=v, changelog=(*made.changelog, file))
         store.commit_table("t", made)
-    sizes = [path.stat().st_size for path in (store.table_root("t") / "versions").iterdir()]
+    sizes = [file.bytes for file in files_below(store.table_root("t") / "versions")]
     whole = len(json.dumps(dataclasses.asdict(made)))
     assert sum(sizes) < 10 * whole  # each said everything: a hundred times
 
@@ -105,7 +106,7 @@ def test_older_manifests_are_carried_on(store: Target) -> None:
             del file["deletes"], file["deleted"]
     directory = store.table_root("t") / "versions"
     for name in ("files", "changelog", "versions"):
-        (store.table_root("t") / name).mkdir(parents=True)
+        make_directory(store.table_root("t") / name)
     commit(directory / f"{made.v:020d}.json", old)
     assert store.newest("t") == made
     for _ in range(5):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from kit.history import Column, History, Table
+from kit.s3 import S3
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
@@ -81,7 +82,7 @@ class Stream:
         return [{row["gd_n"] for row in batch} for batch in self.batches]
 
 
-def read(spark: SparkSession, root: Path, **options: str) -> list[dict[str, Any]]:
+def read(spark: SparkSession, root: Path | str, **options: str) -> list[dict[str, Any]]:
     """Read all there is at once."""
     spark.dataSource.register(GaussDecodeSource)
     frame = spark.read.format("gaussdecode").options(path=str(root), **options).load()
@@ -89,7 +90,7 @@ def read(spark: SparkSession, root: Path, **options: str) -> list[dict[str, Any]
     return rows
 
 
-def read_here(root: Path, **options: str) -> list[dict[str, Any]]:
+def read_here(root: Path | str, **options: str) -> list[dict[str, Any]]:
     """The same without Spark's processes."""
     source = GaussDecodeSource({"path": str(root), **options})
     schema = source.schema()
@@ -131,7 +132,7 @@ def test_all_tables_exactly_once_over_restarts(spark: SparkSession, tmp_path: Pa
         assert latest[str(held[0])]["a"] == held[1]
 
 
-def test_rows_of_a_table_over_its_versions(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_a_table_over_its_versions(spark: SparkSession, tmp_path: Path, s3: S3) -> None:
     """As a batch: every landed row with its columns typed, also those that were dropped since."""
     source = History(tmp_path / "landing", 2013)
     source.run(6)
@@ -157,6 +158,9 @@ def test_rows_of_a_table_over_its_versions(spark: SparkSession, tmp_path: Path) 
     some = read_here(root, table="public.plain", startingOffset="2", endingOffset="4")
     assert {row["gd_n"] for row in some} == {n for row in rows if 2 < (n := row["gd_n"]) <= 4}
     assert read_here(root, table="public.plain", startingOffset="latest") == []
+    url = s3.keep(root, s3.bucket(), "landing")
+    assert read(spark, url, table="public.plain") == rows
+    assert read_here(url) == read_here(root)
 
 
 def test_other_columns_stop_the_stream_until_it_is_started_again(

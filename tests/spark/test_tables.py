@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.history import START, History, Place, Snapshot, Table, canon, shop, state_at
+from kit.s3 import S3
 from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.errors import ConfigError, LandingError
@@ -88,18 +89,24 @@ def end(row: dict[str, Any]) -> Place:
     return (row["gd_to_epoch"], row["gd_to_lsn"], row["gd_to_seq"])
 
 
-@pytest.mark.parametrize("seed", [2000])
-def test_current_state_through_spark(seed: int, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_at_url", [False, True])
+def test_current_state_through_spark(
+    is_at_url: bool, spark: SparkSession, tmp_path: Path, s3: S3
+) -> None:
     """Applied by Spark in two steps, with schema changes, read by Spark: the source's rows."""
-    source = History(tmp_path / "landing", seed)
+    source, bucket = History(tmp_path / "landing", 2000), s3.bucket()
+    landing, target = str(tmp_path / "landing"), str(tmp_path / "target")
     beside = Options(history=True, buckets=3, sizes=Sizes(small_bucket=0, share=1000.0))
     for steps in (3, 4):
         source.run(steps)
-        apply_with(SparkEngine(spark), tmp_path / "landing", tmp_path / "target", beside)
-    store = Target(tmp_path / "target")
+        if is_at_url:
+            landing = s3.keep(tmp_path / "landing", bucket, "landing")
+            target = s3.url(bucket, "target")
+        apply_with(SparkEngine(spark), landing, target, beside)
+    store = Target(target)
     newest = [v for name in store.tables() if (v := store.newest(name)) is not None]
     assert any(file.deletes for version in newest for file in version.current)
-    frames = database(spark, tmp_path / "target")
+    frames = database(spark, target)
     for table in source.tables:
         state = last_state(source, table)
         assert rows_of(frames[f"public.{table.name}"], state) == state.rows, table.name
@@ -193,7 +200,7 @@ def test_tables_join_at_one_point(spark: SparkSession, past: tuple[History, Path
     assert count == sizes["plain"] * sizes["pair"]
 
 
-def test_changes_over_schema_versions(spark: SparkSession, tmp_path: Path) -> None:
+def test_changes_over_schema_versions(spark: SparkSession, tmp_path: Path, s3: S3) -> None:
     """All versions come as one frame, with one row per landed row and old values converted."""
     source = History(tmp_path / "landing", 2013)
     source.run(6)
@@ -210,6 +217,10 @@ def test_changes_over_schema_versions(spark: SparkSession, tmp_path: Path) -> No
     numbers = {row.gd_n for row in part.select("gd_n").distinct().collect()}
     assert numbers <= {3, 4, 5}
     assert numbers
+    url = s3.keep(tmp_path / "landing", s3.bucket(), "landing")
+    far = changes(spark, url, "public.plain", from_=2, to=5, with_n=True)
+    assert far.dtypes == part.dtypes
+    assert sorted(map(repr, far.collect())) == sorted(map(repr, part.collect()))
 
 
 def test_every_bucket_is_a_task(spark: SparkSession, tmp_path: Path) -> None:

@@ -50,6 +50,6 @@ def open_store(settings: MirrorConfig) -> Objects:
     Raises:
         ConfigError: the settings cannot be used.
     """
-    from gaussdecode.land.mirror.store import Store
+    from gaussdecode.objects.store import Store
 
     return Store(settings)

@@ -22,12 +22,12 @@ from gaussdecode.land.mirror.known import read_state
 from gaussdecode.land.mirror.plan import last_floor, newest_entry
 from gaussdecode.land.mirror.restore import Told, restore
 from gaussdecode.land.mirror.shipper import Shipper
-from gaussdecode.land.mirror.store import Store
 from gaussdecode.land.names import LAYOUT
 from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify
 from gaussdecode.model.entry import CommitEntry, parse_checkpoint
+from gaussdecode.objects.store import Store
 from gaussdecode.settings.sections import MirrorConfig
 
 _T = TypeVar("_T")

@@ -13,8 +13,8 @@ from kit.proxy import Fault, Proxy
 from kit.s3 import ENVIRONMENT, IDENTITY, S3, SECRET, unused_endpoint
 
 from gaussdecode.errors import ConfigError, MirrorError, MirrorRefusedError
-from gaussdecode.land.mirror import store as stores
-from gaussdecode.land.mirror.store import Store, read_credentials
+from gaussdecode.objects import store as stores
+from gaussdecode.objects.store import Store, read_credentials
 from gaussdecode.settings.sections import MirrorConfig
 from gaussdecode.settings.types import MIB
 

@@ -1,4 +1,4 @@
-"""An object store, as the mirror needs it: put if absent, read, list, remove.
+"""An object store, as the mirror and the lake need it: put if absent, read, list, remove.
 
 Given a URL and settings; promises that an object is either whole or not there, that `put_new`
 never changes an object that exists, and that no error repeats what a store answered: answers
@@ -17,10 +17,10 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import obstore
@@ -31,6 +31,7 @@ from gaussdecode.errors import ConfigError, MirrorError, MirrorRefusedError
 from gaussdecode.settings.sections import MIRROR_PUT_BYTES, MirrorConfig
 
 _READ_BYTES: Final = 1 << 20
+_WHOLE_BYTES: Final = 8 << 20  # arbitrary; what is smaller is read by one request
 _PROBE: Final = "probe"
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _STATUS: Final = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z ]{0,40})?)")
@@ -60,17 +61,29 @@ _KEYS: Final = re.compile(r"(?:aws|google|gcs|azure)_[a-z0-9_]+")
 _T = TypeVar("_T")
 
 
+class Facts(NamedTuple):
+    """What a list says of an object.
+
+    Attributes:
+        path: from the store's URL.
+        bytes: its size.
+        modified: when it was written, in seconds of Unix time by the store's clock.
+    """
+
+    path: str
+    bytes: int
+    modified: float
+
+
 class Store:
     """A place on an object store, and all that is ever done below it. Thread-safe.
 
     Args:
         settings: where it is, and how it is asked.
-        environment: of the process, for credentials that stand in no file.
+        section: what comes before the names of settings in an error.
     """
 
-    def __init__(
-        self, settings: MirrorConfig, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, settings: MirrorConfig, section: str = "landing.mirror.") -> None:
         """Look at the settings; no request is made.
 
         Raises:
@@ -78,7 +91,7 @@ class Store:
         """
         self.url = settings.url
         self._settings = settings
-        self._environment = os.environ if environment is None else environment
+        self._section = section
         self._lock = threading.Lock()
         self._seen: tuple[int, int] | None = None
         self._made = self._make()
@@ -145,8 +158,20 @@ class Store:
         Raises:
             FileNotFoundError: there is none.
         """
-        reader = self._do("get", path, lambda store: obstore.open_reader(store, path))
-        return io.BufferedReader(_Raw(self, path, reader), _READ_BYTES)
+        size = self.size(path)
+        if size is None:
+            raise FileNotFoundError(path)
+        if size <= _WHOLE_BYTES and (whole := self.get(path)) is not None:
+            return io.BytesIO(whole)
+        return io.BufferedReader(_Raw(self, path, size), _READ_BYTES)
+
+    def part(self, path: str, start: int, length: int) -> bytes:
+        """Bytes of an object from `start` on: `length` of them, at least 1, or as far as it goes."""
+
+        def read(store: ObjectStore) -> bytes:
+            return bytes(obstore.get_range(store, path, start=start, length=length))
+
+        return self._do("get", path, read)
 
     def names(self, directory: str) -> tuple[list[str], list[str]]:
         """Directories and objects directly below one, by name, each sorted."""
@@ -162,10 +187,17 @@ class Store:
 
     def below(self, directory: str) -> list[str]:
         """Paths of all objects below a directory, sorted."""
+        return [facts.path for facts in self.facts_below(directory)]
 
-        def read(store: ObjectStore) -> list[str]:
-            pages = obstore.list(store, f"{directory}/")
-            return sorted(item["path"] for page in pages for item in page)
+    def facts_below(self, directory: str) -> list[Facts]:
+        """All objects below a directory, by path."""
+
+        def read(store: ObjectStore) -> list[Facts]:
+            pages = obstore.list(store, f"{directory}/" if directory else None)
+            found = (item for page in pages for item in page)
+            return sorted(
+                Facts(i["path"], i["size"], i["last_modified"].timestamp()) for i in found
+            )
 
         return self._do("list", directory, read)
 
@@ -222,8 +254,8 @@ class Store:
         if not is_refused:
             return MirrorError(reason)
         return MirrorRefusedError(
-            f"{reason}; correct landing.mirror.url, the credentials or their rights: the mirror "
-            "needs to put, get, list and delete below its URL"
+            f"{reason}; correct {self._section}url, the credentials or their rights: what is written "
+            "needs to put, get, list and delete below its URL, what is only read to get and list"
         )
 
     def _store(self) -> ObjectStore:
@@ -257,7 +289,7 @@ class Store:
                 "max_retries": 3,
                 "retry_timeout": timedelta(seconds=settings.timeout),
             }
-            options.update(read_credentials(settings.credentials_file))
+            options.update(read_credentials(settings.credentials_file, self._section))
         if settings.endpoint:
             options["endpoint"] = settings.endpoint
         if scheme == "s3":
@@ -270,19 +302,18 @@ class Store:
             return from_url(settings.url, **options)
         except (exceptions.BaseError, OSError, ValueError, TypeError) as error:
             raise ConfigError(
-                f"landing.mirror.url: {settings.url} cannot be used ({type(error).__name__}); "
+                f"{self._section}url: {settings.url} cannot be used ({type(error).__name__}); "
                 "allowed: s3://, gs://, az:// or file:// with what the store needs beside it"
             ) from None
 
 
 class _Raw(io.RawIOBase):
-    """An object as a file, for `io.BufferedReader`."""
+    """An object as a file, for `io.BufferedReader`: each read is one request, however large."""
 
-    def __init__(self, store: Store, path: str, reader: "obstore.ReadableFile") -> None:
+    def __init__(self, store: Store, path: str, size: int) -> None:
         super().__init__()
-        self._store = store
-        self._path = path
-        self._reader = reader
+        self._store, self._path, self._size = store, path, size
+        self._at = 0
 
     def readable(self) -> bool:
         """Always."""
@@ -295,20 +326,26 @@ class _Raw(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:  # Any: whatever has the buffer protocol
         """Read some bytes."""
         view = memoryview(buffer)
-        found = self._store.guarded("get", self._path, lambda: bytes(self._reader.read(len(view))))
+        wanted = min(len(view), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        found = self._store.part(self._path, self._at, wanted)
         view[: len(found)] = found
+        self._at += len(found)
         return len(found)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a place."""
-        return int(self._reader.seek(offset, whence))
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
 
     def tell(self) -> int:
         """The place."""
-        return int(self._reader.tell())
+        return self._at
 
 
-def read_credentials(path: Path | None) -> dict[str, str]:
+def read_credentials(path: Path | None, section: str = "landing.mirror.") -> dict[str, str]:
     """Read a file of ``NAME=value`` lines, named as the store's own tools name them.
 
     Raises:
@@ -316,7 +353,7 @@ def read_credentials(path: Path | None) -> dict[str, str]:
     """
     if path is None:
         return {}
-    where = f"landing.mirror.credentials-file {path}"
+    where = f"{section}credentials-file {path}"
     try:
         facts = path.stat()
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,1 @@
+"""Places on object stores."""

@@ -1,0 +1,33 @@
+"""Rows of Arrow as Spark wants them."""
+
+import inspect
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
+from pyspark.sql.pandas.types import to_arrow_schema
+
+
+def arrow_schema(wanted: T.StructType) -> pa.Schema:
+    """The Arrow types that Spark takes; before 4.2 it does not ask for the zone, which is UTC."""
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(wanted, timezone="UTC")
+    return to_arrow_schema(wanted)  # type: ignore[unused-ignore]  # as far as older ones go
+
+
+def fitted(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    """A column of a table in the type that Spark wants; NULL where there is none."""
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows, field.type)
+    column = rows.column(field.name)
+    if not pa.types.is_struct(field.type) or column.type.names == field.type.names:
+        return column.cast(field.type)
+    values = column.combine_chunks()
+    held = {of.name for of in values.type}
+    children = [
+        pc.struct_field(values, of.name).cast(of.type)
+        if of.name in held
+        else pa.nulls(len(values), of.type)
+        for of in field.type
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=pc.is_null(values))

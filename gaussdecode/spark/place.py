@@ -1,0 +1,290 @@
+"""Places: directories and files on a local disk, and objects below a URL, as paths alike.
+
+A place is a `pathlib.Path`, or an `ObjectPath`, which has as much of one as is used of both. What is
+done in another way on a store than on a disk is a function here, so that nobody else asks which
+of them a place is. Places are picklable: driver and executors read through the same. A URL says
+where a store is and how it is asked, after its question mark; never who asks: credentials come
+from a file that is named there, from the environment or from the machine, on every machine for itself.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.settings.sections import MirrorConfig
+
+if TYPE_CHECKING:
+    from gaussdecode.objects.store import Store
+
+_ALIASES: Final = {"s3a": "s3", "abfs": "abfss"}
+_SCHEMES: Final = ("s3", "gs", "az", "abfss", "file")
+_OPTIONS: Final = {
+    name.replace("_", "-"): name
+    for name in (
+        "endpoint",
+        "region",
+        "credentials_file",
+        "allow_http",
+        "virtual_hosted",
+        "timeout",
+    )
+}
+"""What may stand after the question mark: keys of ``landing.mirror``, by how they are written."""
+_ALLOWED: Final = (
+    "allowed: a directory, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
+    "abfss://container@account.dfs.core.windows.net/prefix or file:///directory"
+)
+_AT_A_TIME: Final = 16  # requests for small objects; arbitrary
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ObjectPath:
+    """A path below a URL.
+
+    Attributes:
+        settings: of the store; its URL is above all paths.
+        path: below it, without a slash at its ends; empty for the URL itself.
+    """
+
+    settings: MirrorConfig
+    path: str = ""
+
+    def __truediv__(self, other: str) -> "ObjectPath":
+        path = other if other.startswith("/") else f"{self.path}/{other}"
+        return dataclasses.replace(self, path=path.strip("/"))
+
+    def __str__(self) -> str:
+        return f"{self.settings.url.rstrip('/')}/{self.path}".rstrip("/")
+
+    @property
+    def store(self) -> "Store":
+        """The client, one per process."""
+        return _store(self.settings)
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return str(self).rpartition("/")[2]
+
+    @property
+    def parent(self) -> "ObjectPath":
+        """What it is in."""
+        return dataclasses.replace(self, path=self.path.rpartition("/")[0])
+
+    def absolute(self) -> "ObjectPath":
+        """It is."""
+        return self
+
+    def read_bytes(self) -> bytes:
+        """Content of the object.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        found = self.store.get(self.path)
+        if found is None:
+            raise FileNotFoundError(str(self))
+        return found
+
+    def is_file(self) -> bool:
+        """Whether there is an object."""
+        return self.store.size(self.path) is not None
+
+    def exists(self) -> bool:
+        """Whether there is an object, as only those are asked for."""
+        return self.is_file()
+
+    def is_dir(self) -> bool:
+        """Whether there is something below."""
+        return any(self.store.names(self.path))
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        """Remove the object; one that is not there is as good as removed."""
+        del missing_ok
+        self.store.remove(self.path)
+
+
+Place = Path | ObjectPath
+Given = Place | str
+"""What callers may give for a place."""
+
+
+class File(NamedTuple):
+    """A file below a place.
+
+    Attributes:
+        path: from the place.
+        bytes: its size.
+        modified: in seconds of Unix time.
+    """
+
+    path: str
+    bytes: int
+    modified: float
+
+
+@functools.lru_cache(maxsize=64)
+def _store(settings: MirrorConfig) -> "Store":
+    from gaussdecode.objects.store import Store  # not where there is no URL
+
+    return Store(settings, section="")
+
+
+def whole(place: Place) -> str:
+    """The path of a place such that any other place of its store or machine, divided by it, is it."""
+    return f"/{place.path}" if isinstance(place, ObjectPath) else str(place)
+
+
+def place_of(given: Given) -> Place:
+    """Read what somebody gave for a place.
+
+    Raises:
+        ConfigError: it is none; values after its question mark are not repeated.
+    """
+    if isinstance(given, ObjectPath):
+        return given
+    text = str(given)
+    scheme, is_url, _ = text.partition("://")
+    if isinstance(given, Path) or not is_url:
+        if text.partition(":/")[0] in {*_SCHEMES, *_ALIASES} and ":/" in text:
+            raise ConfigError(f"{text!r} lost a slash: give a URL as text, not as a Path")
+        return Path(given).absolute()
+    scheme = _ALIASES.get(scheme, scheme)
+    if scheme not in _SCHEMES:
+        raise ConfigError(f"{scheme}://... is no place; {_ALLOWED}")
+    parts = urlsplit(text)
+    if scheme == "file":
+        if parts.netloc or parts.query or not parts.path.startswith("/"):
+            raise ConfigError(f"file://... is no place; {_ALLOWED}")
+        return Path(unquote(parts.path))
+    is_plain = "@" not in parts.netloc or (scheme == "abfss" and ":" not in parts.netloc)
+    if not parts.netloc or parts.fragment or not is_plain:
+        raise ConfigError(f"{scheme}://... is no place; {_ALLOWED}")
+    url = f"{scheme}://{parts.netloc}/{parts.path.strip('/')}".rstrip("/")
+    return ObjectPath(MirrorConfig(url=url, **_options(url, parts.query)))
+
+
+def _options(url: str, query: str) -> dict[str, Any]:  # Any: of several types
+    """Settings that stand after the question mark of a URL."""
+    types = {field.name: field.metadata["setting"].type for field in _fields()}
+    words: Mapping[str, object] = {"true": True, "false": False}
+    found: dict[str, Any] = {}
+    for key, text in parse_qsl(query, keep_blank_values=True):
+        if key not in _OPTIONS:
+            raise ConfigError(
+                f"{url}?...: there is no option {key!r}; allowed: {', '.join(_OPTIONS)}; credentials "
+                "stand in the file that credentials-file names, or in the environment"
+            )
+        of = types[_OPTIONS[key]]
+        try:
+            found[_OPTIONS[key]] = of.read(words.get(text, text))
+        except ValueError:
+            raise ConfigError(
+                f"{url}?...: {key} has the wrong form; allowed: {of.allowed}"
+            ) from None
+    return found
+
+
+def _fields() -> tuple[dataclasses.Field[Any], ...]:  # Any: of several types
+    return dataclasses.fields(MirrorConfig)
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def names_in(place: Place) -> list[str]:
+    """Names directly in a directory, sorted; none where there is none."""
+    if isinstance(place, ObjectPath):
+        return sorted(name for names in place.store.names(place.path) for name in names)
+    return sorted(item.name for item in place.iterdir()) if place.is_dir() else []
+
+
+def directories_in(place: Place) -> list[str]:
+    """Those that are directories."""
+    if isinstance(place, ObjectPath):
+        return place.store.names(place.path)[0]
+    return [name for name in names_in(place) if (place / name).is_dir()]
+
+
+def files_below(place: Place) -> Iterator[File]:
+    """All files below a directory, hidden ones too, by path."""
+    if isinstance(place, ObjectPath):
+        for facts in place.store.facts_below(place.path):
+            yield File(facts.path.removeprefix(f"{place.path}/"), facts.bytes, facts.modified)
+        return
+    for path in sorted(place.rglob("*")) if place.is_dir() else ():
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            if path.is_file():
+                yield File(str(path.relative_to(place)), status.st_size, status.st_mtime)
+
+
+def read_each(places: Sequence[Place]) -> Iterator[bytes | None]:
+    """Content of small files in order, None for each that is not there; of a store many at a time."""
+    if len(places) < 2 or not isinstance(places[0], ObjectPath):
+        yield from map(_read, places)
+        return
+    with ThreadPoolExecutor(_AT_A_TIME, "read") as pool:
+        yield from pool.map(_read, places)
+
+
+def _read(place: Place) -> bytes | None:
+    try:
+        return place.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _source(place: Place) -> Path | BinaryIO:
+    """What pyarrow opens."""
+    return place.store.open(place.path) if isinstance(place, ObjectPath) else place
+
+
+def parquet_file(place: Place) -> pq.ParquetFile:
+    """Open a Parquet file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError, pyarrow.ArrowException: it is damaged.
+    """
+    return pq.ParquetFile(_source(place))
+
+
+def read_table(
+    place: Place,
+    columns: Sequence[str] | None = None,
+    filters: list[tuple[str, str, Any]] | None = None,  # Any: as pyarrow takes it
+) -> pa.Table:
+    """Read a Parquet file; errors as of `parquet_file`."""
+    wanted = None if columns is None else list(columns)
+    return pq.read_table(_source(place), columns=wanted, filters=filters, partitioning=None)
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+def remove_tree(place: Place) -> None:
+    """Remove all that is below a directory, if it is there."""
+    if not isinstance(place, ObjectPath):
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    for file in files_below(place):
+        (place / file.path).unlink()
+
+
+def put_new(place: ObjectPath, content: bytes) -> bool:
+    """Write an object that must not exist; whether it is there with this content afterwards.
+
+    An answer may get lost and the request be sent again: what is there is ours if it is the same.
+    """
+    return place.store.put_new(place.path, content) or _read(place) == content
