@@ -129,6 +129,11 @@ soak: setup-test ## load, faults and alerts for half an hour; ARGS="--minutes 5 
 	@mkdir -p $(RESULTS)
 	$(BIN)/python bench/soak.py --out $(RESULTS)/soak.json $(ARGS)
 
+.PHONY: soak-lake
+soak-lake: setup-test ## random histories and kills into every format of the lake, for hours; ARGS="--seeds 3" is shorter
+	@mkdir -p $(RESULTS)
+	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.0 $(BIN)/python bench/lakesoak.py --out $(RESULTS)/lakesoak.json $(ARGS)
+
 .PHONY: bench-plot
 bench-plot: setup ## draw the results in build/bench/ to docs/images/
 	$(BIN)/pip install --quiet 'matplotlib>=3.8'

@@ -1,0 +1,173 @@
+"""Do random histories of a real server end as the same rows in every format of the lake?
+
+For each seed: a database of its own, sessions that change it at random (all types, columns that come
+and go, truncates, keys that change, transactions that are large, prepared or rolled back), and a daemon that
+meanwhile is left alone, stopped, killed, or has its connection cut, round by round. After each round some
+of the targets, Parquet, Delta Lake and Iceberg, are brought up to the landing, and `gaussdecode spark verify`
+compares all their tables with the server. At the end every target is.
+
+Fails at the first difference, with the seed. A table that stopped, and what verify does not compare, are
+counted by their reason. Needs Spark 4.0 with the jars:
+
+    PYTHONPATH=.venv/pyspark-4.0 python bench/lakesoak.py [--seeds N] [--first N] [--rounds N] [--out FILE]
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import corpus
+from kit import oracle
+from kit.daemon import Daemon, Keeper
+from kit.jars import jars
+from kit.postgres import Database, Postgres
+from kit.proxy import Proxy
+from kit.workload import Workload, prepare
+from pyspark.sql import SparkSession
+from spark_apply import session
+
+from gaussdecode.cli import main as command
+from gaussdecode.spark.apply import apply
+from gaussdecode.spark.formats import DELTA, FORMATS, PARQUET, settings
+
+_TRANSACTIONS: Final = 40  # a round; arbitrary
+_SHARE: Final = 0.7  # of the targets that are brought up to the landing in a round
+_QUOTED: Final = re.compile(r"[\d/]+|\"[^\"]*\"")
+
+
+class Life:
+    """One database with its daemon, and what happens to it."""
+
+    def __init__(self, database: Database, root: Path, way: Proxy, seed: int) -> None:
+        self._rng = Random(seed)
+        self._way = way
+        self._workload: Workload = prepare(database, seed)
+        dsn = database.dsn.replace(f"port={database.server.port}", f"port={way.port}")
+        root.mkdir()
+        self.daemon = Daemon(database, root, dsn=dsn)
+        self._keeper = Keeper(self.daemon)
+        self._keeper.keep()
+
+    def round(self) -> str:
+        """Change the database while something happens; gives what."""
+        happens: Callable[[], None] = self._rng.choice(
+            (self._nothing, self._stop, self._kill, self._cut)
+        )
+        happens()
+        self._keeper.catch_up()
+        return happens.__name__.strip("_")
+
+    def _nothing(self) -> None:
+        self._workload.run(_TRANSACTIONS)
+
+    def _stop(self) -> None:
+        self.daemon.stop()
+        self._workload.run(_TRANSACTIONS)
+
+    def _kill(self) -> None:
+        self._workload.start(pause=0.01)
+        for _ in range(2):
+            time.sleep(self._rng.uniform(0.05, 1.5))
+            self.daemon.kill9()
+            self._keeper.keep()
+        self._workload.finish()
+
+    def _cut(self) -> None:
+        self._workload.start(pause=0.01)
+        for _ in range(6):
+            time.sleep(self._rng.uniform(0.05, 0.4))
+            self._way.cut_all()
+            self._keeper.keep()
+        self._workload.finish()
+
+
+def verify(daemon: Daemon, target: Path, kind: str) -> Counter[str]:
+    """Compare a target with the server; gives how many tables there are by how it went.
+
+    Raises:
+        AssertionError: they differ.
+    """
+    arguments = ["spark", "verify", str(daemon.root), str(target), "--allow-insecure", "--json"]
+    dsn = f"{daemon.database.dsn} sslmode=disable"
+    said, failed = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(failed):
+        command([*arguments, "--dsn", dsn, *(["--local"] if kind == PARQUET else [])])
+    assert said.getvalue(), failed.getvalue()
+    tables = json.loads(said.getvalue())["tables"]
+    differ = [of for of in tables if of["different_ranges"]]
+    assert not differ, differ
+    return Counter("equal" if of["why_not"] is None else reason(of["why_not"]) for of in tables)
+
+
+def reason(text: str) -> str:
+    """A reason without what differs from table to table."""
+    return _QUOTED.sub("…", text)
+
+
+def run(
+    spark: SparkSession, server: Postgres, seed: int, rounds: int, where: Path
+) -> dict[str, Any]:
+    """One seed."""
+    rng = Random(seed)
+    database = Database(server, f"lake{seed}")
+    found: dict[str, Counter[str]] = {kind: Counter() for kind in FORMATS}
+    happened: list[str] = []
+    with Proxy(server.port) as way:
+        life = Life(database, where / "daemon", way, seed)
+        try:
+            for left in reversed(range(rounds)):
+                happened.append(life.round())
+                for kind in FORMATS:
+                    if left and rng.random() > _SHARE:
+                        continue
+                    target = where / kind
+                    apply(spark, life.daemon.root, target, format=kind, history=rng.random() < 0.5)
+                    found[kind] += verify(life.daemon, target, kind)
+        finally:
+            life.daemon.stop()
+        oracle.check(life.daemon.root, database)
+    database.drop()
+    return {"seed": seed, "happened": happened, "tables": found}
+
+
+def main() -> None:
+    """Run all seeds that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    results = []
+    totals: dict[str, Counter[str]] = {kind: Counter() for kind in FORMATS}
+    with tempfile.TemporaryDirectory() as name, Postgres(16) as server:
+        more = {**settings(DELTA), "spark.driver.extraClassPath": ":".join(map(str, jars()))}
+        spark = session(Path(name), more)
+        for seed in range(arguments.first, arguments.first + arguments.seeds):
+            began = time.monotonic()
+            with tempfile.TemporaryDirectory(dir=name) as where:
+                results.append(run(spark, server, seed, arguments.rounds, Path(where)))
+            for kind, of in results[-1]["tables"].items():
+                totals[kind] += of
+            seconds = time.monotonic() - began
+            print(f"seed {seed}: {' '.join(results[-1]['happened'])}, {seconds:.0f} s", flush=True)
+        spark.stop()
+    for kind, of in totals.items():
+        print(kind, dict(of))
+    corpus.write_result(
+        arguments.out,
+        {"bench": "lakesoak", "totals": totals, "seeds": results, "machine": corpus.machine()},
+    )
+
+
+if __name__ == "__main__":
+    main()
