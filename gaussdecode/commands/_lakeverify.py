@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gaussdecode.commands._sourcesums import SourceColumn, SourceSums, SourceTable
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import ConfigError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.snapshots import SnapshotStore
@@ -27,7 +27,7 @@ from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.quoting import identifier, literal
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.formats import PARQUET
-from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.landing import Landing, when_landed
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.store import DatabaseVersion, TableVersion, Target
@@ -46,7 +46,6 @@ _ROWS_PER_RANGE: Final = 2000  # arbitrary: what is fetched for each range that 
 _MAX_DIGITS: Final = 5  # a million ranges
 _MAX_RANGES: Final = 500  # looked into row by row; arbitrary
 _MAX_KEYS: Final = 1000  # in one condition; arbitrary
-_POLL_SECONDS: Final = 0.2
 _LITERAL: Final = ("int", "string", "date", "timestamp", "decimal128", "bool")
 
 
@@ -181,7 +180,7 @@ class Comparison:
                 raise ConfigError(f"{self.target} has no version yet: apply to it first")
             with SourceSums(self.address, self.wait) as source:
                 self.progress(f"source at {source.lsn}, target at entry {database.n}")
-                landing = self._reach(source.lsn)
+                landing = when_landed(self.root, source.lsn, self.wait)
                 entries = list(landing.entries(database.n, landing.last_n))
                 epoch = landing.position(entries[-1]).epoch
                 since = _Since(landing, entries[1:], (epoch, int(source.lsn)))
@@ -198,19 +197,6 @@ class Comparison:
             if attempt == _ATTEMPTS or done.keys() >= set(wanted or database.tables):
                 found_all = tuple(done[table] for table in sorted(done))
                 return Result(source.lsn, database.n, found_all)
-
-    def _reach(self, lsn: Lsn) -> Landing:
-        """Wait until everything up to a position has landed."""
-        deadline = time.monotonic() + self.wait
-        landing = Landing(self.root)
-        while landing.position(landing.entry(landing.last_n)).lsn < lsn:
-            if time.monotonic() > deadline:
-                raise LandingError(
-                    f"{self.root} did not reach {lsn} in {self.wait:.0f} s; is its daemon running? "
-                    "See gaussdecode status, or wait longer with --wait"
-                )
-            time.sleep(_POLL_SECONDS)
-        return landing
 
     def _compare(
         self, source: SourceSums, database: DatabaseVersion, since: _Since, table: str

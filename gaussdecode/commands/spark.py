@@ -8,6 +8,7 @@ Examples:
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --follow
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/lake --format delta \
       --conf spark.jars.packages=io.delta:delta-spark_2.13:4.0.0
+  gaussdecode spark snapshot orders.yaml /srv/orders --connections 8 --rate 200MB
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
   gaussdecode spark verify /var/lib/gaussdecode/orders /srv/orders --dsn "host=db dbname=shop user=cdc"
@@ -35,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from gaussdecode.commands import _sparkload
 from gaussdecode.commands._arguments import count, lsn, seconds, size
 from gaussdecode.commands._metricsfile import write_metrics
 from gaussdecode.commands._owner import work_as_owner_of
@@ -42,6 +44,7 @@ from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._table import print_table
 from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK, ConfigError
 from gaussdecode.model.words import counted
+from gaussdecode.settings.load import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,12 +68,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _compact_arguments(_action(actions, "compact", _compact, "merge small files of a target"))
     _vacuum_arguments(_action(actions, "vacuum", _vacuum, "remove old versions of a target"))
+    _load_arguments(
+        _action(actions, "snapshot", _load, "load existing rows, executors reading the source")
+    )
     _verify_arguments(_action(actions, "verify", _verify, "compare a target with its source"))
     _status_arguments(_action(actions, "status", _status, "how far is a target?"))
 
 
 def execute(args: argparse.Namespace) -> int:
     """Do what the action says."""
+    if "config" in args:  # the owner of the target need not be able to read it
+        args.config = load(args.config).with_password_read()
+        _sparkload.check_source(args.config)
     if isinstance(args.target, Path):
         work_as_owner_of(args.target)
     return int(args.action(args))
@@ -238,6 +247,12 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
     parser.add_argument("target", type=_place, help="directory or URL of the target")
     parser.add_argument("--metrics", action="store_true", help="in Prometheus' text format")
+
+
+def _load_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = _sparkload.DESCRIPTION
+    _sparkload.add_arguments(parser)
+    _engine_arguments(parser)
 
 
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
@@ -576,6 +591,11 @@ def _status(args: argparse.Namespace) -> int:
     for table, stop in found.stopped.items():
         print(f"{args.target}: {table} stands still at entry {stop['n']}: {stop['why']}")
     return EX_OK
+
+
+def _load(args: argparse.Namespace) -> int:
+    with _engine(args) as engine:
+        return _sparkload.execute(args, args.config, engine)
 
 
 def _verify(args: argparse.Namespace) -> int:

@@ -25,12 +25,12 @@ from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.export import (
     Chunk,
+    Exported,
     Exporter,
     Measure,
     TableReader,
     TableShape,
     VerifyError,
-    View,
 )
 from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.gaussdb._copylines import respell
@@ -148,7 +148,7 @@ class ChunkReaders:
 
     def read_all(
         self,
-        view: View,
+        view: Exported,
         work: Iterable[tuple[TableTask, Chunk, Counts]],
         take: Callable[[TableTask, Chunk, Iterator[pa.Table]], object],
         deadline: float = float("inf"),
@@ -178,7 +178,7 @@ class ChunkReaders:
 
     def _run(
         self,
-        view: View,
+        view: Exported,
         pieces: "queue.SimpleQueue[tuple[TableTask, Chunk, Counts]]",
         take: Callable[[TableTask, Chunk, Iterator[pa.Table]], object],
         deadline: float,

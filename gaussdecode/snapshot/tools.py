@@ -28,10 +28,10 @@ from gaussdecode.snapshot.output import Output, SnapshotEntry
 from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, Total, open_reader
 from gaussdecode.source.export import CANCELLED, TableReader, View
 from gaussdecode.source.exporters import exporter_of
-from gaussdecode.source.lookup import lookup_of
+from gaussdecode.source.lookup import Lookup, lookup_of
 
 _LONGEST_HOLD: Final = 64  # times the first wait
-_PAGE_BYTES: Final = 8192
+PAGE_BYTES: Final = 8192
 _RUNNING: Final = "waiting for the transactions that run on the server"
 _log = get_logger("snapshot")
 
@@ -61,7 +61,7 @@ class Tools:
         self.progress: dict[str, Progress] = {}
         self.total = Total()
         self.attempts: dict[str, int] = {}
-        self.chunk_pages = max(1, config.snapshot.chunk_bytes // _PAGE_BYTES)
+        self.chunk_pages = max(1, config.snapshot.chunk_bytes // PAGE_BYTES)
         self._exporter = exporter_of(config)
         self._catalog = lookup_of(config)
         self._wait_seconds = config.snapshot.hold_timeout
@@ -135,21 +135,7 @@ class Tools:
 
     def task(self, reader: TableReader, item: Wanted) -> TableTask:
         """Look a table up, in the transaction of the reader."""
-        shape = reader.shape(item.table)
-        relation = shape.relation
-        names = safe_columns([column.name for column in relation.columns])
-        catalog = self._catalog.look_up(relation)
-        skipped = frozenset[int]()
-        if self.config.decoding.skip_generated_columns:
-            skipped = generated_columns(relation, catalog, shape.numbers)
-        # The numbers are those of the view itself.
-        placed = Placed(shape.numbers, None, Known(frozenset(shape.numbers)))
-        record = schema_record(relation, names, catalog, placed, skipped)
-        schema = table_schema(relation.columns, names, skipped)
-        landed = Landed(
-            item.directory, fingerprint(record), schema, tuple(names), relation, 0, skipped
-        )
-        return TableTask(shape, landed, item.where, record)
+        return look_up(self.config, self._catalog, reader, item)
 
     def output(self, item: Wanted, task: TableTask, view: View, since_n: int) -> Output:
         """Where the rows of a table go, at the position of a view; see `Output`."""
@@ -231,6 +217,23 @@ class Tools:
             self.store.note(found)
         for title, done in found.items():
             _log.info(Event.SNAPSHOT_LANDED, table=title, entry=entry.n, rows=done["rows"])
+
+
+def look_up(config: Config, catalog: Lookup, reader: TableReader, item: Wanted) -> TableTask:
+    """Look a table up, in the transaction of the reader; its rows land as the stream's do."""
+    shape = reader.shape(item.table)
+    relation = shape.relation
+    names = safe_columns([column.name for column in relation.columns])
+    known = catalog.look_up(relation)
+    skipped = frozenset[int]()
+    if config.decoding.skip_generated_columns:
+        skipped = generated_columns(relation, known, shape.numbers)
+    # The numbers are those of the view itself.
+    placed = Placed(shape.numbers, None, Known(frozenset(shape.numbers)))
+    record = schema_record(relation, names, known, placed, skipped)
+    schema = table_schema(relation.columns, names, skipped)
+    landed = Landed(item.directory, fingerprint(record), schema, tuple(names), relation, 0, skipped)
+    return TableTask(shape, landed, item.where, record)
 
 
 def key_names(task: TableTask) -> list[str] | None:

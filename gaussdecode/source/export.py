@@ -205,7 +205,15 @@ class Measure:
     checksum: int | None
 
 
-class View(Protocol):
+class Exported(Protocol):
+    """What other transactions import."""
+
+    @property
+    def name(self) -> str:
+        """For SET TRANSACTION SNAPSHOT."""
+
+
+class View(Exported, Protocol):
     """The database at one position; see the head of this module."""
 
     @property
@@ -214,10 +222,6 @@ class View(Protocol):
 
         Where the stream has to tell it, it is 0 before `find_position`.
         """
-
-    @property
-    def name(self) -> str:
-        """For SET TRANSACTION SNAPSHOT."""
 
     def find_position(self, boundary: int, shown: Shown) -> None:
         """Find the position, before anything is read that will stand at it.
@@ -286,7 +290,7 @@ class TableReader(Protocol):
             SourceRefusedError: it may not.
         """
 
-    def begin(self, view: View) -> None:
+    def begin(self, view: Exported) -> None:
         """Begin a transaction that sees what the view does."""
 
     def end(self) -> None:

@@ -95,17 +95,32 @@ def apply_with(
             "of GaussDB): a table that was emptied would keep its rows here. Decode serially on "
             "openGauss 6.0.0 or newer into a new landing, or go on with --accept-hidden-truncates"
         )
-    if options.format in (DELTA, ICEBERG):
-        _check_lake(engine, options.format, options.catalog)
-    store = Target.create(target, landing, options.format, options.catalog)
+    store = open_target(engine, target, landing, options)
     with store.locked():
-        run = _make_run(engine, landing, store, options, progress or (lambda _: None))
+        store.check_loaded()
+        run = make_run(engine, landing, store, options, progress or (lambda _: None))
         return run.run(landing.resolve(to or Point()))
 
 
-def _make_run(
+def open_target(engine: Engine, target: Given, landing: Landing, options: Options) -> Target:
+    """Open a target, or make one for a landing; see `Target.create`.
+
+    Raises:
+        ConfigError: it belongs to another landing, or this session cannot write it.
+    """
+    if options.format in (DELTA, ICEBERG):
+        _check_lake(engine, options.format, options.catalog)
+    return Target.create(target, landing, options.format, options.catalog)
+
+
+def make_run(
     engine: Engine, landing: Landing, store: Target, options: Options, progress: Progress
 ) -> Run:
+    """Make the run that fits what the target is kept as.
+
+    Raises:
+        ConfigError: this session cannot write it.
+    """
     if store.format == PARQUET:
         return Run(engine, landing, store, options, progress)
     from gaussdecode.spark.lakerun import LakeRun
@@ -124,4 +139,4 @@ def _check_lake(engine: Engine, kept_as: str, catalog: str | None) -> SparkEngin
     return engine
 
 
-__all__ = ["Options", "Summary", "apply", "apply_with"]
+__all__ = ["Options", "Summary", "apply", "apply_with", "make_run", "open_target"]

@@ -26,6 +26,9 @@ class Step(enum.StrEnum):
     FILES_REMOVED = "files_removed"
     LAKE_STAGED = "lake_staged"
     LAKE_COMMITTED = "lake_committed"
+    RANGE_READ = "range_read"
+    RANGE_FINISHED = "range_finished"
+    TABLES_LOADED = "tables_loaded"
 
 
 _reached: collections.Counter[str] = collections.Counter()

@@ -11,12 +11,14 @@ import datetime as dt
 import functools
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry, parse_checkpoint
 from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.place import Given, Place, directories_in, names_in, place_of, read_each
 
@@ -28,6 +30,7 @@ _AHEAD: Final = 32  # entries of a store that are asked for together; arbitrary
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
 _SCHEMA: Final = re.compile(r"[0-9a-f]+\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
+_POLL_SECONDS: Final = 0.2
 ORDER_COLUMNS: Final = {
     "lsn": ("gd_epoch", "gd_lsn", "gd_seq"),
     "csn": ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq"),
@@ -250,6 +253,24 @@ class Landing:
             known = ", ".join(sorted(tables)[:10]) or "none yet"
             raise ConfigError(f"{self.root} has no table {name!r}; it has: {known}")
         return tables[name]
+
+
+def when_landed(root: Given, lsn: int, seconds: float) -> Landing:
+    """Wait until everything up to a position has landed.
+
+    Raises:
+        LandingError: it took longer.
+    """
+    deadline = time.monotonic() + seconds
+    landing = Landing(root)
+    while landing.position(landing.entry(landing.last_n)).lsn < lsn:
+        if time.monotonic() > deadline:
+            raise LandingError(
+                f"{root} did not reach {Lsn(lsn)} in {seconds:.0f} s; is its daemon running? "
+                "See gaussdecode status, or wait longer with --wait"
+            )
+        time.sleep(_POLL_SECONDS)
+    return landing
 
 
 def data_kinds(entry: CommitEntry) -> bool:

@@ -104,6 +104,7 @@ class TablePlan:
         ignore_through: epoch and position that a snapshot already covers, or None.
         stop: why it goes no further, or None.
         passed: files that a snapshot goes over unread; for the changelog only.
+        since: for a table that is new: its changes are known after this entry.
     """
 
     table: str
@@ -112,6 +113,7 @@ class TablePlan:
     ignore_through: tuple[int, ...] | None
     stop: Stop | None = None
     passed: list[ChangeFile] = dataclasses.field(default_factory=list)
+    since: int = -1
 
 
 @dataclasses.dataclass(slots=True)

@@ -122,6 +122,7 @@ class Work:
     quarantine: tuple[StateFile, ...] = ()
     buckets: int = 1
     orphans: int = 0
+    since: int = -1
 
 
 class Run:
@@ -175,6 +176,18 @@ class Run:
         finally:
             self._sweep()
         return summary
+
+    def load(self, plan: Plan) -> Summary:
+        """Make first versions of tables, and none of the database: an apply does that."""
+        try:
+            self._apply_tables(plan, {})
+        finally:
+            self._sweep()
+        return self.summary
+
+    def held(self) -> dict[str, Applied]:
+        """How far the tables are that the target has, by directory."""
+        return self._applied()
 
     def _only(self) -> set[str] | None:
         if self.options.tables is None:
@@ -288,6 +301,7 @@ class Run:
             planned.passed,
             planned.ignore_through,
             [] if version is None else list(version.current),
+            since=planned.since,
         )
         landed = sum(change.file.bytes for era in planned.eras for change in era.files)
         self.summary.bytes_read += landed
@@ -454,7 +468,7 @@ class Run:
         before = work.version
         assert work.schema is not None
         changelog_by = self._changelog_by(before)
-        n_before = -1 if before is None else before.n
+        n_before = work.since if before is None else before.n
         version = TableVersion(
             v=1 if before is None else before.v + 1,
             n=work.to,
@@ -497,6 +511,13 @@ class Run:
         if behind:
             self.summary.n = self.summary.from_n
             self.progress(f"the database stays at entry {self.summary.n}: {len(behind)} tables are")
+            return
+        if (ahead := _ahead(plan, applied)) is not None:
+            self.summary.n = self.summary.from_n
+            self.progress(
+                f"the database stays at entry {self.summary.n}: {ahead} was loaded at a position that "
+                f"entry {plan.to} does not reach; apply again when more has landed"
+            )
             return
         time = plan.commit_time.isoformat() if plan.commit_time is not None else None
         epoch, lsn, csn = plan.position or (0, 0, None)
@@ -560,6 +581,13 @@ def _since(version: TableVersion | None, field: str, n_before: int, is_wanted: b
     if version is not None and getattr(version, field) is not None:
         return int(getattr(version, field))
     return n_before if is_wanted else None
+
+
+def _ahead(plan: Plan, applied: Mapping[str, Applied]) -> str | None:
+    """A table whose rows were read at a later position than the plan gets to; None for none."""
+    to = (0, 0) if plan.position is None else plan.position[:2]
+    covered = ((table, state.ignore_through) for table, state in sorted(applied.items()))
+    return next((table for table, until in covered if until is not None and until > to), None)
 
 
 def _joined(version: DatabaseVersion | None, field: str, more: Sequence[int]) -> tuple[int, ...]:

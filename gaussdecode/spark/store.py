@@ -58,6 +58,8 @@ FOLDERS: Final = ("files", "changelog", "quarantine")
 """Where the files of a table are, below its directory."""
 STAGING: Final = "staging"
 """Where files are on their way to other tables, below the target."""
+LOAD: Final = "load"
+"""Below the target while existing rows of tables are loaded; see ``gaussdecode spark snapshot``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -316,6 +318,18 @@ class Target:
     def is_shared(self) -> bool:
         """Whether it is on a store, where nothing but numbers that are taken keeps writers apart."""
         return isinstance(self.root, ObjectPath)
+
+    def check_loaded(self) -> None:
+        """See that no load of existing rows was broken off.
+
+        Raises:
+            ConfigError: one was; tables that it has not loaded would be without these rows.
+        """
+        if (self.root / LOAD).exists():
+            raise ConfigError(
+                f"the existing rows of {self.root} are not all loaded: run gaussdecode spark snapshot "
+                f"again, which goes on where it was, or remove {self.root / LOAD} to go without them"
+            )
 
     # --- versions --------------------------------------------------------------------------
 

@@ -169,7 +169,7 @@ class TableReader:
 
     # ---- rows ------------------------------------------------------------------------
 
-    def begin(self, view: export.View) -> None:
+    def begin(self, view: export.Exported) -> None:
         """See `export.TableReader`."""
         self.connection.query(BEGIN)
         self.connection.query(f"SET TRANSACTION SNAPSHOT {sql_literal(view.name)}")

@@ -114,6 +114,30 @@ class View:
 
 
 @contextlib.contextmanager
+def held_view(address: SourceAddress, slot: str, seconds: float) -> Iterator[tuple[Lsn, str]]:
+    """A view that an ordinary transaction holds: unlike a slot it keeps no WAL, however long it lasts.
+
+    Args:
+        address: of the server.
+        slot: name that the temporary slot's begins with.
+        seconds: to wait for the transactions that run on the server, at most.
+
+    Yields:
+        Its position, and its name for SET TRANSACTION SNAPSHOT.
+
+    Raises:
+        SourceError: they run longer, or the server failed.
+        SourceRefusedError: there is no free slot.
+    """
+    with contextlib.closing(connect(address, is_replication=False)) as connection:
+        with View.open(address, slot, seconds) as view:
+            connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.query(f"SET TRANSACTION SNAPSHOT {literal(view.name)}")
+            ((name,),) = connection.query("SELECT pg_catalog.pg_export_snapshot()")
+        yield view.lsn, str(name)
+
+
+@contextlib.contextmanager
 def _cancelled(
     connection: Connection, seconds: float, should_stop: Callable[[], bool]
 ) -> Iterator[None]:
@@ -208,7 +232,7 @@ class TableReader:
 
     # ---- rows ------------------------------------------------------------------------
 
-    def begin(self, view: export.View) -> None:
+    def begin(self, view: export.Exported) -> None:
         """See `export.TableReader`."""
         self._command("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         self._command(f"SET TRANSACTION SNAPSHOT {literal(view.name)}")

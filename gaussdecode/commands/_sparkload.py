@@ -1,0 +1,143 @@
+"""``gaussdecode spark snapshot``: existing rows straight into a target."""
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaussdecode.commands._arguments import count, seconds, size
+from gaussdecode.errors import EX_OK, ConfigError
+from gaussdecode.model.title import split_title, table_title
+from gaussdecode.model.words import counted
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+
+if TYPE_CHECKING:
+    from gaussdecode.snapshot.initial import Summary
+    from gaussdecode.spark.engine import Engine
+
+DESCRIPTION = (
+    "Load the rows that tables hold now straight into a target: executors read ranges of the tables "
+    "over connections of their own, at a position of the stream that is known, and spark apply goes "
+    "on from there. The daemon streams meanwhile, best with snapshot.mode: none from the beginning. "
+    "What is interrupted goes on where it was when the command is run again. PostgreSQL only."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments, but those of the engine."""
+    parser.add_argument("config", type=Path, help="configuration file of the daemon's slot")
+    parser.add_argument("target", type=_directory, help="directory of the target; made if missing")
+    parser.add_argument(
+        "--tables", metavar="LIST", help="schema.table,... instead of all that the target lacks"
+    )
+    parser.add_argument(
+        "--format",
+        metavar="FORMAT",
+        choices=("parquet", "delta", "iceberg"),
+        help="parquet, delta or iceberg; parquet for a new target",
+    )
+    parser.add_argument(
+        "--catalog", metavar="NAME", help="of tables of delta or iceberg; see spark apply"
+    )
+    parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")
+    parser.add_argument(
+        "--connections",
+        type=count,
+        metavar="N",
+        help="that read at the same time; snapshot.workers of the configuration",
+    )
+    parser.add_argument(
+        "--rate",
+        type=size,
+        metavar="SIZE",
+        help="read so many bytes a second, all together; snapshot.rate-limit of the configuration",
+    )
+    parser.add_argument(
+        "--wait", type=seconds, default=60.0, metavar="SECONDS",
+        help="for the daemon to land what changed between two views",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one object")
+
+
+def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
+    """Load what the target lacks.
+
+    Raises:
+        ConfigError: this source cannot be read so, or what was asked for cannot be.
+    """
+    from gaussdecode.snapshot.initial import InitialLoad, Wish
+    from gaussdecode.spark.apply import Options, open_target
+    from gaussdecode.spark.landing import Landing
+
+    options = Options(buckets=args.buckets, format=args.format, catalog=args.catalog)
+    wish = Wish(
+        tables=_titles(args.tables),
+        connections=args.connections or config.snapshot.workers,
+        rate=args.rate or config.snapshot.rate_limit,
+        wait=args.wait,
+        options=options,
+    )
+
+    def progress(text: str) -> None:
+        if not args.json:
+            print(f"  {text}", flush=True)
+
+    begun = time.monotonic()
+    store = open_target(engine, args.target, Landing(config.landing.root), options)
+    with store.locked():
+        summary = InitialLoad(engine, config, store, wish, progress).run()
+    _report(args, config, summary, time.monotonic() - begun)
+    return EX_OK
+
+
+def check_source(config: Config) -> None:
+    """Refuse what has no view that executors could import.
+
+    Raises:
+        ConfigError: it is no PostgreSQL.
+    """
+    if config.source.kind is SourceKind.POSTGRESQL:
+        return
+    if config.source.kind is SourceKind.CAPTURE:
+        raise ConfigError("a recording has no tables that could be read")
+    raise ConfigError(
+        "spark snapshot reads PostgreSQL only: on GaussDB a view's position is found in the stream, "
+        "which the daemon alone reads. Let the daemon land the rows (snapshot.mode: initial, or "
+        f"gaussdecode snapshot {config.path} --all), and apply"
+    )
+
+
+def _directory(text: str) -> Path:
+    if "://" in text:
+        raise argparse.ArgumentTypeError(
+            "ranges wait in a directory until their table is loaded: give one that driver and "
+            "executors share, no URL"
+        )
+    return Path(text)
+
+
+def _titles(text: str | None) -> frozenset[str] | None:
+    if text is None:
+        return None
+    try:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        return frozenset(table_title(*split_title(name)) for name in names)
+    except ValueError as error:
+        raise ConfigError(f"--tables: {error}") from None
+
+
+def _report(args: argparse.Namespace, config: Config, summary: "Summary", took: float) -> None:
+    if args.json:
+        print(json.dumps({**dataclasses.asdict(summary), "seconds": round(took, 3)}), flush=True)
+        return
+    if not summary.tables:
+        print(f"{args.target}: nothing to load, it has every table that was asked for")
+        return
+    print(
+        f"{args.target}: loaded {counted(summary.tables, 'table')}, {counted(summary.rows, 'row')}, "
+        f"{counted(summary.ranges, 'range')}, {took:.1f} s; they show when changes have been applied: "
+        f"gaussdecode spark apply {config.landing.root} {args.target}"
+    )

@@ -1,0 +1,123 @@
+"""Ranges of one table that were read in several views, brought to the last of them.
+
+Every change between the first view and the present one has landed once the daemon is beyond it.
+Rows whose keys are among these changes are left out of the ranges and read again, by key, in the
+present view; all others are still what they were. As the daemon's snapshots do it, in tasks.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from gaussdecode.errors import GaussDecodeError
+from gaussdecode.model.landing import EntryKind
+from gaussdecode.snapshot.ranges import FinishTask, KeysTask, Reading, find_keys, finish_range
+from gaussdecode.snapshot.read import TableTask
+from gaussdecode.snapshot.staging import Cut, Range, Staging
+from gaussdecode.snapshot.tools import key_names
+from gaussdecode.source.export import TableChangedError
+from gaussdecode.spark.engine import Engine
+from gaussdecode.spark.landing import Landing, when_landed
+from gaussdecode.spark.place import Place
+from gaussdecode.spark.plan import make_plan
+
+# Behind them changes may be missing, or what a view showed may never have been on this server.
+_MAY_MISS: Final = frozenset(
+    {EntryKind.GAP, EntryKind.FORK, EntryKind.SUSPECT, EntryKind.QUARANTINE}
+)
+_FILES_AT_ONCE: Final = 16  # landed files that one task looks into; arbitrary
+
+
+class UnknownChangesError(GaussDecodeError):
+    """Nobody knows which rows changed between two views."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Again:
+    """One table.
+
+    Attributes:
+        engine: runs the tasks.
+        reading: in the present view.
+        task: the table, as it was looked up in it; still what it was when it was cut.
+        cut: into ranges.
+        wait: seconds for the landing to get to the view.
+    """
+
+    engine: Engine
+    reading: Reading
+    task: TableTask
+    cut: Cut
+    wait: float
+
+    def finish(self, ranges: Mapping[int, Range]) -> list[Range]:
+        """Give files with the rows as they are in the present view.
+
+        Raises:
+            UnknownChangesError: it cannot be known which rows changed.
+            TableChangedError: the table is not any more what it was.
+            LandingError: the landing does not get to the view.
+            SourceError: the server failed.
+        """
+        names = key_names(self.task)
+        assert names is not None
+        files = self._changed_files(min(of.lsn for of in ranges.values()))
+        data = Staging(self.reading.root).data(self.task.landed.directory)
+        parts = (files[i : i + _FILES_AT_ONCE] for i in range(0, len(files), _FILES_AT_ONCE))
+        looks = [KeysTask(tuple(part), tuple(names), data) for part in parts]
+        found = [json.loads(text) for text in self.engine.each(looks, find_keys)]
+        if None in found:
+            raise UnknownChangesError(
+                f"table {self.cut.title}: changes do not show its key; it is read in one view"
+            )
+        keys = tuple(map(Path, found))
+        if not keys:
+            return list(ranges.values())
+        return self._finished(ranges, keys)
+
+    def _finished(self, ranges: Mapping[int, Range], keys: tuple[Path, ...]) -> list[Range]:
+        lsn, token = self.reading.view.lsn, f"{self.cut.token}f{len(keys):x}"
+        old = {number: of for number, of in ranges.items() if of.lsn < lsn}
+        tasks = [
+            FinishTask(self.reading, self.task, token, number, of.path, keys)
+            for number, of in old.items()
+        ]
+        tasks += [
+            FinishTask(self.reading, self.task, token, self.cut.count + index, None, (path,))
+            for index, path in enumerate(keys)
+        ]
+        written = []
+        for text in self.engine.each(tasks, finish_range):
+            record = json.loads(text)
+            if isinstance(record, str):
+                raise TableChangedError(record)
+            written.append(Range(lsn, record[0], Path(record[1])))
+        return [*(of for number, of in ranges.items() if number not in old), *written]
+
+    def _changed_files(self, lsn: int) -> list[Place]:
+        """Landed files with changes of the table since a view."""
+        first = self.cut.views[lsn].n
+        landing: Landing = when_landed(
+            self.reading.config.landing.root, self.reading.view.lsn, self.wait
+        )
+        last = landing.last_n
+        if landing.first_n > first + 1:
+            raise UnknownChangesError(
+                f"table {self.cut.title}: retention has taken changes since its first range was read"
+            )
+        for entry in landing.entries(first + 1, last):
+            if entry.kind in _MAY_MISS:
+                raise UnknownChangesError(
+                    f"table {self.cut.title}: entry {entry.n} ({entry.kind}) came after its first "
+                    "range was read"
+                )
+        table = self.task.landed.directory
+        planned = make_plan(landing, {}, first, last, only={table}).tables.get(table)
+        if planned is None:
+            return []
+        if planned.stop is not None:
+            raise TableChangedError(f"table {self.cut.title}: {planned.stop.why}")
+        files = [*planned.passed, *(change for era in planned.eras for change in era.files)]
+        return [landing.root / path for path in sorted({change.file.path for change in files})]

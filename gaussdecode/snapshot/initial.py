@@ -1,0 +1,448 @@
+"""Existing rows straight into a target: read by executors, and loaded at exact positions.
+
+This process holds a view of the database and knows its position. Executors import it and read
+ranges of pages, each over a connection of its own, into files below the target (`staging`), from
+which tables are loaded as from a landed snapshot. A table's rows stand at the position of its view;
+of the stream an apply takes what comes after it.
+
+What is read stays, and views are no older than ``snapshot.transaction-timeout``, so a table's ranges may
+be of several views: after this process was killed, or for its size. Then rows that changed since the
+first of them are read again in the last (`catchup`). A table of which not all changes show in the
+stream is read in one view, and one that is altered or emptied meanwhile is read from the start.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from gaussdecode.errors import ConfigError, GaussDecodeError, SourceError
+from gaussdecode.model.words import counted
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot import catchup
+from gaussdecode.snapshot.item import Wanted
+from gaussdecode.snapshot.ranges import MOVING, Imported, RangeTask, Reading, read_ranges
+from gaussdecode.snapshot.read import TableTask
+from gaussdecode.snapshot.staging import Cut, Place, Range, Staging
+from gaussdecode.snapshot.tools import PAGE_BYTES, key_names, look_up
+from gaussdecode.source.address import source_address
+from gaussdecode.source.export import CANCELLED, Chunk, TableChangedError, TableReader, cut
+from gaussdecode.source.lookup import lookup_of
+from gaussdecode.source.postgresql.export import held_view
+from gaussdecode.source.relations import WhiteList
+from gaussdecode.spark.apply import make_run
+from gaussdecode.spark.engine import Engine
+from gaussdecode.spark.failpoint import Step, reach
+from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.loading import Loadable, load
+from gaussdecode.spark.plan import Applied
+from gaussdecode.spark.run import Options, Progress, Run
+from gaussdecode.spark.store import DatabaseVersion, Target, utc_now
+
+_ATTEMPTS: Final = 5  # of a table that changes while it is read; arbitrary
+_TOLD_SECONDS: Final = 5.0  # between two lines of progress; arbitrary
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be loaded, and how hard.
+
+    Attributes:
+        tables: ``schema.name``; None for all that the target has not.
+        connections: that read at the same time.
+        rate: bytes of COPY's text per second, of all together; None for no limit.
+        wait: seconds for the landing to get to a position.
+        options: of the target.
+    """
+
+    tables: frozenset[str] | None
+    connections: int
+    rate: int | None
+    wait: float
+    options: Options
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Begun:
+    """A table that is being read.
+
+    Attributes:
+        task: as it was looked up in the present view.
+        cut: into ranges.
+        is_bound: all of it has to be read in one view.
+    """
+
+    task: TableTask
+    cut: Cut
+    is_bound: bool
+
+    @property
+    def table(self) -> str:
+        """Its directory."""
+        return self.task.landed.directory
+
+    def chunks(self) -> list[Chunk]:
+        """Its ranges; leaves have the sizes that they had when it was cut."""
+        pairs = zip(self.task.shape.leaves, self.cut.pages, strict=True)
+        leaves = [dataclasses.replace(leaf, pages=pages) for leaf, pages in pairs]
+        return cut(leaves, self.cut.chunk_pages)
+
+
+@dataclasses.dataclass(slots=True)
+class Summary:
+    """What was loaded: tables and their rows, and the entry that an apply goes on from."""
+
+    tables: int = 0
+    rows: int = 0
+    bytes: int = 0
+    ranges: int = 0
+    n: int = -1
+
+
+class InitialLoad:
+    """Loads the tables that a target has not.
+
+    Args:
+        engine: runs the tasks.
+        config: of the daemon, whose landing the target is made from; checked.
+        store: the target; nobody else writes it.
+        wish: see `Wish`.
+        progress: is told what is done.
+    """
+
+    def __init__(
+        self, engine: Engine, config: Config, store: Target, wish: Wish, progress: Progress
+    ) -> None:
+        if not isinstance(store.root, Path):
+            raise ConfigError(
+                f"{store.root}: ranges wait in a directory until their table is loaded, so spark snapshot "
+                "takes a target on a file system that driver and executors share, or Delta Lake or "
+                "Iceberg in a catalog with such a directory beside it"
+            )
+        self._engine = engine
+        self._config = config
+        self._store = store
+        self._wish = wish
+        self._progress = progress
+        self._address = source_address(config)
+        self._staging = Staging.begin(store.root, config.landing.root)
+        self._attempts: collections.Counter[str] = collections.Counter()
+        self._bound: set[str] = set()
+        self._summary = Summary()
+
+    def run(self) -> Summary:
+        """Load them, view after view.
+
+        Raises:
+            ConfigError: a table cannot be loaded.
+            LandingError: the landing or the target is damaged, or the daemon does not get on.
+            SourceError: the server failed, or a table changes again and again.
+        """
+        try:
+            while self._round():
+                pass
+        except GaussDecodeError:
+            if not self._staging.tables():  # nothing was begun, so nothing is left to be done
+                self._staging.end()
+            raise
+        reach(Step.TABLES_LOADED)
+        if self._wish.tables is None and self._store.database() is None:
+            self._begin_database()
+        self._staging.end()
+        return self._summary
+
+    # --- one view ----------------------------------------------------------------------------
+
+    def _round(self) -> bool:
+        """Read in one view, and load what is whole; gives whether something is left."""
+        landing, place = self._place()
+        with self._view() as (lsn, name):
+            here = landing.position(landing.entry(place.n))
+            if lsn < here.lsn:
+                raise SourceError(
+                    f"the server's view is at {lsn}, before {here.lsn} that landed: is it a standby, "
+                    "or another server than the daemon's?"
+                )
+            self._summary.n = place.n if self._summary.n < 0 else self._summary.n
+            view = Imported(name, int(lsn), place.epoch, dt.datetime.now(dt.UTC))
+            reading = Reading(self._share(1), self._address, view, self._staging.root)
+            with reading.open() as reader:
+                reader.begin(view)
+                wanted = self._wanted(reader)
+                begun = list(self._begin(reader, wanted, view, place))
+                reader.end()
+            if begun:
+                self._progress(f"view at {lsn}: {counted(len(begun), 'table')} to load")
+            self._read(view, begun)
+            found = [self._whole(reading, of) for of in begun]
+        loadable = [of for of in found if of is not None]
+        self._load(loadable)
+        return len(loadable) < len(wanted)
+
+    def _place(self) -> tuple[Landing, Place]:
+        landing = Landing(self._config.landing.root)
+        n = landing.last_n
+        if n < 0:
+            raise ConfigError(
+                f"{landing.root} has no entry yet: start the daemon, so that all that changes after the "
+                "rows are read lands"
+            )
+        return landing, Place(n, landing.position(landing.entry(n)).epoch)
+
+    @contextlib.contextmanager
+    def _view(self) -> Iterator[tuple[int, str]]:
+        seconds = self._config.snapshot.transaction_timeout
+        try:
+            with held_view(self._address, self._config.slot, seconds) as (lsn, name):
+                yield lsn, name
+        except SourceError as error:
+            if error.sqlstate != CANCELLED:
+                raise
+            raise SourceError(
+                f"transactions on the server ran longer than {seconds:.0f} seconds "
+                "(snapshot.transaction-timeout); run the command again when they have ended"
+            ) from None
+
+    def _share(self, connections: int) -> Config:
+        """The configuration of one connection of several."""
+        rate = None if self._wish.rate is None else max(1, self._wish.rate // connections)
+        snapshot = dataclasses.replace(self._config.snapshot, workers=1, rate_limit=rate)
+        return dataclasses.replace(self._config, snapshot=snapshot, _kept=None)
+
+    # --- which tables ------------------------------------------------------------------------
+
+    def _wanted(self, reader: TableReader) -> list[Wanted]:
+        """Published tables that are to be loaded and are not in the target."""
+        white = WhiteList(self._config.decoding.white_tables)
+        found = {
+            table.title: Wanted(table)
+            for table in reader.published()
+            if white.allows(table.schema, table.name)
+        }
+        wished = self._wish.tables
+        missing = sorted((wished or frozenset()) - found.keys())
+        if missing:
+            raise ConfigError(
+                f"table {missing[0]} does not land: no configured publication has it, or it is not on "
+                "decoding.white-table-list"
+            )
+        held = self._held()
+        for title in sorted(wished or ()):
+            state = held.get(found[title].directory)
+            if state is not None and state.ignore_through is None:
+                raise ConfigError(
+                    f"{self._store.root} has {title} already, without the rows that existed before its "
+                    f"changes: gaussdecode snapshot {self._config.path} --table {title!r} brings them"
+                )
+        return [
+            item
+            for title, item in sorted(found.items())
+            if item.directory not in held and (wished is None or title in wished)
+        ]
+
+    def _begin(
+        self, reader: TableReader, wanted: Sequence[Wanted], view: Imported, place: Place
+    ) -> Iterator[Begun]:
+        """Cut tables, or go on with what was cut; not those that change at this moment."""
+        for table in set(self._staging.tables()) - {item.directory for item in wanted}:
+            self._staging.forget(table)
+        catalog = lookup_of(self._config)
+        try:
+            for item in wanted:
+                try:
+                    task = look_up(self._config, catalog, reader, item)
+                    if self._staging.cut(item.directory) is None:
+                        reader.check_readable(task.shape)
+                except SourceError as error:
+                    if not isinstance(error, TableChangedError) and error.sqlstate not in MOVING:
+                        raise
+                    self._begin_again(item.directory, f"table {item.title}: {error.reason}")
+                    reader.end()
+                    reader.begin(view)
+                    continue
+                yield self._begin_table(task, view, place)
+        finally:
+            catalog.close()
+
+    def _begin_table(self, task: TableTask, view: Imported, place: Place) -> Begun:
+        staging, table, shape = self._staging, task.landed.directory, task.shape
+        is_bound = shape.unseen is not None or key_names(task) is None or table in self._bound
+        there = staging.cut(table)
+        if there is not None and not self._is_whole(table, there):
+            read = staging.ranges(table, there.token)
+            if there.fingerprint != _digest(task) or (is_bound and read):
+                self._progress(f"{shape.table.title}: read again from the start")
+                staging.forget(table)
+                there = None
+        if there is None:
+            pages = tuple(leaf.pages for leaf in shape.leaves)
+            size = max(1, self._config.snapshot.chunk_bytes // PAGE_BYTES)
+            there = Cut(
+                token=secrets.token_hex(6),
+                title=shape.table.title,
+                fingerprint=_digest(task),
+                schema_id=task.landed.schema_id,
+                pages=pages,
+                chunk_pages=size,
+                count=len(cut(shape.leaves, size)),
+                views={},
+            )
+            staging.keep(table, there, task.record)
+        there.views[view.lsn] = place
+        staging.keep(table, there)
+        return Begun(task, there, is_bound)
+
+    def _is_whole(self, table: str, there: Cut) -> bool:
+        """Whether all ranges are there, of one view."""
+        ranges = self._staging.ranges(table, there.token)
+        return len(ranges) == there.count and len({of.lsn for of in ranges.values()}) <= 1
+
+    def _begin_again(self, table: str, why: str) -> None:
+        """Forget what was read of a table.
+
+        Raises:
+            SourceError: it happened too often.
+        """
+        self._attempts[table] += 1
+        if self._attempts[table] >= _ATTEMPTS:
+            raise SourceError(
+                f"{why}; it was so {_ATTEMPTS} times. Run the command again when that has ended"
+            )
+        self._progress(f"{why}; it is read again from the start")
+        self._staging.forget(table)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _read(self, view: Imported, begun: Sequence[Begun]) -> None:
+        """Read the ranges that are missing, as many connections at a time as are wished for."""
+        left = [
+            (number, chunk)
+            for number, of in sorted(enumerate(begun), key=lambda pair: not pair[1].is_bound)
+            if not self._is_whole(of.table, of.cut)
+            for there in [self._staging.ranges(of.table, of.cut.token)]
+            for chunk in of.chunks()
+            if chunk.number not in there
+        ]
+        if not left:
+            return
+        count = min(self._wish.connections, len(left))
+        reading = Reading(self._share(count), self._address, view, self._staging.root)
+        bound = frozenset(number for number, of in enumerate(begun) if of.is_bound)
+        tasks = [
+            RangeTask(
+                reading,
+                {number: (begun[number].task, begun[number].cut.token) for number, _ in work},
+                work,
+                self._config.snapshot.transaction_timeout,
+                bound,
+            )
+            for work in (left[index::count] for index in range(count))
+        ]
+        with self._told(begun):
+            texts = self._engine.each(tasks, read_ranges)
+        self._summary.ranges += len(left)
+        changed: dict[int, str] = dict(map(json.loads, texts))
+        for number, why in changed.items():
+            self._begin_again(begun[number].table, why)
+
+    @contextlib.contextmanager
+    def _told(self, begun: Sequence[Begun]) -> Iterator[None]:
+        """Say how far it is, now and then."""
+        total = sum(of.cut.count for of in begun)
+        is_over = threading.Event()
+
+        def tell() -> None:
+            while not is_over.wait(_TOLD_SECONDS):
+                done = [
+                    one
+                    for of in begun
+                    for one in self._staging.ranges(of.table, of.cut.token).values()
+                ]
+                rows = sum(one.rows for one in done)
+                self._progress(f"{len(done)} of {total} ranges, {counted(rows, 'row')}")
+
+        teller = threading.Thread(target=tell, name="progress", daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            teller.join()
+
+    # --- whole tables ------------------------------------------------------------------------
+
+    def _whole(self, reading: Reading, of: Begun) -> Loadable | None:
+        """A table all of whose rows stand at one position; None where it is not so far."""
+        there = self._staging.cut(of.table)
+        ranges = {} if there is None else self._staging.ranges(of.table, of.cut.token)
+        if len(ranges) < of.cut.count:
+            return None
+        files: Sequence[Range] = list(ranges.values())
+        lsn = max(one.lsn for one in files)
+        if len({one.lsn for one in files}) > 1:
+            again = catchup.Again(self._engine, reading, of.task, of.cut, self._wish.wait)
+            try:
+                files, lsn = again.finish(ranges), reading.view.lsn
+            except catchup.UnknownChangesError as error:
+                self._bound.add(of.table)
+                self._begin_again(of.table, str(error))
+                return None
+            except TableChangedError as error:
+                self._begin_again(of.table, error.reason)
+                return None
+        place = of.cut.views[lsn]
+        return Loadable(
+            table=of.table,
+            schema_id=of.cut.schema_id,
+            n=place.n,
+            position=(place.epoch, lsn),
+            files=tuple(self._described(one) for one in files if one.rows),
+        )
+
+    def _described(self, one: Range) -> tuple[str, int, int]:
+        path = str(one.path.relative_to(self._staging.root))
+        return path, one.rows, one.path.stat().st_size
+
+    def _load(self, loadable: Sequence[Loadable]) -> None:
+        """Load tables, and forget what was read of them."""
+        if not loadable:
+            return
+        done = load(self._run(), Landing(self._staging.root), loadable)
+        summary = self._summary
+        summary.tables += len(loadable)
+        summary.rows += done.rows
+        summary.bytes += done.bytes_written
+        for of in loadable:
+            self._staging.forget(of.table)
+
+    def _begin_database(self) -> None:
+        """Say that an apply need not look at what landed before; no table shows before it does."""
+        landing = Landing(self._config.landing.root)
+        n = min((state.n for state in self._held().values()), default=self._summary.n)
+        where = landing.position(landing.entry(n))
+        self._store.commit_database(
+            DatabaseVersion(
+                k=1, n=n, tables={}, is_complete=True,
+                epoch=where.epoch, lsn=where.lsn, csn=where.csn, created=utc_now(),
+            )
+        )  # fmt: skip
+
+    def _held(self) -> dict[str, Applied]:
+        """How far the tables are that the target has."""
+        return self._run().held()
+
+    def _run(self) -> Run:
+        """What loads tables from the files that were read."""
+        staged = Landing(self._staging.root)
+        return make_run(self._engine, staged, self._store, self._wish.options, self._progress)
+
+
+def _digest(task: TableTask) -> str:
+    return hashlib.sha256(task.shape.fingerprint.encode()).hexdigest()

@@ -1,0 +1,226 @@
+"""Rows that were read for a target and are not in it yet, range by range.
+
+::
+
+    <target>/load/layout.json                  of the landing, so that this reads as one
+    <target>/load/schemas/<table>/<id>.json    of the rows
+    <target>/load/cuts/<table>.json            how a table was cut, see `Cut`
+    <target>/load/data/<table>/<token>-<range>-<lsn>-<rows>.parquet
+
+A file has its name when it is whole and durable, so what is there need not be read again. Its name
+says in which view it was read: a job that nobody waits for any more may still finish a range, and
+what it writes is as right as any. Knows no database and no Spark.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gaussdecode.errors import DiskError
+from gaussdecode.land.names import COMMITS, DATA, LAYOUT, SCHEMAS
+from gaussdecode.spark.store import LOAD, make_directory, read_json, sync_directory
+
+_CUTS: Final = "cuts"
+_RANGE: Final = re.compile(r"([0-9a-f]+)-(\d{8})-([0-9a-f]{16})-(\d+)\.parquet")
+_COMPRESSION: Final = "zstd"
+_LEVEL: Final = 1
+Json = dict[str, Any]  # decoded JSON
+
+
+class Place(NamedTuple):
+    """Where a view stands in the log of the landing.
+
+    Attributes:
+        n: an entry, up to which all that landed is in the view.
+        epoch: of the position of that entry.
+    """
+
+    n: int
+    epoch: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    """How a table was cut into ranges; another token for each time that it is read from the start.
+
+    Attributes:
+        token: in the names of its files.
+        title: ``schema.name``.
+        fingerprint: of its columns and files; the same as long as ranges fit together.
+        schema_id: of its rows.
+        pages: of each leaf, as it was then.
+        chunk_pages: of a range.
+        count: of ranges.
+        views: by position, where they stand in the log.
+    """
+
+    token: str
+    title: str
+    fingerprint: str
+    schema_id: str
+    pages: tuple[int, ...]
+    chunk_pages: int
+    count: int
+    views: dict[int, Place]
+
+    @classmethod
+    def from_record(cls, record: Json) -> Self:
+        """Read what `to_record` gave."""
+        views = {int(lsn): Place(*place) for lsn, place in record["views"].items()}
+        return cls(**{**record, "pages": tuple(record["pages"]), "views": views})
+
+    def to_record(self) -> Json:
+        """Make it fit for JSON."""
+        return dataclasses.asdict(self)
+
+
+class Range(NamedTuple):
+    """One that was read.
+
+    Attributes:
+        lsn: of its view.
+        rows: in it.
+        path: of its file.
+    """
+
+    lsn: int
+    rows: int
+    path: Path
+
+
+class Staging:
+    """What is below ``<target>/load``.
+
+    Args:
+        root: that directory.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @classmethod
+    def begin(cls, target: Path, landing: Path) -> Self:
+        """Make it, or go on with what is there.
+
+        Args:
+            target: directory.
+            landing: directory of the landing that the target is made from.
+        """
+        root = target / LOAD
+        for name in (_CUTS, COMMITS, SCHEMAS, DATA):
+            make_directory(root / name)
+        _write_json(root / LAYOUT, json.loads((landing / LAYOUT).read_bytes()))
+        return cls(root)
+
+    def end(self) -> None:
+        """Remove all of it: every table is in the target."""
+        shutil.rmtree(self.root)
+
+    # --- cuts --------------------------------------------------------------------------------
+
+    def tables(self) -> list[str]:
+        """Directories of the tables that were begun."""
+        return sorted(path.stem for path in (self.root / _CUTS).glob("*.json"))
+
+    def cut(self, table: str) -> Cut | None:
+        """How a table was cut; None when it was not begun."""
+        path = self.root / _CUTS / f"{table}.json"
+        return Cut.from_record(read_json(path)) if path.exists() else None
+
+    def keep(self, table: str, cut: Cut, schema: Json | None = None) -> None:
+        """Write down how a table is cut, before any range of it is read."""
+        make_directory(self.data(table))
+        if schema is not None:
+            make_directory(self.root / SCHEMAS / table)
+            _write_json(self.root / SCHEMAS / table / f"{cut.schema_id}.json", schema)
+        _write_json(self.root / _CUTS / f"{table}.json", cut.to_record())
+
+    def forget(self, table: str) -> None:
+        """Forget all that was read of a table."""
+        (self.root / _CUTS / f"{table}.json").unlink(missing_ok=True)
+        shutil.rmtree(self.data(table), ignore_errors=True)
+
+    # --- ranges ------------------------------------------------------------------------------
+
+    def data(self, table: str) -> Path:
+        """Directory of a table's files."""
+        return self.root / DATA / table
+
+    def ranges(self, table: str, token: str) -> dict[int, Range]:
+        """The ranges that are there, by number; of several the one of the newest view."""
+        found: dict[int, Range] = {}
+        for path in sorted(self.data(table).glob(f"{token}-*.parquet")):
+            match = _RANGE.fullmatch(path.name)
+            if match is not None and match[1] == token:
+                one = Range(int(match[3], 16), int(match[4]), path)
+                number = int(match[2])
+                if number not in found or found[number].lsn < one.lsn:
+                    found[number] = one
+        return found
+
+    def write_range(
+        self, table: str, token: str, number: int, lsn: int, schema: pa.Schema, rows: Iterable[pa.Table]
+    ) -> Range:  # fmt: skip
+        """Write the rows of a range, durable before they have their name."""
+        directory = self.data(table)
+        hidden = directory / f".{token}-{number:08d}-{secrets.token_hex(8)}"
+        count = write_hidden(hidden, schema, rows)
+        path = directory / f"{token}-{number:08d}-{lsn:016x}-{count}.parquet"
+        _give_name(hidden, path)
+        return Range(lsn, count, path)
+
+
+def write_hidden(hidden: Path, schema: pa.Schema, rows: Iterable[pa.Table]) -> int:
+    """Write rows into a durable file; gives their number, and leaves no file after an error.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    count = 0
+    try:
+        with hidden.open("xb") as file:
+            with pq.ParquetWriter(
+                file, schema, compression=_COMPRESSION, compression_level=_LEVEL
+            ) as writer:
+                for piece in rows:
+                    writer.write_table(piece)
+                    count += piece.num_rows
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        hidden.unlink(missing_ok=True)
+        raise DiskError(f"{hidden} cannot be written: {error.strerror}") from error
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _write_json(path: Path, record: Json) -> None:
+    """Replace a file, whole and durable."""
+    hidden = path.with_name(f".{secrets.token_hex(8)}")
+    try:
+        with hidden.open("x") as file:
+            json.dump(record, file, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise DiskError(f"{path} cannot be written: {error.strerror}") from error
+    _give_name(hidden, path)
+
+
+def _give_name(hidden: Path, path: Path) -> None:
+    try:
+        hidden.rename(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise DiskError(f"{path} cannot be written: {error.strerror}") from error

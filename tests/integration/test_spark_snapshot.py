@@ -1,0 +1,187 @@
+"""Existing rows loaded by tasks that read the source, while it changes; and the way on from there."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from kit import canon, oracle
+from kit.daemon import Daemon
+from kit.oracle import Cell, TableState
+from kit.postgres import Database
+from kit.workload import Workload
+
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_CONFIG, EX_OK
+from gaussdecode.model.title import table_title
+from gaussdecode.snapshot import initial, ranges
+from gaussdecode.spark import store
+from gaussdecode.spark.failpoint import VARIABLE, Step
+from gaussdecode.spark.store import Target
+from gaussdecode.spark.vectors import current_rows
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+MakeDaemon = Callable[..., Daemon]
+_CONFIG = {"snapshot": {"mode": "none", "chunk-bytes": "64KiB"}}
+_TABLES = """
+CREATE TABLE public.skewed (id int8 PRIMARY KEY, v text, big text);
+ALTER TABLE public.skewed ALTER big SET STORAGE EXTERNAL;
+INSERT INTO public.skewed SELECT CASE WHEN g < 2900 THEN g ELSE g * 1000000007::int8 END, 'v' || g,
+  CASE WHEN g % 50 = 0 THEN repeat('x', 3000) END FROM generate_series(1, 3000) g;
+CREATE SCHEMA "a ""b";
+CREATE TABLE "a ""b"."Ünï.cöde 🚀" ("A.b" text COLLATE "C", "select" int4, v numeric,
+  PRIMARY KEY ("A.b", "select"));
+INSERT INTO "a ""b"."Ünï.cöde 🚀" SELECT 'it''s, "' || g % 7, g, g * 1.5
+  FROM generate_series(1, 2500) g;
+CREATE TABLE public.bag (x int4, v text); ALTER TABLE public.bag REPLICA IDENTITY FULL;
+INSERT INTO public.bag SELECT g % 5, repeat('y', 40) FROM generate_series(1, 2000) g;
+CREATE TABLE public.none_yet (id int4 PRIMARY KEY);
+"""
+# Rows that were read change, go, come, and move to another page; large values are not sent again.
+_CHANGES = """
+UPDATE skewed SET v = v || '!' WHERE id % 50 = 0;
+DELETE FROM skewed WHERE id % 97 = 0;
+UPDATE skewed SET id = -id WHERE id % 150 = 0;
+INSERT INTO skewed VALUES (0, 'new', 'x');
+UPDATE "a ""b"."Ünï.cöde 🚀" SET v = -v WHERE "select" % 9 = 0;
+UPDATE bag SET x = 9 WHERE ctid < '(3,0)';
+"""
+
+
+def command(*arguments: str, failpoint: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    if failpoint is not None:
+        environment[VARIABLE] = failpoint
+    return subprocess.run(
+        [sys.executable, "-m", "gaussdecode", *arguments],
+        check=False, capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+
+
+def loaded(target: Path, title: str) -> TableState:
+    """A table of the target, as the oracle compares it."""
+    held = Target(target)
+    database = held.database()
+    assert database is not None
+    table = held.find_table(title)
+    version = held.version(table, database.tables[table])
+    schema = held.schema(table, version.schema_id)
+    state = TableState()
+    types = schema.arrow()
+    true = {column.name: column.true_name for column in schema.columns}
+    state.types = {true[name]: types.field(name).type for name in schema.names}
+    state.key = tuple(true[name] for name in schema.key) or None
+    bag: Counter[tuple[tuple[str, canon.Canon], ...]] = Counter()
+    for file in version.current:
+        for row in current_rows(held.table_root(table), file).to_pylist():
+            raw = dict(row["gd_raw"] or ())
+            cells = {
+                true[n]: Cell(row.get(n), raw.get(n), types.field(n).type) for n in schema.names
+            }
+            filled = {n: c for n, c in cells.items() if c.value is not None or c.raw is not None}
+            if state.key:
+                state.keyed[tuple(cells[n].canon for n in state.key)] = filled
+            else:
+                bag[tuple(sorted((n, c.canon) for n, c in filled.items()))] += 1
+    state.bag = bag
+    return state
+
+
+class Killed(BaseException):
+    """What stands for the end of the process."""
+
+
+def die_at(step: Step, count: int, patch: pytest.MonkeyPatch) -> None:
+    """End a run in this process when a step is reached for the count-th time."""
+    left = [count]
+
+    def reach(at: Step) -> None:
+        left[0] -= at is step
+        if left[0] == 0:
+            raise Killed
+
+    for module in (ranges, initial, store):
+        patch.setattr(module, "reach", reach)
+
+
+@pytest.mark.timeout(600)
+def test_load_that_is_killed_at_every_turn_is_exact(
+    database_15: Database, make_daemon: MakeDaemon, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The command dies at every step and is run again, while rows of every type change."""
+    workload = Workload(database_15, 17)
+    workload.create()
+    workload.run(20)
+    database_15.execute(_TABLES)
+    database_15.create_slot()
+    target = tmp_path / "target"
+    with make_daemon(database_15, config=_CONFIG) as daemon:
+        daemon.catch_up()
+        load = ["spark", "snapshot", str(daemon.config_path), str(target), "--local"]
+        apply = ["spark", "apply", str(daemon.root), str(target), "--local"]
+        workload.start(50, pause=0.2)
+        killed = command(*load, failpoint="range_read:12")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert main(apply) == EX_CONFIG
+        assert "not all loaded" in capsys.readouterr().err
+        database_15.execute(_CHANGES)
+        for step, count in ((Step.RANGE_FINISHED, 2), (Step.MANIFEST_DURABLE, 4),
+                            (Step.TABLES_LOADED, 1)):  # fmt: skip
+            with monkeypatch.context() as patch:
+                die_at(step, count, patch)
+                with pytest.raises(Killed):
+                    main(load)
+            database_15.execute("UPDATE skewed SET v = v || '?' WHERE id % 60 = 0")
+        assert main(load) == EX_OK
+        assert not (target / "load").exists()
+        workload.finish(stop=False)
+        daemon.catch_up()
+        assert main(load) == EX_OK
+        assert "nothing to load" in capsys.readouterr().out
+        assert main(apply) == EX_OK
+        check(daemon, target, capsys)
+        assert daemon.stop() == 0
+
+
+@pytest.mark.timeout(400)
+def test_executors_that_die_read_what_is_left(
+    database_15: Database, make_daemon: MakeDaemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """Spark's tasks go on where those before them died; rows change while they read."""
+    database_15.execute(_TABLES)
+    database_15.create_slot()
+    target = tmp_path / "target"
+    with make_daemon(database_15, config=_CONFIG) as daemon:
+        daemon.catch_up()
+        load = ["spark", "snapshot", str(daemon.config_path), str(target), "--connections", "2"]
+        with ThreadPoolExecutor(1) as pool:
+            died = pool.submit(command, *load, "--master", "local[2,40]", failpoint="range_read:2")
+            daemon.wait_while_running(lambda: any(target.glob("load/data/*/*.parquet")), "a range")
+            database_15.execute(_CHANGES)
+            database_15.execute("TRUNCATE none_yet; INSERT INTO none_yet VALUES (1)")
+        done = died.result()
+        assert done.returncode == EX_OK, done.stdout + done.stderr
+        daemon.catch_up()
+        assert main(["spark", "apply", str(daemon.root), str(target), "--local"]) == EX_OK
+        check(daemon, target, capsys)
+        assert daemon.stop() == 0
+
+
+def check(daemon: Daemon, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The target is the source: as `verify` says, and as the oracle does."""
+    database = daemon.database
+    dsn = f"{database.dsn} sslmode=disable"
+    verify = ["spark", "verify", str(daemon.root), str(target), "--dsn", dsn, "--local"]
+    assert main([*verify, "--allow-insecure"]) == EX_OK, capsys.readouterr().out
+    with database.connect() as session:
+        session.execute(oracle.OUTPUT_SETTINGS)
+        for table in oracle.source_tables(session):
+            rows = oracle.source_rows(session, table)
+            oracle.compare(table, loaded(target, table_title(*table)), rows)
