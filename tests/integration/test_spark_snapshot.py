@@ -162,7 +162,7 @@ def test_executors_that_die_read_what_is_left(
         daemon.catch_up()
         load = ["spark", "snapshot", str(daemon.config_path), str(target), "--connections", "2"]
         with ThreadPoolExecutor(1) as pool:
-            died = pool.submit(command, *load, "--master", "local[2,40]", failpoint="range_read:2")
+            died = pool.submit(command, *load, "--master", "local[2,40]", failpoint="range_read:4")
             daemon.wait_while_running(lambda: any(target.glob("load/data/*/*.parquet")), "a range")
             database_15.execute(_CHANGES)
             database_15.execute("TRUNCATE none_yet; INSERT INTO none_yet VALUES (1)")
