@@ -81,6 +81,10 @@ test-spark-versions: setup-test ## Spark's tests with the oldest supported Spark
 	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.0 $(PYTEST) -W ignore -p no:unraisableexception tests/spark $(ARGS)
 	$(PYTEST) tests/spark $(ARGS)
 
+.PHONY: test-cluster
+test-cluster: setup-test ## Spark's standalone cluster of three workers that share a store only; killed parts
+	$(PYTEST) tests/spark/cluster_cases.py $(ARGS)
+
 .PHONY: test-sanitize
 test-sanitize: setup ## parsers, queues and collector under AddressSanitizer and UBSan, in a copy
 	PYTHON=$(CURDIR)/$(BIN)/python tests/sanitize.sh $(ARGS)

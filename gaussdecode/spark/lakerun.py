@@ -144,6 +144,15 @@ class LakeRun(Run):
                 "set back to an older version. Restore the newer one, or begin a new target"
             )
 
+    def _check_not_overtaken(self, one: Prepared) -> None:
+        """On a store no lock holds, and Iceberg takes older changes after newer ones."""
+        n = one.held.position() if self.store.is_shared else None
+        if n is not None and n > one.work.after:
+            raise LandingError(
+                f"{self.store.root}: {one.work.table} was committed by another writer at the same time; "
+                "nothing was changed by this one, run it again"
+            )
+
     def _versions(self, tables: Collection[str]) -> dict[str, int]:
         opened = {name: self.lake.table(name) for name in tables}
         return {n: t.version() for n, t in opened.items() if t.is_there()}
@@ -221,6 +230,7 @@ class LakeRun(Run):
         if one.merge is not None:
             ours = {KEY, ACTION}
             one.held.add_columns([f for f in one.rows.schema.fields if f.name not in ours])
+        self._check_not_overtaken(one)
         reach(Step.LAKE_STAGED)
         record: dict[str, Any] = {
             "schema_id": one.schema.schema_id,
