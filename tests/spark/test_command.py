@@ -74,6 +74,7 @@ def test_compact_and_vacuum(
         (["apply", "{}/nothing", "{}/target", "--local"], "is no landing"),
         (["vacuum", "{}/nothing"], "is no target"),
         (["compact", "{}/nothing", "--local"], "is no target"),
+        (["verify", "s3://a/b", "{}/t", "--dsn", "host=db", "--repair"], "in its own directory"),
         (["apply", "{}/landing", "{}/landing", "--local"], "something else"),
         (["apply", "{}/landing", "{}/target", "--local", "--to-n", "99"], "the log holds"),
     ],
