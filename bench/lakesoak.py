@@ -41,6 +41,14 @@ from gaussdecode.spark.formats import DELTA, FORMATS, PARQUET, settings
 
 _TRANSACTIONS: Final = 40  # a round; arbitrary
 _SHARE: Final = 0.7  # of the targets that are brought up to the landing in a round
+_SMALL: Final = {  # planning anew and compiling take longer than these few rows
+    "spark.default.parallelism": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 _QUOTED: Final = re.compile(r"[\d/]+|\"[^\"]*\"")
 
 
@@ -150,8 +158,8 @@ def main() -> None:
     results = []
     totals: dict[str, Counter[str]] = {kind: Counter() for kind in FORMATS}
     with tempfile.TemporaryDirectory() as name, Postgres(16) as server:
-        more = {**settings(DELTA), "spark.driver.extraClassPath": ":".join(map(str, jars()))}
-        spark = session(Path(name), more)
+        classes = {"spark.driver.extraClassPath": ":".join(map(str, jars()))}
+        spark = session(Path(name), {**settings(DELTA), **_SMALL, **classes})
         for seed in range(arguments.first, arguments.first + arguments.seeds):
             began = time.monotonic()
             with tempfile.TemporaryDirectory(dir=name) as where:
