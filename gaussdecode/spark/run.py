@@ -512,10 +512,10 @@ class Run:
             self.summary.n = self.summary.from_n
             self.progress(f"the database stays at entry {self.summary.n}: {len(behind)} tables are")
             return
-        if (ahead := _ahead(plan, applied)) is not None:
+        if (newer := ahead(plan, applied)) is not None:
             self.summary.n = self.summary.from_n
             self.progress(
-                f"the database stays at entry {self.summary.n}: {ahead} was loaded at a position that "
+                f"the database stays at entry {self.summary.n}: {newer} was loaded at a position that "
                 f"entry {plan.to} does not reach; apply again when more has landed"
             )
             return
@@ -583,7 +583,7 @@ def _since(version: TableVersion | None, field: str, n_before: int, is_wanted: b
     return n_before if is_wanted else None
 
 
-def _ahead(plan: Plan, applied: Mapping[str, Applied]) -> str | None:
+def ahead(plan: Plan, applied: Mapping[str, Applied]) -> str | None:
     """A table whose rows were read at a later position than the plan gets to; None for none."""
     to = (0, 0) if plan.position is None else plan.position[:2]
     covered = ((table, state.ignore_through) for table, state in sorted(applied.items()))
