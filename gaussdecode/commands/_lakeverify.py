@@ -25,17 +25,19 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import split_title
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.quoting import identifier, literal
-from gaussdecode.spark.engine import Engine
+from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.landing import Landing, when_landed
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema
-from gaussdecode.spark.store import DatabaseVersion, TableVersion, Target
+from gaussdecode.spark.store import DatabaseVersion, Target
 from gaussdecode.spark.verify import (
     Difference,
     LakeTable,
     MovingError,
     Shape,
+    Stored,
+    StoredFiles,
     differences,
     different_ranges,
     overlay,
@@ -161,14 +163,14 @@ class Comparison:
             tables: ``schema.name`` of those wanted; None for all of the target.
 
         Raises:
-            ConfigError: the target is no target, or is not kept as files.
+            ConfigError: the target is no target, or this session cannot read it.
             LandingError: it did not reach the source's position in time, or is damaged.
             SourceError: the server failed.
         """
         store = Target(self.target)
-        if store.format != PARQUET:
+        if store.format != PARQUET and not isinstance(self.engine, SparkEngine):
             raise ConfigError(
-                f"{self.target} is kept as {store.format}; verify compares Parquet targets"
+                f"{self.target} is kept as {store.format}, which needs Spark: leave out --local"
             )
         wanted = None if tables is None else [store.find_table(name) for name in tables]
         done: dict[str, TableResult] = {}
@@ -191,7 +193,7 @@ class Comparison:
                         done[table] = self._compare(source, database, since, table)
                     except MovingError as error:
                         if attempt == _ATTEMPTS:
-                            title = _schema_of(store, database, table).title
+                            title = store.schema_at(database, table).title
                             why = f"{error}; apply, and verify again"
                             done[table] = TableResult(table=title, why_not=why)
             if attempt == _ATTEMPTS or done.keys() >= set(wanted or database.tables):
@@ -207,7 +209,7 @@ class Comparison:
             MovingError: it was emptied, altered or read anew meanwhile.
         """
         store = Target(self.target)
-        schema = _schema_of(store, database, table)
+        schema = store.schema_at(database, table)
         why = _why_not(database, table)
         if why is not None:
             return TableResult(table=schema.title, why_not=why)
@@ -221,9 +223,19 @@ class Comparison:
                 return TableResult(table=schema.title, why_not=why)
             shape = Shape(tuple(column.landed for column in columns), schema.key)
             laid = overlay(since.landing, since.entries, table, schema, shape, since.until)
+            stored = self._stored(store, database, table)
+            digits = _digits(stored.count())
+            lake = LakeTable(stored, shape, laid)
+            return self._compared(source, here, columns, lake, schema, digits, skipped)
+
+    def _stored(self, store: Target, database: DatabaseVersion, table: str) -> Stored:
+        if store.format == PARQUET:
             version = store.version(table, database.tables[table])
-            lake = LakeTable(self.engine, store, table, version, shape, laid)
-            return self._compared(source, here, columns, lake, schema, version, skipped)
+            return StoredFiles(self.engine, store, table, version)
+        from gaussdecode.spark.lakesums import stored_frame
+
+        assert isinstance(self.engine, SparkEngine)
+        return stored_frame(self.engine.session, store, database, table)
 
     def _compared(
         self,
@@ -232,10 +244,9 @@ class Comparison:
         columns: Sequence[SourceColumn],
         lake: LakeTable,
         schema: TableSchema,
-        version: TableVersion,
+        digits: int,
         skipped: tuple[str, ...],
     ) -> TableResult:
-        digits = _digits(sum(file.rows for file in version.current))
         ours, theirs = lake.sums(digits), source.sums(here.sql, columns, schema.key, digits)
         found = different_ranges(theirs, ours)
         looked = found[:_MAX_RANGES]
@@ -274,8 +285,7 @@ class Comparison:
         target = Target(self.target)
         database, table = target.database(), target.find_table(of.table)
         assert database is not None
-        version = target.version(table, database.tables[table])
-        where = condition(target.schema(table, version.schema_id), of)
+        where = condition(target.schema_at(database, table), of)
         store.ask({"table": of.table, "where": where})
         text = (
             "a snapshot of all rows"
@@ -304,10 +314,6 @@ def condition(schema: TableSchema, of: TableResult) -> str | None:
         "(" + ", ".join(literal(key[name]) for name in schema.key) + ")" for key in keys
     )
     return f"({names}) IN ({values})"
-
-
-def _schema_of(store: Target, database: DatabaseVersion, table: str) -> TableSchema:
-    return store.schema(table, store.version(table, database.tables[table]).schema_id)
 
 
 def _why_not(database: DatabaseVersion, table: str) -> str | None:

@@ -51,15 +51,22 @@ def name_of(pattern: str, directory: str) -> Name:
     return tuple(part.format(schema=schema, table=table) for part in pattern.split("."))
 
 
-def check_apart(pattern: str, directories: Iterable[str]) -> None:
+def check_apart(pattern: str, directories: Iterable[str], beside: str = "") -> None:
     """See that no two tables get one name; many catalogs do not tell upper from lower case.
+
+    Args:
+        pattern: of `full_pattern`.
+        directories: of tables.
+        beside: each has another table with this after its name; none if it has not.
 
     Raises:
         ConfigError: two do.
     """
     found: dict[Name, str] = {}
-    for directory in sorted(directories):
-        name = name_of(pattern, directory)
+    of_all = [(directory, name_of(pattern, directory)) for directory in sorted(directories)]
+    if beside:
+        of_all += [(directory, (*n[:-1], f"{n[-1]}_{beside}")) for directory, n in of_all]
+    for directory, name in of_all:
         other = found.setdefault(tuple(part.casefold() for part in name), directory)
         if other != directory:
             raise ConfigError(

@@ -8,7 +8,9 @@ are ours, those of the table, and ``gd_key``: the bytes that tell rows apart, se
 
 import contextlib
 import dataclasses
+import math
 import secrets
+import time
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +44,12 @@ _MERGE_ON_READ: Final = {
     "write.delete.mode": "merge-on-read",
 }
 """Of new tables: an apply writes what changed, not the files that held it."""
+_DELTA_HOURS: Final = 168
+"""Delta Lake's own bound: readers and writers may need files for so long after they were taken away."""
+
+_FEW_TASKS: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
+"""VACUUM lists files in so many tasks; 10,000 where nobody says less."""
+
 _NOT_IN_DELTA: Final = frozenset(" ,;{}()\n\t=")
 """Characters that a column's name may have only where Delta maps names."""
 
@@ -86,6 +94,12 @@ class LakeTable(Protocol):
 
     def merge(self, changes: Merge, n: int) -> None:
         """Apply changes."""
+
+    def compact(self) -> None:
+        """Write small files anew, without those of their rows that are gone."""
+
+    def forget(self, before: float, keep: Collection[int]) -> None:
+        """Remove versions from before a time in seconds since 1970, but those to keep and the newest."""
 
 
 def check_session(spark: SparkSession, kept_as: str, catalog: str = "") -> None:
@@ -142,16 +156,24 @@ class Lake:
         self._spark = spark
         self._store = store
 
-    def table(self, directory: str) -> LakeTable:
-        """One of them, there or not."""
+    def table(self, directory: str, beside: str = "") -> LakeTable:
+        """One of them, there or not.
+
+        Args:
+            directory: of the table.
+            beside: which table of it, such as ``history``; none for its rows.
+        """
         pattern, owner = self._store.catalog, self._store.landing_id
         is_delta = self._store.format == DELTA
         if pattern:
             name = name_of(pattern, directory)
+            if beside:
+                name = (*name[:-1], f"{name[-1]}_{beside}")
             kind = DeltaTable if is_delta else IcebergTable
             return kind(self._spark, name, owner)
         root = self._store.root / "lake"
         assert isinstance(root, Path)  # at a URL there is a catalog
+        directory += f".{beside}" if beside else ""
         if is_delta:
             return DeltaTable(self._spark, root / directory, owner)
         name = (_own_catalog(self._spark, root), "tables", directory)
@@ -275,6 +297,18 @@ class DeltaTable:
             with _named(self._name):
                 self._spark.sql(text).collect()
 
+    def compact(self) -> None:
+        """See `LakeTable`."""
+        with _named(self._name):
+            self._spark.sql(f"OPTIMIZE {self._name}").collect()
+
+    def forget(self, before: float, keep: Collection[int]) -> None:
+        """See `LakeTable`: files that were taken away within a week stay, with all versions that need them."""
+        del keep  # what they name is younger, or is the newest
+        hours = max(_DELTA_HOURS, math.ceil((time.time() - before) / 3600))
+        with configured(self._spark, _FEW_TASKS), _named(self._name):
+            self._spark.sql(f"VACUUM {self._name} RETAIN {hours} HOURS").collect()
+
 
 class IcebergTable:
     """A table of Iceberg.
@@ -350,6 +384,25 @@ class IcebergTable:
         with _merge_text(self._name, changes) as text, _named(self._name):
             _with_summary(self._spark, {_POSITION: str(n)}, text)
         self._note(n)
+
+    def compact(self) -> None:
+        """See `LakeTable`."""
+        actions = _jvm(self._spark).org.apache.iceberg.spark.actions.SparkActions
+        with _named(self._name):
+            actions.get(_session(self._spark)).rewriteDataFiles(self._table()).execute()
+
+    def forget(self, before: float, keep: Collection[int]) -> None:
+        """See `LakeTable`."""
+        table = self._table()
+        newest = table.currentSnapshot().snapshotId()
+        expire = table.expireSnapshots().expireOlderThan(0)  # none but those that are named
+        for snapshot in table.snapshots():
+            number = snapshot.snapshotId()
+            is_old = snapshot.timestampMillis() < before * 1000
+            if is_old and number != newest and number not in keep:
+                expire = expire.expireSnapshotId(number)
+        with _named(self._name):
+            expire.commit()
 
     def _note(self, n: int) -> None:
         """Keep the position where it outlives the snapshot."""

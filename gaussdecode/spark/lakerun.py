@@ -30,12 +30,13 @@ from gaussdecode.spark.datacheck import (
     without,
 )
 from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
-from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, state_schema
+from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, closed_schema, state_schema
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.frames import quoted, read_parquet, read_versions
 from gaussdecode.spark.lake import LakeTable, Merge, open_lake
+from gaussdecode.spark.lakehistory import HISTORY, Versions, open_versions, publish
 from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.place import remove_tree, whole
+from gaussdecode.spark.place import Place, remove_tree, whole
 from gaussdecode.spark.plan import Applied, Era, Plan
 from gaussdecode.spark.run import Options, Progress, Run, Work
 from gaussdecode.spark.schema import TableSchema, reads_as
@@ -53,11 +54,13 @@ class Staged:
 
     Attributes:
         files: staged.
+        closed: files of versions of rows that ended.
         unsent: columns whose values some rows lack.
         bounds: between which values of the key the rows are.
     """
 
     files: list[StateFile]
+    closed: list[StateFile]
     unsent: frozenset[str]
     bounds: reduce.Bounds
 
@@ -73,6 +76,7 @@ class Prepared:
         rows: staged.
         merge: how they are merged; None where they replace all there is.
         said: what is done, for people.
+        versions: for the history; None without one.
     """
 
     work: Work
@@ -81,6 +85,7 @@ class Prepared:
     rows: DataFrame
     merge: Merge | None
     said: str
+    versions: Versions | None = None
 
 
 class LakeRun(Run):
@@ -94,14 +99,15 @@ class LakeRun(Run):
         options: Options,
         progress: Progress,
     ) -> None:
-        if options.history or options.changelog:
+        if options.changelog:
             raise ConfigError(
-                f"{store.root} is kept as {store.format}, which has the current state only; history "
-                "and changelog are for the format parquet"
+                f"{store.root} is kept as {store.format}, which has no changelog; that is for the format "
+                "parquet, and the landing has the changes"
             )
         super().__init__(engine, landing, store, options, progress)
         self.spark = engine.session
         self.lake = open_lake(self.spark, store)
+        self.history_from: dict[str, int] = {}
         self.quarantine: dict[str, tuple[StateFile, ...]] = {}  # with whole paths
         if not store.is_shared:
             remove_tree(store.root / STAGING)  # of a run that was killed; on a store vacuum does it
@@ -127,6 +133,8 @@ class LakeRun(Run):
                 dataclasses.replace(file, path=whole(self.store.table_root(table) / file.path))
                 for file in map(_file_of, record.get("quarantine", ()))
             )
+            if "history_from" in record:
+                self.history_from[table] = record["history_from"]
             ignore = record["ignore_through"]
             found[table] = Applied(
                 n, self.store.schema(table, record["schema_id"]), ignore and tuple(ignore)
@@ -161,7 +169,8 @@ class LakeRun(Run):
 
     def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
         if self.store.catalog:
-            check_apart(self.store.catalog, {*applied, *plan.tables})
+            beside = HISTORY if self._is_history_kept() else ""
+            check_apart(self.store.catalog, {*applied, *plan.tables}, beside)
         self.progress(f"entry {plan.to}: changes of {counted(len(plan.tables), 'table')}")
         prepared = []
         for table in sorted(name for name, planned in plan.tables.items() if planned.eras):
@@ -188,7 +197,8 @@ class LakeRun(Run):
     def _merged(self, work: Work, held: LakeTable) -> Prepared | None:
         era, out = work.eras[0], self.quarantine.get(work.table, ())
         job = self._lake_job(work, 0, out)
-        needs_rows = not era.schema.key or era.may_move_unsent
+        with_history = self._begin_history(work, held)
+        needs_rows = not era.schema.key or era.may_move_unsent or with_history
         if needs_rows:
             job = self._lake_job(work, 0, (*self._stage_touched(work, held, job), *out))
         changes = self._reduce(work, job, era, work.after)
@@ -199,30 +209,41 @@ class LakeRun(Run):
         if not changes.files:
             return None
         rows = self._staged(work, era.schema, changes.files)
+        versions = None
+        if with_history:
+            begun = rows.where((F.col(ACTION) == PUT) & (F.col("gd_n") > work.after))
+            versions = self._versions_of(work, era.schema, begun, changes.closed, changes.bounds)
         on = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
         if is_checked:
             rows = self._checked_changes(work, era.schema, rows, held, on)
         said = f"{counted(sum(file.rows for file in changes.files), 'row')} merged"
         merge = Merge(rows, on, changes.unsent, changes.bounds)
-        return Prepared(work, held, era.schema, rows, merge, said)
+        return Prepared(work, held, era.schema, rows, merge, said, versions)
 
     def _replaced(self, work: Work, held: LakeTable) -> Prepared:
         held.position()  # refuses a table of somebody else's
         base: tuple[StateFile, ...] = ()
         out = self.quarantine.get(work.table, ())
-        if work.schema is None or work.eras[0].resets:
+        with_history = self._begin_history(work, held)
+        if work.schema is None or (work.eras[0].resets and not with_history):
             out = ()
         else:
             base = (*self._stage_rows(work, held.read(), work.schema), *out)
+        closed: list[StateFile] = []
         for number, era in enumerate(work.eras):
-            base = tuple(self._reduce(work, self._lake_job(work, number, base), era, None).files)
-            work.schema = era.schema
+            staged = self._reduce(work, self._lake_job(work, number, base), era, None)
+            base, work.schema = tuple(staged.files), era.schema
+            closed += staged.closed
         schema = work.eras[-1].schema
         rows = self._staged(work, schema, base).drop(ACTION)
+        versions = None
+        if with_history:
+            begun = rows.where(F.col("gd_n") > work.after)
+            versions = self._versions_of(work, schema, begun, closed, {})
         if out or self.tests.get(work.table):
             rows = self._checked_rows(work, schema, rows, out)
         said = f"{counted(sum(file.rows for file in base), 'row')}, all anew"
-        return Prepared(work, held, schema, rows, None, said)
+        return Prepared(work, held, schema, rows, None, said, versions)
 
     def _publish(self, one: Prepared) -> None:
         """Commit a table; the record of what it will be comes first."""
@@ -238,7 +259,14 @@ class LakeRun(Run):
         }
         if work.quarantine:
             record["quarantine"] = list(map(dataclasses.asdict, work.quarantine))
+        if work.history_from is not None:
+            record["history_from"] = work.history_from
         self.store.keep_record(work.table, work.to, record)
+        if one.versions is not None:
+            past = self.lake.table(work.table, HISTORY)
+            scratch = self.staging / work.table / HISTORY
+            publish(self.spark, past, one.versions, work.to, scratch)
+            reach(Step.LAKE_HISTORY)
         if one.merge is not None:
             one.held.merge(one.merge, work.to)
         else:
@@ -247,6 +275,59 @@ class LakeRun(Run):
         self.summary.tables += 1
         self.progress(f"{work.table}: entry {work.to}, {one.said}")
         remove_tree(self.staging / work.table)
+
+    # --- history -------------------------------------------------------------------------------
+
+    def _is_history_kept(self) -> bool:
+        return self.options.history or (self.before is not None and self.before.history)
+
+    def _begin_history(self, work: Work, held: LakeTable) -> bool:
+        """Whether a table has a history; one that begins with rows begins with these."""
+        known = self.history_from.get(work.table)
+        if known is None and not self._is_history_kept():
+            return False
+        work.history_from = work.after if known is None else known
+        past = self.lake.table(work.table, HISTORY)
+        if past.position() is None and work.schema is not None:
+            if known is not None:
+                raise LandingError(
+                    f"{self.store.root}: history of {work.table} is gone; restore it"
+                )
+            rows, out = held.read(), self.quarantine.get(work.table, ())
+            if out:
+                names = map(quoted, rows.columns)
+                rows = rows.unionByName(self._held_rows(work, work.schema, out).select(*names))
+            past.replace(open_versions(rows), work.after)
+        return True
+
+    def _versions_of(
+        self,
+        work: Work,
+        schema: TableSchema,
+        begun: DataFrame,
+        closed: Sequence[StateFile],
+        bounds: reduce.Bounds,
+    ) -> Versions:
+        """Versions of rows that began or ended."""
+        root = self.staging / work.table
+        rows = open_versions(begun)
+        if closed:
+            schemas = {f.schema_id: self.store.schema(work.table, f.schema_id) for f in closed}
+            paths: dict[str, list[Place]] = {}
+            for file in closed:
+                paths.setdefault(file.schema_id, []).append(root / file.path)
+            schemas[schema.schema_id] = schema
+            ours = {
+                i: [f for f in closed_schema(of) if f.name not in of.names]
+                for i, of in schemas.items()
+            }
+            ended = read_versions(self.spark, paths, schemas, schema, ours)
+            rows = rows.unionByName(ended.select(*map(quoted, rows.columns)))
+        at = self.lake.table(work.table, HISTORY).position()
+        old = None
+        if at is not None:
+            old = self.store.schema(work.table, self.store.record(work.table, at)["schema_id"])
+        return Versions(rows, old, schema, bounds)
 
     # --- tests of data -------------------------------------------------------------------------
 
@@ -322,7 +403,7 @@ class LakeRun(Run):
             buckets=work.buckets,
             base=base,
             is_rebuilt=True,
-            with_history=False,
+            with_history=work.history_from is not None,
             token=f"{self.token}{number:02d}",
             sizes=self.options.sizes,
         )
@@ -341,11 +422,12 @@ class LakeRun(Run):
         )
         results = [json.loads(text) for text in texts]
         files = [StateFile(**found["file"]) for found in results if found["file"] is not None]
+        closed = [StateFile(**found["closed"]) for found in results if found["closed"] is not None]
         work.orphans += sum(found["orphans"] for found in results)
         self.summary.bytes_written += sum(file.bytes for file in files)
         unsent = {name for found in results for name in found["unsent"]}
         bounds = reduce.join_bounds(found["bounds"] for found in results)
-        return Staged(files, frozenset(unsent), bounds)
+        return Staged(files, closed, frozenset(unsent), bounds)
 
     def _engine_for(self, job: Job, era: Era) -> Engine:
         """This process where the tasks would take longer to start than to run."""

@@ -90,18 +90,23 @@ def _in_lake(
 ) -> DataFrame:
     """Rows of a table that Delta Lake or Iceberg keeps, where an apply ended."""
     from gaussdecode.spark.lake import open_lake
+    from gaussdecode.spark.lakehistory import HISTORY, at_entry
 
     database = _newest(store)
+    directory = store.find_table(table)
     if at != Point():
         n = resolve(at, root)
         exact = store.database_at(n)
         if exact is None or exact.n != n:
+            since = store.record(directory, database.n).get("history_from")
+            if since is not None and since <= n <= database.n:
+                past = at_entry(open_lake(spark, store).table(directory, HISTORY).read(), n)
+                return past.where(F.col("gd_to_n").isNull()).drop(*ENDS)
             raise ConfigError(
                 f"{store.root} is kept as {store.format}: only entries where an apply ended can be "
-                f"shown, {n} is none"
+                f"shown, {n} is none; with --history all since it began can"
             )
         database = exact
-    directory = store.find_table(table)
     if directory not in database.tables:
         raise ConfigError(f"{store.root}: entry {database.n} has no table {table}")
     if at == Point():
@@ -123,13 +128,6 @@ def _check_moves(store: Target, database: DatabaseVersion, directory: str) -> No
             f"{database.n}: {stop['why']}. Ask with --n {stop['n']}, or resolve it: "
             "gaussdecode spark status says of which tables"
         )
-
-
-def _schema(store: Target, database: DatabaseVersion, table: str) -> TableSchema:
-    """Schema of a table of a version of the database."""
-    if store.format == PARQUET:
-        return store.schema(table, _version(store, database, table).schema_id)
-    return store.schema(table, store.record(table, database.n)["schema_id"])
 
 
 def _at_lsn(frame: DataFrame, epoch: int, lsn: int) -> DataFrame:
@@ -179,8 +177,10 @@ def history(spark: SparkSession, target: Given, table: str) -> DataFrame:
     Raises:
         ConfigError: there is no such table, or it was applied without history.
     """
-    store = _kept_as_files(target)
+    store = Target(target)
     directory = store.find_table(table)
+    if store.format != PARQUET:
+        return _history_in_lake(spark, store, directory)
     version = _version(store, _newest(store), directory)
     if version.history_from is None:
         raise ConfigError(f"{store.root}: {table} was applied without history")
@@ -190,6 +190,16 @@ def history(spark: SparkSession, target: Given, table: str) -> DataFrame:
         return now.select(*ends, "*")
     closed = _read(spark, store, directory, version.closed, version, closed=True)
     return closed.unionByName(now, allowMissingColumns=True)
+
+
+def _history_in_lake(spark: SparkSession, store: Target, directory: str) -> DataFrame:
+    from gaussdecode.spark.lake import open_lake
+    from gaussdecode.spark.lakehistory import HISTORY, at_entry
+
+    n = _newest(store).n
+    if store.record(directory, n).get("history_from") is None:
+        raise ConfigError(f"{store.root}: {directory} was applied without history")
+    return at_entry(open_lake(spark, store).table(directory, HISTORY).read(), n)
 
 
 def _type_of(name: str) -> str:
@@ -229,13 +239,13 @@ def titles(target: Given) -> list[str]:
     """
     store = Target(target)
     newest = _newest(store)
-    return [_schema(store, newest, directory).title for directory in newest.tables]
+    return [store.schema_at(newest, directory).title for directory in newest.tables]
 
 
 def _kept_as_files(target: Given) -> Target:
     store = Target(target)
     if store.format != PARQUET:
-        raise ConfigError(f"{store.root} is kept as {store.format}: it has the current state only")
+        raise ConfigError(f"{store.root} is kept as {store.format}: it has no changelog")
     return store
 
 
@@ -278,17 +288,23 @@ def quarantine(spark: SparkSession, target: Given, table: str) -> DataFrame:
         ConfigError: there is no such table.
     """
     store = Target(target)
-    directory, newest = store.find_table(table), _newest(store)
-    if store.format != PARQUET:
-        record = store.record(directory, newest.n)
-        files = tuple(StateFile(**file) for file in record.get("quarantine", ()))
-        held = _held(spark, store, directory, record["schema_id"], files)
-    else:
-        version = _version(store, newest, directory)
-        held = _held(spark, store, directory, version.schema_id, version.quarantine)
+    held = quarantine_at(spark, store, _newest(store), store.find_table(table))
     return held.select(
         FAILED, *[quoted(name) for name in held.columns if name not in {FAILED, KEY}]
     )
+
+
+def quarantine_at(
+    spark: SparkSession, store: Target, database: DatabaseVersion, directory: str
+) -> DataFrame:
+    """The same of a version of the database, with all columns that are kept."""
+    if store.format == PARQUET:
+        files = _version(store, database, directory).quarantine
+    else:
+        record = store.record(directory, database.n)
+        files = tuple(StateFile(**file) for file in record.get("quarantine", ()))
+    schema_id = store.schema_at(database, directory).schema_id
+    return _held(spark, store, directory, schema_id, files)
 
 
 def rows_of(

@@ -8,7 +8,7 @@ of the table that are needed (values that were not sent, rows that are counted) 
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -63,17 +63,22 @@ def stage_group(
         rows = _put(merged.current, job.schema)
     else:
         rows = reduced(events, merged, job.schema, after)
-    held = None
-    if rows.num_rows:
-        path, size = write_parquet(rows, job.table_root, f"files/{job.token}-{bucket:06d}")
-        held = dataclasses.asdict(StateFile(path, rows.num_rows, size, job.schema.schema_id))
+    closed = merged.closed if job.with_history else merged.closed.slice(0, 0)
     result = {
-        "file": held,
+        "file": _written(job, rows, f"files/{job.token}-{bucket:06d}"),
+        "closed": _written(job, closed, f"closed/{job.token}-{bucket:06d}"),
         "orphans": merged.orphans,
         "unsent": unsent_columns(rows),
         "bounds": key_bounds(events, job.schema),
     }
     return [json.dumps(result)]
+
+
+def _written(job: Job, rows: pa.Table, name: str) -> dict[str, Any] | None:  # Any: JSON
+    if not rows.num_rows:
+        return None
+    path, size = write_parquet(rows, job.table_root, name)
+    return dataclasses.asdict(StateFile(path, rows.num_rows, size, job.schema.schema_id))
 
 
 def unsent_columns(rows: pa.Table) -> list[str]:

@@ -120,6 +120,7 @@ class Work:
     closed: list[StateFile] = dataclasses.field(default_factory=list)
     changelog: list[StateFile] = dataclasses.field(default_factory=list)
     quarantine: tuple[StateFile, ...] = ()
+    history_from: int | None = None
     buckets: int = 1
     orphans: int = 0
     since: int = -1

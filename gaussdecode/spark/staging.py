@@ -30,8 +30,13 @@ def write_rows(
     write = functools.partial(
         _write, schema_id=schema_id, fields=fields, root=root, name=f"{name}-{secrets.token_hex(4)}"
     )
-    said = rows.mapInArrow(write, "said string").collect()
+    said = numbered(rows).mapInArrow(write, "said string").collect()
     return tuple(StateFile(**json.loads(row.said)) for row in said)
+
+
+def numbered(rows: DataFrame) -> DataFrame:
+    """The same columns by numbers: `mapInArrow` takes names for expressions, and a dot for a field."""
+    return rows.toDF(*[f"c{number}" for number in range(len(rows.columns))])
 
 
 def _write(
@@ -52,7 +57,7 @@ def _file(
     batches: list[pa.RecordBatch], schema_id: str, fields: pa.Schema, root: Place, name: str
 ) -> pa.RecordBatch:
     rows = pa.Table.from_batches(batches)
-    columns = [rows.column(field.name).cast(field.type) for field in fields]
+    columns = [rows.column(i).cast(field.type) for i, field in enumerate(fields)]
     path, size = write_parquet(pa.table(columns, schema=fields), root, name)
     record = {"path": path, "rows": rows.num_rows, "bytes": size, "schema_id": schema_id}
     return pa.RecordBatch.from_arrays([pa.array([json.dumps(record)])], ["said"])

@@ -429,6 +429,12 @@ class Target:
         numbers = self.decided(table).numbers.get(schema_id)
         return TableSchema.from_record(schema_id, record, numbers)
 
+    def schema_at(self, database: DatabaseVersion, table: str) -> TableSchema:
+        """The schema of a table in a version of the database."""
+        if self.format == PARQUET:
+            return self.schema(table, self.version(table, database.tables[table]).schema_id)
+        return self.schema(table, self.record(table, database.n)["schema_id"])
+
     def decided(self, table: str) -> Decided:
         """What somebody said of a table's columns."""
         numbers: dict[str, dict[str, int]] = {}

@@ -15,7 +15,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -298,12 +298,10 @@ def _old_texts(rows: pa.Table, shape: Shape) -> list[Row | None]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Task:
-    """A file of the current state.
+class Asked:
+    """What is asked of rows.
 
     Attributes:
-        job: says how it is read.
-        file: of the version.
         shape: of the table.
         changed: MD5 of keys whose rows the overlay has.
         digits: length of a range.
@@ -311,8 +309,6 @@ class _Task:
         keys: MD5 of keys whose rows are wanted, with their texts.
     """
 
-    job: Job
-    file: StateFile
     shape: Shape
     changed: frozenset[str] = frozenset()
     digits: int = 0
@@ -320,47 +316,60 @@ class _Task:
     keys: frozenset[str] = frozenset()
 
 
-def _run(task: _Task) -> Iterator[str]:
-    rows = texts_of(read_state(task.job, task.file), task.shape.columns)
+def answer(table: pa.Table, asked: Asked) -> Iterator[str]:
+    """What some rows of a table say, as JSON that answers of others are put together with."""
     sums: Sums = {}
-    for row in rows:
-        key, checksum = sums_of(row, task.shape)
-        if key in task.keys:
+    for row in texts_of(table, asked.shape.columns):
+        key, checksum = sums_of(row, asked.shape)
+        if key in asked.keys:
             yield json.dumps([key, row])
-        if key in task.changed:
+        if key in asked.changed:
             continue
-        part = key[: task.digits]
-        if part in task.ranges:
-            yield json.dumps([key, checksum, {n: row[n] for n in task.shape.key}])
-        elif task.digits and not task.ranges:
+        part = key[: asked.digits]
+        if part in asked.ranges:
+            yield json.dumps([key, checksum, {n: row[n] for n in asked.shape.key}])
+        elif asked.digits and not asked.ranges:
             count, total = sums.get(part, (0, 0))
             sums[part] = (count + 1, total + checksum)
     if sums:
         yield json.dumps(sums)
 
 
-class LakeTable:
-    """A table of a version of a target, at a position.
+class Stored(Protocol):
+    """The rows of one version of a table."""
+
+    def count(self) -> int:
+        """How many there are, about."""
+
+    def ask(self, asked: Asked) -> list[str]:
+        """Give what `answer` says of all of them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Task:
+    """A file of the current state, and what is asked."""
+
+    job: Job
+    file: StateFile
+    asked: Asked
+
+
+def _run(task: _Task) -> Iterator[str]:
+    yield from answer(read_state(task.job, task.file), task.asked)
+
+
+class StoredFiles:
+    """Rows in our own files.
 
     Args:
         engine: runs the tasks.
         target: where.
         table: directory.
         version: of it.
-        shape: what is compared.
-        laid: what changed since.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        target: Target,
-        table: str,
-        version: TableVersion,
-        shape: Shape,
-        laid: Overlay,
-    ) -> None:
-        self._engine, self._shape, self._laid = engine, shape, laid
+    def __init__(self, engine: Engine, target: Target, table: str, version: TableVersion) -> None:
+        self._engine = engine
         schema = target.schema(table, version.schema_id)
         ids = {version.schema_id, *(file.schema_id for file in version.current)}
         # Files of the state are kept readable by the newest names; see `reads_as`.
@@ -368,15 +377,34 @@ class LakeTable:
         root = target.table_root(table)
         self._job = Job(0, root, schema, schemas, (), (), 1, (), False, False, "")
         self._files = version.current
+
+    def count(self) -> int:
+        """See `Stored`."""
+        return sum(file.rows for file in self._files)
+
+    def ask(self, asked: Asked) -> list[str]:
+        """See `Stored`."""
+        return self._engine.each([_Task(self._job, file, asked) for file in self._files], _run)
+
+
+class LakeTable:
+    """A table of a version of a target, at a position.
+
+    Args:
+        stored: its rows.
+        shape: what is compared.
+        laid: what changed since.
+    """
+
+    def __init__(self, stored: Stored, shape: Shape, laid: Overlay) -> None:
+        self._stored, self._shape, self._laid = stored, shape, laid
         if laid.unsent:
             wanted = frozenset(laid.needed)
             found = [json.loads(text) for text in self._each(keys=wanted)]
             laid.fill({item[0]: item[1] for item in found if isinstance(item, list)})
 
-    def _each(self, **wanted: Any) -> list[str]:  # Any: fields of a task
-        changed = frozenset(self._laid.rows)
-        tasks = [_Task(self._job, file, self._shape, changed, **wanted) for file in self._files]
-        return self._engine.each(tasks, _run)
+    def _each(self, **wanted: Any) -> list[str]:  # Any: fields of `Asked`
+        return self._stored.ask(Asked(self._shape, frozenset(self._laid.rows), **wanted))
 
     def sums(self, digits: int) -> Sums:
         """Rows and checksums of each range."""

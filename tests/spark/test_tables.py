@@ -20,7 +20,7 @@ from gaussdecode.spark.spread import Sizes, labels
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact
 from gaussdecode.spark.vectors import current_rows
-from gaussdecode.spark.verify import LakeTable, Overlay, Shape
+from gaussdecode.spark.verify import LakeTable, Overlay, Shape, StoredFiles
 from gaussdecode.spark.views import register
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -283,7 +283,7 @@ def test_executors_add_up_the_same_checksums(
     schema = store.schema("public.plain", version.schema_id)
     shape = Shape(schema.names, schema.key)
     ours, theirs = (
-        LakeTable(engine, store, "public.plain", version, shape, Overlay())
+        LakeTable(StoredFiles(engine, store, "public.plain", version), shape, Overlay())
         for engine in (LocalEngine(), SparkEngine(spark))
     )
     assert ours.sums(1) == theirs.sums(1) != {}

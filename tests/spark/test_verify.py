@@ -21,6 +21,7 @@ from gaussdecode.spark.verify import (
     MovingError,
     Overlay,
     Shape,
+    StoredFiles,
     Sums,
     canonical,
     differences,
@@ -42,7 +43,7 @@ def lake(root: Path, target: Path, table: str, until: tuple[int, int] | None) ->
         landing = Landing(root)
         entries = list(landing.entries(database.n + 1, landing.last_n))
         laid = overlay(landing, entries, table, schema, shape, until)
-    return LakeTable(LocalEngine(), store, table, version, shape, laid)
+    return LakeTable(StoredFiles(LocalEngine(), store, table, version), shape, laid)
 
 
 @pytest.mark.parametrize("seed", range(5))

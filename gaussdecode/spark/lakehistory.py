@@ -1,0 +1,92 @@
+"""The history of a table that Delta Lake or Iceberg keeps: one row per version of a row.
+
+Beside each table stands another one with the same columns and ``gd_to_...``: what ended the version, NULL
+in those that are there now. A version is known by its place in the order of changes, so that the same
+changes may be merged again: each apply puts the versions that it knows to have begun or ended. The table
+goes before the one with the rows, whose position says where the next apply begins.
+"""
+
+import dataclasses
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from gaussdecode.spark.datacheck import PLACE
+from gaussdecode.spark.events import ACTION, ENDS, KEY, PUT, closed_schema
+from gaussdecode.spark.frames import as_version, quoted, read_versions, spark_type
+from gaussdecode.spark.lake import LakeTable, Merge
+from gaussdecode.spark.place import Place
+from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.staging import write_rows
+
+HISTORY: Final = "history"
+
+
+def open_versions(rows: DataFrame) -> DataFrame:
+    """Rows of a table as versions that nothing has ended."""
+    names = [quoted(name) for name in rows.columns if name not in {KEY, ACTION}]
+    ends = [F.lit(None).cast(spark_type(of)).alias(name) for name, of in ENDS.items()]
+    return rows.select(*ends, *names)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Versions:
+    """Versions that an apply knows to have begun or ended.
+
+    Attributes:
+        rows: they; of the newest schema.
+        old: schema of the history that is there; None where there is none.
+        new: schema of the rows.
+        bounds: see `Merge`.
+    """
+
+    rows: DataFrame
+    old: TableSchema | None
+    new: TableSchema
+    bounds: dict[str, tuple[int, int]]
+
+
+def publish(
+    spark: SparkSession, table: LakeTable, versions: Versions, n: int, scratch: Place
+) -> None:
+    """Put versions into a history; again if it must be.
+
+    Args:
+        spark: running.
+        table: the history's.
+        versions: to put.
+        n: entry that it is brought to.
+        scratch: directory for a history that is written anew, as its columns are other ones.
+    """
+    at = table.position()
+    if at is not None and at >= n:
+        return
+    if versions.old is None:
+        table.replace(versions.rows, n)
+        return
+    if reads_as(versions.old, versions.new) and set(versions.old.names) <= set(versions.new.names):
+        table.add_columns(versions.rows.schema.fields)
+        changes = versions.rows.withColumn(ACTION, F.lit(PUT))
+        table.merge(Merge(changes, PLACE, bounds=versions.bounds), n)
+        return
+    held = as_version(table.read(), versions.old, versions.new)
+    names = [quoted(name) for name in versions.rows.columns]
+    kept = held.join(versions.rows.select(*PLACE), list(PLACE), "left_anti").select(*names)
+    new, fields = (
+        versions.new,
+        closed_schema(versions.new),
+    )  # a table cannot be read while it is replaced
+    every = kept.unionByName(versions.rows).select(*map(quoted, fields.names))
+    files = write_rows(every, new.schema_id, fields, scratch, HISTORY)
+    ours = [field for field in fields if field.name not in new.names]
+    paths = {new.schema_id: [scratch / file.path for file in files]}
+    table.replace(read_versions(spark, paths, {new.schema_id: new}, new, {new.schema_id: ours}), n)
+
+
+def at_entry(rows: DataFrame, n: int) -> DataFrame:
+    """A history as it was at an entry."""
+    is_over = F.col("gd_to_n") <= n
+    ends = [F.when(is_over, F.col(name)).alias(name) for name in ENDS]
+    others = [quoted(name) for name in rows.columns if name not in ENDS]
+    return rows.where(F.col("gd_n") <= n).select(*ends, *others)
