@@ -303,6 +303,12 @@ class DiskStillFullError(DiskError):
     """Nothing failed but the wait for room, which a stop or another's failure ended."""
 
 
+class SparkEndedError(GaussDecodeError):
+    """Spark's Java process died under a command; nothing unfinished was published."""
+
+    exit_status = EX_UNAVAILABLE
+
+
 class StoppedError(GaussDecodeError):
     """A stop was asked for; what was under way begins again at the next start."""
 

@@ -27,11 +27,10 @@ import contextlib
 import dataclasses
 import datetime as dt
 import json
-import os
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -41,6 +40,7 @@ from gaussdecode.commands._arguments import count, lsn, seconds, size
 from gaussdecode.commands._metricsfile import write_metrics
 from gaussdecode.commands._owner import work_as_owner_of
 from gaussdecode.commands._signals import until_signal
+from gaussdecode.commands._sparksession import EndedBy, spark_session
 from gaussdecode.commands._table import print_table
 from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK, ConfigError
 from gaussdecode.model.words import counted
@@ -49,7 +49,7 @@ from gaussdecode.settings.load import load
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from gaussdecode.spark.apply import Summary
+    from gaussdecode.spark.apply import Options, Summary
     from gaussdecode.spark.datatests import Failed
     from gaussdecode.spark.engine import Engine
     from gaussdecode.spark.landing import Point
@@ -323,49 +323,6 @@ def _point(args: argparse.Namespace) -> "Point":
 
 
 @contextlib.contextmanager
-def spark_session(
-    master: str | None, settings: Mapping[str, str] | None = None
-) -> Iterator["SparkSession"]:
-    """Give the session of this process, or start one and stop it afterwards.
-
-    Args:
-        master: of Spark; None for this machine.
-        settings: of the session, if one is started.
-
-    Raises:
-        ConfigError: pyspark or Java is not installed.
-    """
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError:
-        raise ConfigError(
-            "pyspark is not installed; pip install 'pyspark>=4.0,<5' 'pandas>=2.2,<3', or use --local"
-        ) from None
-    from gaussdecode.demo.java import provide_java
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    with tempfile.TemporaryDirectory(prefix="gaussdecode-spark-") as scratch:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName("gaussdecode")
-        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
-            os.environ["JAVA_HOME"] = str(provide_java(Path(scratch)))
-            builder = builder.master(master or "local[*]")
-            builder = builder.config("spark.ui.showConsoleProgress", "false")
-            builder = builder.config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
-            builder = builder.config("spark.log.level", "ERROR")
-        for name, value in (settings or {}).items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        try:
-            yield session
-        finally:
-            session.stop()
-
-
-@contextlib.contextmanager
 def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
     from gaussdecode.spark.engine import LocalEngine, SparkEngine
 
@@ -388,10 +345,8 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _apply(args: argparse.Namespace) -> int:
-    from gaussdecode.spark.apply import Options, apply_with
-    from gaussdecode.spark.datatests import Failed, load_tests
-    from gaussdecode.spark.house import House
-    from gaussdecode.spark.upkeep import DAY
+    from gaussdecode.spark.apply import Options
+    from gaussdecode.spark.datatests import load_tests
 
     options = Options(
         tables=_names(args.tables),
@@ -404,31 +359,42 @@ def _apply(args: argparse.Namespace) -> int:
         catalog=args.catalog,
         tests=None if args.tests is None else load_tests(args.tests),
     )
-    quiet = args.json
+    with until_signal() as stop, EndedBy(stop), _engine(args) as engine:
+        return _apply_until(stop, engine, args, options)
+    return EX_OK
+
+
+def _apply_until(
+    stop: threading.Event, engine: "Engine", args: argparse.Namespace, options: "Options"
+) -> int:
+    """Apply once, or again and again until somebody says stop."""
+    from gaussdecode.spark.apply import apply_with
+    from gaussdecode.spark.datatests import Failed
+    from gaussdecode.spark.house import House
+    from gaussdecode.spark.upkeep import DAY
 
     def progress(text: str) -> None:
-        if not quiet:
+        if not args.json:
             print(f"  {text}", flush=True)
 
-    with until_signal() as stop, _engine(args) as engine:
-        house = House(engine, args.target, keep_seconds=args.keep_days * DAY, say=progress)
-        found: dict[tuple[str, str], Failed] = {}
-        while True:
-            begun = time.monotonic()
-            summary = apply_with(
-                engine, args.root, args.target, options, to=_point(args), progress=progress
-            )
-            found |= {(of.table, of.test): of for of in summary.tests}
-            _report(args, summary, time.monotonic() - begun, found.values())
-            if summary.stopped_at_gap is not None:
-                print(_gap_text(summary), file=sys.stderr)
-                return EX_CONFIG
-            if summary.stopped and not args.follow:
-                return EX_CONFIG
-            if args.follow:
-                house.keep(is_changed=summary.tables > 0)
-            if not args.follow or stop.wait(args.interval):
-                return EX_OK
+    house = House(engine, args.target, keep_seconds=args.keep_days * DAY, say=progress)
+    found: dict[tuple[str, str], Failed] = {}
+    while True:
+        begun = time.monotonic()
+        summary = apply_with(
+            engine, args.root, args.target, options, to=_point(args), progress=progress
+        )
+        found |= {(of.table, of.test): of for of in summary.tests}
+        _report(args, summary, time.monotonic() - begun, found.values())
+        if summary.stopped_at_gap is not None:
+            print(_gap_text(summary), file=sys.stderr)
+            return EX_CONFIG
+        if summary.stopped and not args.follow:
+            return EX_CONFIG
+        if args.follow:
+            house.keep(is_changed=summary.tables > 0)
+        if not args.follow or stop.wait(args.interval):
+            return EX_OK
 
 
 def _gap_text(summary: "Summary") -> str:

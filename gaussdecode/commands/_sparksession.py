@@ -1,0 +1,112 @@
+"""Spark's session of a command, and how it ends: in order, by a signal, or because Spark has died."""
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from gaussdecode.errors import ConfigError, SparkEndedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextlib.contextmanager
+def spark_session(
+    master: str | None, settings: Mapping[str, str] | None = None
+) -> Iterator["SparkSession"]:
+    """Give the session of this process, or start one and stop it afterwards.
+
+    Args:
+        master: of Spark; None for this machine.
+        settings: of the session, if one is started.
+
+    Raises:
+        ConfigError: pyspark or Java is not installed.
+        SparkEndedError: Spark's Java process is not there any more.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "pyspark is not installed; pip install 'pyspark>=4.0,<5' 'pandas>=2.2,<3', or use --local"
+        ) from None
+    from gaussdecode.demo.java import provide_java
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # has no types
+    from pyspark.errors import PySparkException
+
+    with tempfile.TemporaryDirectory(prefix="gaussdecode-spark-") as scratch:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("gaussdecode")
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
+            os.environ["JAVA_HOME"] = str(provide_java(Path(scratch)))
+            builder = builder.master(master or "local[*]")
+            builder = builder.config("spark.ui.showConsoleProgress", "false")
+            builder = builder.config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+            builder = builder.config("spark.log.level", "ERROR")
+        for name, value in (settings or {}).items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        except (Py4JError, PySparkException, ConnectionError) as error:
+            if _is_there(session):
+                raise
+            raise SparkEndedError(
+                "Spark's Java process has ended by itself, or somebody killed it: what it said is "
+                "above. Where the kernel did, for memory (dmesg): --conf spark.driver.memory=...; "
+                "run the command again, it begins where it was"
+            ) from error
+        finally:
+            if _is_there(session):
+                session.stop()
+
+
+def _is_there(session: "SparkSession") -> bool:
+    """Whether its Java process still answers."""
+    from py4j.protocol import Py4JError
+
+    try:
+        session.sparkContext.statusTracker().getActiveJobsIds()
+    except (Py4JError, ConnectionError):
+        return False
+    return True
+
+
+class EndedBy:
+    """Lets work end in order that fails because it is told to end, as a context.
+
+    A signal to the whole process group or control group, as a terminal and systemd send it, ends
+    Spark's processes before this one can: whatever fails then is begun again by the next run.
+
+    Args:
+        stop: set once a signal has come.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        """Take an error for the end that was asked for."""
+        if not isinstance(error, Exception) or not self._stop.is_set():
+            return False
+        print("gaussdecode: stopped; the next run begins again what was under way", file=sys.stderr)
+        return True
