@@ -151,8 +151,7 @@ GUARDS: Final = (
     Guard("daemon/session.py", "        if self._waits_for_disk():\n", "        if False:\n", _SESSION),
     Guard("daemon/session.py", "        if problem is not None:\n            raise",
           "        if False:\n            raise", _SESSION),
-    Guard("daemon/session.py", "        if not isinstance(self._failure, ChildError):\n            return\n",
-          "        return\n", _SESSION),
+    Guard("daemon/session.py", "        if isinstance(failure, ChildError):", "        if False:", _SESSION),
     # ---- accounts ----
     Guard("model/account.py", "        if add([self.landed]) != add([files]):", "        if False:",
           ("tests/land/test_writer.py",)),
