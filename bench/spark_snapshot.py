@@ -20,12 +20,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import corpus
 from corpus import Database, Postgres
 from kit.daemon import Daemon
-from snapshot import fill, measure_command
+from snapshot import fill, measure_command, summarize
 
 _MAJOR: Final = 17
 _CONFIG: Final = {
@@ -48,16 +48,6 @@ def load(daemon: Daemon, target: Path, executors: int, rows: int) -> tuple[float
     said = json.loads(done.stdout)
     assert said["rows"] == rows, said
     return float(said["seconds"]), took
-
-
-def rates(seconds: list[float], rows: int, size: int) -> dict[str, Any]:  # Any: JSON
-    """Rates of the median."""
-    median = statistics.median(seconds)
-    return {
-        "load": [round(each, 2) for each in seconds],
-        "rows_per_second": round(rows / median),
-        "megabytes_per_second": round(size / median / 1e6, 1),
-    }
 
 
 def main() -> None:
@@ -96,11 +86,11 @@ def main() -> None:
         "machine": corpus.machine(),
         "rows": rows,
         "bytes": size,
-        "copy": rates(copied, rows, size),
+        "copy": summarize(copied, rows, size),
         "executors": {
             str(count): {
-                **rates(loads[count], rows, size),
-                "seconds": [round(each, 2) for each in wholes[count]],
+                **summarize(loads[count], rows, size),
+                "whole_seconds": [round(each, 2) for each in wholes[count]],
                 "ratio": round(base / statistics.median(loads[count]), 2),
             }
             for count in counts
