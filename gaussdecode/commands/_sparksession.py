@@ -73,13 +73,15 @@ def spark_session(
 
 
 def _is_there(session: "SparkSession") -> bool:
-    """Whether its Java process still answers."""
-    from py4j.protocol import Py4JError
+    """Whether its Java process still answers; an error of its own is an answer."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
 
     try:
         session.sparkContext.statusTracker().getActiveJobsIds()
-    except (Py4JError, ConnectionError):
+    except (Py4JNetworkError, ConnectionError):
         return False
+    except Py4JError:
+        return True
     return True
 
 
