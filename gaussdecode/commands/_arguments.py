@@ -2,9 +2,14 @@
 
 import argparse
 import ipaddress
+from typing import TYPE_CHECKING
 
+from gaussdecode.errors import ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.types import Address, AddressType, parse_size
+
+if TYPE_CHECKING:
+    from gaussdecode.spark.place import Place
 
 
 def lsn(text: str) -> Lsn:
@@ -39,6 +44,16 @@ def size(text: str) -> int:
         return parse_size(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'{text!r} is no size like "128MiB"') from None
+
+
+def place(text: str) -> "Place":
+    """Read a directory or a URL."""
+    from gaussdecode.spark.place import place_of
+
+    try:
+        return place_of(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def address(text: str) -> Address:

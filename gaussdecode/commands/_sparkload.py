@@ -5,10 +5,11 @@ import dataclasses
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from gaussdecode.commands._arguments import count, seconds, size
+from gaussdecode.commands._arguments import count, place, seconds, size
 from gaussdecode.errors import EX_OK, ConfigError
+from gaussdecode.land.names import LAYOUT
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
 from gaussdecode.settings.rules import SourceKind
@@ -17,6 +18,7 @@ from gaussdecode.settings.sections import Config
 if TYPE_CHECKING:
     from gaussdecode.snapshot.initial import Summary
     from gaussdecode.spark.engine import Engine
+    from gaussdecode.spark.place import Place
 
 DESCRIPTION = (
     "Load the rows that tables hold now straight into a target: executors read ranges of the tables "
@@ -29,7 +31,14 @@ DESCRIPTION = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments, but those of the engine."""
     parser.add_argument("config", type=Path, help="configuration file of the daemon's slot")
-    parser.add_argument("target", type=_directory, help="directory of the target; made if missing")
+    parser.add_argument("target", type=place, help="directory or URL; made if missing")
+    parser.add_argument(
+        "--landing",
+        type=place,
+        metavar="PLACE",
+        help="directory or URL of the daemon's landing, where this is not its host; the configured "
+        "root, or its mirror where that is not here",
+    )
     parser.add_argument(
         "--tables", metavar="LIST", help="schema.table,... instead of all that the target lacks"
     )
@@ -86,10 +95,11 @@ def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
             print(f"  {text}", flush=True)
 
     begun = time.monotonic()
-    store = open_target(engine, args.target, Landing(config.landing.root), options)
+    root = _landing(args, config)
+    store = open_target(engine, args.target, Landing(root), options)
     with store.locked():
-        summary = InitialLoad(engine, config, store, wish, progress).run()
-    _report(args, config, summary, time.monotonic() - begun)
+        summary = InitialLoad(engine, config, root, store, wish, progress).run()
+    _report(args, root, summary, time.monotonic() - begun)
     return EX_OK
 
 
@@ -110,13 +120,15 @@ def check_source(config: Config) -> None:
     )
 
 
-def _directory(text: str) -> Path:
-    if "://" in text:
-        raise argparse.ArgumentTypeError(
-            "ranges wait in a directory until their table is loaded: give one that driver and "
-            "executors share, no URL"
-        )
-    return Path(text)
+def _landing(args: argparse.Namespace, config: Config) -> "Place":
+    """Where the landing is read: where the daemon has it, or its mirror on another host."""
+    from gaussdecode.spark.place import mirror_place
+
+    if args.landing is not None:
+        return cast("Place", args.landing)
+    root, mirror = config.landing.root, config.mirror
+    is_here = mirror.local_retention is None and (root / LAYOUT).exists()
+    return root if is_here or not mirror.is_on else mirror_place(mirror)
 
 
 def _titles(text: str | None) -> frozenset[str] | None:
@@ -129,7 +141,7 @@ def _titles(text: str | None) -> frozenset[str] | None:
         raise ConfigError(f"--tables: {error}") from None
 
 
-def _report(args: argparse.Namespace, config: Config, summary: "Summary", took: float) -> None:
+def _report(args: argparse.Namespace, root: "Place", summary: "Summary", took: float) -> None:
     if args.json:
         print(json.dumps({**dataclasses.asdict(summary), "seconds": round(took, 3)}), flush=True)
         return
@@ -139,5 +151,5 @@ def _report(args: argparse.Namespace, config: Config, summary: "Summary", took: 
     print(
         f"{args.target}: loaded {counted(summary.tables, 'table')}, {counted(summary.rows, 'row')}, "
         f"{counted(summary.ranges, 'range')}, {took:.1f} s; they show when changes have been applied: "
-        f"gaussdecode spark apply {config.landing.root} {args.target}"
+        f"gaussdecode spark apply {root} {args.target}"
     )

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gaussdecode.commands import _sparkload
-from gaussdecode.commands._arguments import count, lsn, seconds, size
+from gaussdecode.commands._arguments import count, lsn, place, seconds, size
 from gaussdecode.commands._metricsfile import write_metrics
 from gaussdecode.commands._owner import work_as_owner_of
 from gaussdecode.commands._signals import until_signal
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from gaussdecode.spark.datatests import Failed
     from gaussdecode.spark.engine import Engine
     from gaussdecode.spark.landing import Point
-    from gaussdecode.spark.place import Place
 
 _ROWS = 100
 
@@ -133,8 +132,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
-    parser.add_argument("target", type=_place, help="directory or URL; made if missing")
+    parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=place, help="directory or URL; made if missing")
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument(
         "--format",
@@ -186,9 +185,9 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _query_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=_place, help="directory or URL of the target")
+    parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument("sql", help="tables go by schema.name, or name; histories by NAME_history")
-    parser.add_argument("--root", type=_place, help="of the landing; to travel by time or CSN")
+    parser.add_argument("--root", type=place, help="of the landing; to travel by time or CSN")
     parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS")
     parser.add_argument("--json", action="store_true", help="print one object per row")
     _session_arguments(parser)
@@ -196,8 +195,8 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _columns_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
-    parser.add_argument("target", type=_place, help="directory or URL of the target")
+    parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument("table", help="schema.table that stands still")
     parser.add_argument(
         "--was",
@@ -231,7 +230,7 @@ def _versions(text: str) -> tuple[str, str]:
 
 
 def _compact_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=_place, help="directory or URL of the target")
+    parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument("--target-size", type=size, default=128 << 20, metavar="SIZE")
     parser.add_argument("--buckets", type=count, metavar="N", help="spread rows over so many")
@@ -239,13 +238,13 @@ def _compact_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _vacuum_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=_place, help="directory or URL of the target")
+    parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument("--older-than-days", type=_days, default=7.0, metavar="DAYS")
 
 
 def _status_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
-    parser.add_argument("target", type=_place, help="directory or URL of the target")
+    parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument("--metrics", action="store_true", help="in Prometheus' text format")
 
 
@@ -256,8 +255,8 @@ def _load_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", type=_place, help="the landing: directory, or URL of its mirror")
-    parser.add_argument("target", type=_place, help="directory or URL of the target")
+    parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument(
         "--dsn",
         required=True,
@@ -279,15 +278,6 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
     parser.add_argument("--json", action="store_true", help="print one object")
     _engine_arguments(parser)
-
-
-def _place(text: str) -> "Place":
-    from gaussdecode.spark.place import place_of
-
-    try:
-        return place_of(text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _days(text: str) -> float:

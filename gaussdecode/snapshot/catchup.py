@@ -8,7 +8,6 @@ present view; all others are still what they were. As the daemon's snapshots do 
 import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from gaussdecode.errors import GaussDecodeError
@@ -40,6 +39,7 @@ class Again:
 
     Attributes:
         engine: runs the tasks.
+        landing: directory or URL.
         reading: in the present view.
         task: the table, as it was looked up in it; still what it was when it was cut.
         cut: into ranges.
@@ -47,6 +47,7 @@ class Again:
     """
 
     engine: Engine
+    landing: Place
     reading: Reading
     task: TableTask
     cut: Cut
@@ -72,12 +73,12 @@ class Again:
             raise UnknownChangesError(
                 f"table {self.cut.title}: changes do not show its key; it is read in one view"
             )
-        keys = tuple(map(Path, found))
+        keys = tuple(data / name for name in found)
         if not keys:
             return list(ranges.values())
         return self._finished(ranges, keys)
 
-    def _finished(self, ranges: Mapping[int, Range], keys: tuple[Path, ...]) -> list[Range]:
+    def _finished(self, ranges: Mapping[int, Range], keys: tuple[Place, ...]) -> list[Range]:
         lsn, token = self.reading.view.lsn, f"{self.cut.token}f{len(keys):x}"
         old = {number: of for number, of in ranges.items() if of.lsn < lsn}
         tasks = [
@@ -88,20 +89,16 @@ class Again:
             FinishTask(self.reading, self.task, token, self.cut.count + index, None, (path,))
             for index, path in enumerate(keys)
         ]
-        written = []
         for text in self.engine.each(tasks, finish_range):
-            record = json.loads(text)
-            if isinstance(record, str):
-                raise TableChangedError(record)
-            written.append(Range(lsn, record[0], Path(record[1])))
-        return [*(of for number, of in ranges.items() if number not in old), *written]
+            raise TableChangedError(json.loads(text))
+        written = Staging(self.reading.root).ranges(self.task.landed.directory, token)
+        kept = [of for number, of in ranges.items() if number not in old]
+        return kept + [of for of in written.values() if of.lsn == lsn]
 
     def _changed_files(self, lsn: int) -> list[Place]:
         """Landed files with changes of the table since a view."""
         first = self.cut.views[lsn].n
-        landing: Landing = when_landed(
-            self.reading.config.landing.root, self.reading.view.lsn, self.wait
-        )
+        landing: Landing = when_landed(self.landing, self.reading.view.lsn, self.wait)
         last = landing.last_n
         if landing.first_n > first + 1:
             raise UnknownChangesError(

@@ -20,17 +20,17 @@ import json
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from gaussdecode.errors import ConfigError, GaussDecodeError, SourceError
+from gaussdecode.land.names import DATA
 from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot import catchup
 from gaussdecode.snapshot.item import Wanted
 from gaussdecode.snapshot.ranges import MOVING, Imported, RangeTask, Reading, read_ranges
 from gaussdecode.snapshot.read import TableTask
-from gaussdecode.snapshot.staging import Cut, Place, Range, Staging
+from gaussdecode.snapshot.staging import Cut, Range, Staging, Standing
 from gaussdecode.snapshot.tools import PAGE_BYTES, key_names, look_up
 from gaussdecode.source.address import source_address
 from gaussdecode.source.export import CANCELLED, Chunk, TableChangedError, TableReader, cut
@@ -42,6 +42,7 @@ from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.loading import Loadable, load
+from gaussdecode.spark.place import Place
 from gaussdecode.spark.plan import Applied
 from gaussdecode.spark.run import Options, Progress, Run
 from gaussdecode.spark.store import DatabaseVersion, Target, utc_now
@@ -112,27 +113,29 @@ class InitialLoad:
     Args:
         engine: runs the tasks.
         config: of the daemon, whose landing the target is made from; checked.
+        landing: of that daemon: directory, or URL of its mirror.
         store: the target; nobody else writes it.
         wish: see `Wish`.
         progress: is told what is done.
     """
 
     def __init__(
-        self, engine: Engine, config: Config, store: Target, wish: Wish, progress: Progress
+        self,
+        engine: Engine,
+        config: Config,
+        landing: Place,
+        store: Target,
+        wish: Wish,
+        progress: Progress,
     ) -> None:
-        if not isinstance(store.root, Path):
-            raise ConfigError(
-                f"{store.root}: ranges wait in a directory until their table is loaded, so spark snapshot "
-                "takes a target on a file system that driver and executors share, or Delta Lake or "
-                "Iceberg in a catalog with such a directory beside it"
-            )
+        self._root = landing
         self._engine = engine
         self._config = config
         self._store = store
         self._wish = wish
         self._progress = progress
         self._address = source_address(config)
-        self._staging = Staging.begin(store.root, config.landing.root)
+        self._staging = Staging.begin(store.root, landing)
         self._attempts: collections.Counter[str] = collections.Counter()
         self._bound: set[str] = set()
         self._summary = Summary()
@@ -186,15 +189,15 @@ class InitialLoad:
         self._load(loadable)
         return len(loadable) < len(wanted)
 
-    def _place(self) -> tuple[Landing, Place]:
-        landing = Landing(self._config.landing.root)
+    def _place(self) -> tuple[Landing, Standing]:
+        landing = Landing(self._root)
         n = landing.last_n
         if n < 0:
             raise ConfigError(
                 f"{landing.root} has no entry yet: start the daemon, so that all that changes after the "
                 "rows are read lands"
             )
-        return landing, Place(n, landing.position(landing.entry(n)).epoch)
+        return landing, Standing(n, landing.position(landing.entry(n)).epoch)
 
     @contextlib.contextmanager
     def _view(self) -> Iterator[tuple[int, str]]:
@@ -248,7 +251,7 @@ class InitialLoad:
         ]
 
     def _begin(
-        self, reader: TableReader, wanted: Sequence[Wanted], view: Imported, place: Place
+        self, reader: TableReader, wanted: Sequence[Wanted], view: Imported, place: Standing
     ) -> Iterator[Begun]:
         """Cut tables, or go on with what was cut; not those that change at this moment."""
         for table in set(self._staging.tables()) - {item.directory for item in wanted}:
@@ -271,7 +274,7 @@ class InitialLoad:
         finally:
             catalog.close()
 
-    def _begin_table(self, task: TableTask, view: Imported, place: Place) -> Begun:
+    def _begin_table(self, task: TableTask, view: Imported, place: Standing) -> Begun:
         staging, table, shape = self._staging, task.landed.directory, task.shape
         is_bound = shape.unseen is not None or key_names(task) is None or table in self._bound
         there = staging.cut(table)
@@ -387,7 +390,9 @@ class InitialLoad:
         files: Sequence[Range] = list(ranges.values())
         lsn = max(one.lsn for one in files)
         if len({one.lsn for one in files}) > 1:
-            again = catchup.Again(self._engine, reading, of.task, of.cut, self._wish.wait)
+            again = catchup.Again(
+                self._engine, self._root, reading, of.task, of.cut, self._wish.wait
+            )
             try:
                 files, lsn = again.finish(ranges), reading.view.lsn
             except catchup.UnknownChangesError as error:
@@ -403,12 +408,12 @@ class InitialLoad:
             schema_id=of.cut.schema_id,
             n=place.n,
             position=(place.epoch, lsn),
-            files=tuple(self._described(one) for one in files if one.rows),
+            files=tuple(
+                (f"{DATA}/{of.table}/{one.path.name}", one.rows, one.bytes)
+                for one in files
+                if one.rows
+            ),
         )
-
-    def _described(self, one: Range) -> tuple[str, int, int]:
-        path = str(one.path.relative_to(self._staging.root))
-        return path, one.rows, one.path.stat().st_size
 
     def _load(self, loadable: Sequence[Loadable]) -> None:
         """Load tables, and forget what was read of them."""
@@ -424,7 +429,7 @@ class InitialLoad:
 
     def _begin_database(self) -> None:
         """Say that an apply need not look at what landed before; no table shows before it does."""
-        landing = Landing(self._config.landing.root)
+        landing = Landing(self._root)
         n = min((state.n for state in self._held().values()), default=self._summary.n)
         where = landing.position(landing.entry(n))
         self._store.commit_database(

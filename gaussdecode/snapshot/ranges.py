@@ -13,23 +13,21 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gaussdecode.collect import keyset
 from gaussdecode.errors import LandingError, SourceError, SourceRefusedError
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.file import Stamp, Stamper
 from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, Total
-from gaussdecode.snapshot.staging import Range, Staging, write_hidden
+from gaussdecode.snapshot.staging import Staging, write_rows
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import Chunk, TableChangedError, VerifyError
 from gaussdecode.source.postgresql.export import TableReader
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.place import Place, parquet_file
+from gaussdecode.spark.place import Place, parquet_file, read_table
 
 _SEQ_BITS: Final = 32  # rows of a range are below 2**32; the rest of gd_seq is its number
 _KEYS_AT_ONCE: Final = 5000  # rows read again by one statement; arbitrary
@@ -68,7 +66,7 @@ class Reading:
     config: Config
     address: SourceAddress = dataclasses.field(repr=False)
     view: Imported
-    root: Path
+    root: Place
 
     def open(self) -> TableReader:
         """Open a connection."""
@@ -170,11 +168,11 @@ class KeysTask:
 
     files: tuple[Place, ...]
     names: tuple[str, ...]
-    directory: Path
+    directory: Place
 
 
 def find_keys(task: KeysTask) -> Iterator[str]:
-    """Write the keys of rows that changes touched; gives the path of the file, or nothing.
+    """Write the keys of rows that changes touched; gives the name of the file, or nothing.
 
     Raises:
         LandingError: a landed file is missing or damaged.
@@ -200,9 +198,9 @@ def find_keys(task: KeysTask) -> Iterator[str]:
     if not any(keys.num_rows for keys in found):
         return
     keys = _distinct(pa.concat_tables(found))
-    path = task.directory / f".keys-{secrets.token_hex(8)}"
-    write_hidden(path, keys.schema, [keys])
-    yield json.dumps(str(path))
+    name = f".keys-{secrets.token_hex(8)}"
+    write_rows(task.directory, lambda _: name, keys.schema, [keys])
+    yield json.dumps(name)
 
 
 def _distinct(keys: pa.Table) -> pa.Table:
@@ -226,15 +224,15 @@ class FinishTask:
     table: TableTask
     token: str
     number: int
-    before: Path | None
-    keys: tuple[Path, ...]
+    before: Place | None
+    keys: tuple[Place, ...]
 
 
 def finish_range(task: FinishTask) -> Iterator[str]:
     """Write a range as it is in the newer view.
 
     Yields:
-        JSON of the number of rows and the path; or of a text, how the table changed.
+        JSON of a text, how the table changed, if it did.
 
     Raises:
         SourceError: the server failed, or the view is gone.
@@ -243,21 +241,18 @@ def finish_range(task: FinishTask) -> Iterator[str]:
     schema = task.table.landed.schema
     staging, directory = Staging(task.reading.root), task.table.landed.directory
     try:
-        written: Range = staging.write_range(
-            directory, task.token, task.number, task.reading.view.lsn, schema, rows
-        )
+        staging.write_range(directory, task.token, task.number, task.reading.view.lsn, schema, rows)
     except TableChangedError as error:
         yield json.dumps(error.reason)
         return
     reach(Step.RANGE_FINISHED)
-    yield json.dumps([written.rows, str(written.path)])
 
 
 def _kept(task: FinishTask) -> Iterator[pa.Table]:
-    keys = [pq.read_table(path, partitioning=None) for path in task.keys]
+    keys = [read_table(path) for path in task.keys]
     schema = task.table.landed.schema
     assert task.before is not None
-    with pq.ParquetFile(task.before) as file:
+    with parquet_file(task.before) as file:
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
             for piece in keys:
@@ -272,7 +267,7 @@ def _read_again(task: FinishTask) -> Iterator[pa.Table]:
     with reading.open() as reader:
         reader.begin(reading.view)
         for path in task.keys:
-            for lines, keys in _asked(reader, table, pq.read_table(path, partitioning=None)):
+            for lines, keys in _asked(reader, table, read_table(path)):
                 for rows in readers.decode(table, lines):
                     # Keys that the server takes for equal need not be.
                     yield stamper.fill(rows.filter(keyset.is_changed(rows, keys)))[0]

@@ -9,7 +9,8 @@
 
 A file has its name when it is whole and durable, so what is there need not be read again. Its name
 says in which view it was read: a job that nobody waits for any more may still finish a range, and
-what it writes is as right as any. Knows no database and no Spark.
+what it writes is as right as any. On a store it is written on the machine's own disk first, and put
+when it is whole. Knows no database and no Spark.
 """
 
 import dataclasses
@@ -17,8 +18,8 @@ import json
 import os
 import re
 import secrets
-import shutil
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -27,6 +28,7 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import DiskError
 from gaussdecode.land.names import COMMITS, DATA, LAYOUT, SCHEMAS
+from gaussdecode.spark.place import ObjectPath, Place, files_below, names_in, remove_tree
 from gaussdecode.spark.store import LOAD, make_directory, read_json, sync_directory
 
 _CUTS: Final = "cuts"
@@ -36,7 +38,7 @@ _LEVEL: Final = 1
 Json = dict[str, Any]  # decoded JSON
 
 
-class Place(NamedTuple):
+class Standing(NamedTuple):
     """Where a view stands in the log of the landing.
 
     Attributes:
@@ -70,12 +72,12 @@ class Cut:
     pages: tuple[int, ...]
     chunk_pages: int
     count: int
-    views: dict[int, Place]
+    views: dict[int, Standing]
 
     @classmethod
     def from_record(cls, record: Json) -> Self:
         """Read what `to_record` gave."""
-        views = {int(lsn): Place(*place) for lsn, place in record["views"].items()}
+        views = {int(lsn): Standing(*place) for lsn, place in record["views"].items()}
         return cls(**{**record, "pages": tuple(record["pages"]), "views": views})
 
     def to_record(self) -> Json:
@@ -89,12 +91,14 @@ class Range(NamedTuple):
     Attributes:
         lsn: of its view.
         rows: in it.
-        path: of its file.
+        bytes: of its file.
+        path: of it.
     """
 
     lsn: int
     rows: int
-    path: Path
+    bytes: int
+    path: Place
 
 
 class Staging:
@@ -104,16 +108,16 @@ class Staging:
         root: that directory.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Place) -> None:
         self.root = root
 
     @classmethod
-    def begin(cls, target: Path, landing: Path) -> Self:
+    def begin(cls, target: Place, landing: Place) -> Self:
         """Make it, or go on with what is there.
 
         Args:
-            target: directory.
-            landing: directory of the landing that the target is made from.
+            target: directory or URL.
+            landing: the same of the landing that the target is made from.
         """
         root = target / LOAD
         for name in (_CUTS, COMMITS, SCHEMAS, DATA):
@@ -123,13 +127,14 @@ class Staging:
 
     def end(self) -> None:
         """Remove all of it: every table is in the target."""
-        shutil.rmtree(self.root)
+        remove_tree(self.root)
 
     # --- cuts --------------------------------------------------------------------------------
 
     def tables(self) -> list[str]:
         """Directories of the tables that were begun."""
-        return sorted(path.stem for path in (self.root / _CUTS).glob("*.json"))
+        names = names_in(self.root / _CUTS)
+        return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def cut(self, table: str) -> Cut | None:
         """How a table was cut; None when it was not begun."""
@@ -147,21 +152,22 @@ class Staging:
     def forget(self, table: str) -> None:
         """Forget all that was read of a table."""
         (self.root / _CUTS / f"{table}.json").unlink(missing_ok=True)
-        shutil.rmtree(self.data(table), ignore_errors=True)
+        remove_tree(self.data(table))
 
     # --- ranges ------------------------------------------------------------------------------
 
-    def data(self, table: str) -> Path:
+    def data(self, table: str) -> Place:
         """Directory of a table's files."""
         return self.root / DATA / table
 
     def ranges(self, table: str, token: str) -> dict[int, Range]:
         """The ranges that are there, by number; of several the one of the newest view."""
         found: dict[int, Range] = {}
-        for path in sorted(self.data(table).glob(f"{token}-*.parquet")):
-            match = _RANGE.fullmatch(path.name)
+        directory = self.data(table)
+        for file in files_below(directory):
+            match = _RANGE.fullmatch(file.path)
             if match is not None and match[1] == token:
-                one = Range(int(match[3], 16), int(match[4]), path)
+                one = Range(int(match[3], 16), int(match[4]), file.bytes, directory / file.path)
                 number = int(match[2])
                 if number not in found or found[number].lsn < one.lsn:
                     found[number] = one
@@ -169,22 +175,45 @@ class Staging:
 
     def write_range(
         self, table: str, token: str, number: int, lsn: int, schema: pa.Schema, rows: Iterable[pa.Table]
-    ) -> Range:  # fmt: skip
-        """Write the rows of a range, durable before they have their name."""
-        directory = self.data(table)
-        hidden = directory / f".{token}-{number:08d}-{secrets.token_hex(8)}"
-        count = write_hidden(hidden, schema, rows)
-        path = directory / f"{token}-{number:08d}-{lsn:016x}-{count}.parquet"
-        _give_name(hidden, path)
-        return Range(lsn, count, path)
+    ) -> int:  # fmt: skip
+        """Write the rows of a range; gives their number."""
+
+        def name(count: int) -> str:
+            return f"{token}-{number:08d}-{lsn:016x}-{count}.parquet"
+
+        return write_rows(self.data(table), name, schema, rows)
 
 
-def write_hidden(hidden: Path, schema: pa.Schema, rows: Iterable[pa.Table]) -> int:
-    """Write rows into a durable file; gives their number, and leaves no file after an error.
+def write_rows(
+    directory: Place, name: Callable[[int], str], schema: pa.Schema, rows: Iterable[pa.Table]
+) -> int:
+    """Write rows into a file that has its name when it is whole and durable; gives their number.
+
+    Args:
+        directory: where.
+        name: of the file, by the number of its rows; another file of that name holds the same.
+        schema: of the rows.
+        rows: of them.
 
     Raises:
         DiskError: it cannot be written.
+        MirrorError: the store failed.
     """
+    if not isinstance(directory, ObjectPath):
+        hidden = directory / f".{secrets.token_hex(8)}"
+        count = _write_hidden(hidden, schema, rows)
+        _give_name(hidden, directory / name(count))
+        return count
+    with tempfile.TemporaryDirectory(prefix="gaussdecode-load-") as scratch:
+        held = Path(scratch, "rows.parquet")
+        count = _write_hidden(held, schema, rows)
+        path = directory / name(count)
+        path.store.put_new(path.path, held)
+    return count
+
+
+def _write_hidden(hidden: Path, schema: pa.Schema, rows: Iterable[pa.Table]) -> int:
+    """Write rows into a durable file; gives their number, and leaves no file after an error."""
     count = 0
     try:
         with hidden.open("xb") as file:
@@ -205,12 +234,16 @@ def write_hidden(hidden: Path, schema: pa.Schema, rows: Iterable[pa.Table]) -> i
     return count
 
 
-def _write_json(path: Path, record: Json) -> None:
+def _write_json(path: Place, record: Json) -> None:
     """Replace a file, whole and durable."""
+    content = json.dumps(record, sort_keys=True).encode()
+    if isinstance(path, ObjectPath):
+        path.store.replace(path.path, content)
+        return
     hidden = path.with_name(f".{secrets.token_hex(8)}")
     try:
-        with hidden.open("x") as file:
-            json.dump(record, file, sort_keys=True)
+        with hidden.open("xb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

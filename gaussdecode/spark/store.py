@@ -325,7 +325,7 @@ class Target:
         Raises:
             ConfigError: one was; tables that it has not loaded would be without these rows.
         """
-        if (self.root / LOAD).exists():
+        if (self.root / LOAD).is_dir():
             raise ConfigError(
                 f"the existing rows of {self.root} are not all loaded: run gaussdecode spark snapshot "
                 f"again, which goes on where it was, or remove {self.root / LOAD} to go without them"

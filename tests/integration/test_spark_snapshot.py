@@ -14,6 +14,7 @@ from kit import canon, oracle
 from kit.daemon import Daemon
 from kit.oracle import Cell, TableState
 from kit.postgres import Database
+from kit.s3 import S3
 from kit.workload import Workload
 
 from gaussdecode.cli import main
@@ -22,6 +23,7 @@ from gaussdecode.model.title import table_title
 from gaussdecode.snapshot import initial, ranges
 from gaussdecode.spark import store
 from gaussdecode.spark.failpoint import VARIABLE, Step
+from gaussdecode.spark.place import Given
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.vectors import current_rows
 
@@ -64,7 +66,7 @@ def command(*arguments: str, failpoint: str | None = None) -> subprocess.Complet
     )  # fmt: skip
 
 
-def loaded(target: Path, title: str) -> TableState:
+def loaded(target: Given, title: str) -> TableState:
     """A table of the target, as the oracle compares it."""
     held = Target(target)
     database = held.database()
@@ -152,29 +154,40 @@ def test_load_that_is_killed_at_every_turn_is_exact(
 
 @pytest.mark.timeout(400)
 def test_executors_that_die_read_what_is_left(
-    database_15: Database, make_daemon: MakeDaemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
-    """Spark's tasks go on where those before them died; rows change while they read."""
+    database_15: Database, make_daemon: MakeDaemon, s3: S3, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark's tasks go on where those before them died, on another host than the daemon's.
+
+    They know the landing by its mirror and load into a store; rows change while they read.
+    """
     database_15.execute(_TABLES)
     database_15.create_slot()
-    target = tmp_path / "target"
-    with make_daemon(database_15, config=_CONFIG) as daemon:
+    bucket = s3.bucket()
+    target, landing = s3.url(bucket, "target"), s3.url(bucket, "landing")
+    with make_daemon(database_15, config=s3.mirrored(_CONFIG, bucket)) as daemon:
         daemon.catch_up()
-        load = ["spark", "snapshot", str(daemon.config_path), str(target), "--connections", "2"]
+        load = ["spark", "snapshot", str(daemon.config_path), target, "--connections", "2"]
+        load += ["--landing", landing]
         with ThreadPoolExecutor(1) as pool:
             died = pool.submit(command, *load, "--master", "local[2,40]", failpoint="range_read:4")
-            daemon.wait_while_running(lambda: any(target.glob("load/data/*/*.parquet")), "a range")
+            daemon.wait_while_running(lambda: has_range(s3, bucket), "a range")
             database_15.execute(_CHANGES)
             database_15.execute("TRUNCATE none_yet; INSERT INTO none_yet VALUES (1)")
         done = died.result()
         assert done.returncode == EX_OK, done.stdout + done.stderr
+        assert not any(path.startswith("target/load/") for path in s3.objects(bucket))
         daemon.catch_up()
-        assert main(["spark", "apply", str(daemon.root), str(target), "--local"]) == EX_OK
+        assert main(["spark", "apply", str(daemon.root), target, "--local"]) == EX_OK
         check(daemon, target, capsys)
         assert daemon.stop() == 0
 
 
-def check(daemon: Daemon, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def has_range(s3: S3, bucket: str) -> bool:
+    """Whether a range has been read."""
+    return any(path.startswith("target/load/data/") for path in s3.objects(bucket))
+
+
+def check(daemon: Daemon, target: Given, capsys: pytest.CaptureFixture[str]) -> None:
     """The target is the source: as `verify` says, and as the oracle does."""
     database = daemon.database
     dsn = f"{database.dsn} sslmode=disable"

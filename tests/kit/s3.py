@@ -12,13 +12,15 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from gaussdecode.demo.java import provide_java
 from gaussdecode.demo.ports import free_port
 from gaussdecode.settings.sections import MirrorConfig
+from gaussdecode.spark.place import ObjectPath, place_of
 from kit.jars import S3PROXY, jar
 
 IDENTITY: Final = "AKIATESTIDENTITY"
@@ -123,6 +125,17 @@ class S3:
         """Copy a directory to a place in a bucket, as a mirror would; gives its URL."""
         shutil.copytree(directory, self._objects / bucket / path, dirs_exist_ok=True)
         return self.url(bucket, path)
+
+    def mirrored(self, config: Mapping[str, Any], bucket: str) -> dict[str, Any]:
+        """A daemon's configuration, with a mirror at ``landing`` of a bucket; see `url`."""
+        place = place_of(self.url(bucket, "landing"))
+        assert isinstance(place, ObjectPath)
+        wanted = place.settings
+        mirror = {
+            "url": wanted.url, "endpoint": wanted.endpoint, "region": wanted.region,
+            "allow-http": True, "timeout": "10s", "credentials-file": str(wanted.credentials_file),
+        }  # fmt: skip
+        return {**config, "landing": {**config.get("landing", {}), "mirror": mirror}}
 
     def age(self, bucket: str, seconds: float) -> None:
         """Make all objects of a bucket so much older."""
