@@ -12,7 +12,6 @@ from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.land.names import LAYOUT
 from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
-from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ DESCRIPTION = (
     "Load the rows that tables hold now straight into a target: executors read ranges of the tables "
     "over connections of their own, at a position of the stream that is known, and spark apply goes "
     "on from there. The daemon streams meanwhile, best with snapshot.mode: none from the beginning. "
-    "What is interrupted goes on where it was when the command is run again. PostgreSQL only."
+    "What is interrupted goes on where it was when the command is run again."
 )
 
 
@@ -104,20 +103,13 @@ def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
 
 
 def check_source(config: Config) -> None:
-    """Refuse what has no view that executors could import.
+    """Refuse what has no rows that executors could read.
 
     Raises:
-        ConfigError: it is no PostgreSQL.
+        ConfigError: there are none, or the stream would not tell their position.
     """
-    if config.source.kind is SourceKind.POSTGRESQL:
-        return
-    if config.source.kind is SourceKind.CAPTURE:
-        raise ConfigError("a recording has no tables that could be read")
-    raise ConfigError(
-        "spark snapshot reads PostgreSQL only: on GaussDB a view's position is found in the stream, "
-        "which the daemon alone reads. Let the daemon land the rows (snapshot.mode: initial, or "
-        f"gaussdecode snapshot {config.path} --all), and apply"
-    )
+    if config.snapshot_refusal is not None:
+        raise ConfigError(config.snapshot_refusal)
 
 
 def _landing(args: argparse.Namespace, config: Config) -> "Place":

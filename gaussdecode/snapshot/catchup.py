@@ -12,6 +12,7 @@ from typing import Final
 
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.snapshot.held import changed_files
 from gaussdecode.snapshot.ranges import FinishTask, KeysTask, Reading, find_keys, finish_range
 from gaussdecode.snapshot.read import TableTask
 from gaussdecode.snapshot.staging import Cut, Range, Staging
@@ -20,7 +21,6 @@ from gaussdecode.source.export import TableChangedError
 from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.landing import Landing, when_landed
 from gaussdecode.spark.place import Place
-from gaussdecode.spark.plan import make_plan
 
 # Behind them changes may be missing, or what a view showed may never have been on this server.
 _MAY_MISS: Final = frozenset(
@@ -110,11 +110,4 @@ class Again:
                     f"table {self.cut.title}: entry {entry.n} ({entry.kind}) came after its first "
                     "range was read"
                 )
-        table = self.task.landed.directory
-        planned = make_plan(landing, {}, first, last, only={table}).tables.get(table)
-        if planned is None:
-            return []
-        if planned.stop is not None:
-            raise TableChangedError(f"table {self.cut.title}: {planned.stop.why}")
-        files = [*planned.passed, *(change for era in planned.eras for change in era.files)]
-        return [landing.root / path for path in sorted({change.file.path for change in files})]
+        return changed_files(landing, first, {self.task.landed.directory})

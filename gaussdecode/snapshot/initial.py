@@ -1,6 +1,6 @@
 """Existing rows straight into a target: read by executors, and loaded at exact positions.
 
-This process holds a view of the database and knows its position. Executors import it and read
+This process holds a view of the database and knows its position (`held`). Executors import it and read
 ranges of pages, each over a connection of its own, into files below the target (`staging`), from
 which tables are loaded as from a landed snapshot. A table's rows stand at the position of its view;
 of the stream an apply takes what comes after it.
@@ -24,18 +24,27 @@ from typing import Final
 
 from gaussdecode.errors import ConfigError, GaussDecodeError, SourceError
 from gaussdecode.land.names import DATA
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot import catchup
+from gaussdecode.snapshot.held import Held, hold
 from gaussdecode.snapshot.item import Wanted
 from gaussdecode.snapshot.ranges import MOVING, Imported, RangeTask, Reading, read_ranges
 from gaussdecode.snapshot.read import TableTask
 from gaussdecode.snapshot.staging import Cut, Range, Staging, Standing
 from gaussdecode.snapshot.tools import PAGE_BYTES, key_names, look_up
 from gaussdecode.source.address import source_address
-from gaussdecode.source.export import CANCELLED, Chunk, TableChangedError, TableReader, cut
+from gaussdecode.source.export import (
+    CANCELLED,
+    Chunk,
+    OrderError,
+    TableChangedError,
+    TableReader,
+    cut,
+)
+from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.lookup import lookup_of
-from gaussdecode.source.postgresql.export import held_view
 from gaussdecode.source.relations import WhiteList
 from gaussdecode.spark.apply import make_run
 from gaussdecode.spark.engine import Engine
@@ -135,6 +144,7 @@ class InitialLoad:
         self._wish = wish
         self._progress = progress
         self._address = source_address(config)
+        self._exporter = exporter_of(config, self._address)
         self._staging = Staging.begin(store.root, landing)
         self._attempts: collections.Counter[str] = collections.Counter()
         self._bound: set[str] = set()
@@ -166,28 +176,48 @@ class InitialLoad:
     def _round(self) -> bool:
         """Read in one view, and load what is whole; gives whether something is left."""
         landing, place = self._place()
-        with self._view() as (lsn, name):
-            here = landing.position(landing.entry(place.n))
-            if lsn < here.lsn:
-                raise SourceError(
-                    f"the server's view is at {lsn}, before {here.lsn} that landed: is it a standby, "
-                    "or another server than the daemon's?"
-                )
-            self._summary.n = place.n if self._summary.n < 0 else self._summary.n
-            view = Imported(name, int(lsn), place.epoch, dt.datetime.now(dt.UTC))
-            reading = Reading(self._share(1), self._address, view, self._staging.root)
-            with reading.open() as reader:
-                reader.begin(view)
+        here = landing.position(landing.entry(place.n))
+        self._summary.n = place.n if self._summary.n < 0 else self._summary.n
+        with self._view() as held:
+            with self._exporter.open_reader(
+                self._config.snapshot.statement_timeout, lambda: False
+            ) as reader:
+                reader.begin(held)
                 wanted = self._wanted(reader)
-                begun = list(self._begin(reader, wanted, view, place))
+                lsn = self._position(held, place, here.lsn, wanted)
+                if not wanted or lsn is None:
+                    return bool(wanted)
+                view = Imported(held.name, lsn, place.epoch, dt.datetime.now(dt.UTC))
+                begun = list(self._begin(reader, wanted, view, place._replace(csn=held.csn)))
                 reader.end()
             if begun:
-                self._progress(f"view at {lsn}: {counted(len(begun), 'table')} to load")
+                self._progress(f"view at {Lsn(lsn)}: {counted(len(begun), 'table')} to load")
             self._read(view, begun)
-            found = [self._whole(reading, of) for of in begun]
+            held.reach()
+            reading = Reading(self._share(1), self._address, view, self._staging.root)
+            found = [self._whole(reading, held, of) for of in begun]
         loadable = [of for of in found if of is not None]
         self._load(loadable)
         return len(loadable) < len(wanted)
+
+    def _position(
+        self, held: Held, place: Standing, boundary: int, wanted: Sequence[Wanted]
+    ) -> int | None:
+        """Where a view stands; None where another one has to be taken."""
+        if not wanted:
+            return None
+        try:
+            lsn = held.find(place.n, boundary, {item.directory for item in wanted})
+        except (OrderError, TableChangedError) as error:
+            self._count("", error.reason)
+            self._progress(error.reason)
+            return None
+        if lsn < boundary:
+            raise SourceError(
+                f"the server's view is at {Lsn(lsn)}, before {Lsn(boundary)} that landed: is it a "
+                "standby, or another server than the daemon's?"
+            )
+        return lsn
 
     def _place(self) -> tuple[Landing, Standing]:
         landing = Landing(self._root)
@@ -200,14 +230,14 @@ class InitialLoad:
         return landing, Standing(n, landing.position(landing.entry(n)).epoch)
 
     @contextlib.contextmanager
-    def _view(self) -> Iterator[tuple[int, str]]:
-        seconds = self._config.snapshot.transaction_timeout
+    def _view(self) -> Iterator[Held]:
         try:
-            with held_view(self._address, self._config.slot, seconds) as (lsn, name):
-                yield lsn, name
+            with hold(self._config, self._address, self._root, self._wish.wait) as held:
+                yield held
         except SourceError as error:
             if error.sqlstate != CANCELLED:
                 raise
+            seconds = self._config.snapshot.transaction_timeout
             raise SourceError(
                 f"transactions on the server ran longer than {seconds:.0f} seconds "
                 "(snapshot.transaction-timeout); run the command again when they have ended"
@@ -222,7 +252,7 @@ class InitialLoad:
     # --- which tables ------------------------------------------------------------------------
 
     def _wanted(self, reader: TableReader) -> list[Wanted]:
-        """Published tables that are to be loaded and are not in the target."""
+        """Published tables that are to be loaded and are not in the target; forgets all others."""
         white = WhiteList(self._config.decoding.white_tables)
         found = {
             table.title: Wanted(table)
@@ -244,18 +274,19 @@ class InitialLoad:
                     f"{self._store.root} has {title} already, without the rows that existed before its "
                     f"changes: gaussdecode snapshot {self._config.path} --table {title!r} brings them"
                 )
-        return [
+        wanted = [
             item
             for title, item in sorted(found.items())
             if item.directory not in held and (wished is None or title in wished)
         ]
+        for table in set(self._staging.tables()) - {item.directory for item in wanted}:
+            self._staging.forget(table)
+        return wanted
 
     def _begin(
         self, reader: TableReader, wanted: Sequence[Wanted], view: Imported, place: Standing
     ) -> Iterator[Begun]:
         """Cut tables, or go on with what was cut; not those that change at this moment."""
-        for table in set(self._staging.tables()) - {item.directory for item in wanted}:
-            self._staging.forget(table)
         catalog = lookup_of(self._config)
         try:
             for item in wanted:
@@ -313,13 +344,17 @@ class InitialLoad:
         Raises:
             SourceError: it happened too often.
         """
-        self._attempts[table] += 1
-        if self._attempts[table] >= _ATTEMPTS:
+        self._count(table, why)
+        self._progress(f"{why}; it is read again from the start")
+        self._staging.forget(table)
+
+    def _count(self, what: str, why: str) -> None:
+        """Count an attempt that came to nothing."""
+        self._attempts[what] += 1
+        if self._attempts[what] >= _ATTEMPTS:
             raise SourceError(
                 f"{why}; it was so {_ATTEMPTS} times. Run the command again when that has ended"
             )
-        self._progress(f"{why}; it is read again from the start")
-        self._staging.forget(table)
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -381,7 +416,7 @@ class InitialLoad:
 
     # --- whole tables ------------------------------------------------------------------------
 
-    def _whole(self, reading: Reading, of: Begun) -> Loadable | None:
+    def _whole(self, reading: Reading, held: Held, of: Begun) -> Loadable | None:
         """A table all of whose rows stand at one position; None where it is not so far."""
         there = self._staging.cut(of.table)
         ranges = {} if there is None else self._staging.ranges(of.table, of.cut.token)
@@ -403,6 +438,11 @@ class InitialLoad:
                 self._begin_again(of.table, error.reason)
                 return None
         place = of.cut.views[lsn]
+        try:
+            held.confirm(of.table, place, lsn)
+        except (OrderError, TableChangedError) as error:
+            self._begin_again(of.table, error.reason)
+            return None
         return Loadable(
             table=of.table,
             schema_id=of.cut.schema_id,

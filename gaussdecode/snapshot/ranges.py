@@ -24,8 +24,8 @@ from gaussdecode.snapshot.file import Stamp, Stamper
 from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, Total
 from gaussdecode.snapshot.staging import Staging, write_rows
 from gaussdecode.source.address import SourceAddress
-from gaussdecode.source.export import Chunk, TableChangedError, VerifyError
-from gaussdecode.source.postgresql.export import TableReader
+from gaussdecode.source.export import Chunk, TableChangedError, TableReader, VerifyError
+from gaussdecode.source.exporters import exporter_of
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.place import Place, parquet_file, read_table
 
@@ -70,14 +70,8 @@ class Reading:
 
     def open(self) -> TableReader:
         """Open a connection."""
-        settings = self.config.snapshot
-        return TableReader(
-            self.address,
-            self.config.source.publication,
-            settings.statement_timeout,
-            settings.hold_timeout,
-            is_local_only=self.config.decoding.only_local,
-        )
+        exporter = exporter_of(self.config, self.address)
+        return exporter.open_reader(self.config.snapshot.statement_timeout, lambda: False)
 
     def readers(self) -> ChunkReaders:
         """What reads and decodes, with one connection at a time."""

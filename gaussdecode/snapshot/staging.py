@@ -44,10 +44,12 @@ class Standing(NamedTuple):
     Attributes:
         n: an entry, up to which all that landed is in the view.
         epoch: of the position of that entry.
+        csn: of a view of GaussDB, see `held`.
     """
 
     n: int
     epoch: int
+    csn: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -43,6 +43,10 @@ class TableChangedError(SourceError):
     """The table is not any more what was read of it before; it is read again from the start."""
 
 
+class OrderError(SourceError):
+    """The stream has no position at which a view stands; another view may have one."""
+
+
 class VerifyError(SourceRefusedError):
     """What was read of a table is not what the server counted or summed up in the same view."""
 

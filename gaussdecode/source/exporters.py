@@ -2,17 +2,22 @@
 
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
+from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import Exporter
 from gaussdecode.source.gaussdb.export import GaussExporter
 from gaussdecode.source.postgresql.export import PgExporter
 
 
-def exporter_of(config: Config) -> Exporter:
+def exporter_of(config: Config, address: SourceAddress | None = None) -> Exporter:
     """Make the one that fits the kind of source.
+
+    Args:
+        config: of the source.
+        address: of its server; None for what `config` says, with its password file.
 
     Raises:
         ConfigError: the password file cannot be used.
     """
     if config.source.kind is SourceKind.GAUSSDB:
-        return GaussExporter(config)
-    return PgExporter(config)
+        return GaussExporter(config, address)
+    return PgExporter(config, address)

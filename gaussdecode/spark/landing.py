@@ -12,7 +12,7 @@ import functools
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from gaussdecode.errors import ConfigError, LandingError
@@ -31,6 +31,7 @@ _ENTRY: Final = re.compile(r"(\d{20})\.json")
 _SCHEMA: Final = re.compile(r"[0-9a-f]+\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
 _POLL_SECONDS: Final = 0.2
+_NUDGE_SECONDS: Final = 1.0
 ORDER_COLUMNS: Final = {
     "lsn": ("gd_epoch", "gd_lsn", "gd_seq"),
     "csn": ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq"),
@@ -255,16 +256,28 @@ class Landing:
         return tables[name]
 
 
-def when_landed(root: Given, lsn: int, seconds: float) -> Landing:
+def when_landed(
+    root: Given, lsn: int, seconds: float, nudge: Callable[[], object] = lambda: None
+) -> Landing:
     """Wait until everything up to a position has landed.
+
+    Args:
+        root: of the landing.
+        lsn: position.
+        seconds: longest wait.
+        nudge: called every second, to make a quiet server say how far it is.
 
     Raises:
         LandingError: it took longer.
     """
-    deadline = time.monotonic() + seconds
+    begun = nudged = time.monotonic()
     landing = Landing(root)
     while landing.position(landing.entry(landing.last_n)).lsn < lsn:
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now - nudged > _NUDGE_SECONDS:
+            nudge()
+            nudged = now
+        if now - begun > seconds:
             raise LandingError(
                 f"{root} did not reach {Lsn(lsn)} in {seconds:.0f} s; is its daemon running? "
                 "See gaussdecode status, or wait longer with --wait"

@@ -36,7 +36,7 @@ import pyarrow as pa
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.address import SourceAddress
-from gaussdecode.source.export import Shown
+from gaussdecode.source.export import OrderError, Shown
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 
 BEGIN: Final = "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -58,6 +58,7 @@ class View:
     Attributes:
         lsn: its position; 0 before `find_position`.
         name: for SET TRANSACTION SNAPSHOT.
+        csn: it sees what has a smaller one; 32 bits of it.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class View:
         self.name = name
         self._keeper = keeper
         self._clerk = clerk
-        self._csn = csn
+        self.csn = csn
 
     @classmethod
     def open(
@@ -116,22 +117,20 @@ class View:
 
     def find_position(self, boundary: int, shown: Shown) -> None:
         """See `export.View`; step 2."""
-        last = boundary
-        seen = self._shown(shown)
-        for lsns, is_inside in self._positions(seen):
-            last = max(last, int(lsns[is_inside].max(initial=0)))
-        for lsns, is_inside in self._positions(seen):
-            self._check_order(lsns, is_inside, last)
-        self.lsn = Lsn(last)
+        self.lsn = Lsn(position_among(self.csn, boundary, self._shown(shown)))
 
     def confirm(self, shown: Shown) -> None:
         """See `export.View`; step 3."""
-        for lsns, is_inside in self._positions(self._shown(shown)):
-            self._check_order(lsns, is_inside, int(self.lsn))
+        check_order(self.csn, int(self.lsn), self._shown(shown))
+
+    def wal_end(self) -> Lsn:
+        """Where the WAL ends now."""
+        ((wal_end,),) = self._clerk.query(_WAL_END)
+        return Lsn.parse(wal_end or "")
 
     def _shown(self, shown: Shown) -> Iterable[pa.Table]:
         """All changes up to where the WAL ends now."""
-        ((wal_end,),) = self._clerk.query(_WAL_END)
+        wal_end = self.wal_end()
         deadline = time.monotonic() + _STREAM_SECONDS
 
         def nudge() -> None:
@@ -141,29 +140,7 @@ class View:
                 )
             self.nudge()
 
-        return shown(int(Lsn.parse(wal_end or "")), nudge)
-
-    def _positions(
-        self, seen: Iterable[pa.Table]
-    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
-        """Positions of changes, and which of them the view has."""
-        for rows in seen:
-            csns = rows.column("gd_csn")
-            if csns.null_count:
-                raise SourceRefusedError("the stream does not tell the CSN of its transactions")
-            # The server prints 32 bits of its CSN; what is compared here is never that far apart.
-            distance = (csns.to_numpy() - self._csn) & _MASK
-            yield rows.column("gd_lsn").to_numpy(), distance >= _HALF
-
-    @staticmethod
-    def _check_order(
-        lsns: npt.NDArray[np.int64], is_inside: npt.NDArray[np.bool_], last: int
-    ) -> None:
-        if bool(((lsns <= last) != is_inside).any()):
-            raise SourceError(
-                "transactions became visible in another order than they were written; "
-                "another view is taken"
-            )
+        return shown(int(wal_end), nudge)
 
     def close(self) -> None:
         """Let go of it; the server forgets the snapshot with its transaction."""
@@ -175,6 +152,51 @@ class View:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def position_among(csn: int, boundary: int, seen: Iterable[pa.Table]) -> int:
+    """The position of a view: that of the last transaction which it sees.
+
+    Args:
+        csn: of the view, 32 bits of it.
+        boundary: position up to which it sees all.
+        seen: changes after that, with ``gd_csn`` and ``gd_lsn``; gone through twice.
+
+    Raises:
+        OrderError: it does not see one that comes before.
+    """
+    last = boundary
+    for lsns, is_inside in _positions(csn, seen):
+        last = max(last, int(lsns[is_inside].max(initial=0)))
+    check_order(csn, last, seen)
+    return last
+
+
+def check_order(csn: int, lsn: int, seen: Iterable[pa.Table]) -> None:
+    """See that a view has exactly the changes up to a position.
+
+    Raises:
+        OrderError: it has not.
+    """
+    for lsns, is_inside in _positions(csn, seen):
+        if bool(((lsns <= lsn) != is_inside).any()):
+            raise OrderError(
+                "transactions became visible in another order than they were written; "
+                "another view is taken"
+            )
+
+
+def _positions(
+    csn: int, seen: Iterable[pa.Table]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
+    """Positions of changes, and which of them a view has."""
+    for rows in seen:
+        csns = rows.column("gd_csn")
+        if csns.null_count:
+            raise SourceRefusedError("the stream does not tell the CSN of its transactions")
+        # The server prints 32 bits of its CSN; what is compared here is never that far apart.
+        distance = (csns.to_numpy() - csn) & _MASK
+        yield rows.column("gd_lsn").to_numpy(), distance >= _HALF
 
 
 def _exported(keeper: GaussConnection) -> list[tuple[str | None, ...]]:

@@ -329,14 +329,15 @@ class PgExporter:
 
     Args:
         config: of a source of kind postgresql.
+        address: of its server; None for what `config` says.
 
     Raises:
         ConfigError: the password file cannot be used.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, address: SourceAddress | None = None) -> None:
         self._config = config
-        self._address = source_address(config)
+        self._address = address or source_address(config)
 
     def open_view(self, seconds: float, should_stop: Callable[[], bool]) -> View:
         """See `export.Exporter`."""

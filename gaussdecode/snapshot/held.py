@@ -1,0 +1,186 @@
+"""Views that executors import, held by this process, and the positions that they stand at.
+
+PostgreSQL gives a view and its position together. A view of GaussDB says up to which CSN it sees
+transactions; their CSNs and positions stand in the landing, which is waited for twice: before rows
+are read, to find the position, and after that, to see that nobody below the CSN wrote a commit
+record late. Why that is exact stands in `source.gaussdb.view`.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.staging import Standing
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.export import OrderError, TableChangedError
+from gaussdecode.source.gaussdb import view as gauss
+from gaussdecode.source.postgresql.export import held_view
+from gaussdecode.spark.landing import Landing, when_landed
+from gaussdecode.spark.place import Place, read_table
+from gaussdecode.spark.plan import make_plan
+
+_COLUMNS: Final = ("gd_op", "gd_lsn", "gd_csn")
+
+
+class Held(Protocol):
+    """One view."""
+
+    @property
+    def name(self) -> str:
+        """For SET TRANSACTION SNAPSHOT."""
+
+    @property
+    def csn(self) -> int | None:
+        """What it sees is below; None where it has a position by itself."""
+
+    def find(self, n: int, boundary: int, tables: Collection[str]) -> int:
+        """Find the position for some tables.
+
+        Args:
+            n: an entry that had landed when the view was taken.
+            boundary: its position.
+            tables: directories.
+
+        Raises:
+            OrderError: there is none; another view may have one.
+            TableChangedError: a table was altered just now.
+        """
+
+    def reach(self) -> None:
+        """Wait until all has landed that the server has written by now.
+
+        Raises:
+            LandingError: it did not in time.
+        """
+
+    def confirm(self, table: str, at: Standing, lsn: int) -> None:
+        """See that a position was right, this view's or an older one's; after `reach`.
+
+        Raises:
+            OrderError: it was not.
+            TableChangedError: the table was altered.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Positioned:
+    """A view of PostgreSQL."""
+
+    name: str
+    lsn: int
+    csn: None = None
+
+    def find(self, n: int, boundary: int, tables: Collection[str]) -> int:
+        """See `Held`."""
+        return self.lsn
+
+    def reach(self) -> None:
+        """See `Held`."""
+
+    def confirm(self, table: str, at: Standing, lsn: int) -> None:
+        """See `Held`; the server itself guarantees it."""
+
+
+class _Numbered:
+    """A view of GaussDB.
+
+    Args:
+        view: taken.
+        root: of the landing.
+        seconds: for the landing to get to a position.
+    """
+
+    def __init__(self, view: gauss.View, root: Place, seconds: float) -> None:
+        self._view = view
+        self._root = root
+        self._seconds = seconds
+        self._landing: Landing | None = None
+        self.name = view.name
+        self.csn = view.csn
+
+    def find(self, n: int, boundary: int, tables: Collection[str]) -> int:
+        """See `Held`."""
+        self.reach()
+        return gauss.position_among(self.csn, boundary, self._changes(n, tables))
+
+    def reach(self) -> None:
+        """See `Held`."""
+        wal_end = self._view.wal_end()
+        self._landing = when_landed(self._root, int(wal_end), self._seconds, self._view.nudge)
+
+    def confirm(self, table: str, at: Standing, lsn: int) -> None:
+        """See `Held`."""
+        assert at.csn is not None
+        gauss.check_order(at.csn, lsn, self._changes(at.n, {table}))
+
+    def _changes(self, n: int, tables: Collection[str]) -> "_Changes":
+        assert self._landing is not None
+        return _Changes(changed_files(self._landing, n, tables))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Changes:
+    """CSN and position of changes, file by file; may be gone through more than once."""
+
+    files: list[Place]
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for path in self.files:
+            rows = read_table(path, _COLUMNS)
+            yield rows.filter(pc.not_equal(rows.column("gd_op"), "R"))
+
+
+def changed_files(landing: Landing, n: int, tables: Collection[str]) -> list[Place]:
+    """Landed files with changes of tables after an entry; merged ones for those they stand for.
+
+    Raises:
+        OrderError: retention has taken some.
+        TableChangedError: nobody knows which columns of a table are which.
+    """
+    if landing.first_n > n + 1:
+        raise OrderError("retention has taken changes since rows were read")
+    found: list[Place] = []
+    plan = make_plan(landing, {}, n, landing.last_n, only=set(tables), accept_gaps=True)
+    for table, planned in plan.tables.items():
+        if planned.stop is not None:
+            raise TableChangedError(f"table {table}: {planned.stop.why}")
+        files = [*planned.passed, *(change for era in planned.eras for change in era.files)]
+        found += [landing.root / path for path in sorted({change.file.path for change in files})]
+    return found
+
+
+@contextlib.contextmanager
+def hold(
+    config: Config,
+    address: SourceAddress,
+    root: Place,
+    seconds: float,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Held]:
+    """Take a view, and hold it.
+
+    Args:
+        config: of the slot.
+        address: of the server.
+        root: of the landing.
+        seconds: for the landing to get to a position.
+        should_stop: asked while an answer of GaussDB is waited for.
+
+    Raises:
+        SourceError: the server failed, or its transactions run too long.
+        SourceRefusedError: it gives no view.
+    """
+    longest = config.snapshot.transaction_timeout
+    if config.source.kind is not SourceKind.GAUSSDB:
+        with held_view(address, config.slot, longest) as (lsn, name):
+            yield _Positioned(name, int(lsn))
+        return
+    nudge = config.snapshot.nudge if config.hides_empty_commits else ""
+    with gauss.View.open(address, longest, should_stop, nudge) as view:
+        yield _Numbered(view, root, seconds)
