@@ -1,19 +1,21 @@
 """Compare a target with its source, table by table, at one exact position.
 
-The source's snapshot is taken after the target's version, so its position is never before it; what
+The source's view is taken after the target's version, so its position is never before it; what
 landed between the two is laid over the target's rows. A table that is altered in between is tried
-again with a newer snapshot of the source.
+again in a newer view of the source.
 """
 
+import contextlib
 import dataclasses
 import json
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from gaussdecode.commands._sourcesums import SourceColumn, SourceSums, SourceTable
+from gaussdecode.commands._gausssums import GaussSums
+from gaussdecode.commands._sourcesums import PgSums, SourceColumn, SourceSums, SourceTable
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
@@ -23,7 +25,11 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.exposition import label_value
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import split_title
-from gaussdecode.source.address import SourceAddress
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.held import Held, Server, hold
+from gaussdecode.snapshot.staging import Standing
+from gaussdecode.source.export import OrderError, Spelling, TableChangedError
 from gaussdecode.source.quoting import identifier, literal
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.formats import PARQUET
@@ -144,7 +150,8 @@ class Comparison:
         engine: runs the tasks of the lake.
         root: of the landing.
         target: directory or URL.
-        address: of the source.
+        server: the source.
+        config: of the daemon; None for PostgreSQL, where there is none.
         wait: seconds for transactions of the source, and for the landing to get there.
         progress: is told what is done.
     """
@@ -152,7 +159,8 @@ class Comparison:
     engine: Engine
     root: Place
     target: Place
-    address: SourceAddress
+    server: Server
+    config: Config | None = None
     wait: float = 60.0
     progress: Callable[[str], None] = lambda _: None
 
@@ -180,25 +188,66 @@ class Comparison:
             database = store.database()
             if database is None:
                 raise ConfigError(f"{self.target} has no version yet: apply to it first")
-            with SourceSums(self.address, self.wait) as source:
-                self.progress(f"source at {source.lsn}, target at entry {database.n}")
-                landing = when_landed(self.root, source.lsn, self.wait)
-                entries = list(landing.entries(database.n, landing.last_n))
-                epoch = landing.position(entries[-1]).epoch
-                since = _Since(landing, entries[1:], (epoch, int(source.lsn)))
-                for table in wanted or sorted(database.tables):
-                    if table in done:
-                        continue
-                    try:
-                        done[table] = self._compare(source, database, since, table)
-                    except MovingError as error:
-                        if attempt == _ATTEMPTS:
-                            title = store.schema_at(database, table).title
-                            why = f"{error}; apply, and verify again"
-                            done[table] = TableResult(table=title, why_not=why)
-            if attempt == _ATTEMPTS or done.keys() >= set(wanted or database.tables):
-                found_all = tuple(done[table] for table in sorted(done))
-                return Result(source.lsn, database.n, found_all)
+            left = [table for table in wanted or sorted(database.tables) if table not in done]
+            lsn, found, moved = self._attempt(database, left)
+            done |= found
+            if attempt == _ATTEMPTS:
+                done |= {
+                    table: TableResult(
+                        table=store.schema_at(database, table).title,
+                        why_not=f"{why}; apply, and verify again",
+                    )
+                    for table, why in moved.items()
+                }
+            if not moved or attempt == _ATTEMPTS:
+                return Result(lsn, database.n, tuple(done[table] for table in sorted(done)))
+
+    def _attempt(
+        self, database: DatabaseVersion, tables: Sequence[str]
+    ) -> tuple[Lsn, dict[str, TableResult], dict[str, str]]:
+        """Compare tables in one view; gives its position, and why some could not be compared."""
+        done: dict[str, TableResult] = {}
+        moved: dict[str, str] = {}
+        with self._held() as held, self._sums(held) as source:
+            before = Landing(self.root)
+            boundary = before.position(before.entry(database.n)).lsn
+            try:
+                lsn = Lsn(held.find(database.n, boundary, set(tables)))
+            except (OrderError, TableChangedError) as error:
+                return Lsn(0), {}, dict.fromkeys(tables, error.reason)
+            self.progress(f"source at {lsn}, target at entry {database.n}")
+            landing = when_landed(self.root, lsn, self.wait)
+            entries = list(landing.entries(database.n, landing.last_n))
+            epoch = landing.position(entries[-1]).epoch
+            since = _Since(landing, entries[1:], (epoch, int(lsn)))
+            for table in tables:
+                try:
+                    done[table] = self._compare(source, database, since, table)
+                except MovingError as error:
+                    moved[table] = str(error)
+            held.reach()
+            for table in list(done):
+                try:
+                    held.confirm(table, Standing(database.n, epoch, held.csn), int(lsn))
+                except (OrderError, TableChangedError) as error:
+                    moved[table] = error.reason
+                    del done[table]
+        return lsn, done, moved
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[Held]:
+        try:
+            with hold(self.server, self.root, self.wait) as held:
+                yield held
+        except ConfigError as error:
+            if self.config is not None:
+                raise
+            raise ConfigError(_in_words_of_the_command(str(error))) from None
+
+    def _sums(self, held: Held) -> SourceSums:
+        if self.config is None or self.server.kind is SourceKind.POSTGRESQL:
+            return PgSums(self.server.address, held.name)
+        return GaussSums(self.config, self.server.address, held)
 
     def _compare(
         self, source: SourceSums, database: DatabaseVersion, since: _Since, table: str
@@ -295,6 +344,12 @@ class Comparison:
         return dataclasses.replace(of, repair=text)
 
 
+def _in_words_of_the_command(text: str) -> str:
+    """What is wrong with the connection string, where no configuration has it."""
+    text = text.replace("set source.allow-insecure: true", "give --allow-insecure")
+    return text.replace("source.dsn: ", "--dsn: ")
+
+
 def condition(schema: TableSchema, of: TableResult) -> str | None:
     """SQL that chooses the rows that differ; None where only the whole table helps.
 
@@ -326,16 +381,16 @@ def _why_not(database: DatabaseVersion, table: str) -> str | None:
 
 
 def _columns(
-    schema: TableSchema, here: frozenset[str]
+    schema: TableSchema, here: Mapping[str, Spelling]
 ) -> tuple[list[SourceColumn], tuple[str, ...]]:
     """Columns that both have, and those that only one has."""
     both = [
-        SourceColumn(column.name, column.true_name, column.type)
+        SourceColumn(column.name, column.true_name, column.type, here[column.true_name])
         for column in schema.columns
         if column.true_name in here
     ]
     names = {column.true_name for column in schema.columns}
-    return both, tuple(sorted(names ^ here))
+    return both, tuple(sorted(names ^ here.keys()))
 
 
 def _digits(rows: int) -> int:

@@ -1,28 +1,28 @@
-"""The source's side of a comparison: checksums computed by PostgreSQL, in one exported snapshot.
+"""The source's side of a comparison: checksums computed by the server, in one view that is imported.
 
 The SQL makes of every value the canonical text of `spark.verify`, so that ranges of both sides have
 the same sums. One scan of a table gives all sums, another one the rows of ranges that differ; one
-connection, one statement at a time.
+connection, one statement at a time. It is SQL that openGauss has too, whose grammar is that of
+PostgreSQL 9.2 and where, in databases like Oracle, NULL and a text are that text when joined.
 """
 
 # ruff: noqa: S608  # all names and values are quoted
 
+import abc
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.export import Spelling
 from gaussdecode.source.postgresql.connection import connect
-from gaussdecode.source.postgresql.export import View
 from gaussdecode.source.quoting import identifier, literal
 from gaussdecode.spark.verify import MovingError, Sums
 
-_SLOT: Final = "gaussdecode_verify"
 _FOUND: Final = "::pg_catalog.text"
 
 
@@ -33,11 +33,13 @@ class SourceColumn(NamedTuple):
         landed: its name in the target.
         name: true name.
         arrow: type in the target.
+        spelling: how the server's text differs from what lands.
     """
 
     landed: str
     name: str
     arrow: str
+    spelling: Spelling = Spelling.SAME
 
 
 class SourceTable(NamedTuple):
@@ -45,91 +47,46 @@ class SourceTable(NamedTuple):
 
     Attributes:
         sql: what to select from.
-        columns: true names.
+        columns: by true name, how the server's text of a value differs from what lands.
     """
 
     sql: str
-    columns: frozenset[str]
+    columns: Mapping[str, Spelling]
 
 
-class SourceSums:
-    """One snapshot of a database.
+class SourceSums(abc.ABC):
+    """One view of a database, as a context."""
 
-    Args:
-        address: of the server.
-        seconds: to wait for the transactions that run there.
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
 
-    Attributes:
-        lsn: everything that ends up to here is in it, nothing else.
-    """
+    @abc.abstractmethod
+    def query(self, text: str) -> Sequence[Sequence[str | None]]:
+        """Run a statement in the view."""
 
-    def __init__(self, address: SourceAddress, seconds: float) -> None:
-        try:
-            self._view = View.open(address, _SLOT, seconds)
-        except ConfigError as error:
-            raise ConfigError(_in_words_of_the_command(str(error))) from None
-        try:
-            self.lsn: Lsn = self._view.lsn
-            self._session = connect(address, is_replication=False)
-            self._session.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            self._session.query(f"SET TRANSACTION SNAPSHOT {literal(self._view.name)}")
-        except BaseException:
-            self._view.close()
-            raise
-        self._view.close()  # the transaction holds the snapshot from here on
+    @abc.abstractmethod
+    def table(
+        self, schema: str, name: str
+    ) -> contextlib.AbstractContextManager["SourceTable | None"]:
+        """A table as the stream has it, that nobody empties or alters meanwhile; None for no table.
+
+        Raises:
+            MovingError: it was emptied or rewritten since the view, which does not show the rows
+                that were there: TRUNCATE heeds no snapshot.
+        """
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        self._session.close()
-
-    @contextlib.contextmanager
-    def table(self, schema: str, name: str) -> Iterator[SourceTable | None]:
-        """A table as the stream has it, that nobody empties or alters meanwhile; None for no table.
-
-        Raises:
-            MovingError: it was emptied or rewritten since the snapshot, which does not show the rows
-                that were there: TRUNCATE heeds no snapshot.
-        """
-        self._session.query("SAVEPOINT gaussdecode_table")
-        try:
-            yield self._locked(schema, name)
-        finally:
-            self._session.query("ROLLBACK TO SAVEPOINT gaussdecode_table")
-
-    def _locked(self, schema: str, name: str) -> SourceTable | None:
-        rows = self._session.query(
-            "SELECT c.oid, c.relkind, a.attname "
-            "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
-            "AND NOT a.attisdropped AND a.attgenerated = '' "
-            f"WHERE n.nspname = {literal(schema)} AND c.relname = {literal(name)} "
-            "AND c.relkind IN ('r', 'p')"
-        )
-        if not rows:
-            return None
-        # Tables that inherit are published by themselves, partitions by their root.
-        only = "ONLY " if rows[0][1] == "r" else ""
-        sql = f"{only}{identifier(schema)}.{identifier(name)}"
-        self._session.query(f"LOCK TABLE {sql} IN ACCESS SHARE MODE")
-        # The snapshot's files, and those that the server reads now.
-        (changed,) = self._session.query(
-            "SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND "
-            f"(c.oid = {rows[0][0]} OR c.oid IN "
-            f"(SELECT relid FROM pg_catalog.pg_partition_tree({rows[0][0]}))) "
-            "AND pg_catalog.pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode"
-        )
-        if changed[0] != "0":
-            raise MovingError(f"{table_title(schema, name)} is emptied or rewritten at this moment")
-        names = frozenset(str(column) for *_, column in rows if column is not None)
-        return SourceTable(sql, names)
+        self.close()
 
     def sums(
         self, table: str, columns: Sequence[SourceColumn], key: Sequence[str], digits: int
     ) -> Sums:
         """See `spark.verify.LakeTable.sums`."""
-        rows = self._session.query(
+        rows = self.query(
             f"SELECT pg_catalog.left(k, {digits}), pg_catalog.count(*), pg_catalog.sum(h) "
             f"FROM ({_rows(table, columns, key)}) s GROUP BY 1"
         )
@@ -146,7 +103,7 @@ class SourceSums:
         digits = max(map(len, ranges))
         wanted = ", ".join(literal(part) for part in sorted(ranges))
         names = ", ".join(f"t{index}" for index in range(len(key)))
-        rows = self._session.query(
+        rows = self.query(
             f"SELECT k, h{', ' + names if names else ''} FROM ({_rows(table, columns, key)}) s "
             f"WHERE pg_catalog.left(k, {digits}) IN ({wanted})"
         )
@@ -156,19 +113,68 @@ class SourceSums:
         )
 
 
-def _in_words_of_the_command(text: str) -> str:
-    """What is wrong with the connection string, where no configuration has it."""
-    text = text.replace("set source.allow-insecure: true", "give --allow-insecure")
-    return text.replace("source.dsn: ", "--dsn: ")
+class PgSums(SourceSums):
+    """A view of PostgreSQL.
+
+    Args:
+        address: of the server.
+        name: of the view.
+    """
+
+    def __init__(self, address: SourceAddress, name: str) -> None:
+        self._session = connect(address, is_replication=False)
+        self.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self.query(f"SET TRANSACTION SNAPSHOT {literal(name)}")
+
+    def close(self) -> None:
+        """See `SourceSums`."""
+        self._session.close()
+
+    def query(self, text: str) -> Sequence[Sequence[str | None]]:
+        """See `SourceSums`."""
+        return self._session.query(text)
+
+    @contextlib.contextmanager
+    def table(self, schema: str, name: str) -> Iterator[SourceTable | None]:
+        """See `SourceSums`."""
+        self.query("SAVEPOINT gaussdecode_table")
+        try:
+            yield self._locked(schema, name)
+        finally:
+            self.query("ROLLBACK TO SAVEPOINT gaussdecode_table")
+
+    def _locked(self, schema: str, name: str) -> SourceTable | None:
+        rows = self.query(
+            "SELECT c.oid, c.relkind, a.attname "
+            "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
+            "AND NOT a.attisdropped AND a.attgenerated = '' "
+            f"WHERE n.nspname = {literal(schema)} AND c.relname = {literal(name)} "
+            "AND c.relkind IN ('r', 'p')"
+        )
+        if not rows:
+            return None
+        # Tables that inherit are published by themselves, partitions by their root.
+        only = "ONLY " if rows[0][1] == "r" else ""
+        sql = f"{only}{identifier(schema)}.{identifier(name)}"
+        self.query(f"LOCK TABLE {sql} IN ACCESS SHARE MODE")
+        # The snapshot's files, and those that the server reads now.
+        (changed,) = self.query(
+            "SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND "
+            f"(c.oid = {rows[0][0]} OR c.oid IN "
+            f"(SELECT relid FROM pg_catalog.pg_partition_tree({rows[0][0]}))) "
+            "AND pg_catalog.pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode"
+        )
+        if changed[0] != "0":
+            raise MovingError(f"{table_title(schema, name)} is emptied or rewritten at this moment")
+        names = {str(column): Spelling.SAME for *_, column in rows if column is not None}
+        return SourceTable(sql, names)
 
 
 def _rows(table: str, columns: Sequence[SourceColumn], key: Sequence[str]) -> str:
     """MD5 of the key, checksum and texts of the key of each row."""
     names = {column.landed: f"c{index}" for index, column in enumerate(columns)}
-    texts = "".join(
-        f", {text_sql(identifier(column.name), column.arrow)} AS {names[column.landed]}"
-        for column in columns
-    )
+    texts = "".join(f", {_column_sql(column)} AS {names[column.landed]}" for column in columns)
     whole = _md5(names.values())
     keyed = _md5(names[name] for name in key) if key else "w"
     shown = "".join(f", {names[name]} AS t{index}" for index, name in enumerate(key))
@@ -184,31 +190,45 @@ def _md5(texts: Iterable[str]) -> str:
 
 
 def _joined(text: str) -> str:
-    return f"coalesce(pg_catalog.length({text}) || ':' || ({text}), '-')"
+    joined = f"pg_catalog.length({text}) || ':' || ({text})"
+    return f"(CASE WHEN ({text}) IS NULL THEN '-' ELSE {joined} END)"
 
 
-def text_sql(value: str, arrow: str) -> str:
+def _column_sql(column: SourceColumn) -> str:
+    value = identifier(column.name)
+    if column.spelling is Spelling.HEX:
+        digits = f"pg_catalog.lower(pg_catalog.format('%s', {value}))"
+        return f"(CASE WHEN {value} IS NOT NULL THEN {digits} END)"
+    return text_sql(value, column.arrow, is_respelled=column.spelling is Spelling.NUMBER)
+
+
+def text_sql(value: str, arrow: str, *, is_respelled: bool = False) -> str:
     """The canonical text of a value, as SQL.
 
     Args:
         value: an expression.
         arrow: type that it lands as, as Arrow spells it.
+        is_respelled: the server leaves zeros of numerics out, as `source.gaussdb._copylines` knows.
 
     Raises:
         ConfigError: the type has no canonical text.
     """
     # A composite value whose fields are all NULL is distinct from NULL, and is not "not NULL".
     plain = f"(CASE WHEN {value} IS DISTINCT FROM NULL THEN pg_catalog.format('%s', {value}) END)"
+    if is_respelled and not arrow.startswith("list"):
+        long = f"pg_catalog.replace({plain}, 'Nan', 'NaN')"
+        return f"pg_catalog.regexp_replace({long}, '(^|[{{,])(-?)[.]', '\\1\\20.', 'g')"
     if arrow.startswith("list<element: "):
         element = arrow.removeprefix("list<element: ").removesuffix(">")
-        each = _joined(text_sql("e", element))
+        each = _joined(text_sql("e", element, is_respelled=is_respelled))
         bad = _misfit_sql("e", element)
+        numbered = f"SELECT ({value})[o] AS e, o FROM pg_catalog.generate_subscripts({value}, 1) o"
         return (
             f"(CASE WHEN {value} IS NULL THEN NULL WHEN coalesce(pg_catalog.array_ndims({value}), 1) > 1 "
             f"OR coalesce(pg_catalog.array_lower({value}, 1), 1) <> 1 "
-            f"OR EXISTS (SELECT FROM pg_catalog.unnest({value}) e WHERE {bad}) THEN {plain} "
-            f"ELSE coalesce((SELECT pg_catalog.string_agg({each}, ',' ORDER BY o) "
-            f"FROM pg_catalog.unnest({value}) WITH ORDINALITY u(e, o)), '') END)"
+            f"OR EXISTS (SELECT 1 FROM pg_catalog.unnest({value}) e WHERE {bad}) THEN {plain} "
+            f"ELSE '[' || coalesce((SELECT pg_catalog.string_agg({each}, ',' ORDER BY o) "
+            f"FROM ({numbered}) u), '') || ']' END)"
         )
     if arrow in {"float", "double"}:
         send = "float4send" if arrow == "float" else "float8send"
@@ -245,5 +265,5 @@ def _misfit_sql(value: str, arrow: str) -> str:
     if arrow.startswith("struct<months"):
         return f"NOT pg_catalog.isfinite({value})"
     if arrow.startswith("decimal128"):
-        return f"{value} IN ('NaN', 'Infinity', '-Infinity')"
+        return f"pg_catalog.format('%s', {value}) IN ('NaN', 'Nan', 'Infinity', '-Infinity')"
     return "false"

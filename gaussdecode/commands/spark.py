@@ -76,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Do what the action says."""
-    if "config" in args:  # the owner of the target need not be able to read it
+    if (
+        getattr(args, "config", None) is not None
+    ):  # the owner of the target need not be able to read it
         args.config = load(args.config).with_password_read()
         _sparkload.check_source(args.config)
     if isinstance(args.target, Path):
@@ -257,11 +259,15 @@ def _load_arguments(parser: argparse.ArgumentParser) -> None:
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
     parser.add_argument("target", type=place, help="directory or URL of the target")
-    parser.add_argument(
-        "--dsn",
-        required=True,
-        metavar="DSN",
-        help="of the source, PostgreSQL; libpq's passfile works",
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--dsn", metavar="DSN", help="of the source, PostgreSQL; libpq's passfile works"
+    )
+    source.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="configuration file of the daemon's slot, in place of --dsn; GaussDB needs it",
     )
     parser.add_argument(
         "--allow-insecure", action="store_true", help="the connection may go without verify-full"
@@ -556,16 +562,22 @@ def _load(args: argparse.Namespace) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     from gaussdecode.commands._lakeverify import Comparison, report_lines
-    from gaussdecode.source.address import SourceAddress
+    from gaussdecode.settings.rules import SourceKind
+    from gaussdecode.snapshot.held import Server
+    from gaussdecode.source.address import SourceAddress, source_address
 
     if args.repair and not isinstance(args.root, Path):
         raise ConfigError(
             f"{args.root}: --repair asks the daemon, in its own directory; verify with it on its host, "
             "or run gaussdecode snapshot there"
         )
-    address = SourceAddress(args.dsn, is_insecure_allowed=args.allow_insecure)
+    if args.config is not None:
+        server = Server.of(args.config, source_address(args.config))
+    else:
+        address = SourceAddress(args.dsn, is_insecure_allowed=args.allow_insecure)
+        server = Server(SourceKind.POSTGRESQL, address, "gaussdecode_verify", args.wait)
     with _engine(args) as engine:
-        comparison = Comparison(engine, args.root, args.target, address, args.wait)
+        comparison = Comparison(engine, args.root, args.target, server, args.config, args.wait)
         result = comparison.run(_names(args.tables))
         if args.repair:
             result = comparison.ask_for_repair(result)

@@ -232,6 +232,11 @@ def is_number_as_text(oid: int, held: ColumnType) -> bool:
     return oid in _NUMERICS and Kind.DECIMAL not in (held.kind, held.element)
 
 
+def is_numeric(oid: int) -> bool:
+    """Whether values are numerics, or arrays of them."""
+    return oid in _NUMERICS
+
+
 def is_built_in(oid: int) -> bool:
     """Whether a type is known by its OID alone."""
     return oid in _BUILT_IN or oid in _ELEMENT

@@ -8,8 +8,8 @@ record late. Why that is exact stands in `source.gaussdb.view`.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, Protocol
+from collections.abc import Collection, Iterator
+from typing import Final, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -155,32 +155,48 @@ def changed_files(landing: Landing, n: int, tables: Collection[str]) -> list[Pla
     return found
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """What gives views.
+
+    Attributes:
+        kind: of the source.
+        address: of the server.
+        slot: name that a temporary slot's begins with.
+        seconds: to wait for the transactions that run there, at most.
+        nudge: see `source.gaussdb.view.View`.
+    """
+
+    kind: SourceKind
+    address: SourceAddress
+    slot: str
+    seconds: float
+    nudge: str = ""
+
+    @classmethod
+    def of(cls, config: Config, address: SourceAddress) -> Self:
+        """Take the source of a slot."""
+        nudge = config.snapshot.nudge if config.hides_empty_commits else ""
+        seconds = config.snapshot.transaction_timeout
+        return cls(config.source.kind, address, config.slot, seconds, nudge)
+
+
 @contextlib.contextmanager
-def hold(
-    config: Config,
-    address: SourceAddress,
-    root: Place,
-    seconds: float,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Held]:
+def hold(server: Server, root: Place, seconds: float) -> Iterator[Held]:
     """Take a view, and hold it.
 
     Args:
-        config: of the slot.
-        address: of the server.
+        server: to take it of.
         root: of the landing.
         seconds: for the landing to get to a position.
-        should_stop: asked while an answer of GaussDB is waited for.
 
     Raises:
         SourceError: the server failed, or its transactions run too long.
         SourceRefusedError: it gives no view.
     """
-    longest = config.snapshot.transaction_timeout
-    if config.source.kind is not SourceKind.GAUSSDB:
-        with held_view(address, config.slot, longest) as (lsn, name):
+    if server.kind is SourceKind.POSTGRESQL:
+        with held_view(server.address, server.slot, server.seconds) as (lsn, name):
             yield _Positioned(name, int(lsn))
         return
-    nudge = config.snapshot.nudge if config.hides_empty_commits else ""
-    with gauss.View.open(address, longest, should_stop, nudge) as view:
+    with gauss.View.open(server.address, server.seconds, lambda: False, server.nudge) as view:
         yield _Numbered(view, root, seconds)

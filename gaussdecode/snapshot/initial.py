@@ -28,7 +28,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot import catchup
-from gaussdecode.snapshot.held import Held, hold
+from gaussdecode.snapshot.held import Held, Server, hold
 from gaussdecode.snapshot.item import Wanted
 from gaussdecode.snapshot.ranges import MOVING, Imported, RangeTask, Reading, read_ranges
 from gaussdecode.snapshot.read import TableTask
@@ -232,7 +232,8 @@ class InitialLoad:
     @contextlib.contextmanager
     def _view(self) -> Iterator[Held]:
         try:
-            with hold(self._config, self._address, self._root, self._wish.wait) as held:
+            server = Server.of(self._config, self._address)
+            with hold(server, self._root, self._wish.wait) as held:
                 yield held
         except SourceError as error:
             if error.sqlstate != CANCELLED:

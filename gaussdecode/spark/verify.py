@@ -106,7 +106,7 @@ def _list_texts(values: pa.Array) -> list[Text]:
         if size is None:
             result.append(None)
             continue
-        result.append(",".join(map(joined_one, elements[start : start + size])))
+        result.append(f"[{','.join(map(joined_one, elements[start : start + size]))}]")
         start += size
     return result
 

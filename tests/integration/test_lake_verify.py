@@ -15,8 +15,10 @@ from kit.postgres import Database
 from kit.workload import prepare
 
 from gaussdecode.cli import main
-from gaussdecode.commands._sourcesums import SourceColumn, SourceSums
+from gaussdecode.commands._sourcesums import PgSums, SourceColumn
 from gaussdecode.errors import EX_IOERR, EX_OK
+from gaussdecode.settings.rules import SourceKind
+from gaussdecode.snapshot.held import Server, hold
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
@@ -150,14 +152,15 @@ def damage(root: Path, table: str, keep: Callable[[pa.Table], pa.ChunkedArray]) 
 
 
 def test_a_table_that_is_emptied_after_the_snapshot_is_not_taken_for_empty(
-    database_15: Database,
+    database_15: Database, tmp_path: Path
 ) -> None:
     """TRUNCATE heeds no snapshot: it is noticed, and held off while a table is read."""
     database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY); INSERT INTO t VALUES (1)")
     database_15.execute("CREATE TABLE public.u (id int4 PRIMARY KEY); INSERT INTO u VALUES (1)")
     address = SourceAddress(f"{database_15.dsn} sslmode=disable", is_insecure_allowed=True)
     columns = [SourceColumn("id", "id", "int32")]
-    with SourceSums(address, 60) as source:
+    server = Server(SourceKind.POSTGRESQL, address, "s", 60)
+    with hold(server, tmp_path, 60) as held, PgSums(address, held.name) as source:
         database_15.execute("TRUNCATE t")
         with pytest.raises(MovingError, match=r"public\.t is emptied"), source.table("public", "t"):
             pass

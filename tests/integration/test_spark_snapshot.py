@@ -1,5 +1,6 @@
 """Existing rows loaded by tasks that read the source, while it changes; and the way on from there."""
 
+import json
 import os
 import signal
 import subprocess
@@ -241,9 +242,28 @@ def test_load_of_gaussdb_stands_where_its_stream_says(
                 for row in rows
             ]
             oracle.compare(where, loaded(target, table_title(*where)), texts)
+        check_gaussdb(daemon, gauss, workload, target, capsys)
         assert not gauss.snapshots, "a view was left behind"
         assert not gauss.unknown_queries
         assert daemon.stop() == 0
+
+
+def check_gaussdb(
+    daemon: GaussDaemon, gauss: GaussServer, workload: GaussWorkload, target: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The target is the source at one position, as `verify` says, with changes not applied yet."""
+    workload.run(5)
+    verify = ["spark", "verify", str(daemon.root), str(target), "--config", str(daemon.config_path)]
+    capsys.readouterr()
+    main([*verify, "--local", "--json"])
+    said = capsys.readouterr()
+    assert said.out, said.err
+    found = {of["table"]: of for of in json.loads(said.out)["tables"]}
+    assert len(found) == len(gauss.store.tables), said.err
+    for title, of in found.items():
+        is_still = title == "kit.shape"
+        assert (of["why_not"] is not None, of["different_ranges"]) == (is_still, 0), of
 
 
 def put(gauss: GaussServer, table: Table, *ids: int) -> None:

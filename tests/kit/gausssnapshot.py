@@ -39,6 +39,10 @@ _SELECT: Final = re.compile(
     rf"SELECT (.+?) FROM ONLY {_NAME}\.{_NAME}(?: WHERE (.*?))?( LIMIT 0)?",
     re.IGNORECASE | re.DOTALL,
 )
+_SUMMED: Final = re.compile(
+    rf"SELECT (?:pg_catalog\.left\(k|k, h).*FROM ONLY {_NAME}\.{_NAME} OFFSET 0\) x OFFSET 0.*",
+    re.DOTALL,
+)
 _CLASS: Final = re.compile(
     rf"SELECT '{_NAME}\.{_NAME}'::pg_catalog\.regclass::pg_catalog\.oid", re.IGNORECASE
 )
@@ -51,6 +55,13 @@ _COMPARED: Final = {
     701: "float8", 1042: "bpchar", 1082: "date", 1114: "timestamp", 1184: "timestamptz",
     1700: "numeric", 2950: "uuid", 5545: "int2",
 }  # fmt: skip
+_SUMMED_AS: Final = {
+    **_COMPARED,
+    1007: "int4[]",
+    1009: "text[]",
+    1186: "interval",
+    1231: "numeric[]",
+}
 _FLOATS: Final = {700: 6, 701: 15}
 _NUMBERS: Final = itertools.count(1)
 
@@ -160,7 +171,7 @@ def execute(session: "Session", text: str) -> Result | bytes | None:
         if rows is None:
             raise CommandError("the simulator does not know this query", "0A000")
         return _copied(rows)
-    found = _select(session, text)
+    found = _summed(session, text) if _SUMMED.fullmatch(text) else _select(session, text)
     if found is None:
         return None
     width = len(found[0]) if found else 1
@@ -207,6 +218,23 @@ def _select(session: "Session", text: str) -> list[tuple[str | None, ...]] | Non
         return server.catalogue.select(columns, printed, wanted, condition)
     except LookupError as error:
         raise CommandError(str(error.args[0]), "42703") from None
+
+
+def _summed(session: "Session", text: str) -> list[tuple[str | None, ...]]:
+    """Checksums over the typed values of a table; what PostgreSQL has no type for is printed."""
+    match = _SUMMED.fullmatch(text)
+    assert match is not None
+    server, csn = session.server, session.transactions.csn
+    table = _table(session, match[1], match[2])
+    assert csn is not None
+    columns = {c.name: _SUMMED_AS.get(c.type_oid, "text") for c in table.columns}
+    rows = [
+        [value[columns[c.name] == "text"] for c, value in zip(table.columns, row, strict=True)]
+        for row in (_printed(session, table, v) for v in server.store.seen(table, csn).values())
+    ]
+    assert server.catalogue is not None
+    where = f'ONLY "{match[1]}"."{match[2]}" OFFSET'
+    return server.catalogue.summed(columns, rows, text.replace(where, "gs_typed OFFSET"))
 
 
 def _printed(

@@ -376,17 +376,37 @@ class Catalogue:
                 f"SELECT {wanted} FROM gs_text WHERE gs_number IN (SELECT gs_number FROM gs_typed "
                 f"{where})"
             )
-            result = session.pgconn.exec_(self._rewrite(text).encode())
-            if result.status != pq.ExecStatus.TUPLES_OK:
-                message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no rows"
-                raise LookupError(message.decode())
-            return [
-                tuple(
-                    None if (value := result.get_value(at, i)) is None else value.decode()
-                    for i in range(result.nfields)
-                )
-                for at in range(result.ntuples)
-            ]
+            return self._rows(session, text)
+
+    def summed(
+        self, columns: Mapping[str, str], rows: Sequence[Sequence[str | None]], text: str
+    ) -> list[tuple[str | None, ...]]:
+        """Answer a query on ``gs_typed``, which has these rows.
+
+        Raises:
+            LookupError: it cannot be answered.
+        """
+        with self._lock:
+            session = self._session
+            assert session is not None
+            session.execute("SET timezone = 'UTC'")
+            _fill(session, "gs_typed", columns, rows)
+            return self._rows(session, text)
+
+    def _rows(
+        self, session: psycopg.Connection[tuple[object, ...]], text: str
+    ) -> list[tuple[str | None, ...]]:
+        result = session.pgconn.exec_(self._rewrite(text).encode())
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no rows"
+            raise LookupError(message.decode())
+        return [
+            tuple(
+                None if (value := result.get_value(at, i)) is None else value.decode()
+                for i in range(result.nfields)
+            )
+            for at in range(result.ntuples)
+        ]
 
     @staticmethod
     def _replace(
