@@ -219,19 +219,22 @@ def timed(run: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - begun, cpu_seconds() - used
 
 
+_used: dict[int, int] = {}
+"""Clock ticks of each process that was seen: what ends takes its own time with it."""
+
+
 def cpu_seconds() -> float:
-    """What this process and all that it started have used, those that ended included."""
+    """What this process and all that it started have used, those that were seen and ended included."""
     times: dict[int, tuple[int, int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
-            times[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+            times[int(path.parent.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
     ours = {os.getpid()}
-    while True:
-        more = {pid for pid, (parent, _) in times.items() if parent in ours} - ours
-        if not more:
-            return sum(times[pid][1] for pid in ours if pid in times) / os.sysconf("SC_CLK_TCK")
+    while more := {pid for pid, (parent, _) in times.items() if parent in ours} - ours:
         ours |= more
+    _used.update({pid: times[pid][1] for pid in ours if pid in times})
+    return sum(_used.values()) / os.sysconf("SC_CLK_TCK")
 
 
 def written(directory: Path, since: set[Path]) -> tuple[int, int]:

@@ -24,9 +24,10 @@ from gaussdecode.errors import ConfigError, DataTestError
 from gaussdecode.model.words import counted
 from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, check_columns
 from gaussdecode.spark.events import KEY, STAMPS
-from gaussdecode.spark.frames import quoted, read_versions, spark_type
+from gaussdecode.spark.frames import read_versions, spark_type
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema, parse_type
+from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
 from gaussdecode.spark.store import StateFile, sync_directory
 

@@ -29,6 +29,7 @@ from gaussdecode.spark.schema import (
     match_columns,
     parse_type,
 )
+from gaussdecode.spark.sqltext import quoted
 
 _VECTORS: Final = T.StructType(
     [T.StructField("file", T.StringType()), T.StructField("row", T.LongType())]
@@ -245,8 +246,3 @@ def _renamed(name: Column, back: Mapping[str, str]) -> Column:
         if before != after:
             result = F.when(name == before, F.lit(after)).otherwise(result)
     return result
-
-
-def quoted(name: str) -> str:
-    """A name of one part, as Spark's SQL and expressions take it."""
-    return "`" + name.replace("`", "``") + "`"

@@ -14,10 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.spark.datacheck import PLACE
 from gaussdecode.spark.events import ACTION, ENDS, KEY, PUT, closed_schema
-from gaussdecode.spark.frames import as_version, quoted, read_versions, spark_type
-from gaussdecode.spark.lake import LakeTable, Merge
+from gaussdecode.spark.frames import as_version, read_versions, spark_type
+from gaussdecode.spark.laketable import LakeTable, Merge
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
 
 HISTORY: Final = "history"

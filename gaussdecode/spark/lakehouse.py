@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
-from gaussdecode.spark.lake import LakeTable, open_lake
+from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakehistory import HISTORY
+from gaussdecode.spark.laketable import LakeTable
 from gaussdecode.spark.store import Target
 
 

@@ -32,14 +32,16 @@ from gaussdecode.spark.datacheck import (
 from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, closed_schema, state_schema
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.frames import quoted, read_parquet, read_versions
-from gaussdecode.spark.lake import LakeTable, Merge, open_lake
+from gaussdecode.spark.frames import read_parquet, read_versions
+from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakehistory import HISTORY, Versions, open_versions, publish
+from gaussdecode.spark.laketable import LakeTable, Merge
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.place import Place, remove_tree, whole
 from gaussdecode.spark.plan import Applied, Era, Plan
 from gaussdecode.spark.run import Options, Progress, Run, Work
 from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
 from gaussdecode.spark.store import STAGING, StateFile, Target
 from gaussdecode.spark.tasks import Job, MapTask
@@ -57,12 +59,14 @@ class Staged:
         closed: files of versions of rows that ended.
         unsent: columns whose values some rows lack.
         bounds: between which values of the key the rows are.
+        is_exact: rows are the same where the columns of the key are.
     """
 
     files: list[StateFile]
     closed: list[StateFile]
     unsent: frozenset[str]
     bounds: reduce.Bounds
+    is_exact: bool
 
 
 @dataclasses.dataclass(slots=True)
@@ -213,10 +217,12 @@ class LakeRun(Run):
         if with_history:
             begun = rows.where((F.col(ACTION) == PUT) & (F.col("gd_n") > work.after))
             versions = self._versions_of(work, era.schema, begun, changes.closed, changes.bounds)
-        on = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
+        on: tuple[str, ...] = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
         if is_checked:
             rows = self._checked_changes(work, era.schema, rows, held, on)
         said = f"{counted(sum(file.rows for file in changes.files), 'row')} merged"
+        if changes.is_exact:  # columns that whoever clusters the table clusters by
+            on = era.schema.key
         merge = Merge(rows, on, changes.unsent, changes.bounds)
         return Prepared(work, held, era.schema, rows, merge, said, versions)
 
@@ -427,7 +433,8 @@ class LakeRun(Run):
         self.summary.bytes_written += sum(file.bytes for file in files)
         unsent = {name for found in results for name in found["unsent"]}
         bounds = reduce.join_bounds(found["bounds"] for found in results)
-        return Staged(files, closed, frozenset(unsent), bounds)
+        exact = all(found["is_exact"] for found in results)
+        return Staged(files, closed, frozenset(unsent), bounds, exact)
 
     def _engine_for(self, job: Job, era: Era) -> Engine:
         """This process where the tasks would take longer to start than to run."""

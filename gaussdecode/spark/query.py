@@ -16,10 +16,11 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.spark.datacheck import FAILED, held_rows, without
 from gaussdecode.spark.events import ENDS, KEY, STAMPS
 from gaussdecode.spark.formats import PARQUET
-from gaussdecode.spark.frames import change_fields, quoted, read_versions
+from gaussdecode.spark.frames import change_fields, read_versions
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.place import Given, Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
+from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target
 
 _STATE: Final = [

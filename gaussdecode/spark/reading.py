@@ -16,13 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.spark.frames import change_fields, quoted, read_versions
+from gaussdecode.spark.frames import change_fields, read_versions
 from gaussdecode.spark.landing import Landing, Point, data_kinds
 from gaussdecode.spark.place import Given, ObjectPath, Place
 from gaussdecode.spark.plan import ChangeFile, merge_files, replaces
 from gaussdecode.spark.remote import NUMBER
 from gaussdecode.spark.schema import Column as TableColumn
 from gaussdecode.spark.schema import TableSchema, match_columns
+from gaussdecode.spark.sqltext import quoted
 
 ORDER: Final = ("gd_epoch", "gd_lsn", "gd_seq")
 

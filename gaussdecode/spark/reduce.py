@@ -23,6 +23,14 @@ from gaussdecode.spark.tasks import GROUP_BITS, Job, MapTask, events_of, from_by
 EXTRA: Final = (pa.field(KEY, pa.binary()), pa.field(ACTION, pa.int8()))
 """Columns of staged files before those of the state."""
 
+_EXACT: Final = (
+    pa.types.is_integer,
+    pa.types.is_boolean,
+    pa.types.is_date32,
+    pa.types.is_string,
+    pa.types.is_binary,
+)
+
 Bounds = dict[str, tuple[int, int]]
 """By column, the least and the greatest value."""
 
@@ -54,7 +62,7 @@ def stage_group(
 
     Returns:
         One JSON text that describes the file: columns whose values only the table may have,
-        and between which values of the key the rows are.
+        between which values of the key the rows are, and whether that is exact.
     """
     job, bucket = jobs[group >> GROUP_BITS], group & ((1 << GROUP_BITS) - 1)
     events = from_bytes(payloads)
@@ -70,6 +78,7 @@ def stage_group(
         "orphans": merged.orphans,
         "unsent": unsent_columns(rows),
         "bounds": key_bounds(events, job.schema),
+        "is_exact": is_exact(events, job.schema),
     }
     return [json.dumps(result)]
 
@@ -101,6 +110,17 @@ def key_bounds(events: pa.Table, schema: TableSchema) -> Bounds:
     return found
 
 
+def is_exact(events: pa.Table, schema: TableSchema) -> bool:
+    """Whether the columns of the key tell rows apart as ``gd_key`` does.
+
+    Of types that are equal in every engine where they are equal here; NULL is what did not fit its column.
+    """
+    columns = [events.column(name) for name in schema.key]
+    return bool(columns) and all(
+        not column.null_count and any(is_of(column.type) for is_of in _EXACT) for column in columns
+    )
+
+
 def join_bounds(parts: Iterable[Mapping[str, Sequence[int]]]) -> Bounds:
     """Bounds of several groups together; of the columns that all of them know."""
     found: Bounds | None = None
@@ -122,9 +142,11 @@ def reduced(events: pa.Table, merged: Merged, schema: TableSchema, after: int) -
     puts = _put(merged.current.filter(is_new), schema)
     if schema.key:
         held = row_keys(merged.current, schema)
-        keys = pc.unique(events.column(KEY).combine_chunks())
+        every = events.column(KEY).combine_chunks()
+        keys = pc.unique(every)
         gone = keys.filter(pc.invert(pc.is_in(keys, value_set=held)))
-        blank = pa.table({KEY: gone})
+        of = events.take(pc.index_in(gone, value_set=every))
+        blank = pa.table({KEY: gone, **{name: of.column(name) for name in schema.key}})
     else:
         ended = merged.closed
         places = {name: ended.column(name) for name in IDENTITY}

@@ -25,11 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import split_title
-from gaussdecode.spark.frames import quoted
 from gaussdecode.spark.landing import Point
 from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import current, history, quarantine, titles
 from gaussdecode.spark.session import beside
+from gaussdecode.spark.sqltext import quoted
 
 _HISTORY: Final = "history"
 _QUARANTINE: Final = "quarantine"

@@ -26,13 +26,15 @@ from gaussdecode.spark.engine import LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, PUT
 from gaussdecode.spark.failpoint import Step
 from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, settings
-from gaussdecode.spark.frames import quoted
 from gaussdecode.spark.house import APPLIES, VACUUM_SECONDS, House
-from gaussdecode.spark.lake import IcebergTable, LakeTable, Merge, open_lake
+from gaussdecode.spark.icebergtable import IcebergTable
+from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakesums import stored_frame
+from gaussdecode.spark.laketable import LakeTable, Merge
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import current, database, history, quarantine
+from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact, vacuum
 from gaussdecode.spark.verify import LakeTable as VerifiedTable

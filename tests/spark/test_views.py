@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.apply import apply
-from gaussdecode.spark.frames import quoted
 from gaussdecode.spark.landing import Point
 from gaussdecode.spark.session import beside
+from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.views import Meaning, Names, ask, parts_of, register
 
 ODD = ("orders", "orders_history", "a-b", "a_b", "Item", "item", "select", "it's `so`", "😀.x")

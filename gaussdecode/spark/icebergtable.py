@@ -1,0 +1,181 @@
+"""A table of Iceberg: replaced or merged, with its position in the summary of the same snapshot.
+
+``gd_raw`` and ``gd_unchanged`` are kept flat, as JSON: Iceberg reads files column by column only while no
+column that is read is nested.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark import java_gateway
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
+
+from gaussdecode.errors import LandingError
+from gaussdecode.spark.catalog import Name
+from gaussdecode.spark.laketable import (
+    Merge,
+    add_columns,
+    jvm_of,
+    make_namespace,
+    merging,
+    named,
+    opened,
+    read_version,
+    session_of,
+)
+from gaussdecode.spark.mergesql import NESTED
+from gaussdecode.spark.sqltext import quoted
+
+_POSITION: Final = "gaussdecode.n"
+_OWNER: Final = "gaussdecode.landing"
+_MERGE_ON_READ: Final = {
+    "format-version": "2",
+    "write.merge.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.delete.mode": "merge-on-read",
+}
+"""Of new tables: an apply writes what changed, not the files that held it."""
+
+
+def _flat(rows: DataFrame) -> list[str]:
+    """Which of our columns are kept as JSON."""
+    return [f.name for f in rows.schema if f.name in NESTED and f.dataType == T.StringType()]
+
+
+class IcebergTable:
+    """A table of Iceberg.
+
+    Args:
+        spark: running.
+        name: parts of its name; the first is the catalog.
+        owner: id of the landing; None in a catalog that nobody else has.
+    """
+
+    def __init__(self, spark: SparkSession, name: Name, owner: str | None) -> None:
+        self._spark = spark
+        self._parts = name
+        self._name = ".".join(map(quoted, name))
+        self._owner = owner
+
+    def is_there(self) -> bool:
+        """See `LakeTable`."""
+        return self._spark.catalog.tableExists(self._name)
+
+    def _table(self) -> Any:  # Any: an object of the JVM
+        spark3 = jvm_of(self._spark).org.apache.iceberg.spark.Spark3Util
+        with opened(self._name):
+            return spark3.loadIcebergTable(session_of(self._spark), self._name)
+
+    def position(self) -> int | None:
+        """See `LakeTable`: the newest snapshot that has one, or what was noted last."""
+        if not self.is_there():
+            return None
+        table = self._table()
+        if self._owner is not None and table.properties().get(_OWNER) != self._owner:
+            raise LandingError(f"{self._name} was not made by this target; choose another name")
+        noted = table.properties().get(_POSITION)
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            found = snapshot.summary().get(_POSITION)
+            if found is not None:
+                return max(int(found), int(noted or -1))
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        if noted is None:
+            raise LandingError(f"{self._name} was not made by this target, or is damaged")
+        return int(noted)
+
+    def version(self) -> int:
+        """See `LakeTable`."""
+        return int(self._table().currentSnapshot().snapshotId())
+
+    def read(self, version: int | None = None) -> DataFrame:
+        """See `LakeTable`."""
+        rows = read_version(self._spark, self._name, version)
+        return rows.withColumns({n: F.from_json(n, NESTED[n]) for n in _flat(rows)})
+
+    def replace(self, rows: DataFrame, n: int) -> None:
+        """See `LakeTable`."""
+        is_new = not self.is_there()
+        if is_new:
+            make_namespace(self._spark, self._parts)
+        with named(self._name):
+            nested = [name for name in NESTED if name in rows.columns]
+            rows = rows.withColumns({name: F.to_json(name) for name in nested})
+            writer = rows.writeTo(self._name).using("iceberg")
+            for name, value in _MERGE_ON_READ.items() if is_new else ():
+                writer = writer.tableProperty(name, value)
+            if self._owner is not None:
+                writer = writer.tableProperty(_OWNER, self._owner)
+            writer.option(f"snapshot-property.{_POSITION}", str(n)).createOrReplace()
+        self._note(n)
+
+    def add_columns(self, fields: Sequence[T.StructField]) -> None:
+        """See `LakeTable`."""
+        add_columns(self._spark, self._name, self.read().columns, fields)
+
+    def merge(self, changes: Merge, n: int) -> None:
+        """See `LakeTable`."""
+        flat = _flat(read_version(self._spark, self._name, None))  # older tables have nested ones
+        with merging(self._name, changes, flat) as text, named(self._name):
+            _with_summary(self._spark, {_POSITION: str(n)}, text)
+        self._note(n)
+
+    def compact(self) -> None:
+        """See `LakeTable`."""
+        actions = jvm_of(self._spark).org.apache.iceberg.spark.actions.SparkActions
+        with named(self._name):
+            actions.get(session_of(self._spark)).rewriteDataFiles(self._table()).execute()
+
+    def forget(self, before: float, keep: Collection[int]) -> None:
+        """See `LakeTable`."""
+        table = self._table()
+        newest = table.currentSnapshot().snapshotId()
+        expire = table.expireSnapshots().expireOlderThan(0)  # none but those that are named
+        for snapshot in table.snapshots():
+            number = snapshot.snapshotId()
+            is_old = snapshot.timestampMillis() < before * 1000
+            if is_old and number != newest and number not in keep:
+                expire = expire.expireSnapshotId(number)
+        with named(self._name):
+            expire.commit()
+
+    def _note(self, n: int) -> None:
+        """Keep the position where it outlives the snapshot."""
+        self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ('{_POSITION}' = '{n}')")
+
+
+class _Statement:
+    """SQL that Iceberg runs with properties for the snapshot it makes."""
+
+    def __init__(self, spark: SparkSession, text: str) -> None:
+        self._spark = spark
+        self._text = text
+        self.error: Exception | None = None
+
+    def call(self) -> None:
+        """Run it; called by the JVM, in this thread."""
+        try:
+            self._spark.sql(self._text).collect()
+        except Exception as error:  # noqa: BLE001 - an error must not cross the JVM
+            self.error = error
+
+    class Java:
+        """What the JVM takes it for."""
+
+        implements: Final = ["java.util.concurrent.Callable"]
+
+
+def _with_summary(spark: SparkSession, summary: Mapping[str, str], text: str) -> None:
+    gateway: Any = java_gateway  # Any: it has no types
+    gateway.ensure_callback_server_started(spark.sparkContext._gateway)  # noqa: SLF001 - as PySpark
+    jvm, statement = jvm_of(spark), _Statement(spark, text)
+    properties = jvm.java.util.HashMap()
+    for name, value in summary.items():
+        properties.put(name, value)
+    error = jvm.java.lang.Class.forName("java.lang.RuntimeException")
+    jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(properties, statement, error)
+    if statement.error is not None:
+        raise statement.error

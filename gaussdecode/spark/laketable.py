@@ -1,0 +1,166 @@
+"""What all tables of Delta Lake and of Iceberg have in common, and how they speak to the JVM."""
+
+import contextlib
+import dataclasses
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
+
+from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.spark.catalog import Name
+from gaussdecode.spark.events import ACTION
+from gaussdecode.spark.mergesql import merge_text
+from gaussdecode.spark.sqltext import quoted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Merge:
+    """Changes of a table.
+
+    Attributes:
+        rows: at most one per row of the table.
+        on: rows are the same where these columns are.
+        unsent: columns whose values a row that is there keeps, where ``gd_unchanged`` names them.
+        bounds: least and greatest value of columns, in every row that `rows` is about.
+    """
+
+    rows: DataFrame
+    on: Sequence[str]
+    unsent: Collection[str] = frozenset()
+    bounds: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+
+
+class LakeTable(Protocol):
+    """One table."""
+
+    def is_there(self) -> bool:
+        """Whether it was made."""
+
+    def position(self) -> int | None:
+        """Number of the entry it is at; None when there is no table."""
+
+    def version(self) -> int:
+        """What its format calls its newest version."""
+
+    def read(self, version: int | None = None) -> DataFrame:
+        """Rows of a version, of the newest by default."""
+
+    def replace(self, rows: DataFrame, n: int) -> None:
+        """Put rows and their columns in place of all there is, or make the table."""
+
+    def add_columns(self, fields: Sequence[T.StructField]) -> None:
+        """Add columns that are not there yet; they are NULL in the rows there are."""
+
+    def merge(self, changes: Merge, n: int) -> None:
+        """Apply changes."""
+
+    def compact(self) -> None:
+        """Write small files anew, without those of their rows that are gone."""
+
+    def forget(self, before: float, keep: Collection[int]) -> None:
+        """Remove versions from before a time in seconds since 1970, but those to keep and the newest."""
+
+
+def read_version(spark: SparkSession, name: str, version: int | None) -> DataFrame:
+    """Rows of a version of a table, of the newest by default, as they are kept."""
+    at = "" if version is None else f" VERSION AS OF {version}"
+    return spark.sql(f"SELECT * FROM {name}{at}")  # noqa: S608 - our own names
+
+
+@contextlib.contextmanager
+def merging(name: str, changes: Merge, flat: Collection[str] = ()) -> Iterator[str]:
+    """Give the MERGE, with its source as a view; see `merge_text`."""
+    view = f"gd_changes_{secrets.token_hex(6)}"
+    columns = [column for column in changes.rows.columns if column != ACTION]
+    changes.rows.createOrReplaceTempView(view)
+    try:
+        yield merge_text(
+            name, view, columns,
+            on=changes.on, unsent=changes.unsent, bounds=changes.bounds, flat=flat,
+        )  # fmt: skip
+    finally:
+        changes.rows.sparkSession.catalog.dropTempView(view)
+
+
+def add_columns(
+    spark: SparkSession, name: str, held: Sequence[str], fields: Sequence[T.StructField]
+) -> None:
+    """Add columns that a table has not."""
+    new = [
+        f"{quoted(field.name)} {field.dataType.simpleString()}"
+        for field in fields
+        if field.name not in held
+    ]
+    if new:
+        with named(name):
+            spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(new)})")
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Say which table could not be written, without what was in its rows.
+
+    Raises:
+        LandingError: the format refused the commit; another writer may have been quicker.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        cause = why(error)
+    else:
+        return
+    raise LandingError(f"{name} was not changed: {cause}; was another writer quicker? run it again")
+
+
+@contextlib.contextmanager
+def opened(name: str) -> Iterator[None]:
+    """Say which table could not be opened.
+
+    Raises:
+        LandingError: it is of another format, a view, or may not be read.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise LandingError(
+            f"{name} cannot be opened ({why(error)}): it is not a table that this target made, or may "
+            "not be read; choose another name, or restore it"
+        ) from None
+
+
+def why(error: PySparkException | Py4JJavaError) -> str:
+    """What went wrong by its name: texts of errors may hold values."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() or type(error).__name__
+    return str(error.java_exception.getClass().getName())
+
+
+def jvm_of(spark: SparkSession) -> Any:  # Any: py4j's view of the JVM
+    """The JVM of a session."""
+    return spark._jvm  # noqa: SLF001 - there is no other way to it
+
+
+def session_of(spark: SparkSession) -> Any:  # Any: an object of the JVM
+    """The session as the JVM has it."""
+    return spark._jsparkSession  # noqa: SLF001 - there is no other way to it
+
+
+def make_namespace(spark: SparkSession, name: Name) -> None:
+    """Make what a table is to be in.
+
+    Raises:
+        ConfigError: the session may not.
+    """
+    space = ".".join(map(quoted, name[:-1]))
+    try:
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
+    except (PySparkException, Py4JJavaError) as error:
+        raise ConfigError(
+            f"namespace {space} cannot be made ({why(error)}): make it yourself, "
+            "or give another catalog or namespace"
+        ) from None
