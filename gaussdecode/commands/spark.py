@@ -8,7 +8,7 @@ Examples:
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --follow
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/lake --format delta \
       --conf spark.jars.packages=io.delta:delta-spark_2.13:4.0.0
-  gaussdecode spark snapshot orders.yaml /srv/orders --connections 8 --rate 200MB
+  gaussdecode spark snapshot orders.yaml /srv/orders --connections 8 --rate 200MiB
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
   gaussdecode spark verify /var/lib/gaussdecode/orders /srv/orders --dsn "host=db dbname=shop user=cdc"

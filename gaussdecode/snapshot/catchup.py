@@ -44,6 +44,7 @@ class Again:
         task: the table, as it was looked up in it; still what it was when it was cut.
         cut: into ranges.
         wait: seconds for the landing to get to the view.
+        connections: that read at the same time.
     """
 
     engine: Engine
@@ -52,6 +53,7 @@ class Again:
     task: TableTask
     cut: Cut
     wait: float
+    connections: int
 
     def finish(self, ranges: Mapping[int, Range]) -> list[Range]:
         """Give files with the rows as they are in the present view.
@@ -85,9 +87,12 @@ class Again:
             FinishTask(self.reading, self.task, token, number, of.path, keys)
             for number, of in old.items()
         ]
+        count = min(self.connections, len(keys))
         tasks += [
-            FinishTask(self.reading, self.task, token, self.cut.count + index, None, (path,))
-            for index, path in enumerate(keys)
+            FinishTask(
+                self.reading, self.task, token, self.cut.count + index, None, keys[index::count]
+            )
+            for index in range(count)
         ]
         for text in self.engine.each(tasks, finish_range):
             raise TableChangedError(json.loads(text))

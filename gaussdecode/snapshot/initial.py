@@ -30,7 +30,14 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot import catchup
 from gaussdecode.snapshot.held import Held, Server, hold
 from gaussdecode.snapshot.item import Wanted
-from gaussdecode.snapshot.ranges import MOVING, Imported, RangeTask, Reading, read_ranges
+from gaussdecode.snapshot.ranges import (
+    MOVING,
+    Imported,
+    RangeTask,
+    Reading,
+    read_ranges,
+    shared,
+)
 from gaussdecode.snapshot.read import TableTask
 from gaussdecode.snapshot.staging import Cut, Range, Staging, Standing
 from gaussdecode.snapshot.tools import PAGE_BYTES, key_names, look_up
@@ -194,7 +201,7 @@ class InitialLoad:
                 self._progress(f"view at {Lsn(lsn)}: {counted(len(begun), 'table')} to load")
             self._read(view, begun)
             held.reach()
-            reading = Reading(self._share(1), self._address, view, self._staging.root)
+            reading = self._reading(view, self._wish.connections)
             found = [self._whole(reading, held, of) for of in begun]
         loadable = [of for of in found if of is not None]
         self._load(loadable)
@@ -244,11 +251,10 @@ class InitialLoad:
                 "(snapshot.transaction-timeout); run the command again when they have ended"
             ) from None
 
-    def _share(self, connections: int) -> Config:
-        """The configuration of one connection of several."""
-        rate = None if self._wish.rate is None else max(1, self._wish.rate // connections)
-        snapshot = dataclasses.replace(self._config.snapshot, workers=1, rate_limit=rate)
-        return dataclasses.replace(self._config, snapshot=snapshot, _kept=None)
+    def _reading(self, view: Imported, connections: int) -> Reading:
+        """How each of so many connections reads."""
+        config = shared(self._config, self._wish.rate, connections)
+        return Reading(config, self._address, view, self._staging.root)
 
     # --- which tables ------------------------------------------------------------------------
 
@@ -372,7 +378,7 @@ class InitialLoad:
         if not left:
             return
         count = min(self._wish.connections, len(left))
-        reading = Reading(self._share(count), self._address, view, self._staging.root)
+        reading = self._reading(view, count)
         bound = frozenset(number for number, of in enumerate(begun) if of.is_bound)
         tasks = [
             RangeTask(
@@ -399,13 +405,11 @@ class InitialLoad:
 
         def tell() -> None:
             while not is_over.wait(_TOLD_SECONDS):
-                done = [
-                    one
-                    for of in begun
-                    for one in self._staging.ranges(of.table, of.cut.token).values()
-                ]
-                rows = sum(one.rows for one in done)
-                self._progress(f"{len(done)} of {total} ranges, {counted(rows, 'row')}")
+                ranges = (self._staging.ranges(of.table, of.cut.token) for of in begun)
+                with contextlib.suppress(GaussDecodeError):  # the next time, then
+                    rows = [one.rows for found in ranges for one in found.values()]
+                    text = f"{len(rows)} of {total} ranges, {counted(sum(rows), 'row')}"
+                    self._progress(text)
 
         teller = threading.Thread(target=tell, name="progress", daemon=True)
         teller.start()
@@ -426,8 +430,9 @@ class InitialLoad:
         files: Sequence[Range] = list(ranges.values())
         lsn = max(one.lsn for one in files)
         if len({one.lsn for one in files}) > 1:
+            wish = self._wish
             again = catchup.Again(
-                self._engine, self._root, reading, of.task, of.cut, self._wish.wait
+                self._engine, self._root, reading, of.task, of.cut, wish.wait, wish.connections
             )
             try:
                 files, lsn = again.finish(ranges), reading.view.lsn

@@ -52,6 +52,19 @@ class Imported:
     time: dt.datetime
 
 
+def shared(config: Config, rate: int | None, connections: int) -> Config:
+    """What one of several connections may do, none of which knows the others.
+
+    Args:
+        config: of the daemon.
+        rate: bytes of COPY's text per second, of all together; None for no limit.
+        connections: that read at the same time.
+    """
+    each = None if rate is None else max(1, rate // connections)
+    snapshot = dataclasses.replace(config.snapshot, workers=1, rate_limit=each)
+    return dataclasses.replace(config, snapshot=snapshot, _kept=None)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
     """How all executors read.

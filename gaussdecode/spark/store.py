@@ -20,7 +20,6 @@ Every step is durable before the next; a crash leaves files that no manifest nam
 import contextlib
 import dataclasses
 import datetime as dt
-import fcntl
 import io
 import json
 import os
@@ -34,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import ConfigError, DiskError, LandingError
-from gaussdecode.spark import manifest
+from gaussdecode.spark import localdisk, manifest
 from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import FORMATS, PARQUET
@@ -264,6 +263,8 @@ class Target:
                         f"{path}: tables kept as {kept_as} are in a catalog where a target is at a URL: "
                         "give --catalog"
                     )
+            else:
+                localdisk.prove(path)
             make_directory(path)
             record = {"version": VERSION, "landing_id": landing.landing_id}
             if kept_as not in (None, PARQUET):
@@ -297,22 +298,15 @@ class Target:
         On a store only the numbers do.
 
         Raises:
+            ConfigError: the file system of a directory cannot; see `localdisk`.
             LandingError: one is at work.
         """
         if isinstance(self.root, ObjectPath):
             yield
             return
-        handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LandingError(
-                    f"target {self.root} is being written by another process; wait for it"
-                ) from None
+        with localdisk.locked(self.root):
+            localdisk.prove(self.root)
             yield
-        finally:
-            os.close(handle)
 
     @property
     def is_shared(self) -> bool:
@@ -621,7 +615,7 @@ def _link(path: Path, content: bytes) -> bool:
 
 def _is_ours(name: str) -> bool:
     """Whether a name in a directory without ``target.json`` is from a run that died before it."""
-    return name == ".lock" or name.startswith((".target.json.", "probe-"))
+    return name == ".lock" or name.startswith((".target.json.", "probe-", localdisk.PROBE))
 
 
 def _numbers(directory: Place) -> list[int]:

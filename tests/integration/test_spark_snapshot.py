@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from kit import canon, oracle
 from kit.daemon import Daemon, wait_until
@@ -165,7 +167,8 @@ def test_executors_that_die_read_what_is_left(
 ) -> None:
     """Spark's tasks go on where those before them died, on another host than the daemon's.
 
-    They know the landing by its mirror and load into a store; rows change while they read.
+    They know the landing by its mirror and load into a store; rows change while they read. There are
+    never more connections, and never more bytes a second, than was said.
     """
     database_15.execute(_TABLES)
     database_15.create_slot()
@@ -173,15 +176,22 @@ def test_executors_that_die_read_what_is_left(
     target, landing = s3.url(bucket, "target"), s3.url(bucket, "landing")
     with make_daemon(database_15, config=s3.mirrored(_CONFIG, bucket)) as daemon:
         daemon.catch_up()
-        load = ["spark", "snapshot", str(daemon.config_path), target, "--connections", "2"]
-        load += ["--landing", landing]
-        with ThreadPoolExecutor(1) as pool:
-            died = pool.submit(command, *load, "--master", "local[2,40]", failpoint="range_read:4")
+        size = size_of(database_15, "skewed", '"a ""b"."Ünï.cöde 🚀"', "bag")
+        load = ["spark", "snapshot", str(daemon.config_path), target, "--landing", landing]
+        load += ["--connections", "2", "--rate", f"{size // 5}B", "--master", "local[4,40]"]
+        with database_15.connect() as session, ThreadPoolExecutor(2) as pool:
+            died = pool.submit(command, *load, failpoint="range_read:4")
+            readers = pool.submit(most_readers, session, died.done)
             daemon.wait_while_running(lambda: has_range(s3, bucket), "a range")
+            begun = time.monotonic()
             database_15.execute(_CHANGES)
             database_15.execute("TRUNCATE none_yet; INSERT INTO none_yet VALUES (1)")
         done = died.result()
         assert done.returncode == EX_OK, done.stdout + done.stderr
+        assert readers.result() == 2
+        assert (
+            time.monotonic() - begun > 2.5
+        )  # of five seconds, those for other ranges than the first
         assert not any(path.startswith("target/load/") for path in s3.objects(bucket))
         daemon.catch_up()
         assert main(["spark", "apply", str(daemon.root), target, "--local"]) == EX_OK
@@ -272,6 +282,26 @@ def put(gauss: GaussServer, table: Table, *ids: int) -> None:
     for number in ids:
         transaction.insert(table, {"id": str(number), "v": f"value\t{number}\\"})
     transaction.commit()
+
+
+def size_of(database: Database, *tables: str) -> int:
+    """Bytes of tables' rows as text, about."""
+    sums = (f"(SELECT sum(octet_length(t::text)) FROM {table} t)" for table in tables)
+    ((size,),) = database.execute(f"SELECT {' + '.join(sums)}")
+    return int(size)
+
+
+def most_readers(session: psycopg.Connection[tuple[Any, ...]], is_over: Callable[[], bool]) -> int:
+    """The most connections that copied rows at the same time."""
+    most = 0
+    while not is_over():
+        asked = (
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY %'"
+        )
+        most = max(most, session.execute(asked).fetchall()[0][0])
+        session.rollback()
+        time.sleep(0.02)
+    return most
 
 
 def has_range(s3: S3, bucket: str) -> bool:
