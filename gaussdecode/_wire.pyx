@@ -8,8 +8,8 @@ about sockets, rings, clocks, configuration, transactions that span batches and 
 becomes of the rows.
 
 The letters of the messages and what follows each are in `wire/letters.py`. Relation and Type
-never get here: the reader keeps them. Messages of protocol 2 and later (streamed and prepared
-transactions) are refused. A GaussDB stream is translated before it gets here
+never get here: the reader keeps them. A batch is of one block of a streamed transaction, or of
+none; prepared transactions are refused. A GaussDB stream is translated before it gets here
 (`source.gaussdb.translate`).
 
 One decoder serves one process and is not safe to share between threads.
@@ -25,7 +25,8 @@ from gaussdecode.wire._cursor cimport (
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
     EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
-    EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
+    EVENT_RELATION, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_STREAM_START,
+    EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED, RELATION_STREAMED,
     TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit, PartHeader, PlanColumn,
     RawRelation, Tally, buffer_align, buffer_append,
     buffer_fill, buffer_free, buffer_grow, buffer_move,
@@ -33,7 +34,8 @@ from gaussdecode.wire._layout cimport (
 from gaussdecode.wire._letters cimport (
     CELL_TEXT, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_BEGIN, LETTER_COMMIT, LETTER_DELETE,
     LETTER_GAUSS_BEGIN, LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_INSERT, LETTER_MESSAGE,
-    LETTER_NOTICE, LETTER_ORIGIN, LETTER_RELATION, LETTER_TRUNCATE, LETTER_TYPE, LETTER_UPDATE,
+    LETTER_NOTICE, LETTER_ORIGIN, LETTER_RELATION, LETTER_STREAM_ABORT, LETTER_STREAM_COMMIT,
+    LETTER_STREAM_START, LETTER_STREAM_STOP, LETTER_TRUNCATE, LETTER_TYPE, LETTER_UPDATE,
 )
 from gaussdecode.wire._part cimport (
     part_begin_row, part_create, part_fill_nulls, part_free, part_free_rows, part_read_new,
@@ -189,6 +191,8 @@ cdef class BatchDecoder:
             fail_wire(&cursor, b"not a raw batch", sizeof(RawHeader))
         self.lsn = header.lsn
         self.xid = header.xid
+        self.stream_xid = header.stream_xid
+        self.change_xid = 0
         if header.kind == ENTRY_DATA:
             if header.message_offset < sizeof(RawHeader) or header.message_offset > size:
                 fail_wire(&cursor, b"message section outside of its batch", 0)
@@ -276,6 +280,7 @@ cdef class BatchDecoder:
             self.add_part(part_create(&relation, plan))
             event = self.add_event(EVENT_RELATION)
             event.index = relation.version
+            event.flags = relation.flags & RELATION_STREAMED != 0
             self.add_payload(event, definition, relation.definition_size)
         return 0
 
@@ -309,6 +314,12 @@ cdef class BatchDecoder:
             self.read_truncate(cursor)
         elif tag == LETTER_MESSAGE:
             self.read_logical(cursor)
+        elif tag == LETTER_STREAM_START:
+            self.read_stream_start(cursor)
+        elif tag == LETTER_STREAM_COMMIT:
+            self.read_stream_commit(cursor)
+        elif tag == LETTER_STREAM_ABORT:
+            self.read_stream_abort(cursor)
         elif tag == LETTER_GAUSS_BEGIN:
             self.read_gauss_begin(cursor)
         elif tag == LETTER_GAUSS_COMMIT:
@@ -317,8 +328,8 @@ cdef class BatchDecoder:
             self.read_notice(cursor)
         elif tag == LETTER_HEARTBEAT:
             self.read_heartbeat(cursor)
-        elif tag == LETTER_RELATION or tag == LETTER_TYPE:
-            fail_wire(cursor, b"relation or type message inside a batch", 1)
+        elif tag == LETTER_RELATION or tag == LETTER_TYPE or tag == LETTER_STREAM_STOP:
+            fail_wire(cursor, b"message that is the reader's inside a batch", 1)
         else:
             fail_wire(cursor, b"unknown type of message", 1)
         return check_end(cursor)
@@ -369,6 +380,8 @@ cdef class BatchDecoder:
         cdef bint is_kept
         if cursor.end - cursor.next < <Py_ssize_t>sizeof(oid):
             self.last = NULL
+        if self.stream_xid:
+            self.read_change_xid(cursor)
         read_uint32(cursor, &oid)
         part = self.part_of(cursor, oid)
         is_kept = not part.flags & (RELATION_FILTERED | RELATION_UNREAD)
@@ -436,6 +449,7 @@ cdef class BatchDecoder:
         cdef uint8_t bits
         cdef Part *part
         cdef Event *event
+        self.read_change_xid(cursor)
         read_uint32(cursor, &count)
         bits = take(cursor, 1)[0]
         if bits & ~TRUNCATE_BITS:
@@ -451,6 +465,7 @@ cdef class BatchDecoder:
                 event = self.add_event(EVENT_TRUNCATE)
                 event.index = part.version
                 event.flags = bits
+                event.z = self.change_xid
         return 0
 
     cdef int read_logical(self, Cursor *cursor) except -1 nogil:
@@ -460,7 +475,9 @@ cdef class BatchDecoder:
         cdef uint64_t lsn
         cdef uint32_t content_size
         cdef size_t size
-        cdef uint8_t flags = take(cursor, 1)[0]
+        cdef uint8_t flags
+        self.read_change_xid(cursor)
+        flags = take(cursor, 1)[0]
         self.decoded.count[<int>TALLY_MESSAGE] += 1
         if flags > 1:
             fail_wire(cursor, b"unknown flags of a logical message", 1)
@@ -470,11 +487,63 @@ cdef class BatchDecoder:
         content = take(cursor, content_size)
         event.flags = flags
         event.x = lsn
+        event.z = self.change_xid
         self.add_payload(event, prefix, size + 1)
         event.payload_size += content_size
         if self.moves:
             return buffer_move(&self.payloads, content, content_size)
         return buffer_append(&self.payloads, content, content_size)
+
+    # ---- transactions that are streamed while they are open
+
+    cdef int read_change_xid(self, Cursor *cursor) except -1 nogil:
+        """In a block: the (sub)transaction of the change that follows."""
+        if self.stream_xid:
+            read_uint32(cursor, &self.change_xid)
+            if self.change_xid == 0:
+                fail_wire(cursor, b"change of transaction 0", 4)
+        return 0
+
+    cdef int read_stream_start(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_STREAM_START)
+        cdef uint32_t xid
+        cdef uint8_t flags
+        read_uint32(cursor, &xid)
+        flags = read_uint8(cursor)
+        if flags > 1:
+            fail_wire(cursor, b"unknown flags of a block", 1)
+        event.x = xid
+        event.flags = flags
+        return 0
+
+    cdef int read_stream_commit(self, Cursor *cursor) except -1 nogil:
+        cdef Event *event = self.add_event(EVENT_STREAM_COMMIT)
+        cdef uint64_t commit_lsn, end_lsn, time
+        self.decoded.count[<int>TALLY_TRANSACTION] += 1
+        read_uint32(cursor, &event.index)
+        if read_uint8(cursor) != 0:
+            fail_wire(cursor, b"unknown flags of a commit", 1)
+        read_uint64(cursor, &commit_lsn)
+        read_uint64(cursor, &end_lsn)
+        read_uint64(cursor, &time)
+        event.x = commit_lsn
+        event.y = end_lsn
+        event.z = time + GD_EPOCH_US
+        return 0
+
+    cdef int read_stream_abort(self, Cursor *cursor) except -1 nogil:
+        """Where it was rolled back, and when, is only sent with streaming=parallel."""
+        cdef Event *event = self.add_event(EVENT_STREAM_ABORT)
+        cdef uint32_t xid, subxid
+        cdef uint64_t lsn, time
+        read_uint32(cursor, &xid)
+        read_uint32(cursor, &subxid)
+        event.x = xid
+        event.y = subxid
+        if cursor.next != cursor.end:
+            read_uint64(cursor, &lsn)
+            read_uint64(cursor, &time)
+        return 0
 
     # ---- messages of a translated GaussDB stream
 
@@ -574,15 +643,16 @@ cdef class BatchDecoder:
 
     cdef int extend_segment(self, Part *part) except -1 nogil:
         """Complete a row: it belongs to the open segment, or opens one."""
-        cdef Event *event
+        cdef Event *event = NULL
         if self.segment == part:
             event = <Event *>(self.events.data + self.events.size) - 1
-        else:
+        if event == NULL or event.z != self.change_xid:
             if not part.is_used:
                 self.use_part(part)
             event = self.add_event(EVENT_SEGMENT)
             event.index = part.index
             event.first_row = part.row_count
+            event.z = self.change_xid
             self.segment = part
         event.row_count += 1
         part.row_count += 1
@@ -680,6 +750,7 @@ cdef class BatchDecoder:
         entry.filtered = header.filtered
         tally_add(&entry.filtered, &self.filtered)
         entry.before_start = header.before_start
+        entry.stream_xid = header.stream_xid
         buffer_fill(out, 0, sizeof(EntryHeader))
         buffer_align(out)
         entry.event_offset = out.size

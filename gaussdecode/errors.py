@@ -70,6 +70,13 @@ class SourceError(GaussDecodeError):
         return self.reason if self.sqlstate is None else f"{self.reason} (SQLSTATE {self.sqlstate})"
 
 
+class InexactStreamError(SourceError):
+    """A transaction that was streamed while it was open cannot be told exactly.
+
+    Sent whole, after its commit, it can: the next session asks for that.
+    """
+
+
 class SourceRefusedError(SourceError):
     """The source will refuse again until an operator changes something."""
 

@@ -2,6 +2,7 @@
 
 import array
 import contextlib
+import dataclasses
 import gc
 import random
 import struct
@@ -52,17 +53,28 @@ MESSAGES = {
     "gauss commit with all": wire.gauss_commit(0x11, 7, 1_700_000_000_000_000, 2357),
     "notice": wire.notice(),
     "heartbeat": wire.heartbeat(),
+    "stream start": wire.stream_start(2**32 - 1),
+    "stream goes on": wire.stream_start(8, is_first=False),
+    "stream commit": wire.stream_commit(2**32 - 1, 0x10, 0x20, 5),
+    "stream abort": wire.stream_abort(7, 8),
     "insert into a filtered table": wire.insert(["1", "x"], 30000),
     "update of a filtered table": wire.update(["1", "x"], ["1", None], oid=30000),
     "delete from a filtered table": wire.delete(["1", None], oid=30000),
 }
 
 
-def decode(messages: list[bytes], relations: list[Relation] | None = None) -> Entry:
+IN_BLOCK = {
+    name: wire.of_block(message, 2**32 - 1) for name, message in MESSAGES.items() if message[0] in b"IUDTM"
+}
+
+
+def decode(
+    messages: list[bytes], relations: list[Relation] | None = None, stream_xid: int = 0
+) -> Entry:
     """Decode messages with a fresh decoder; relation events are left out."""
     described = RELATIONS if relations is None else relations
     # An array ends where its memory ends, so that a sanitizer sees the first byte beyond.
-    raw = array.array("B", wire.raw_batch(messages, described))
+    raw = array.array("B", wire.raw_batch(messages, described, stream_xid=stream_xid))
     entry = read_entry(
         BatchDecoder().decode_bytes(memoryview(raw)),
         {each.version: each for each in described},
@@ -74,12 +86,14 @@ def decode(messages: list[bytes], relations: list[Relation] | None = None) -> En
     return entry
 
 
-def outcome(messages: list[bytes], relations: list[Relation], *, fast: bool) -> str:
+def outcome(
+    messages: list[bytes], relations: list[Relation], *, fast: bool, stream_xid: int = 0
+) -> str:
     """What decoding gives: the entry, or class and byte of the error, as text."""
     try:
         if fast:
-            return repr(decode(messages, relations))
-        return repr(plain.decode(messages, relations))
+            return repr(decode(messages, relations, stream_xid))
+        return repr(plain.decode(messages, relations, stream_xid=stream_xid))
     except WireError as error:
         return f"{type(error).__name__} at {error.offset}"
 
@@ -252,7 +266,7 @@ def test_every_prefix_is_truncated(name: str) -> None:
 def test_bytes_after_the_end_are_refused(name: str) -> None:
     """A message ends exactly at its length."""
     with pytest.raises(WireError, match="after the end"):
-        decode([MESSAGES[name] + b"\0"])
+        decode([MESSAGES[name] + bytes(17)])  # an abort's may have 16 more
 
 
 @pytest.mark.parametrize(
@@ -260,7 +274,10 @@ def test_bytes_after_the_end_are_refused(name: str) -> None:
     [
         (b"R" + bytes(20), "inside a batch"),
         (b"Y" + bytes(20), "inside a batch"),
-        (b"S" + bytes(5), "unknown type"),
+        (b"E", "inside a batch"),
+        (b"P" + bytes(5), "unknown type"),
+        (b"S\0\0\0\1\2", "unknown flags of a block"),
+        (wire.stream_commit(flags=1), "unknown flags of a commit"),
         (b"\xff", "unknown type"),
         (wire.commit(flags=1), "unknown flags of a commit"),
         (wire.truncate(wire.OID, bits=4), "unknown flags of a truncate"),
@@ -288,6 +305,41 @@ def test_breaking_the_format_is_an_error(message: bytes, reason: str) -> None:
     with pytest.raises(WireError, match=reason) as raised:
         decode([message])
     assert not isinstance(raised.value, TruncatedError)
+
+
+@pytest.mark.parametrize("name", IN_BLOCK)
+def test_changes_of_a_block_agree_with_the_plain_parser(name: str) -> None:
+    """Whole, cut anywhere and too long, with the id of their (sub)transaction."""
+    whole = IN_BLOCK[name]
+    for message in [*(whole[:size] for size in range(len(whole) + 1)), whole + b"\0"]:
+        outcomes = [outcome([message], RELATIONS, fast=fast, stream_xid=7) for fast in (True, False)]
+        assert outcomes[0] == outcomes[1]
+    assert "4294967295" in outcome([whole], RELATIONS, fast=True, stream_xid=7) or (
+        "filtered" in name
+    )
+
+
+def test_rows_of_subtransactions_are_apart() -> None:
+    """A segment is of one (sub)transaction; what stands in no block is of none."""
+    messages = [
+        wire.of_block(wire.insert([str(number), "x"]), xid)
+        for number, xid in enumerate([7, 7, 8, 8, 8, 7])
+    ]
+    events = decode([wire.stream_start(7), *messages], stream_xid=7).events
+    assert [(event.kind, event.z, event.row_count) for event in events[1:]] == [
+        (EventKind.SEGMENT, 7, 2), (EventKind.SEGMENT, 8, 3), (EventKind.SEGMENT, 7, 1),
+    ]  # fmt: skip
+    with pytest.raises(WireError, match="transaction 0"):
+        decode([wire.of_block(wire.insert(["1", "x"]), 0)], stream_xid=7)
+
+
+def test_place_of_an_abort_is_read_over() -> None:
+    """What streaming=parallel adds is neither believed nor missed."""
+    assert decode([wire.stream_abort(7, 8, (5, 6))]) == dataclasses.replace(
+        decode([wire.stream_abort(7, 8)]), wire_bytes=29
+    )
+    with pytest.raises(TruncatedError):
+        decode([wire.stream_abort(7, 8, (5, 6))[:-1]])
 
 
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, 4])
@@ -421,6 +473,9 @@ def random_row(relation: Relation, rng: random.Random) -> bytes:
                 wire.gauss_begin(user="u"),
                 wire.gauss_commit(),
                 wire.notice(),
+                wire.stream_start(),
+                wire.stream_commit(),
+                wire.stream_abort(),
             ]
         ),
     ]
@@ -447,6 +502,13 @@ def test_decoders_agree_on_any_stream(seed: int) -> None:
     for _ in range(15):
         messages, relations = random_stream(rng)
         assert repr(decode(messages, relations)) == repr(plain.decode(messages, relations))
+        block = [
+            wire.of_block(message, rng.choice([7, 7, 8])) if message[0] in b"IUDTM" else message
+            for message in messages
+        ]
+        assert repr(decode(block, relations, 7)) == repr(
+            plain.decode(block, relations, stream_xid=7)
+        )
 
 
 @settings(max_examples=500, deadline=None)
@@ -481,8 +543,9 @@ def test_decoders_agree_on_mutated_messages() -> None:
     whole = list(MESSAGES.values())
     for _ in range(5_000):
         messages = [rng.choice(whole), mutate(rng.choice(whole), rng)]
-        fast = outcome(messages, RELATIONS, fast=True)
-        assert fast == outcome(messages, RELATIONS, fast=False), messages
+        xid = rng.choice([0, 0, 7])
+        fast = outcome(messages, RELATIONS, fast=True, stream_xid=xid)
+        assert fast == outcome(messages, RELATIONS, fast=False, stream_xid=xid), messages
 
 
 def test_mutated_batches_neither_crash_nor_leak() -> None:

@@ -8,9 +8,9 @@ Order. Rows are released in the order of their COMMIT on the wire. Inside a tran
 `gd_seq` counts rows, truncate markers and transactional messages from 0 over all
 tables, after filters. The end LSN must rise from transaction to transaction.
 
-States. No transaction is open, or exactly one is (protocol 1 never interleaves). While
-one is open, the batches that hold its beginning are *retained*: in memory up to
-`memory_limit` bytes, then in the spool. `boundary_lsn` is where the stream stood when
+States. No transaction that began with a BEGIN is open, or exactly one is. While one is open, the
+batches that hold its beginning are *retained*: in memory up to `memory_limit` bytes of each and
+`total_limit` of all, then in the spool. `boundary_lsn` is where the stream stood when
 nothing was open: the end of the last commit, or a keepalive's WAL end after it. A
 GaussDB stream has no keepalives here: nothing but commits moves its boundary, also
 those of transactions without rows, of which nothing lands and no entry of its own tells.
@@ -18,6 +18,15 @@ those of transactions without rows, of which nothing lands and no entry of its o
 What a GaussDB transaction says of itself stands at its BEGIN or at its COMMIT, by plug-in
 and version: CSN, xid and commit time are taken from whichever has them, and are NULL when
 neither does. Notices are told to the owner as they come, wherever they stand.
+
+Streamed. Any number of transactions are open beside it whose rows come in blocks, as batches of
+their own. They are retained likewise until their end is known, and stand for nothing before:
+they move no position, their relations are registered when rows of theirs are released (a rolled-back
+description must change no table), and rows of subtransactions that were rolled back are left out as
+they are released. The end of a session ends them; the server sends them again. A rollback of a
+transaction nobody knows is a server's slip and is counted; a commit of one would be a loss,
+and is an error. The server does not say which subtransaction a logical message is of: a
+transaction with both messages and such a rollback is refused (`InexactStreamError`).
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the owner compares them with what landed, it is shown each of them, and
@@ -44,20 +53,32 @@ from libc.string cimport memchr, memcmp, memset, strlen
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
     EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
-    EVENT_RELATION, EVENT_SEGMENT, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, EntryHeader, Event,
+    EVENT_RELATION, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_STREAM_START,
+    EVENT_TRUNCATE, GAUSS_EVENT, Buffer, EntryHeader, Event,
     PartHeader, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally,
-    buffer_append, buffer_free, buffer_move,
+    buffer_append, buffer_move,
 )
 from gaussdecode.wire._tally cimport (
     tally_add, tally_clear, tally_dict, tally_equals, tally_move, tally_ops, tally_rows,
+    tally_subtract,
 )
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
+from gaussdecode.collect._open cimport (
+    OpenTransaction, OpenTransactions, Retained, open_abort, open_begin, open_create, open_forget,
+    open_free, open_is_aborted, open_retain, opens_add, opens_find, opens_free, opens_remove,
+)
 from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.ring cimport Ring
 
 import json
 
-from gaussdecode.errors import AccountError, ChildError, SequenceError, from_record
+from gaussdecode.errors import (
+    AccountError,
+    ChildError,
+    InexactStreamError,
+    SequenceError,
+    from_record,
+)
 from gaussdecode.model import account
 from gaussdecode.model.histogram import BOUNDS, Counted
 
@@ -77,7 +98,8 @@ cdef enum Reason:           # why something does not land; in the order of REASO
     BECAUSE_FILTERED = 4
     BECAUSE_NOT_WANTED = 5
     BECAUSE_EMPTY = 6
-    REASON_COUNT = 7
+    BECAUSE_ABORTED = 7
+    REASON_COUNT = 8
 
 cdef enum Span:             # of one batch; in the order of SPANS
     SPAN_RECEIVE = 0        # from its first message until a decoder took it
@@ -90,15 +112,8 @@ SPANS = ("receive", "decode", "collect")
 
 REASONS = (
     account.RESENT, account.ORIGIN, account.USER, account.BEFORE_START, account.FILTERED,
-    account.NOT_WANTED, account.EMPTY,
+    account.NOT_WANTED, account.EMPTY, account.ABORTED,
 )
-
-
-cdef struct Retained:
-    uint8_t *data           # NULL: in the spool
-    uint64_t offset         # there
-    uint64_t size
-    uint32_t first_event
 
 
 cdef struct Spans:          # one histogram
@@ -120,6 +135,16 @@ cdef inline void count_segment(
     tally_ops(tally, entry + parts[event.index].op_offset + event.first_row, event.row_count)
 
 
+cdef inline void count_table(
+    OpenTransaction *transaction, PyObject *found, uint64_t rows
+) noexcept nogil:
+    """Count rows of a table, if it is one that lands."""
+    if found != NULL:
+        transaction.rows += rows
+        if (<Accumulator>found).lands_from < transaction.lands_from:
+            transaction.lands_from = (<Accumulator>found).lands_from
+
+
 cdef class Assembler:
     """Batches in, rows in accumulators out; see the module's text.
 
@@ -133,9 +158,10 @@ cdef class Assembler:
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
-            ``clear()``.
+            ``free(offset, size)``.
         resume_lsn: everything that ends here or below is durable already.
         memory_limit: bytes of an open transaction kept in memory.
+        total_limit: bytes of all open transactions kept in memory; None for no limit.
         row_limit, byte_limit: size of a row group.
         budget: bytes of all accumulators together.
         only_local: drop transactions that have an origin.
@@ -152,30 +178,19 @@ cdef class Assembler:
     cdef list accumulators          # by version; None: filtered or unknown
     cdef PyObject **by_version
     cdef uint32_t version_capacity
-    cdef Retained *retained
-    cdef uint32_t retained_count
-    cdef uint32_t retained_capacity
-    cdef bint is_open
+    cdef dict definitions           # by version, of those that no row was released of
+    cdef OpenTransaction *plain     # the one that began with a BEGIN
+    cdef bint is_open               # it did, and has not ended
+    cdef OpenTransactions streams
     cdef bint only_local
     cdef bint skip_empty
-    cdef bint has_origin
-    cdef Buffer origin              # of the open transaction
-    cdef bint has_user
-    cdef Buffer user
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
     cdef const char *excluded_names
-    cdef bint is_excluded           # the open transaction is of one of them
-    cdef uint8_t open_flags
-    cdef int64_t open_time_us
-    cdef uint64_t open_csn
     cdef uint64_t start_csn
     cdef bint wants_attention
     cdef readonly bint is_comparing  # what was sent again has not all come yet
-    cdef uint64_t open_rows         # that would land; counted while comparing only
-    cdef uint64_t open_lands_from   # the least of its tables'
-    cdef uint64_t open_commit_lsn
-    cdef uint64_t open_xid
     cdef uint64_t memory_limit
+    cdef uint64_t total_limit
     cdef uint64_t row_limit
     cdef uint64_t byte_limit
     cdef uint64_t budget
@@ -187,9 +202,12 @@ cdef class Assembler:
     cdef readonly uint64_t message_lsn
     cdef bint moves                             # rows of the batch are not read again
     cdef readonly uint64_t held_bytes           # in all accumulators
-    cdef readonly uint64_t retained_bytes       # of the open transaction, in memory
-    cdef readonly uint64_t spooled_bytes        # of the open transaction, in the spool
+    cdef readonly uint64_t retained_bytes       # of open transactions, in memory
+    cdef readonly uint64_t spooled_bytes        # of open transactions, in the spool
     cdef readonly uint64_t spooled_count        # transactions that ever went to the spool
+    cdef readonly uint64_t streamed_count       # released transactions that were streamed
+    cdef readonly uint64_t aborted_count        # streamed transactions that were rolled back
+    cdef readonly uint64_t stray_count          # rollbacks of transactions that nobody knew
     cdef readonly uint64_t transaction_count
     cdef readonly uint64_t row_count
     cdef readonly uint64_t resent_count
@@ -210,7 +228,7 @@ cdef class Assembler:
     cdef Tally framed               # all since `committed`, and what was open then
     cdef Tally landed
     cdef Tally[REASON_COUNT] left_out
-    cdef Tally opened               # of `framed`, what stands in the open transaction
+    cdef Tally streamed             # of `framed`, what stands in open streamed transactions
     cdef uint64_t[REASON_COUNT] left_out_total  # rows of entries before
     cdef Spans[SPAN_KINDS] spans
     cdef uint64_t[BUCKETS - 1] bounds_ns
@@ -220,7 +238,7 @@ cdef class Assembler:
         uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
         bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
-        bint is_compared=False,
+        bint is_compared=False, total_limit=None,
     ):
         cdef int i
         for i in range(BUCKETS - 1):
@@ -230,6 +248,9 @@ cdef class Assembler:
         self.transactions = transactions
         self.messages = messages
         self.accumulators = []
+        self.definitions = {}
+        self.plain = open_create(0)
+        self.total_limit = UINT64_MAX if total_limit is None else total_limit
         self.resume_lsn = resume_lsn
         self.boundary_lsn = resume_lsn
         self.last_end_lsn = resume_lsn
@@ -245,11 +266,9 @@ cdef class Assembler:
         self.is_comparing = is_compared
 
     def __dealloc__(self):
-        self.forget_retained()
-        free(self.retained)
+        open_free(self.plain)
+        opens_free(&self.streams)
         free(self.by_version)
-        buffer_free(&self.origin)
-        buffer_free(&self.user)
 
     # ---- relations -----------------------------------------------------------------
 
@@ -275,10 +294,17 @@ cdef class Assembler:
             )
             self.version_capacity = capacity
         definition = (<const char *>entry + event.payload_offset)[:event.payload_size]
-        accumulator = self.owner.register(version, definition)
+        if event.flags & 1:
+            self.definitions[version] = definition
+        else:
+            self.keep(version, self.owner.register(version, definition))
+        return 0
+
+    cdef PyObject *keep(self, uint32_t version, accumulator) except? NULL:
+        """Remember where a version lands; None: nowhere."""
         self.accumulators[version] = False if accumulator is None else accumulator
         self.by_version[version] = NULL if accumulator is None else <PyObject *>accumulator
-        return 0
+        return self.by_version[version]
 
     def forget_version(self, uint32_t version):
         """Let go of a version's accumulator, which has no rows, until there are some."""
@@ -299,41 +325,36 @@ cdef class Assembler:
         cdef bint is_known = version < len(self.accumulators)
         if is_known and self.accumulators[version] is False:
             return NULL
+        if version in self.definitions:
+            return self.keep(version, self.owner.register(version, self.definitions.pop(version)))
         accumulator = self.owner.recall(version) if is_known else None
         if accumulator is None:
             fail(f"rows of relation version {version}, which was never described", lsn)
-        self.accumulators[version] = accumulator
-        self.by_version[version] = <PyObject *>accumulator
-        return <PyObject *>accumulator
+        return self.keep(version, accumulator)
 
-    # ---- retained batches of the open transaction ----------------------------------
+    # ---- retained batches of open transactions -------------------------------------
 
     cdef int retain(
-        self, const uint8_t *entry, uint64_t size, uint32_t first_event
+        self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size,
+        uint32_t first_event,
     ) except -1 nogil:
-        """Keep a batch, from one of its events on, until its commit comes."""
+        """Keep a batch, from one of its events on, until its transaction's end comes."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef Retained *item
+        cdef Retained *item = open_retain(transaction)
         cdef Buffer kept
         cdef uint64_t head
-        if self.retained_count == self.retained_capacity:
-            self.retained_capacity = 2 * self.retained_capacity + 16
-            item = <Retained *>realloc(
-                self.retained, self.retained_capacity * sizeof(Retained)
-            )
-            if item == NULL:
-                with gil:
-                    raise MemoryError("no memory for an open transaction")
-            self.retained = item
-        item = &self.retained[self.retained_count]
         item.size = size
         item.first_event = first_event
-        item.data = NULL
-        if self.retained_bytes + size > self.memory_limit:
+        if (
+            transaction.memory_bytes + size > self.memory_limit
+            or self.retained_bytes + size > self.total_limit
+        ):
             with gil:
                 item.offset = self.spool.write(<const uint8_t[:size]>entry)
-            if self.spooled_bytes == 0:
+            item.is_spooled = True
+            if transaction.spooled_bytes == 0:
                 self.spooled_count += 1
+            transaction.spooled_bytes += size
             self.spooled_bytes += size
         else:
             item.data = <uint8_t *>malloc(size)
@@ -348,58 +369,82 @@ cdef class Assembler:
                 head = header.part_offset + header.part_count * sizeof(PartHeader)
             buffer_append(&kept, entry, head)
             buffer_move(&kept, entry + head, size - head)
+            transaction.memory_bytes += size
             self.retained_bytes += size
-        self.retained_count += 1
         return 0
 
-    cdef void forget_retained(self) noexcept nogil:
-        cdef uint32_t i
-        for i in range(self.retained_count):
-            free(self.retained[i].data)
-        self.retained_count = 0
-        self.retained_bytes = 0
+    cdef int fetch(self, Retained *item) except -1 with gil:
+        """Bring a batch back from the spool."""
+        cdef uint8_t *data = <uint8_t *>malloc(item.size)
+        if data == NULL:
+            raise MemoryError("no memory to read a spooled batch")
+        try:
+            self.spool.read_into(item.offset, <uint8_t[:item.size]>data)
+        except BaseException:
+            free(data)
+            raise
+        item.data = data        # freed with the transaction, also when what follows fails
+        return 0
 
-    cdef int release_retained(self, Stamp *stamp, int64_t *seq) except -1 nogil:
-        """Release what was retained, in order, one batch in memory at a time."""
+    cdef int release_retained(
+        self, OpenTransaction *transaction, Stamp *stamp, int64_t *seq
+    ) except -1 nogil:
+        """Release what was retained, in order, one spooled batch in memory at a time."""
         cdef uint32_t i
         cdef Retained *item
         cdef uint8_t *data
-        for i in range(self.retained_count):
-            item = &self.retained[i]
+        for i in range(transaction.retained_count):
+            item = &transaction.retained[i]
+            if item.data == NULL:
+                self.fetch(item)
             data = item.data
-            if data == NULL:
-                data = <uint8_t *>malloc(item.size)
-                if data == NULL:
-                    with gil:
-                        raise MemoryError("no memory to read a spooled batch")
-                with gil:
-                    try:
-                        self.spool.read_into(item.offset, <uint8_t[:item.size]>data)
-                    except BaseException:
-                        free(data)
-                        raise
-            item.data = data        # freed below, also when releasing fails
             self.release_events(
-                data, item.first_event, (<EntryHeader *>data).event_count, stamp, seq, True
+                transaction, data, item.first_event, (<EntryHeader *>data).event_count, stamp,
+                seq, True,
             )
             self.keep_to_budget(data)
             free(data)
             item.data = NULL
         return 0
 
-    cdef int drop_retained(self) except -1 nogil:
-        self.forget_retained()
-        if self.spooled_bytes:
-            self.spooled_bytes = 0
-            with gil:
-                self.spool.clear()
+    cdef int count_retained(self, OpenTransaction *transaction) except -1 nogil:
+        """Count the rows of a streamed transaction that would land."""
+        cdef uint32_t i
+        cdef Retained *item
+        for i in range(transaction.retained_count):
+            item = &transaction.retained[i]
+            if item.data != NULL:
+                self.count_rows(
+                    transaction, item.data, 0, (<EntryHeader *>item.data).event_count
+                )
+                continue
+            self.fetch(item)
+            self.count_rows(transaction, item.data, 0, (<EntryHeader *>item.data).event_count)
+            free(item.data)
+            item.data = NULL
+        return 0
+
+    cdef int drop_retained(self, OpenTransaction *transaction) except -1 nogil:
+        """Give memory and spool back."""
+        self.retained_bytes -= transaction.memory_bytes
+        if transaction.spooled_bytes:
+            self.spooled_bytes -= transaction.spooled_bytes
+            self.free_spooled(transaction)
+        open_forget(transaction)
+        return 0
+
+    cdef int free_spooled(self, OpenTransaction *transaction) except -1 with gil:
+        cdef uint32_t i
+        for i in range(transaction.retained_count):
+            if transaction.retained[i].is_spooled:
+                self.spool.free(transaction.retained[i].offset, transaction.retained[i].size)
         return 0
 
     # ---- release -------------------------------------------------------------------
 
     cdef int release_events(
-        self, const uint8_t *entry, uint32_t first, uint32_t stop, Stamp *stamp,
-        int64_t *seq, bint moves,
+        self, const OpenTransaction *transaction, const uint8_t *entry, uint32_t first,
+        uint32_t stop, Stamp *stamp, int64_t *seq, bint moves,
     ) except -1 nogil:
         """Append the rows of events `first` .. `stop` to their accumulators.
 
@@ -414,6 +459,9 @@ cdef class Assembler:
         for i in range(first, stop):
             event = &events[i]
             if event.kind == EVENT_SEGMENT:
+                if open_is_aborted(transaction, event.z):
+                    count_segment(&self.left_out[<int>BECAUSE_ABORTED], entry, event)
+                    continue
                 found = self.find_or_recall(parts[event.index].version, stamp.lsn)
                 if found == NULL:
                     count_segment(&self.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
@@ -425,6 +473,9 @@ cdef class Assembler:
                 )
                 seq[0] += event.row_count
             elif event.kind == EVENT_TRUNCATE:
+                if open_is_aborted(transaction, event.z):
+                    self.left_out[<int>BECAUSE_ABORTED].count[<int>TALLY_TRUNCATE] += 1
+                    continue
                 found = self.find_or_recall(event.index, stamp.lsn)
                 if found == NULL:
                     self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_TRUNCATE] += 1
@@ -469,16 +520,18 @@ cdef class Assembler:
         self.landed.count[<int>TALLY_MESSAGE] += 1
         return 0
 
-    cdef int land_transaction(self, Stamp *stamp, int64_t rows) except -1 nogil:
+    cdef int land_transaction(
+        self, const OpenTransaction *transaction, Stamp *stamp, int64_t rows
+    ) except -1 nogil:
         """One row in the table of transactions."""
         cdef uint64_t row = self.transactions.row_count
         column_append_value(
-            &self.transactions.columns[0], row, self.origin.data, self.origin.size,
-            not self.has_origin,
+            &self.transactions.columns[0], row, transaction.origin.data,
+            transaction.origin.size, not transaction.has_origin,
         )
         column_append_value(
-            &self.transactions.columns[1], row, self.user.data, self.user.size,
-            not self.has_user,
+            &self.transactions.columns[1], row, transaction.user.data, transaction.user.size,
+            not transaction.has_user,
         )
         column_append_value(&self.transactions.columns[2], row, &rows, sizeof(rows), False)
         self.transactions.stamp_rows(1, stamp, 0)
@@ -492,39 +545,82 @@ cdef class Assembler:
         """A commit came: release the retained batches and events `first` .. `commit`."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *event = &(<const Event *>(entry + header.event_offset))[commit]
-        cdef Stamp stamp
-        cdef int64_t seq = 0
-        cdef Reason why
-        if event.flags != self.open_flags or (
-            not event.flags & GAUSS_EVENT and event.x != self.open_commit_lsn
+        if event.flags != self.plain.flags or (
+            not event.flags & GAUSS_EVENT and event.x != self.plain.commit_lsn
         ):
             with gil:
                 fail("a COMMIT whose position is not its BEGIN's", event.x)
         self.is_open = False
-        self.opened.count[<int>TALLY_TRANSACTION] += 1
+        return self.end_transaction(self.plain, event, entry, first, commit)
+
+    cdef int release_streamed(self, const uint8_t *entry, const Event *event) except -1 nogil:
+        """A streamed transaction committed: all of it is retained."""
+        cdef OpenTransaction *transaction = opens_find(&self.streams, event.index)
+        if transaction == NULL:
+            with gil:
+                fail(f"the COMMIT of streamed transaction {event.index}, which never began", event.y)
+        if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE]:
+            with gil:
+                raise InexactStreamError(
+                    f"transaction {event.index}, which ends at {event.y >> 32:X}/"
+                    f"{event.y & 0xFFFFFFFF:X}, sends logical messages and rolled a savepoint back: "
+                    "while it streams, the server does not say which of them are the savepoint's"
+                )
+        tally_subtract(&self.streamed, &transaction.tally)
+        if self.is_comparing and event.y <= self.resume_lsn:
+            self.count_retained(transaction)
+        self.end_transaction(transaction, event, entry, 0, 0)
+        self.streamed_count += 1
+        opens_remove(&self.streams, transaction)
+        return 0
+
+    cdef int abort_streamed(self, const Event *event) except -1 nogil:
+        """A streamed transaction was rolled back, or a part of it."""
+        cdef OpenTransaction *transaction = opens_find(&self.streams, <uint32_t>event.x)
+        if transaction == NULL:
+            self.stray_count += 1
+            return 0
+        if event.x != event.y:
+            return open_abort(transaction, <uint32_t>event.y)
+        tally_subtract(&self.streamed, &transaction.tally)
+        tally_add(&self.left_out[<int>BECAUSE_ABORTED], &transaction.tally)
+        self.aborted_count += 1
+        self.drop_retained(transaction)
+        opens_remove(&self.streams, transaction)
+        return 0
+
+    cdef int end_transaction(
+        self, OpenTransaction *transaction, const Event *event, const uint8_t *entry,
+        uint32_t first, uint32_t commit,
+    ) except -1 nogil:
+        """Release a transaction by its commit, or say why nothing of it lands."""
+        cdef Stamp stamp
+        cdef int64_t seq = 0
+        cdef Reason why
+        transaction.tally.count[<int>TALLY_TRANSACTION] += 1
         if event.y <= self.resume_lsn:
             self.resent_count += 1
-            tally_move(&self.left_out[<int>BECAUSE_RESENT], &self.opened)
+            tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
             if self.is_comparing:
-                self.compare(event)
-            return self.drop_retained()
+                self.compare(transaction, event)
+            return self.drop_retained(transaction)
         self.catch_up()
         if event.y <= self.last_end_lsn:
             with gil:
                 fail("a COMMIT that does not end after the one before it", event.y)
-        self.fill_stamp(event, &stamp)
-        why = self.why_left_out()
+        self.fill_stamp(transaction, event, &stamp)
+        why = self.why_left_out(transaction)
         if why != REASON_COUNT:
             self.foreign_count += 1
-            tally_move(&self.left_out[<int>why], &self.opened)
-            self.drop_retained()
+            tally_move(&self.left_out[<int>why], &transaction.tally)
+            self.drop_retained(transaction)
         else:
-            tally_clear(&self.opened)
-            self.release_retained(&stamp, &seq)
-            self.release_events(entry, first, commit, &stamp, &seq, self.moves)
-            self.drop_retained()
+            tally_clear(&transaction.tally)
+            self.release_retained(transaction, &stamp, &seq)
+            self.release_events(transaction, entry, first, commit, &stamp, &seq, self.moves)
+            self.drop_retained(transaction)
             if seq or not self.skip_empty:
-                self.land_transaction(&stamp, seq)
+                self.land_transaction(transaction, &stamp, seq)
                 self.count_waiting()
             else:
                 self.empty_count += 1
@@ -534,19 +630,21 @@ cdef class Assembler:
         self.last_end_lsn = event.y
         self.boundary_lsn = event.y
         self.last_commit_time_us = stamp.time_us
-        self.last_csn = self.open_csn
+        self.last_csn = transaction.csn
         return 0
 
-    cdef int compare(self, const Event *commit) except -1 nogil:
-        """Show the owner the open transaction, which has landed before."""
+    cdef int compare(self, OpenTransaction *transaction, const Event *commit) except -1 nogil:
+        """Show the owner an ended transaction, which has landed before."""
         cdef Stamp stamp
-        self.fill_stamp(commit, &stamp)
+        self.fill_stamp(transaction, commit, &stamp)
         with gil:
             self.owner.resent(
                 commit.y, stamp.xid, stamp.time_us,
-                0 if self.is_before_start() or self.is_excluded else self.open_rows,
-                bool(self.has_origin), commit.y < self.open_lands_from,
-                (<const char *>self.user.data)[:self.user.size] if self.has_user else b"",
+                0 if self.is_before_start(transaction) or transaction.is_excluded
+                else transaction.rows,
+                bool(transaction.has_origin), commit.y < transaction.lands_from,
+                (<const char *>transaction.user.data)[:transaction.user.size]
+                if transaction.has_user else b"",
             )
         if commit.y == self.resume_lsn:
             self.catch_up()
@@ -561,51 +659,53 @@ cdef class Assembler:
             self.wants_attention = True
         return 0
 
-    cdef void count_rows(self, const uint8_t *entry, uint32_t first, uint32_t stop) noexcept nogil:
-        """Count the rows of the open transaction that would land."""
+    cdef int count_rows(
+        self, OpenTransaction *transaction, const uint8_t *entry, uint32_t first, uint32_t stop
+    ) except -1 nogil:
+        """Count the rows of an open transaction that would land."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *events = <const Event *>(entry + header.event_offset)
         cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
         cdef PyObject *found
         cdef uint32_t i
         for i in range(first, stop):
+            if open_is_aborted(transaction, events[i].z):
+                continue
             if events[i].kind == EVENT_SEGMENT:
-                found = self.find(parts[events[i].index].version)
-                self.count_table(found, events[i].row_count)
+                found = self.find_or_recall(parts[events[i].index].version, self.boundary_lsn)
+                count_table(transaction, found, events[i].row_count)
             elif events[i].kind == EVENT_TRUNCATE:
-                self.count_table(self.find(events[i].index), 1)
+                found = self.find_or_recall(events[i].index, self.boundary_lsn)
+                count_table(transaction, found, 1)
             elif events[i].kind == EVENT_MESSAGE:
-                self.open_rows += 1
-                self.open_lands_from = 0
+                transaction.rows += 1
+                transaction.lands_from = 0
+        return 0
 
-    cdef inline void count_table(self, PyObject *found, uint64_t rows) noexcept nogil:
-        if found != NULL:
-            self.open_rows += rows
-            if (<Accumulator>found).lands_from < self.open_lands_from:
-                self.open_lands_from = (<Accumulator>found).lands_from
-
-    cdef void fill_stamp(self, const Event *commit, Stamp *stamp) noexcept nogil:
-        """What all rows of the open transaction share; see the module's text."""
+    cdef void fill_stamp(
+        self, const OpenTransaction *transaction, const Event *commit, Stamp *stamp
+    ) noexcept nogil:
+        """What all rows of a transaction share; see the module's text."""
         stamp.lsn = commit.y
-        stamp.csn = self.open_csn
-        stamp.xid = self.open_xid
+        stamp.csn = transaction.csn
+        stamp.xid = transaction.xid
         stamp.time_us = commit.z
         if commit.flags & GAUSS_EVENT:
             if stamp.xid == 0:
                 stamp.xid = commit.x
             if stamp.time_us == 0:
-                stamp.time_us = self.open_time_us
+                stamp.time_us = transaction.time_us
 
-    cdef inline Reason why_left_out(self) noexcept nogil:
-        """Why nothing of the open transaction lands; REASON_COUNT where it does."""
-        if self.is_before_start():
+    cdef inline Reason why_left_out(self, const OpenTransaction *transaction) noexcept nogil:
+        """Why nothing of a transaction lands; REASON_COUNT where it does."""
+        if self.is_before_start(transaction):
             return BECAUSE_BEFORE_START
-        if self.has_origin and self.only_local:
+        if transaction.has_origin and self.only_local:
             return BECAUSE_ORIGIN
-        return BECAUSE_USER if self.is_excluded else REASON_COUNT
+        return BECAUSE_USER if transaction.is_excluded else REASON_COUNT
 
-    cdef inline bint is_before_start(self) noexcept nogil:
-        return 0 < self.open_csn < self.start_csn
+    cdef inline bint is_before_start(self, const OpenTransaction *transaction) noexcept nogil:
+        return 0 < transaction.csn < self.start_csn
 
     cdef int keep_to_budget(self, const uint8_t *entry) except -1 nogil:
         """After an entry's rows: hand over full row groups, keep to the budget."""
@@ -643,10 +743,13 @@ cdef class Assembler:
 
     def forget(self):
         """Give back all that is held; rows cannot be absorbed any more."""
-        self.forget_retained()
+        open_forget(self.plain)
+        opens_free(&self.streams)
+        self.retained_bytes = 0
         if self.version_capacity:
             memset(self.by_version, 0, self.version_capacity * sizeof(PyObject *))
         self.accumulators = []
+        self.definitions = {}
         self.held_bytes = 0
 
     # ---- events ----------------------------------------------------------------------
@@ -655,16 +758,13 @@ cdef class Assembler:
         """Walk the open transaction; its COMMIT's event, or -1 when it is not here."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef Tally *tally = &self.plain.tally
         cdef uint32_t i
         for i in range(first, header.event_count):
             if events[i].kind == EVENT_COMMIT:
                 return i
             if events[i].kind == EVENT_ORIGIN:
-                self.origin.size = 0
-                buffer_append(
-                    &self.origin, entry + events[i].payload_offset, events[i].payload_size
-                )
-                self.has_origin = True
+                self.note_origin(self.plain, entry, &events[i])
             elif events[i].kind == EVENT_CSN:
                 self.note_csn(entry, &events[i])
             elif events[i].kind == EVENT_NOTICE:
@@ -672,31 +772,39 @@ cdef class Assembler:
             elif events[i].kind == EVENT_HEARTBEAT:
                 self.heartbeat_count += 1
             elif events[i].kind == EVENT_SEGMENT:
-                count_segment(&self.opened, entry, &events[i])
+                count_segment(tally, entry, &events[i])
             elif events[i].kind == EVENT_TRUNCATE:
-                self.opened.count[<int>TALLY_TRUNCATE] += 1
+                tally.count[<int>TALLY_TRUNCATE] += 1
             elif events[i].kind == EVENT_MESSAGE and events[i].flags & 1:
-                self.opened.count[<int>TALLY_MESSAGE] += 1
+                tally.count[<int>TALLY_MESSAGE] += 1
             else:
                 self.fail_order(&events[i])
         return -1
 
-    cdef int note_csn(self, const uint8_t *entry, const Event *event) except -1 nogil:
-        if event.x:
-            self.open_csn = event.x
-        if event.payload_size:
-            self.user.size = 0
-            buffer_append(&self.user, entry + event.payload_offset, event.payload_size)
-            self.has_user = True
-            self.is_excluded = self.excludes_user()
+    cdef int note_origin(
+        self, OpenTransaction *transaction, const uint8_t *entry, const Event *event
+    ) except -1 nogil:
+        transaction.origin.size = 0
+        buffer_append(&transaction.origin, entry + event.payload_offset, event.payload_size)
+        transaction.has_origin = True
         return 0
 
-    cdef bint excludes_user(self) noexcept nogil:
-        """Whether the open transaction's user is one of those that are left out."""
+    cdef int note_csn(self, const uint8_t *entry, const Event *event) except -1 nogil:
+        if event.x:
+            self.plain.csn = event.x
+        if event.payload_size:
+            self.plain.user.size = 0
+            buffer_append(&self.plain.user, entry + event.payload_offset, event.payload_size)
+            self.plain.has_user = True
+            self.plain.is_excluded = self.excludes_user(&self.plain.user)
+        return 0
+
+    cdef bint excludes_user(self, const Buffer *user) noexcept nogil:
+        """Whether a user is one of those that are left out."""
         cdef const char *name = self.excluded_names
         cdef size_t size = strlen(name)
         while size:
-            if size == self.user.size and memcmp(name, self.user.data, size) == 0:
+            if size == user.size and memcmp(name, user.data, size) == 0:
                 return True
             name += size + 1
             size = strlen(name)
@@ -713,12 +821,13 @@ cdef class Assembler:
             EVENT_BEGIN: "BEGIN", EVENT_COMMIT: "COMMIT", EVENT_SEGMENT: "rows",
             EVENT_TRUNCATE: "TRUNCATE", EVENT_MESSAGE: "a logical message",
             EVENT_ORIGIN: "ORIGIN", EVENT_KEEPALIVE: "a keepalive",
-            EVENT_RELATION: "RELATION", EVENT_CSN: "a CSN",
+            EVENT_RELATION: "RELATION", EVENT_CSN: "a CSN", EVENT_STREAM_START: "STREAM START",
+            EVENT_STREAM_COMMIT: "STREAM COMMIT", EVENT_STREAM_ABORT: "STREAM ABORT",
         }
         where = "inside a transaction" if self.is_open else "outside of a transaction"
         return fail(
             f"{names.get(event.kind, 'an unknown event')} {where}",
-            self.open_commit_lsn if self.is_open else self.boundary_lsn,
+            self.plain.commit_lsn if self.is_open else self.boundary_lsn,
         )
 
     cdef int continue_transaction(
@@ -728,12 +837,12 @@ cdef class Assembler:
         cdef int64_t commit = self.find_commit(entry, first)
         if self.is_comparing:
             self.count_rows(
-                entry, first,
+                self.plain, entry, first,
                 <uint32_t>commit if commit >= 0 else (<const EntryHeader *>entry).event_count,
             )
         if commit < 0:
-            if not self.is_excluded:
-                self.retain(entry, size, first)
+            if not self.plain.is_excluded:
+                self.retain(self.plain, entry, size, first)
             return <int>(<const EntryHeader *>entry).event_count
         self.release(entry, first, <uint32_t>commit)
         return <int>commit + 1
@@ -766,15 +875,71 @@ cdef class Assembler:
             else:
                 self.resent_count += 1
                 self.left_out[<int>BECAUSE_RESENT].count[<int>TALLY_MESSAGE] += 1
+        elif event.kind == EVENT_STREAM_COMMIT:
+            self.release_streamed(entry, event)
+        elif event.kind == EVENT_STREAM_ABORT:
+            self.abort_streamed(event)
         else:
             self.fail_order(event)
         return 0
+
+    cdef int absorb_block(self, const uint8_t *entry, uint64_t size) except -1 nogil:
+        """Take in a batch of a block of a streamed transaction, or a part of such a block."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef OpenTransaction *transaction = opens_find(&self.streams, header.stream_xid)
+        cdef Tally tally
+        cdef uint32_t i
+        cdef bint has_changes = False
+        tally_clear(&tally)
+        if self.is_open:
+            self.fail_block(header.stream_xid, b"stands inside of another transaction")
+        for i in range(header.event_count):
+            if events[i].kind == EVENT_STREAM_START:
+                if events[i].x != header.stream_xid:
+                    self.fail_block(header.stream_xid, b"begins as another's")
+                if events[i].flags and transaction != NULL:
+                    self.fail_block(header.stream_xid, b"begins again")
+                if not events[i].flags and transaction == NULL:
+                    self.fail_block(header.stream_xid, b"goes on that never began")
+                if transaction == NULL:
+                    transaction = opens_add(&self.streams, header.stream_xid)
+            elif events[i].kind == EVENT_RELATION:
+                self.register(entry, &events[i])
+            elif transaction == NULL:
+                self.fail_block(header.stream_xid, b"goes on that never began")
+            elif events[i].kind == EVENT_ORIGIN:
+                self.note_origin(transaction, entry, &events[i])
+            elif events[i].kind == EVENT_SEGMENT:
+                has_changes = True
+                count_segment(&tally, entry, &events[i])
+            elif events[i].kind == EVENT_TRUNCATE:
+                has_changes = True
+                tally.count[<int>TALLY_TRUNCATE] += 1
+            elif events[i].kind == EVENT_MESSAGE and events[i].flags & 1:
+                has_changes = True
+                tally.count[<int>TALLY_MESSAGE] += 1
+            else:
+                self.fail_order(&events[i])
+        if has_changes:
+            tally_add(&transaction.tally, &tally)
+            tally_add(&self.streamed, &tally)
+            self.retain(transaction, entry, size, 0)
+        return 0
+
+    cdef int fail_block(self, uint32_t stream_xid, const char *what) except -1 with gil:
+        return fail(
+            f"a block of streamed transaction {stream_xid} {what.decode()}", self.boundary_lsn
+        )
 
     cdef int absorb(self, const uint8_t *entry, uint64_t size) except -1 nogil:
         """Take one decoded batch in; nothing of it is needed afterwards."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *events = <const Event *>(entry + header.event_offset)
         cdef uint32_t i = 0
+        if header.stream_xid:
+            self.absorb_block(entry, size)
+            return self.check_sums(header)
         while i < header.event_count:
             if events[i].kind == EVENT_RELATION:
                 self.register(entry, &events[i])
@@ -783,17 +948,11 @@ cdef class Assembler:
                 i = <uint32_t>self.continue_transaction(entry, size, i)
             elif events[i].kind == EVENT_BEGIN:
                 self.is_open = True
-                self.has_origin = False
-                self.has_user = False
-                self.is_excluded = False
-                self.user.size = 0
-                self.open_csn = 0
-                self.open_rows = 0
-                self.open_lands_from = UINT64_MAX
-                self.open_flags = events[i].flags
-                self.open_time_us = events[i].y
-                self.open_commit_lsn = events[i].x
-                self.open_xid = events[i].z
+                open_begin(self.plain)
+                self.plain.flags = events[i].flags
+                self.plain.time_us = events[i].y
+                self.plain.commit_lsn = events[i].x
+                self.plain.xid = events[i].z
                 i = <uint32_t>self.continue_transaction(entry, size, i + 1)
             else:
                 self.stand_alone(entry, &events[i])
@@ -808,7 +967,8 @@ cdef class Assembler:
         tally_add(&self.framed, &header.framed)
         tally_add(&self.left_out[<int>BECAUSE_FILTERED], &header.filtered)
         tally_add(&self.left_out[<int>BECAUSE_BEFORE_START], &header.before_start)
-        tally_add(&found, &self.opened)
+        tally_add(&found, &self.plain.tally)
+        tally_add(&found, &self.streamed)
         for i in range(REASON_COUNT):
             tally_add(&found, &self.left_out[i])
         if not tally_equals(&found, &self.framed):
@@ -833,12 +993,17 @@ cdef class Assembler:
         return self.is_open
 
     @property
+    def open_count(self):
+        """Number of open transactions, streamed ones included."""
+        return self.streams.count + self.is_open
+
+    @property
     def can_hand_over(self):
         """False while a message stands after the last boundary."""
         return self.message_lsn == 0 or self.message_lsn < self.boundary_lsn
 
     def sums(self):
-        """What came since the last entry, the open transaction left out.
+        """What came since the last entry, open transactions left out.
 
         Returns:
             Three dicts: what the reader framed, what landed, and by reason what did not.
@@ -846,7 +1011,7 @@ cdef class Assembler:
         cdef Tally framed = self.framed
         cdef int i
         for i in range(TALLY_KINDS):
-            framed.count[i] -= self.opened.count[i]
+            framed.count[i] -= self.plain.tally.count[i] + self.streamed.count[i]
         left_out = {}
         for i in range(REASON_COUNT):
             if tally_dict(&self.left_out[i]):
@@ -904,7 +1069,8 @@ cdef class Assembler:
         """All released so far is part of an entry."""
         cdef int i
         self.answered()
-        self.framed = self.opened
+        self.framed = self.plain.tally
+        tally_add(&self.framed, &self.streamed)
         tally_clear(&self.landed)
         for i in range(REASON_COUNT):
             self.left_out_total[i] += tally_rows(&self.left_out[i])

@@ -111,6 +111,7 @@ class CollectorSettings:
     skip_empty_xacts: bool
     include_xids: bool
     include_timestamp: bool
+    open_memory_bytes: int | None = None  # of all open transactions; None for no limit
     start_csn: int = 0
     excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
@@ -174,6 +175,7 @@ class Collector:
             spool,
             resume_lsn=position.lsn,
             memory_limit=settings.txn_memory_bytes,
+            total_limit=settings.open_memory_bytes,
             row_limit=settings.row_group_rows,
             byte_limit=settings.row_group_bytes,
             budget=settings.memory_bytes,

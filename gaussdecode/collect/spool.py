@@ -1,9 +1,11 @@
-"""Where the batches of an open transaction wait when memory may hold no more of them.
+"""Where the batches of open transactions wait when memory may hold no more of them.
 
 One file without a name below the landing's ``spool/``: it dies with the process, as the
-transaction does, which the server will send again.
+transactions do, which the server will send again. What a transaction gives back is written over
+by those that are still open; with the last of them the file is emptied.
 """
 
+import bisect
 import errno
 import functools
 import os
@@ -18,8 +20,48 @@ _NO_TMPFILE: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 Attempt = Callable[[str, Callable[[], int]], int]
 
 
+class Extents:
+    """Which stretches of a file are free; neighbours are one stretch.
+
+    Attributes:
+        end: where the file ends; beyond it everything is free.
+    """
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._free: list[tuple[int, int]] = []  # offset and size, rising; none reaches `end`
+
+    def take(self, size: int) -> int:
+        """Take a stretch: the first that is long enough, else at the end; gives its offset."""
+        for index, (offset, length) in enumerate(self._free):
+            if length >= size:
+                self._free[index : index + 1] = (
+                    [(offset + size, length - size)] if length > size else []
+                )
+                return offset
+        offset = self.end
+        self.end += size
+        return offset
+
+    def give(self, offset: int, size: int) -> None:
+        """Give a stretch back that was taken, or a part of one."""
+        if size == 0:
+            return
+        at = bisect.bisect(self._free, (offset, 0))
+        if at < len(self._free) and self._free[at][0] == offset + size:
+            size += self._free.pop(at)[1]
+        if at and sum(self._free[at - 1]) == offset:
+            at -= 1
+            before = self._free.pop(at)
+            offset, size = before[0], before[1] + size
+        if offset + size == self.end:
+            self.end = offset
+        else:
+            self._free.insert(at, (offset, size))
+
+
 class Spool:
-    """Byte store that only grows until it is cleared.
+    """Byte store whose stretches can be given back.
 
     Args:
         directory: exists, on the landing's file system.
@@ -31,10 +73,10 @@ class Spool:
         self._directory = directory
         self._attempt = attempt
         self._fd = -1
-        self._size = 0
+        self._extents = Extents()
 
     def write(self, data: memoryview) -> int:
-        """Append bytes.
+        """Write bytes where there is room, or at the end.
 
         Returns:
             Their offset.
@@ -44,12 +86,12 @@ class Spool:
         """
         if self._fd < 0:
             self._fd = self._attempt("open a spool file", self._open)
-        offset = self._size
-        left = data
+        offset = self._extents.take(data.nbytes)
+        left, at = data, offset
         while left.nbytes:
-            pwrite = functools.partial(os.pwrite, self._fd, left, self._size)
+            pwrite = functools.partial(os.pwrite, self._fd, left, at)
             done = self._attempt("write to the spool", pwrite)
-            self._size += done
+            at += done
             left = left[done:]
         return offset
 
@@ -78,14 +120,15 @@ class Spool:
             offset += done
             left = left[done:]
 
-    def clear(self) -> None:
-        """Forget everything and give the space back."""
-        if self._fd >= 0:
-            self._attempt("empty the spool", self._truncate)
-        self._size = 0
+    def free(self, offset: int, size: int) -> None:
+        """Give back what `write` put there; what stands at the end goes from the disk at once."""
+        end = self._extents.end
+        self._extents.give(offset, size)
+        if self._extents.end < end and self._fd >= 0:
+            self._attempt("shorten the spool", self._truncate)
 
     def _truncate(self) -> int:
-        os.ftruncate(self._fd, 0)
+        os.ftruncate(self._fd, self._extents.end)
         return 0
 
     def close(self) -> None:
@@ -93,4 +136,4 @@ class Spool:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        self._size = 0
+        self._extents = Extents()

@@ -25,6 +25,7 @@ BEFORE_START: Final = "before-start"
 FILTERED: Final = "filtered"
 NOT_WANTED: Final = "not-wanted"
 EMPTY: Final = "empty"
+ABORTED: Final = "aborted"
 REASONS: Final[dict[str, str]] = {
     RESENT: "the server sent again what had landed",
     ORIGIN: "only-local, and the transaction has an origin",
@@ -33,6 +34,7 @@ REASONS: Final[dict[str, str]] = {
     FILTERED: "of a table that white-table-list does not name, or that is in quarantine",
     NOT_WANTED: "of a table that is left out of the landing",
     EMPTY: "skip-empty-xacts, and the transaction has no rows",
+    ABORTED: "streamed while its transaction was open, which was rolled back, or a savepoint of it",
 }
 
 Counts = Mapping[str, int]

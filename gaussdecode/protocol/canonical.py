@@ -1,4 +1,4 @@
-"""Canonical messages as plain values: pgoutput's of protocol 1, and GaussDB's.
+"""Canonical messages as plain values: pgoutput's, and GaussDB's.
 
 The twin of ``_wire.pyx``; their letters and layouts are in `wire.letters`.
 
@@ -14,7 +14,7 @@ References:
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.relation import PG_CATALOG, Column, Relation, ReplicaIdentity
@@ -144,6 +144,39 @@ class LogicalMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamStart:
+    """A block of a transaction that is still open begins; blocks do not nest."""
+
+    xid: int
+    is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStop:
+    """The block ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCommit:
+    """A transaction that was sent in blocks ends; `end_lsn` is the position to confirm."""
+
+    xid: int
+    commit_lsn: int
+    end_lsn: int
+    commit_time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAbort:
+    """A transaction that was sent in blocks, or `subxid` of it, was rolled back."""
+
+    xid: int
+    subxid: int
+    lsn: int | None
+    time_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class GaussBegin:
     """A transaction of a GaussDB stream begins; what was not sent is None, an empty user."""
 
@@ -189,17 +222,27 @@ class Heartbeat:
 ROWS_MAY_BE_MISSING: Final = 1
 """Code of a `Notice`."""
 
+Change = RelationMessage | TypeMessage | Insert | Update | Delete | Truncate | LogicalMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What stands in a block, and the (sub)transaction that it is of."""
+
+    xid: int
+    change: Change
+
+
 Message = (
     Begin
     | Commit
     | Origin
-    | RelationMessage
-    | TypeMessage
-    | Insert
-    | Update
-    | Delete
-    | Truncate
-    | LogicalMessage
+    | Change
+    | Streamed
+    | StreamStart
+    | StreamStop
+    | StreamCommit
+    | StreamAbort
     | GaussBegin
     | GaussCommit
     | Notice
@@ -256,6 +299,12 @@ class _Reader:
             raise self.fail(f"unknown flags of a {what}")
         return flags
 
+    def change_xid(self) -> int:
+        xid = self.number(4)
+        if xid == 0:
+            raise self.fail("change of transaction 0", 4)
+        return xid
+
     def relation_oid(self) -> int:
         oid = self.number(4)
         if self.column_counts is not None and oid not in self.column_counts:
@@ -288,6 +337,8 @@ def parse(
     payload: bytes,
     column_counts: Mapping[int, int] | None = None,
     encoding: Encoding = UTF8,
+    *,
+    is_streamed: bool = False,
 ) -> Message:
     """Read one message.
 
@@ -296,6 +347,7 @@ def parse(
         column_counts: number of columns by relation OID, to check rows against; None
             takes rows of any relation.
         encoding: of names and values.
+        is_streamed: it stands in a block of a streamed transaction.
 
     Returns:
         What it says, in UTF-8; what has no letter there is escaped.
@@ -310,7 +362,10 @@ def parse(
     parser = _PARSERS.get(tag)
     if parser is None:
         raise reader.fail("unknown type of message")
+    xid = reader.change_xid() if is_streamed and tag in _WITH_XID else None
     message = parser(reader)
+    if xid is not None:
+        message = Streamed(xid, cast("Change", message))
     if reader.next != len(payload):
         raise reader.fail("bytes after the end of the message", 0)
     return message
@@ -443,6 +498,27 @@ def _gauss_commit(reader: _Reader) -> GaussCommit:
     return GaussCommit(reader.number(8), reader.int63(), reader.sent_time_us(), reader.int63())
 
 
+def _stream_start(reader: _Reader) -> StreamStart:
+    return StreamStart(reader.number(4), bool(reader.flags(1, "block")))
+
+
+def _stream_stop(_reader: _Reader) -> StreamStop:
+    return StreamStop()
+
+
+def _stream_commit(reader: _Reader) -> StreamCommit:
+    xid = reader.number(4)
+    reader.flags(0, "commit")
+    return StreamCommit(xid, reader.number(8), reader.number(8), reader.time_us())
+
+
+def _stream_abort(reader: _Reader) -> StreamAbort:
+    xid, subxid = reader.number(4), reader.number(4)
+    if reader.next == len(reader.payload):
+        return StreamAbort(xid, subxid, None, None)
+    return StreamAbort(xid, subxid, reader.number(8), reader.time_us())
+
+
 def _notice(reader: _Reader) -> Notice:
     return Notice(reader.number(1), reader.take(reader.number(4)))
 
@@ -451,6 +527,17 @@ def _heartbeat(reader: _Reader) -> Heartbeat:
     return Heartbeat(reader.number(8), reader.number(8), reader.number(8, signed=True))
 
 
+_WITH_XID: Final = frozenset(
+    {
+        Letter.RELATION,
+        Letter.TYPE,
+        Letter.INSERT,
+        Letter.UPDATE,
+        Letter.DELETE,
+        Letter.TRUNCATE,
+        Letter.MESSAGE,
+    }
+)
 _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     Letter.BEGIN: _begin,
     Letter.COMMIT: _commit,
@@ -462,6 +549,10 @@ _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     Letter.DELETE: _delete,
     Letter.TRUNCATE: _truncate,
     Letter.MESSAGE: _logical,
+    Letter.STREAM_START: _stream_start,
+    Letter.STREAM_STOP: _stream_stop,
+    Letter.STREAM_COMMIT: _stream_commit,
+    Letter.STREAM_ABORT: _stream_abort,
     Letter.GAUSS_BEGIN: _gauss_begin,
     Letter.GAUSS_COMMIT: _gauss_commit,
     Letter.NOTICE: _notice,

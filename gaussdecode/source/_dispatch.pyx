@@ -173,6 +173,7 @@ cdef class Dispatcher:
         header.size = self.batch.size
         header.keepalive_lsn = keepalive_lsn
         header.keepalive_reply = is_reply_wanted
+        header.stream_xid = self.stream_xid
         header.opened_ns = self.opened_ns
         header.lsn = self.batch_lsn
         header.xid = self.batch_xid

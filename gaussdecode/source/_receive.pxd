@@ -59,7 +59,6 @@ cdef class Receiver:
     cdef uint64_t status_count
     cdef readonly uint64_t aside_count  # what another thread was given
     cdef readonly uint64_t aside_status_count  # statuses sent while another thread worked
-    cdef readonly uint64_t stray_count  # messages that do not belong in the stream, dropped
     cdef int64_t stalled_us
     cdef int64_t waited_us
     cdef int64_t begun_us
@@ -116,3 +115,4 @@ cdef class Receiver:
 cdef int64_t wall_us() noexcept nogil
 cdef int fail_short(uint8_t tag, size_t size) except -1 nogil
 cdef int fail_frame(uint8_t letter) except -1 nogil
+cdef int fail_order(uint8_t tag, bint in_transaction) except -1 nogil

@@ -137,8 +137,6 @@ class Reader:
             return error
 
     def _reason(self, source: Source, receiver: Receiver, end: End) -> GaussDecodeError | None:
-        if receiver.stray_count:
-            self._reports.log("stray_messages_dropped", count=receiver.stray_count)
         if end is End.STOP:
             return None
         if end is End.DECODER:

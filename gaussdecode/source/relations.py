@@ -17,6 +17,7 @@ _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
 _PLAN_COLUMN: Final = struct.Struct("=BBBBBBH")
 _FILTERED: Final = 1  # RELATION_FILTERED
 _UNREAD: Final = 2  # RELATION_UNREAD
+_STREAMED: Final = 4  # RELATION_STREAMED
 _ALIGNMENT: Final = 8
 _ALL: Final = "*"
 
@@ -45,7 +46,11 @@ def white_list(decoding: DecodingConfig) -> WhiteList:
 
 
 def relation_record(
-    relation: Relation, encoding: Encoding = UTF8, *, is_unread: bool = False
+    relation: Relation,
+    encoding: Encoding = UTF8,
+    *,
+    is_unread: bool = False,
+    is_streamed: bool = False,
 ) -> bytes:
     """Build RawRelation, PlanColumn[] and the definition, padded.
 
@@ -53,6 +58,7 @@ def relation_record(
         relation: as described.
         encoding: of the values that follow.
         is_unread: its rows are stepped over.
+        is_streamed: a transaction told it that has not committed.
     """
     definition = json.dumps(relation.to_record(), separators=(",", ":")).encode()
     columns = b"".join(
@@ -73,7 +79,7 @@ def relation_record(
         size + padding,
         relation.oid,
         relation.version,
-        _FILTERED * relation.is_filtered | _UNREAD * is_unread,
+        _FILTERED * relation.is_filtered | _UNREAD * is_unread | _STREAMED * is_streamed,
         len(relation.columns),
         encoding.number,
         len(definition),

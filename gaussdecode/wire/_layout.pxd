@@ -13,6 +13,10 @@ A *raw batch* (reader -> decoder):
                        pgoutput message from its type byte, relations and types left out;
                        up to 7 bytes of padding may follow the last
 
+A raw batch is of one kind: what a stream says between blocks of streamed transactions, or
+of one such block, whose transaction `stream_xid` names. There every row, truncate and message has
+the id of its (sub)transaction after its letter.
+
 A raw batch carries every relation version its decoder has not been told yet. From then
 on the decoder maps `oid` to `version`; the reader cuts the batch at each new version,
 so that the mapping never changes inside a message section.
@@ -79,16 +83,21 @@ cdef enum EventKind:
     EVENT_MESSAGE = 5           # flags 1 = transactional, x lsn, payload prefix NUL content
     EVENT_ORIGIN = 6            # x origin lsn, payload name
     EVENT_KEEPALIVE = 7         # x wal_end, flags 1 = reply wanted
-    EVENT_RELATION = 8          # index version, payload definition JSON
+    EVENT_RELATION = 8          # index version, flags 1 = told in a block, payload definition JSON
     EVENT_CSN = 9               # x csn of the open transaction or 0, payload user name
     EVENT_NOTICE = 10           # index code (1 = rows may be missing), payload text
     EVENT_HEARTBEAT = 11        # x lsn, y flushed lsn, z timestamp (us since 1970)
+    EVENT_STREAM_START = 12     # x xid, flags 1 = first block of its transaction
+    EVENT_STREAM_COMMIT = 13    # index xid, x commit_lsn, y end_lsn, z commit time
+    EVENT_STREAM_ABORT = 14     # x xid, y xid of what was rolled back: all if equal
+    # In a block, EVENT_SEGMENT, EVENT_TRUNCATE and EVENT_MESSAGE have z: the (sub)transaction.
 
 cdef enum EventFlag:
     GAUSS_EVENT = 1             # of BEGIN and COMMIT
 
 cdef enum RelationFlag:
     RELATION_FILTERED = 1       # known, but its rows are to be skipped
+    RELATION_STREAMED = 4       # of a transaction that has not committed
 
 # What is counted of a stream. The names are those of model.account.
 cdef enum TallyKind:
@@ -116,7 +125,7 @@ cdef packed struct RawHeader:
     uint64_t size               # of the whole entry
     uint64_t keepalive_lsn      # not 0: nothing is open at the end of this batch, and the
     uint32_t keepalive_reply    # server has read the WAL up to here; emitted as last event
-    uint32_t reserved
+    uint32_t stream_xid         # whose block it is of; 0: of none
     uint64_t lsn                # of the first message, for errors; 0 not known
     uint64_t xid                # of the transaction it is of, or 0
     uint64_t opened_ns          # when its first message came
@@ -159,6 +168,8 @@ cdef packed struct EntryHeader:
     Tally framed                # as the reader said
     Tally filtered              # by the reader and by the decoder
     Tally before_start
+    uint32_t stream_xid         # as the reader said
+    uint32_t reserved
 
 cdef packed struct Event:
     uint8_t kind

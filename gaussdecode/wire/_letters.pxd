@@ -11,6 +11,10 @@ cdef enum Letter:
     LETTER_DELETE = 0x44        # D
     LETTER_TRUNCATE = 0x54      # T
     LETTER_MESSAGE = 0x4D       # M
+    LETTER_STREAM_START = 0x53  # S
+    LETTER_STREAM_STOP = 0x45   # E
+    LETTER_STREAM_COMMIT = 0x63  # c
+    LETTER_STREAM_ABORT = 0x41  # A
     LETTER_GAUSS_BEGIN = 0x67   # g
     LETTER_GAUSS_COMMIT = 0x66  # f
     LETTER_NOTICE = 0x6E        # n

@@ -11,21 +11,24 @@ from gaussdecode.wire._layout cimport (
 )
 from gaussdecode.wire._letters cimport (
     LETTER_COMMIT, LETTER_DELETE, LETTER_GAUSS_COMMIT, LETTER_INSERT, LETTER_MESSAGE,
-    LETTER_TRUNCATE, LETTER_UPDATE,
+    LETTER_STREAM_COMMIT, LETTER_TRUNCATE, LETTER_UPDATE,
 )
 
 
 cdef inline void tally_message(
     Tally *tally, uint8_t tag, const uint8_t *data, size_t size
 ) noexcept nogil:
-    """Count one canonical message by its letter; a TRUNCATE by the tables it names."""
+    """Count one canonical message by its letter; a TRUNCATE by the tables it names.
+
+    Its count stands after one byte of `data`: the letter, or the last of a transaction's id.
+    """
     if tag == LETTER_INSERT:
         tally.count[<int>TALLY_INSERT] += 1
     elif tag == LETTER_UPDATE:
         tally.count[<int>TALLY_UPDATE] += 1
     elif tag == LETTER_DELETE:
         tally.count[<int>TALLY_DELETE] += 1
-    elif tag == LETTER_COMMIT or tag == LETTER_GAUSS_COMMIT:
+    elif tag == LETTER_COMMIT or tag == LETTER_GAUSS_COMMIT or tag == LETTER_STREAM_COMMIT:
         tally.count[<int>TALLY_TRANSACTION] += 1
     elif tag == LETTER_MESSAGE:
         tally.count[<int>TALLY_MESSAGE] += 1
@@ -51,6 +54,12 @@ cdef inline void tally_add(Tally *tally, const Tally *other) noexcept nogil:
     cdef int i
     for i in range(TALLY_KINDS):
         tally.count[i] += other.count[i]
+
+
+cdef inline void tally_subtract(Tally *tally, const Tally *other) noexcept nogil:
+    cdef int i
+    for i in range(TALLY_KINDS):
+        tally.count[i] -= other.count[i]
 
 
 cdef inline void tally_clear(Tally *tally) noexcept nogil:

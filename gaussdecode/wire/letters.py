@@ -1,8 +1,11 @@
 """The letters of canonical messages: the one table of them and of their layouts.
 
-Messages of pgoutput, protocol 1, and of our own (`GAUSS_BEGIN` and after it), in letters that no
+Messages of pgoutput, protocols 1 to 4 without prepared transactions, and of our own (`GAUSS_BEGIN` and after it), in letters that no
 pgoutput uses: a GaussDB stream is translated to them before anything else reads it. Cython has
 the same numbers in `_letters.pxd`; a test holds the two equal.
+
+Between `STREAM_START` and `STREAM_STOP`, relations, types, rows, truncates and messages have the
+id of their (sub)transaction, a u32, after the letter.
 
 Integers are big-endian; a str ends with a zero byte. Times are microseconds since 2000.
 A tuple is a letter of `Image`, a u16 column count, and a letter of `Cell` per column; `TEXT` is
@@ -27,6 +30,11 @@ class Letter(bytes, enum.Enum):
     DELETE = b"D"  # u32 oid, K or O tuple
     TRUNCATE = b"T"  # u32 count, u8 bits (1 cascade, 2 restart identity), count x u32 oid
     MESSAGE = b"M"  # u8 flags (1 transactional), u64 lsn, str prefix, u32 size, bytes
+    STREAM_START = b"S"  # u32 xid, u8 flags (1 first block of the transaction)
+    STREAM_STOP = b"E"  # nothing
+    STREAM_COMMIT = b"c"  # u32 xid, u8 flags = 0, u64 commit_lsn, u64 end_lsn, i64 commit time
+    STREAM_ABORT = b"A"  # u32 xid, u32 xid of what was rolled back, all if equal; with
+    #                      streaming=parallel also u64 lsn, i64 time
     GAUSS_BEGIN = b"g"  # u64 first_lsn, u64 csn, u64 xid, i64 time, u32 origin id, str user name
     GAUSS_COMMIT = b"f"  # u64 end_lsn, u64 xid, i64 commit time, u64 csn
     NOTICE = b"n"  # u8 code, u32 size, text

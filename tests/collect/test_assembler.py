@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,9 @@ from kit.entries import (
     KEEPALIVE,
     MESSAGE,
     ORIGIN,
+    STREAM_ABORT,
+    STREAM_COMMIT,
+    STREAM_START,
     TRUNCATE,
     Item,
     Mark,
@@ -36,7 +40,7 @@ from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Landed, Tables
-from gaussdecode.errors import AccountError, SequenceError
+from gaussdecode.errors import AccountError, InexactStreamError, SequenceError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model import account
 from gaussdecode.model.account import Counts, add
@@ -512,3 +516,267 @@ def test_what_the_collector_is_at_counts_already(tmp_path: Path) -> None:
     assert seen[0] > 0
     assert seen == sorted(seen)
     assert seen[-1] <= time.monotonic_ns() - began
+
+
+# ---- transactions that are streamed while they are open
+
+
+@dataclasses.dataclass(frozen=True)
+class Streamed:
+    """A transaction in blocks; `cuts` say after how many items each but the last of them ends.
+
+    Attributes:
+        items: rows and truncates, each with the (sub)transaction it is of: 0 the transaction itself.
+        cuts: rising.
+        aborted: subtransactions that are rolled back.
+        is_aborted: all of it is.
+        origin: of its first block.
+    """
+
+    items: tuple[tuple[int, Item], ...]
+    cuts: tuple[int, ...]
+    aborted: frozenset[int]
+    is_aborted: bool
+    origin: bytes | None
+
+
+changes = rows | st.sampled_from([Mark(TRUNCATE, index=1), Mark(TRUNCATE, index=3)])
+streamed = st.builds(
+    Streamed,
+    st.lists(st.tuples(st.integers(0, 3), changes), max_size=10).map(tuple),
+    st.lists(st.integers(0, 10), max_size=3).map(lambda cuts: tuple(sorted(cuts))),
+    st.frozensets(st.integers(1, 4), max_size=3),
+    st.booleans(),
+    st.sampled_from([None, None, b"far"]),
+)
+Step = tuple[int, list[Item]]  # whose block, or 0; what stands in it
+
+
+def blocks_of(xid: int, txn: Streamed) -> list[Step]:
+    """Spell one: its blocks, and the rollbacks after those that they concern."""
+    bounds = [0, *(min(cut, len(txn.items)) for cut in txn.cuts), len(txn.items)]
+    steps: list[Step] = []
+    for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
+        block: list[Item] = [Mark(STREAM_START, number == 0, x=xid)]
+        if number == 0 and txn.origin is not None:
+            block.append(Mark(ORIGIN, payload=txn.origin))
+        for sub, item in txn.items[start:stop]:
+            of = xid + sub
+            block.append(
+                dataclasses.replace(item, xid=of)
+                if isinstance(item, Row)
+                else dataclasses.replace(item, z=of)
+            )
+        steps.append((xid, block))
+        ended = {sub for sub, _ in txn.items[:stop]} - {sub for sub, _ in txn.items[stop:]}
+        steps += [
+            (0, [Mark(STREAM_ABORT, x=xid, y=xid + sub)])
+            for sub in sorted(ended & txn.aborted - {0})
+        ]
+    return steps
+
+
+def kept_items(txn: Txn | Streamed) -> list[Item]:
+    """What of a committed one counts."""
+    if isinstance(txn, Txn):
+        return list(txn.items)
+    return [item for sub, item in txn.items if sub == 0 or sub not in txn.aborted]
+
+
+@settings(deadline=None)
+@given(
+    data=st.data(),
+    plain=st.lists(transactions, max_size=4),
+    blocks=st.lists(streamed, max_size=5),
+    only_local=st.booleans(),
+)
+def test_streamed_transactions_come_out_as_whole_ones(
+    data: st.DataObject,
+    plain: list[Txn],
+    blocks: list[Streamed],
+    only_local: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """However blocks interleave, are cut, spooled and rolled back: rows in the order of commits."""
+    lives = {
+        100 * (number + 1): [*blocks_of(100 * (number + 1), txn), (0, [])]
+        for number, txn in enumerate(blocks)
+    }
+    waiting = [*plain]
+    ended: list[Txn | Streamed] = []  # in the order of their commits
+    steps: list[Step] = []
+    while lives or waiting:
+        xid = data.draw(st.sampled_from([*lives, *([0] if waiting else [])]))
+        if xid == 0:
+            ended.append(waiting.pop(0))
+            steps.append((0, commits(ended)))
+            continue
+        owner, items = lives[xid].pop(0)
+        if lives[xid]:
+            steps.append((owner, items))
+            continue
+        del lives[xid]
+        txn = blocks[xid // 100 - 1]
+        if txn.is_aborted:
+            steps.append((0, [Mark(STREAM_ABORT, x=xid, y=xid)]))
+        else:
+            ended.append(txn)
+            end = 100 * len(ended)
+            steps.append((0, [Mark(STREAM_COMMIT, index=xid, x=end - 10, y=end, z=7)]))
+    resume = 100 * data.draw(st.integers(0, len(ended)))
+    is_compared = data.draw(st.booleans())
+    sink = Sink(
+        tmp_path_factory.getbasetemp(), resume_lsn=resume, only_local=only_local,
+        is_compared=is_compared,
+        memory_limit=data.draw(st.sampled_from([0, 1500, 1 << 20])),
+        total_limit=data.draw(st.sampled_from([0, 3000, None])),
+        row_limit=data.draw(st.sampled_from([1, 1000])),
+    )  # fmt: skip
+    marks = [relation_mark(of, is_streamed=data.draw(st.booleans())) for of in TABLES.values()]
+    sink.assembler.absorb_bytes(entry(0, marks))
+    sums, every = [], list(marks)
+    for owner, items in steps:
+        for piece in pieces(items, lambda: data.draw(st.booleans())):
+            sink.assembler.absorb_bytes(entry(0, piece, stream_xid=owner))
+            every += piece
+        if data.draw(st.booleans()):
+            sums.append(sink.assembler.sums())
+            sink.assembler.committed()
+    if not sink.assembler.is_comparing:
+        sums.append(sink.assembler.sums())
+        sink.finish()
+        check_sums(sums, every, sink)
+    shown = [Txn(tuple(kept_items(txn)), txn.origin) for txn in ended]
+    assert sink.lines == expected(shown, resume, only_local)
+    assert sink.assembler.open_count == 0
+    assert (sink.assembler.retained_bytes, sink.assembler.spooled_bytes) == (0, 0)
+    if is_compared:
+        assert [(each[0], each[3]) for each in sink.repeated] == [
+            (100 * (n + 1), sum(not isinstance(i, Mark) or i.index != 3 for i in txn.items))
+            for n, txn in enumerate(shown) if 100 * (n + 1) <= resume
+        ]  # fmt: skip
+    sink.spool.close()
+
+
+def commits(ended: list[Txn | Streamed]) -> list[Item]:
+    """The events of the newest, a plain one."""
+    txn, end = ended[-1], 100 * len(ended)
+    origin = [] if txn.origin is None else [Mark(ORIGIN, payload=txn.origin)]
+    return [
+        Mark(BEGIN, x=end - 10, z=9), *origin, *kept_items(txn), Mark(COMMIT, x=end - 10, y=end),
+    ]  # fmt: skip
+
+
+def pieces(items: list[Item], cut_here: Callable[[], bool]) -> list[list[Item]]:
+    """Cut the events of a block, or of no block, into batches."""
+    batches: list[list[Item]] = [[]]
+    for item in items:
+        if batches[-1] and cut_here():
+            batches.append([])
+        batches[-1].append(item)
+    return batches
+
+
+FIRST = Mark(STREAM_START, 1, x=7)
+WRONG_BLOCKS: dict[str, list[Step]] = {
+    "commit of nobody": [(0, [Mark(STREAM_COMMIT, index=7, x=90, y=100)])],
+    "begins again": [(7, [FIRST]), (7, [FIRST])],
+    "never began": [(7, [Mark(STREAM_START, 0, x=7)])],
+    "rows of nobody": [(7, [Row(1, 1, "x", 7)])],
+    "another's start": [(7, [Mark(STREAM_START, 1, x=8)])],
+    "inside of another": [(0, [Mark(BEGIN, x=90)]), (7, [FIRST])],
+    "begin in a block": [(7, [FIRST, Mark(BEGIN, x=90)])],
+    "commit in a block": [(7, [FIRST]), (7, [Mark(STREAM_COMMIT, index=7, x=90, y=100)])],
+    "message of no transaction": [(7, [FIRST, Mark(MESSAGE, 0, x=95, payload=b"p\0c")])],
+    "keepalive in a block": [(7, [FIRST, Mark(KEEPALIVE, x=95)])],
+    "commit inside": [(7, [FIRST]), (0, [Mark(BEGIN, x=90), Mark(STREAM_COMMIT, index=7, y=100)])],
+    "abort inside": [(7, [FIRST]), (0, [Mark(BEGIN, x=90), Mark(STREAM_ABORT, x=7, y=7)])],
+    "after its commit": [
+        (7, [FIRST]), (0, [Mark(STREAM_COMMIT, index=7, x=90, y=100)]), (7, [Row(1, 1, "x", 7)]),
+    ],
+    "after its rollback": [
+        (7, [FIRST]), (0, [Mark(STREAM_ABORT, x=7, y=7)]), (7, [Mark(STREAM_START, 0, x=7)]),
+    ],
+    "lower end": [
+        (7, [FIRST]), (8, [Mark(STREAM_START, 1, x=8)]),
+        (0, [Mark(STREAM_COMMIT, index=8, x=90, y=100)]),
+        (0, [Mark(STREAM_COMMIT, index=7, x=80, y=100)]),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", WRONG_BLOCKS.values(), ids=WRONG_BLOCKS.keys())
+def test_wrong_order_of_blocks_is_refused(sink: Sink, steps: list[Step]) -> None:
+    """Nothing that a server would never send is guessed at, and nothing of it is released."""
+    for owner, items in steps[:-1]:
+        sink.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
+    owner, items = steps[-1]
+    with pytest.raises(SequenceError):
+        sink.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
+    assert sink.lines == []
+
+
+def test_rollbacks_of_nobody_are_counted(sink: Sink) -> None:
+    """Some servers send them for transactions that were never streamed."""
+    sink.assembler.absorb_bytes(
+        entry(1, [Mark(STREAM_ABORT, x=7, y=7), Mark(STREAM_ABORT, x=7, y=9)])
+    )
+    assert sink.assembler.stray_count == 2
+
+
+@pytest.mark.parametrize("is_rolled_back", [True, False])
+def test_messages_beside_a_rollback_are_not_guessed(sink: Sink, is_rolled_back: bool) -> None:
+    """Nobody can tell whether the message was of the savepoint."""
+    message = Mark(MESSAGE, 1, z=7, payload=b"p\0c")
+    sink.assembler.absorb_bytes(entry(1, [FIRST, Row(1, 1, "x", 8), message], stream_xid=7))
+    if is_rolled_back:
+        sink.assembler.absorb_bytes(entry(2, [Mark(STREAM_ABORT, x=7, y=8)]))
+    commit: list[Item] = [Mark(STREAM_COMMIT, index=7, x=90, y=100)]
+    if is_rolled_back:
+        with pytest.raises(InexactStreamError, match="0/64"):
+            sink.assembler.absorb_bytes(entry(3, commit))
+        assert sink.lines == []
+    else:
+        sink.assembler.absorb_bytes(entry(3, commit))
+        sink.finish()
+        assert len(sink.messages) == 1
+
+
+def test_relation_of_a_rolled_back_transaction_changes_no_table(tmp_path: Any) -> None:  # Any: Path
+    """Its description is not registered, whichever decoder told of it, and whenever."""
+    sink = Sink(tmp_path)
+    told = relation_mark(TABLES[1], is_streamed=True)
+    sink.assembler.absorb_bytes(entry(0, [told, FIRST, Row(1, 1, "x", 7)], stream_xid=7))
+    sink.assembler.absorb_bytes(entry(1, [Mark(STREAM_ABORT, x=7, y=7)]))
+    sink.assembler.absorb_bytes(entry(2, [told, Mark(KEEPALIVE, x=50)]))
+    assert len(sink.held) == 2, "the system tables alone"
+    plain: list[Item] = [Mark(BEGIN, x=90), Row(1, 2, "y"), Mark(COMMIT, x=90, y=100)]
+    sink.assembler.absorb_bytes(entry(3, plain))
+    assert len(sink.held) == 3
+
+
+def test_many_open_transactions(tmp_path: Any) -> None:  # Any: Path
+    """5,000 of them, each in three blocks, in memory as bounded as it is with one."""
+    sink = Sink(tmp_path, total_limit=100_000)
+    sink.assembler.absorb_bytes(entry(0, [relation_mark(TABLES[1])]))
+    most = 0
+    for block in range(3):
+        for xid in range(1, 5001):
+            start = Mark(STREAM_START, block == 0, x=xid)
+            sink.assembler.absorb_bytes(
+                entry(1, [start, Row(1, 3 * xid + block, None, xid)], stream_xid=xid)
+            )
+            most = max(most, sink.assembler.retained_bytes)
+    assert sink.assembler.open_count == 5000
+    assert most <= 100_000
+    for xid in range(5000, 0, -1):
+        end = 100 * (5001 - xid)
+        sink.assembler.absorb_bytes(
+            entry(2, [Mark(STREAM_COMMIT, index=xid, x=end - 10, y=end)])
+        )
+    sink.finish()
+    assert [line[4] for line in sink.lines] == [
+        3 * xid + block for xid in range(5000, 0, -1) for block in range(3)
+    ]
+    assert sink.assembler.spooled_bytes == 0
+    sink.spool.close()

@@ -18,7 +18,7 @@ from gaussdecode.model.relation import Relation
 from gaussdecode.model.types import ColumnType, Kind
 
 ENTRY_MAGIC = 0x42444447
-HEADER = struct.Struct("=IIQQIIQQQQ3Q18Q")
+HEADER = struct.Struct("=IIQQIIQQQQ3Q18QII")
 EVENT = struct.Struct("=BBHIIIQQQQQ")
 PART = struct.Struct("=IIIIQQQQQQII")
 COLUMN = struct.Struct("=BBHIQQQQIIQQQQ")
@@ -42,6 +42,9 @@ class EventKind(enum.IntEnum):
     CSN = 9
     NOTICE = 10
     HEARTBEAT = 11
+    STREAM_START = 12
+    STREAM_COMMIT = 13
+    STREAM_ABORT = 14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +150,8 @@ class _Reader:
             for part in PART.iter_unpack(self.aligned(part_offset, part_count * PART.size))
         ]
         assert row_count == sum(part.row_count for part in parts)
-        moments, sums = tuple(rest[:3]), rest[3:]
+        moments, sums, (stream_xid, reserved) = tuple(rest[:3]), rest[3:-2], rest[-2:]
+        assert reserved == 0
         framed, filtered, before_start = (tuple(sums[at : at + 6]) for at in (0, 6, 12))
         return Entry(
             kind, seq, wire_bytes, row_count, events, parts, framed, filtered, before_start, moments

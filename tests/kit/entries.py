@@ -14,21 +14,23 @@ from gaussdecode.model.types import ColumnType, Kind
 from kit.wire import NONE, Tally
 
 ENTRY_MAGIC = 0x42444447
-HEADER = struct.Struct("=IIQQIIQQQQ3Q18Q")
+HEADER = struct.Struct("=IIQQIIQQQQ3Q18QII")
 EVENT = struct.Struct("=BBHIIIQQQQQ")
 PART = struct.Struct("=IIIIQQQQQQII")
 COLUMN = struct.Struct("=BBHIQQQQIIQQQQ")
 BEGIN, COMMIT, SEGMENT, TRUNCATE, MESSAGE, ORIGIN, KEEPALIVE, RELATION, CSN, NOTICE = range(1, 11)
+STREAM_START, STREAM_COMMIT, STREAM_ABORT = range(12, 15)
 DATA, END, ERROR = range(3)
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One inserted row of relation `version`."""
+    """One inserted row of relation `version`; in a block, of (sub)transaction `xid`."""
 
     version: int
     id: int
     note: str | None
+    xid: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +62,10 @@ def relation(
     )
 
 
-def relation_mark(of: Relation) -> Mark:
+def relation_mark(of: Relation, *, is_streamed: bool = False) -> Mark:
     """The event that describes a relation."""
-    return Mark(RELATION, index=of.version, payload=json.dumps(of.to_record()).encode())
+    payload = json.dumps(of.to_record()).encode()
+    return Mark(RELATION, is_streamed, of.version, payload=payload)
 
 
 class _Bytes:
@@ -81,7 +84,8 @@ def tally(items: list[Item]) -> Tally:
     """What a reader would have counted of these."""
     marks = [item.kind for item in items if isinstance(item, Mark)]
     rows = len(items) - len(marks)
-    return marks.count(COMMIT), rows, 0, 0, marks.count(TRUNCATE), marks.count(MESSAGE)
+    ends = marks.count(COMMIT) + marks.count(STREAM_COMMIT)
+    return ends, rows, 0, 0, marks.count(TRUNCATE), marks.count(MESSAGE)
 
 
 def entry(
@@ -93,6 +97,7 @@ def entry(
     filtered: Tally = NONE,
     before_start: Tally = NONE,
     moments: tuple[int, int, int] = (0, 0, 0),
+    stream_xid: int = 0,
 ) -> bytes:
     """Build one decoded batch.
 
@@ -104,6 +109,7 @@ def entry(
         filtered: what of it reader or decoder left out, because nobody wants the table,
         before_start: or because it stands before the position to start from.
         moments: when it was opened, when decoding it began and ended; monotonic nanoseconds.
+        stream_xid: whose block it is of; 0 for none.
     """
     out = _Bytes()
     out.put(bytes(HEADER.size))
@@ -114,10 +120,10 @@ def entry(
             held = rows.setdefault(item.version, [])
             part = list(rows).index(item.version)
             last = events[-1] if events else None
-            if last is not None and last[0] == SEGMENT and last[3] == part:
+            if last is not None and last[0] == SEGMENT and (last[3], last[8]) == (part, item.xid):
                 last[5] += 1
             else:
-                events.append([SEGMENT, 0, 0, part, len(held), 1, 0, 0, 0, 0, 0])
+                events.append([SEGMENT, 0, 0, part, len(held), 1, 0, 0, item.xid, 0, 0])
             held.append(item)
         else:
             offset = out.put(item.payload)
@@ -132,6 +138,7 @@ def entry(
     out.data[: HEADER.size] = HEADER.pack(
         ENTRY_MAGIC, kind, seq, len(out.data), len(events), len(rows), event_offset, part_offset,
         0, count, *moments, *(tally(items) if framed is None else framed), *filtered, *before_start,
+        stream_xid, 0,
     )  # fmt: skip
     return bytes(out.data)
 

@@ -99,13 +99,16 @@ class _Rows:
         )
 
 
-def decode(messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 0) -> Entry:
+def decode(
+    messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 0, stream_xid: int = 0
+) -> Entry:
     """Decode messages as a decoder must, slowly.
 
     Args:
         messages: payloads from their type byte.
         relations: described before them; their events are left out.
         seq: dispatch sequence.
+        stream_xid: whose block they are of; 0 for none.
 
     Raises:
         WireError: as the fast decoder, at the same byte of the same message.
@@ -116,9 +119,12 @@ def decode(messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 
     events: list[Event] = []
     filtered: list[bytes] = []
     for payload in messages:
-        if payload[:1] in (b"R", b"Y"):
-            raise WireError("relation or type message inside a batch", 0)
-        message = pgoutput.parse(payload, counts)
+        if payload[:1] in (b"R", b"Y", b"E"):
+            raise WireError("message that is the reader's inside a batch", 0)
+        message = pgoutput.parse(payload, counts, is_streamed=stream_xid != 0)
+        xid = 0
+        if isinstance(message, pgoutput.Streamed):
+            xid, message = message.xid, message.change
         if isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
             relation = by_oid[message.relation_oid]
             if relation.is_filtered:
@@ -128,22 +134,24 @@ def decode(messages: Sequence[bytes], relations: Sequence[Relation], seq: int = 
             index, first = list(parts).index(relation.version), len(rows.ops)
             rows.add(message)
             last = events[-1] if events else None
-            if last is not None and (last.kind, last.index) == (EventKind.SEGMENT, index):
+            if last is not None and (last.kind, last.index, last.z) == (
+                EventKind.SEGMENT, index, xid,
+            ):  # fmt: skip
                 events[-1] = Event(
-                    EventKind.SEGMENT, 0, index, last.first_row, last.row_count + 1, 0, 0, 0, b""
+                    EventKind.SEGMENT, 0, index, last.first_row, last.row_count + 1, 0, 0, xid, b""
                 )
             else:
-                events.append(Event(EventKind.SEGMENT, 0, index, first, 1, 0, 0, 0, b""))
+                events.append(Event(EventKind.SEGMENT, 0, index, first, 1, 0, 0, xid, b""))
         else:
             if isinstance(message, pgoutput.Truncate):
                 unwanted = [oid for oid in message.relation_oids if by_oid[oid].is_filtered]
                 filtered.append(wire.truncate(*unwanted))
-            events += _events(message, by_oid)
+            events += _events(message, by_oid, xid)
     done = [rows.finish() for rows in parts.values()]
     wire_bytes = sum(len(payload) + 4 for payload in messages)
     return Entry(
         0, seq, wire_bytes, sum(part.row_count for part in done), events, done,
-        wire.tally(messages), wire.tally(filtered), wire.NONE,
+        wire.tally(messages, is_streamed=stream_xid != 0), wire.tally(filtered), wire.NONE,
     )  # fmt: skip
 
 
@@ -154,7 +162,7 @@ def _event(  # fields as in the layout
     return Event(kind, flags, index, 0, 0, x % 2**64, y % 2**64, z % 2**64, payload)
 
 
-def _events(message: pgoutput.Message, by_oid: dict[int, Relation]) -> list[Event]:
+def _events(message: pgoutput.Message, by_oid: dict[int, Relation], xid: int) -> list[Event]:
     match message:
         case pgoutput.Begin(lsn, time, xid):
             return [_event(EventKind.BEGIN, x=lsn, y=time, z=xid)]
@@ -173,11 +181,21 @@ def _events(message: pgoutput.Message, by_oid: dict[int, Relation]) -> list[Even
             return [_event(EventKind.HEARTBEAT, x=lsn, y=flushed_lsn, z=time)]
         case pgoutput.LogicalMessage(is_transactional, lsn, prefix, content):
             payload = prefix + b"\0" + content
-            return [_event(EventKind.MESSAGE, flags=int(is_transactional), x=lsn, payload=payload)]
+            flags = int(is_transactional)
+            return [_event(EventKind.MESSAGE, flags=flags, x=lsn, z=xid, payload=payload)]
         case pgoutput.Truncate(oids, is_cascade, is_restart):
             bits = is_cascade | is_restart << 1
             kept = [by_oid[oid] for oid in oids if not by_oid[oid].is_filtered]
-            return [_event(EventKind.TRUNCATE, flags=bits, index=each.version) for each in kept]
+            return [
+                _event(EventKind.TRUNCATE, flags=bits, index=each.version, z=xid) for each in kept
+            ]
+        case pgoutput.StreamStart(top, is_first):
+            return [_event(EventKind.STREAM_START, flags=int(is_first), x=top)]
+        case pgoutput.StreamCommit(top, commit_lsn, end_lsn, time):
+            event = EventKind.STREAM_COMMIT
+            return [_event(event, index=top, x=commit_lsn, y=end_lsn, z=time)]
+        case pgoutput.StreamAbort(top, subxid):
+            return [_event(EventKind.STREAM_ABORT, x=top, y=subxid)]
     raise AssertionError(message)
 
 

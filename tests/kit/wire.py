@@ -57,6 +57,34 @@ def origin(lsn: int = 0x99, name: str = "elsewhere") -> bytes:
     return b"O" + struct.pack(">Q", lsn) + name.encode() + b"\0"
 
 
+def stream_start(xid: int = 7, *, is_first: bool = True) -> bytes:
+    """A Stream Start message."""
+    return b"S" + struct.pack(">IB", xid, is_first)
+
+
+def stream_commit(
+    xid: int = 7,
+    commit_lsn: int = 0x2000,
+    end_lsn: int = 0x2030,
+    commit_time_us: int = EPOCH_US,
+    flags: int = 0,
+) -> bytes:
+    """A Stream Commit message."""
+    time_us = commit_time_us - EPOCH_US
+    return b"c" + struct.pack(">IBQQq", xid, flags, commit_lsn, end_lsn, time_us)
+
+
+def stream_abort(xid: int = 7, subxid: int = 7, place: tuple[int, int] | None = None) -> bytes:
+    """A Stream Abort message; `place` is LSN and time, as with streaming=parallel."""
+    message = b"A" + struct.pack(">II", xid, subxid)
+    return message if place is None else message + struct.pack(">Qq", *place)
+
+
+def of_block(message: bytes, xid: int = 7) -> bytes:
+    """A change as it stands in a block: with the id of its (sub)transaction."""
+    return message[:1] + struct.pack(">I", xid) + message[1:]
+
+
 def insert(values: Sequence[Cell], oid: int = OID) -> bytes:
     """An Insert message."""
     return b"I" + struct.pack(">I", oid) + b"N" + row(values)
@@ -205,14 +233,15 @@ def raw_relation(of: Relation) -> bytes:
     return padded(head + plan + definition)
 
 
-def tally(messages: Iterable[bytes]) -> Tally:
+def tally(messages: Iterable[bytes], *, is_streamed: bool = False) -> Tally:
     """Count messages as the reader does: a truncate counts the tables it names."""
+    at = 4 * is_streamed
     counts = dict.fromkeys(KINDS, 0)
     for message in messages:
-        letter = "C" if message[:1] == b"f" else message[:1].decode("latin-1")
+        letter = "C" if message[:1] in (b"f", b"c") else message[:1].decode("latin-1")
         if letter in counts:
-            is_whole = letter != "T" or len(message) >= 5
-            many = int.from_bytes(message[1:5]) if letter == "T" and is_whole else 1
+            is_whole = letter != "T" or len(message) >= 5 + at
+            many = int.from_bytes(message[1 + at : 5 + at]) if letter == "T" and is_whole else 1
             counts[letter] += many if is_whole else 0
     return tuple(counts.values())
 
@@ -228,6 +257,7 @@ def raw_batch(
     before_start: Tally = NONE,
     place: tuple[int, int] = (0, 0),
     opened_ns: int = 0,
+    stream_xid: int = 0,
 ) -> bytes:
     """A raw batch of whole messages.
 
@@ -242,6 +272,7 @@ def raw_batch(
         before_start: or because it stands before the position to start from.
         place: LSN of the first message, and XID of the transaction that is open before it.
         opened_ns: when the first message came.
+        stream_xid: whose block they are of; 0 for none.
     """
     described = b"".join(map(raw_relation, relations))
     section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
@@ -256,10 +287,10 @@ def raw_batch(
         offset + len(section),
         keepalive[0],
         keepalive[1],
-        0,
+        stream_xid,
         *place,
         opened_ns,
-        *(tally(messages) if framed is None else framed),
+        *(tally(messages, is_streamed=stream_xid != 0) if framed is None else framed),
         *filtered,
         *before_start,
     )

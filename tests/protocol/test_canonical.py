@@ -64,6 +64,10 @@ MESSAGES: list[tuple[bytes, pgoutput.Message]] = [
         wire.logical(b"app", b"\0x", 0x55, 1),
         pgoutput.LogicalMessage(True, 0x55, b"app", b"\0x"),
     ),
+    (wire.stream_start(9, is_first=False), pgoutput.StreamStart(9, is_first=False)),
+    (b"E", pgoutput.StreamStop()),
+    (wire.stream_commit(9, 1, 2, 3), pgoutput.StreamCommit(9, 1, 2, 3)),
+    (wire.stream_abort(9, 10), pgoutput.StreamAbort(9, 10, None, None)),
 ]
 
 
@@ -84,7 +88,9 @@ def test_every_prefix_is_truncated(payload: bytes) -> None:
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (b"S\0\0\0\1\1", "unknown type"),
+        (b"P\0\0\0\1\1", "unknown type"),
+        (b"S\0\0\0\1\2", "unknown flags of a block"),
+        (wire.stream_commit(flags=1), "unknown flags of a commit"),
         (wire.begin() + b"\0", "after the end"),
         (wire.relation_message([], identity=b"x"), "replica identity"),
         (wire.relation_message([(2, "id", 23, -1)]), "unknown flags of a column"),
@@ -97,6 +103,19 @@ def test_breaking_the_format_is_an_error(payload: bytes, reason: str) -> None:
     """What no server sends is refused, with the reason."""
     with pytest.raises(WireError, match=reason):
         pgoutput.parse(payload, {16400: 2})
+
+
+def test_changes_of_a_block_name_their_transaction() -> None:
+    """Each letter that stands in a block has it, the others do not."""
+    for payload, message in MESSAGES:
+        if payload[:1] in b"RYIUDTM":
+            assert pgoutput.parse(wire.of_block(payload, 9), is_streamed=True) == (
+                pgoutput.Streamed(9, message)
+            )
+        else:
+            assert pgoutput.parse(payload, is_streamed=True) == message
+    abort = pgoutput.parse(wire.stream_abort(9, 10, (1, 2)))
+    assert abort == pgoutput.StreamAbort(9, 10, 1, wire.EPOCH_US + 2)
 
 
 @given(st.binary(max_size=80))

@@ -51,7 +51,7 @@ def status_document(
         "parallel_decode_num": facts.decoder_count,
         **_queue_records(session),
         "reader_lsn": str(Lsn(words.get("received_lsn", 0))),
-        "working_txn_cnt": int(held is not None and held.is_transaction_open),
+        "working_txn_cnt": 0 if held is None else held.open_count,
         "working_txn_memory": 0 if held is None else held.retained_bytes,
         "durable_lsn": str(Lsn(durable.lsn)),
         "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),

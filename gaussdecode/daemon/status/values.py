@@ -81,7 +81,7 @@ def _decoder_values(decoder: Mapping[str, int]) -> dict[str, float]:
 def _collector_values(collector: Collector) -> dict[str, float]:
     held = collector.assembler
     return {
-        "collect_open_transactions": float(held.is_transaction_open),
+        "collect_open_transactions": float(held.open_count),
         "collect_open_bytes": held.retained_bytes,
         "collect_pending_bytes": held.held_bytes,
         "collect_spooled_bytes": held.spooled_bytes,

@@ -9,6 +9,11 @@ It looks at the letter of a message and at the positions of commits.
 everything the server has sent lies before them; then they go in-band after it, at most one
 a second unless the server wants a reply.
 
+**Streamed transactions** come in blocks between S and E, which do not nest and have no other
+messages between them. A block is a transaction that is open: while one is, keepalives are not
+passed on. It has batches of its own, so that a batch is of one transaction or of none; those
+between blocks hold the ends of streamed transactions, which decide what becomes of their rows.
+
 **Returns** to Python for a new Relation or Type message (held; `frame` shows it, `define`
 lets go). Repeats of a Type are dropped.
 
@@ -41,13 +46,17 @@ from gaussdecode.source._receive cimport (
     HOLD,
     NEW_RELATION,
     NEW_TYPE,
+    fail_order,
     fail_short,
     wall_us,
 )
 from gaussdecode.source._status cimport StatusNumbers
 from gaussdecode.wire._letters cimport (
-    LETTER_BEGIN, LETTER_COMMIT, LETTER_MESSAGE, LETTER_RELATION, LETTER_TYPE,
+    LETTER_BEGIN, LETTER_COMMIT, LETTER_MESSAGE, LETTER_ORIGIN, LETTER_RELATION,
+    LETTER_STREAM_ABORT, LETTER_STREAM_COMMIT, LETTER_STREAM_START, LETTER_STREAM_STOP, LETTER_TYPE,
 )
+
+from gaussdecode.errors import WireError
 
 cdef enum:
     DATA_HEADER = 25            # 'w', start lsn, end lsn, server time
@@ -55,7 +64,14 @@ cdef enum:
     STATUS_SIZE = 34            # 'r', three positions, client time, reply wanted
     BEGIN_SIZE = 21             # 'B', commit lsn, commit time, xid
     COMMIT_SIZE = 26            # 'C', flags, commit lsn, end lsn, commit time
+    START_SIZE = 6              # 'S', xid, flags
+    STREAM_COMMIT_SIZE = 30     # 'c', xid, flags, commit lsn, end lsn, commit time
+    XID_SIZE = 4
     KEEPALIVE_GAP_US = 1000000
+
+
+cdef int fail_long(uint8_t tag) except -1 with gil:
+    raise WireError(f"bytes after the end of message {chr(tag)!r}", 1)
 
 
 cdef class PostgresReceiver(Receiver):
@@ -97,6 +113,11 @@ cdef class PostgresReceiver(Receiver):
             raise ValueError("no message is held")
         return self.frames.data[DATA_HEADER:self.frames.size]
 
+    @property
+    def is_streamed(self):
+        """Whether the held message stands in a block of a streamed transaction."""
+        return self.is_in_block
+
     def define(self, uint32_t oid, bytes record):
         """Let go of the held message; the repeats of a type will be dropped from now on.
 
@@ -105,11 +126,12 @@ cdef class PostgresReceiver(Receiver):
             record: of the new relation version, or None for a type.
         """
         cdef const uint8_t *data = self.frames.data + DATA_HEADER
+        cdef size_t at = 1 + XID_SIZE * self.is_in_block
         cdef size_t size = self.frames.size - DATA_HEADER
         if self.frames.data == NULL:
             raise ValueError("no message is held")
         if record is None:
-            self.known.remember(data[0], oid, data, size)
+            self.known.remember(data[0], oid, data + at, size - at)
         else:
             self.dispatcher.add_relation(record)
         release_frame(&self.frames)
@@ -146,9 +168,8 @@ cdef class PostgresReceiver(Receiver):
             return self.describe(data, size, NEW_RELATION)
         if tag == LETTER_TYPE:
             return self.describe(data, size, NEW_TYPE)
-        if tag == c"A":
-            self.stray_count += 1
-            return GO_ON
+        if tag == LETTER_STREAM_STOP:
+            return self.end_block(size)
         if not self.has_room(size):
             return HOLD
         if tag == LETTER_COMMIT:
@@ -157,17 +178,69 @@ cdef class PostgresReceiver(Receiver):
             if size < BEGIN_SIZE:
                 fail_short(tag, size)
             self.open_transaction(tag, read_uint32(data + 17))
+        elif tag == LETTER_STREAM_START:
+            if self.dispatcher.is_open:
+                self.cut(0, False)
+                return HOLD
+            self.begin_block(data, size)
+        elif tag == LETTER_STREAM_COMMIT:
+            self.take_stream_commit(data, size)
+        elif tag == LETTER_STREAM_ABORT:
+            self.check_outside(tag)
         elif tag != LETTER_MESSAGE:
             self.check_inside(tag)
-        tally_message(&self.dispatcher.framed, tag, data, size)
+        if not self.is_in_block:
+            tally_message(&self.dispatcher.framed, tag, data, size)
+        elif size > XID_SIZE:
+            tally_message(&self.dispatcher.framed, tag, data + XID_SIZE, size - XID_SIZE)
         self.add(data, size, self.frames.origin == FROM_LIBPQ)
         return GO_ON
 
     cdef int take_commit(self, const uint8_t *data, size_t size) except -1 nogil:
         self.check_inside(data[0])
+        if self.is_in_block:
+            fail_order(data[0], True)
         if size < COMMIT_SIZE:
             fail_short(data[0], size)
         return self.close_transaction(data[0], read_uint64(data + 10))
+
+    # ---- streamed transactions
+
+    cdef int check_outside(self, uint8_t tag) except -1 nogil:
+        if self.in_transaction:
+            fail_order(tag, True)
+        return 0
+
+    cdef int begin_block(self, const uint8_t *data, size_t size) except -1 nogil:
+        """The batch of the block begins with its message S."""
+        cdef uint32_t xid
+        if size < START_SIZE:
+            fail_short(data[0], size)
+        xid = read_uint32(data + 1)
+        if xid == 0:
+            fail_order(data[0], False)
+        self.open_transaction(data[0], xid)
+        self.is_in_block = True
+        self.dispatcher.stream_xid = xid
+        return 0
+
+    cdef int end_block(self, size_t size) except -1 nogil:
+        if not self.is_in_block:
+            fail_order(LETTER_STREAM_STOP, self.in_transaction)
+        if size != 1:
+            fail_long(LETTER_STREAM_STOP)
+        self.cut(0, False)
+        self.dispatcher.stream_xid = 0
+        self.is_in_block = False
+        self.in_transaction = False
+        self.xid = 0
+        return GO_ON
+
+    cdef int take_stream_commit(self, const uint8_t *data, size_t size) except -1 nogil:
+        if size < STREAM_COMMIT_SIZE:
+            fail_short(data[0], size)
+        self.open_transaction(data[0], read_uint32(data + 1))
+        return self.close_transaction(data[0], read_uint64(data + 14))
 
     cdef int describe(self, const uint8_t *data, size_t size, int outcome) except -1 nogil:
         """Drop a repeated Type; hold another one, or a Relation, for Python.
@@ -175,11 +248,12 @@ cdef class PostgresReceiver(Receiver):
         A Relation like the one before may mean that a column was dropped and made anew: only
         the catalogue can tell, so it is a version of its own, and begins a batch.
         """
-        if size < 5:
+        cdef size_t at = 1 + XID_SIZE * self.is_in_block
+        if size < at + 4:
             fail_short(data[0], size)
         if outcome == NEW_RELATION:
             self.cut(0, False)
-        elif self.known.is_repeat(data[0], read_uint32(data + 1), data, size):
+        elif self.known.is_repeat(data[0], read_uint32(data + at), data + at, size - at):
             return GO_ON
         return outcome
 

@@ -8,7 +8,14 @@ from collections.abc import Iterable
 
 from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol.canonical import RelationMessage, TypeMessage, describe, parse
+from gaussdecode.protocol.canonical import (
+    Message,
+    RelationMessage,
+    Streamed,
+    TypeMessage,
+    describe,
+    parse,
+)
 from gaussdecode.source.relations import WhiteList, relation_record
 from gaussdecode.wire.encoding import UTF8, Encoding
 
@@ -31,17 +38,26 @@ class Relations:
         self._user_types: dict[int, tuple[str, str]] = {}
         self._last_version = 0
 
-    def note_type(self, message: bytes) -> int:
+    def note_type(self, message: bytes, *, is_streamed: bool = False) -> int:
         """Take a Type message; returns its OID."""
-        parsed = parse(message, encoding=self.encoding)
+        parsed = self._parse(message, is_streamed=is_streamed)
         if not isinstance(parsed, TypeMessage):
             raise SequenceError(f"a {type(parsed).__name__} where a Type must be")
         self._user_types[parsed.oid] = (parsed.namespace, parsed.name)
         return parsed.oid
 
-    def define(self, message: bytes) -> Relation:
-        """Take a Relation message; returns the new version."""
-        parsed = parse(message, encoding=self.encoding)
+    def _parse(self, message: bytes, *, is_streamed: bool) -> Message:
+        parsed = parse(message, encoding=self.encoding, is_streamed=is_streamed)
+        return parsed.change if isinstance(parsed, Streamed) else parsed
+
+    def define(self, message: bytes, *, is_streamed: bool = False) -> Relation:
+        """Take a Relation message; returns the new version.
+
+        The last message of a table describes all its rows that follow, of whatever transaction: the
+        server sends another before the first row that it does not fit. So numbers are
+        given in wire order, also to a description that is rolled back later.
+        """
+        parsed = self._parse(message, is_streamed=is_streamed)
         if not isinstance(parsed, RelationMessage):
             raise SequenceError(f"a {type(parsed).__name__} where a Relation must be")
         self._last_version += 1
@@ -50,6 +66,11 @@ class Relations:
             return relation
         return describe(parsed, self._last_version, self._user_types, is_filtered=True)
 
-    def record(self, relation: Relation) -> bytes:
+    def record(self, relation: Relation, *, is_streamed: bool = False) -> bytes:
         """Its record of the raw batch."""
-        return relation_record(relation, self.encoding, is_unread=relation.oid in self._unread)
+        return relation_record(
+            relation,
+            self.encoding,
+            is_unread=relation.oid in self._unread,
+            is_streamed=is_streamed,
+        )

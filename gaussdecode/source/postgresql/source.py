@@ -45,12 +45,13 @@ class SlowPath:
 
     def answer(self, end: End) -> bool:
         """See `Source.answer`."""
-        receiver = self._receiver
+        receiver, relations = self._receiver, self._relations
+        is_streamed = receiver.is_streamed
         if end is End.RELATION:
-            relation = self._relations.define(receiver.frame())
-            receiver.define(relation.oid, self._relations.record(relation))
+            relation = relations.define(receiver.frame(), is_streamed=is_streamed)
+            receiver.define(relation.oid, relations.record(relation, is_streamed=is_streamed))
         elif end is End.TYPE:
-            receiver.define(self._relations.note_type(receiver.frame()), None)
+            receiver.define(relations.note_type(receiver.frame(), is_streamed=is_streamed), None)
         else:
             return False
         return True

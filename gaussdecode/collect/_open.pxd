@@ -1,0 +1,57 @@
+"""Transactions that have begun and not ended; see `_open.pyx`."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from gaussdecode.wire._layout cimport Buffer, Tally
+
+
+cdef struct Retained:
+    uint8_t *data           # NULL: in the spool
+    uint64_t offset         # there
+    uint64_t size
+    uint32_t first_event
+    bint is_spooled
+
+cdef struct OpenTransaction:
+    uint32_t stream_xid     # of one that is streamed; 0: it began with a BEGIN
+    uint8_t flags           # of its BEGIN
+    int64_t time_us
+    uint64_t csn
+    uint64_t commit_lsn
+    uint64_t xid
+    bint has_origin
+    Buffer origin
+    bint has_user
+    Buffer user
+    bint is_excluded        # its user is one of those that are left out
+    uint64_t rows           # that would land; counted while comparing only
+    uint64_t lands_from     # the least of its tables'
+    Tally tally             # what was framed of it
+    Retained *retained
+    uint32_t retained_count
+    uint32_t retained_capacity
+    uint64_t memory_bytes   # of what is retained
+    uint64_t spooled_bytes
+    uint32_t *aborted       # subtransactions that were rolled back
+    uint32_t aborted_count
+    uint32_t aborted_capacity
+
+cdef struct OpenTransactions:
+    OpenTransaction **items
+    uint32_t count
+    uint32_t capacity
+    uint32_t last           # where the one that was asked for last may be
+
+
+cdef OpenTransaction *open_create(uint32_t stream_xid) except NULL nogil
+cdef void open_begin(OpenTransaction *transaction) noexcept nogil
+cdef void open_free(OpenTransaction *transaction) noexcept nogil
+cdef void open_forget(OpenTransaction *transaction) noexcept nogil
+cdef Retained *open_retain(OpenTransaction *transaction) except NULL nogil
+cdef int open_abort(OpenTransaction *transaction, uint32_t subxid) except -1 nogil
+cdef bint open_is_aborted(const OpenTransaction *transaction, uint64_t xid) noexcept nogil
+
+cdef OpenTransaction *opens_find(OpenTransactions *opens, uint32_t stream_xid) noexcept nogil
+cdef OpenTransaction *opens_add(OpenTransactions *opens, uint32_t stream_xid) except NULL nogil
+cdef void opens_remove(OpenTransactions *opens, OpenTransaction *transaction) noexcept nogil
+cdef void opens_free(OpenTransactions *opens) noexcept nogil
