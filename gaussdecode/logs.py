@@ -39,6 +39,7 @@ class Event(enum.StrEnum):
     SESSION_STARTED = "session_started"
     SESSION_ENDED = "session_ended"
     SESSION_RETRYING = "session_retrying"
+    STREAMING_FALLBACK = "streaming_fallback"
     SOURCE_CONNECTED = "source_connected"
     RESENT_COMPARED = "resent_compared"
     RESENT_UNKNOWN = "resent_unknown"

@@ -32,7 +32,14 @@ from gaussdecode.daemon.mirroring import Mirror, mirror_of
 from gaussdecode.daemon.position import landing_position
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.status.landed import Landed
-from gaussdecode.errors import ConfigError, StoppedError, SuspectError, TableError
+from gaussdecode.daemon.streaming import Streaming
+from gaussdecode.errors import (
+    ConfigError,
+    GaussDecodeError,
+    StoppedError,
+    SuspectError,
+    TableError,
+)
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
@@ -123,6 +130,7 @@ class Pipeline:
         self.table_filter: TableFilter | None = None
         self._stopped: dict[str, str] = {}
         self._aside: dict[str, TableError] = {}
+        self.streaming = Streaming(config.source.streaming, self._on_fallback)
         self._publications: publications.Identities = {}
         self._publications_at = 0.0  # monotonic
 
@@ -333,6 +341,14 @@ class Pipeline:
         if self._must_not_wait():
             raise StoppedError(f"{self.fetching}; the next start begins it again")
 
+    def _on_fallback(self, reason: str) -> None:
+        _log.error(Event.STREAMING_FALLBACK, reason=reason)
+
+    def session_ended(self, error: GaussDecodeError | None) -> None:
+        """A session has ended; the next may be asked for otherwise."""
+        position = None if self.log is None else self.log.position
+        self.streaming.ended(error, None if position is None else position.lsn)
+
     def _must_not_wait(self) -> bool:
         return self._failure is not None or self._is_leaving or self._should_stop()
 
@@ -382,6 +398,7 @@ class Pipeline:
                     ReaderSettings.of(
                         config, self.landing_position, str(config.landing.root / SPOOL)
                     ),
+                    streaming=self.streaming.mode,
                     **({} if self.log is None else unread(self._left_out())),
                 ).to_record(),
             ),

@@ -291,6 +291,7 @@ class Supervisor:
                 self._running.is_slot_lost = loss.record_loss(self._config, pipeline) is not None
                 raise
             readings.retire(session)
+            pipeline.session_ended(error)
             self._running.session = None
             if isinstance(error, TableError):
                 pipeline.stop_table(error, session)

@@ -63,6 +63,9 @@ PARALLEL_PLUGINS: Final[Mapping[str, str]] = {
 }
 """Plug-ins that decode in parallel only, with the decode-style that they mean."""
 PLUGINS: Final = (MPPDB_DECODING, SQL_DECODING, *PARALLEL_PLUGINS)
+NOT_STREAMED: Final = "off"
+STREAMED: Final = "on"
+STREAMED_PARALLEL: Final = "parallel"
 _PUBLICATION: Final = Text(r"[^\0]{1,63}", "a name of 1 to 63 bytes")
 _PATTERN: Final = Text(r"[^\0.]+\.[^\0]+", "schema.name, schema.*, *.name, *.*")
 
@@ -168,6 +171,17 @@ class SourceConfig:
     messages: bool = dataclasses.field(
         default=True,
         metadata=_is(Boolean(), "Land logical messages (pg_logical_emit_message)."),
+    )
+    streaming: str = dataclasses.field(
+        default=NOT_STREAMED,
+        metadata=_is(
+            Choice((NOT_STREAMED, STREAMED, STREAMED_PARALLEL)),
+            "With kind postgresql: `on` has the server send a large transaction while it is open, "
+            "instead of keeping it on its disk until the commit; its rows wait here, in memory or "
+            "in spool/, and land when it commits. `parallel` is the same with PostgreSQL 16 and "
+            "later, which also say where a rolled-back transaction ended; older ones are asked "
+            "for `on`.",
+        ),
     )
     connect_timeout: float = dataclasses.field(
         default=10.0,

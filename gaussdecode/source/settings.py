@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import Config, DecodingConfig
+from gaussdecode.settings.sections import NOT_STREAMED, Config, DecodingConfig
 from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.slot import LandingPosition
 
@@ -24,6 +24,7 @@ class ReaderSettings:
         slot: name.
         publications: names.
         messages: logical messages too.
+        streaming: transactions while they are open: off, on or parallel.
         unread: OIDs of tables whose rows are stepped over.
         left_out: their titles.
         receiver_timeout: seconds of silence.
@@ -43,6 +44,7 @@ class ReaderSettings:
     slot: str
     publications: tuple[str, ...]
     messages: bool
+    streaming: str = NOT_STREAMED
     unread: tuple[int, ...] = ()
     left_out: tuple[str, ...] = ()
     receiver_timeout: float
@@ -71,6 +73,7 @@ class ReaderSettings:
             slot=config.slot,
             publications=source.publication,
             messages=source.messages,
+            streaming=source.streaming,
             receiver_timeout=source.receiver_timeout,
             desc_directory=desc_directory,
             config_name=config.path.name,

@@ -11,6 +11,7 @@ from typing import Final
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings.sections import NOT_STREAMED, STREAMED, STREAMED_PARALLEL
 from gaussdecode.source.postgresql.connection import Connection, Row
 from gaussdecode.source.postgresql.members import rows_of_members
 from gaussdecode.source.quoting import (
@@ -23,6 +24,7 @@ from gaussdecode.source.quoting import (
 from gaussdecode.source.slot import PLUGIN, LandingPosition, ServerState, SlotState
 from gaussdecode.wire.encoding import spelled_name
 
+_STREAMS_PARALLEL: Final = 160000
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN: Final = re.compile(r"(\d+)\s*(ms|s|min|h|d|)")
 
@@ -195,11 +197,36 @@ def published_tables(connection: Connection, publications: Sequence[str]) -> lis
 # ---- changing ----------------------------------------------------------------------------
 
 
+def streaming_of(server_version: int, wanted: str) -> tuple[str, str]:
+    """How a server of this version streams open transactions, and the protocol that takes.
+
+    Args:
+        server_version: as 160004.
+        wanted: off, on or parallel.
+
+    Returns:
+        The value of its option, empty for none; version of the protocol.
+    """
+    if wanted == NOT_STREAMED:
+        return "", "1"
+    if wanted == STREAMED_PARALLEL and server_version >= _STREAMS_PARALLEL:
+        return STREAMED_PARALLEL, "4"
+    return STREAMED, "2"
+
+
 def stream_options(
-    server_version: int, publications: Sequence[str], *, messages: bool, only_local: bool
+    server_version: int,
+    publications: Sequence[str],
+    *,
+    messages: bool,
+    only_local: bool,
+    streaming: str = NOT_STREAMED,
 ) -> dict[str, str]:
-    """The options of pgoutput for a server of this version."""
-    options = {"proto_version": "1", "publication_names": publication_list(publications)}
+    """The options of pgoutput for a server of this version; `streaming` as configured."""
+    mode, version = streaming_of(server_version, streaming)
+    options = {"proto_version": version, "publication_names": publication_list(publications)}
+    if mode:
+        options["streaming"] = mode
     if messages:
         options["messages"] = "true"
     if server_version >= 160000:

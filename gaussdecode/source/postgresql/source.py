@@ -88,6 +88,7 @@ class PostgresSource:
             publications,
             messages=settings.messages,
             only_local=settings.decoding.only_local,
+            streaming=settings.streaming,
         )
 
     def _compare_tables(self, settings: ReaderSettings) -> coverage.Coverage:

@@ -1,0 +1,76 @@
+"""Whether the next session asks for transactions while they are open.
+
+Given what the configuration wants and how sessions ended; promises that what the server, or the
+protocol, cannot stream does not stop the slot: the session after is without, which costs
+the server a file and time, and never a row. It is tried again with the session after that.
+
+Servers fail on transactions that they stream and not on the same ones whole; such a
+failure comes again at the same position with the same text, which tells it from others.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final
+
+from gaussdecode.errors import GaussDecodeError, InexactStreamError, SourceError
+from gaussdecode.settings.sections import NOT_STREAMED
+
+_MOST_REMEMBERED: Final = 100  # texts of failures; arbitrary
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Failure:
+    position: int | None
+    text: str
+
+
+class Streaming:
+    """One daemon's memory of it.
+
+    Args:
+        wanted: ``off``, ``on`` or ``parallel``, of the configuration.
+        on_fallback: told why, each time.
+
+    Attributes:
+        fallback_count: how often sessions went on without.
+        reason: why the present one is without; None where it is as configured.
+    """
+
+    def __init__(self, wanted: str, on_fallback: Callable[[str], None]) -> None:
+        self._wanted = wanted
+        self._on_fallback = on_fallback
+        self._last: _Failure | None = None
+        self._known: list[str] = []
+        self.fallback_count = 0
+        self.reason: str | None = None
+
+    @property
+    def mode(self) -> str:
+        """What the next session is to ask for."""
+        return self._wanted if self.reason is None else NOT_STREAMED
+
+    def ended(self, error: GaussDecodeError | None, position: int | None) -> None:
+        """A session has ended.
+
+        Args:
+            error: why; None where it was asked to.
+            position: up to where the landing is durable.
+        """
+        if self._wanted == NOT_STREAMED:
+            return
+        if self.reason is not None:
+            self.reason = None
+            return
+        if isinstance(error, InexactStreamError):
+            self._fall_back(error.reason)
+        elif isinstance(error, SourceError) and error.sqlstate is not None:
+            failure = _Failure(position, str(error))
+            if failure == self._last or failure.text in self._known:
+                self._known = [*self._known, failure.text][-_MOST_REMEMBERED:]
+                self._fall_back(failure.text)
+            self._last = failure
+
+    def _fall_back(self, reason: str) -> None:
+        self.fallback_count += 1
+        self.reason = reason
+        self._on_fallback(reason)
