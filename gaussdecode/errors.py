@@ -74,7 +74,15 @@ class InexactStreamError(SourceError):
     """A transaction that was streamed while it was open cannot be told exactly.
 
     Sent whole, after its commit, it can: the next session asks for that.
+
+    Attributes:
+        end_lsn: where it ends.
     """
+
+    def __init__(self, reason: str, end_lsn: int) -> None:
+        super().__init__(reason)
+        self.args = (reason, end_lsn)
+        self.end_lsn = end_lsn
 
 
 class SourceRefusedError(SourceError):

@@ -183,6 +183,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         "land_suspect_entries_total.",
     ),
     _counter(
+        "source_streaming_fallbacks",
+        "sessions",
+        "Sessions that asked for whole transactions, because one could not be streamed",
+        "Growing: the log's streaming_fallback says why; set source.streaming: off.",
+    ),
+    _counter(
         "source_heartbeats",
         "messages",
         "Heartbeat records of a GaussDB server (enable-heartbeat)",
@@ -320,6 +326,24 @@ METRICS: Final[tuple[Metric, ...]] = (
         "transactions",
         "Transactions that went to disk before they committed",
         "Growing fast: raise max-txn-in-memory.",
+    ),
+    _counter(
+        "collect_streamed_transactions",
+        "transactions",
+        "Of those released, transactions that the server streamed while they were open",
+        _NOTHING,
+    ),
+    _counter(
+        "collect_aborted_transactions",
+        "transactions",
+        "Streamed transactions that were rolled back; nothing of them lands",
+        "Growing: an application rolls large transactions back.",
+    ),
+    _counter(
+        "collect_stray_rollbacks",
+        "messages",
+        "Rollbacks of transactions that the server never streamed; some versions send them",
+        _NOTHING,
     ),
     _counter("collect_transactions", "transactions", "Committed transactions released", _NOTHING),
     _counter("collect_rows", "rows", "Rows released in commit order", _NOTHING),

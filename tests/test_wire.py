@@ -64,7 +64,9 @@ MESSAGES = {
 
 
 IN_BLOCK = {
-    name: wire.of_block(message, 2**32 - 1) for name, message in MESSAGES.items() if message[0] in b"IUDTM"
+    name: wire.of_block(message, 2**32 - 1)
+    for name, message in MESSAGES.items()
+    if message[0] in b"IUDTM"
 }
 
 
@@ -312,7 +314,9 @@ def test_changes_of_a_block_agree_with_the_plain_parser(name: str) -> None:
     """Whole, cut anywhere and too long, with the id of their (sub)transaction."""
     whole = IN_BLOCK[name]
     for message in [*(whole[:size] for size in range(len(whole) + 1)), whole + b"\0"]:
-        outcomes = [outcome([message], RELATIONS, fast=fast, stream_xid=7) for fast in (True, False)]
+        outcomes = [
+            outcome([message], RELATIONS, fast=fast, stream_xid=7) for fast in (True, False)
+        ]
         assert outcomes[0] == outcomes[1]
     assert "4294967295" in outcome([whole], RELATIONS, fast=True, stream_xid=7) or (
         "filtered" in name

@@ -21,11 +21,11 @@ neither does. Notices are told to the owner as they come, wherever they stand.
 
 Streamed. Any number of transactions are open beside it whose rows come in blocks, as batches of
 their own. They are retained likewise until their end is known, and stand for nothing before:
-they move no position, their relations are registered when rows of theirs are released (a rolled-back
-description must change no table), and rows of subtransactions that were rolled back are left out as
-they are released. The end of a session ends them; the server sends them again. A rollback of a
-transaction nobody knows is a server's slip and is counted; a commit of one would be a loss,
-and is an error. The server does not say which subtransaction a logical message is of: a
+they move no position, and their relations are registered when rows of theirs are released (one
+that is rolled back must change no table). Rows of subtransactions that were rolled back are left
+out as they are released. The end of a session ends them; the server sends them again. A rollback
+of a transaction nobody knows is a server's slip and is counted; a commit of one would be a
+loss, and is an error. The server does not say which subtransaction a logical message is of: a
 transaction with both messages and such a rollback is refused (`InexactStreamError`).
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
@@ -558,13 +558,15 @@ cdef class Assembler:
         cdef OpenTransaction *transaction = opens_find(&self.streams, event.index)
         if transaction == NULL:
             with gil:
-                fail(f"the COMMIT of streamed transaction {event.index}, which never began", event.y)
+                fail(f"a COMMIT of streamed transaction {event.index}, which never began", event.y)
         if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE]:
             with gil:
                 raise InexactStreamError(
                     f"transaction {event.index}, which ends at {event.y >> 32:X}/"
-                    f"{event.y & 0xFFFFFFFF:X}, sends logical messages and rolled a savepoint back: "
-                    "while it streams, the server does not say which of them are the savepoint's"
+                    f"{event.y & 0xFFFFFFFF:X}, sends logical messages and rolled a savepoint "
+                    "back: while it streams, the server does not say which of them are the "
+                    "savepoint's",
+                    event.y,
                 )
         tally_subtract(&self.streamed, &transaction.tally)
         if self.is_comparing and event.y <= self.resume_lsn:

@@ -61,6 +61,7 @@ def _record(
         publications=config.source.publication,
         messages=config.source.messages,
         only_local=config.decoding.only_local,
+        streaming=config.source.streaming,
     )
     return record(recording, path, limits, should_stop)
 

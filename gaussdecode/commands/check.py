@@ -44,10 +44,11 @@ from gaussdecode.model.words import counted
 from gaussdecode.settings.dsn import describe
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import Config
+from gaussdecode.settings.sections import NOT_STREAMED, Config
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.inspection import inspect
+from gaussdecode.source.postgresql.slot import streaming_of
 from gaussdecode.source.slot import SlotState
 
 _MIB: Final = 2**20
@@ -167,6 +168,11 @@ def _report_server(config: Config, plan: Plan, report: Report) -> None:
         ("slot", f"{config.slot}: {_slot_text(server.slot, server.wal_end)}"),
         ("starts at", start),
     ]
+    if config.source.kind is SourceKind.POSTGRESQL and config.source.streaming != NOT_STREAMED:
+        mode, version = streaming_of(server.version, config.source.streaming)
+        report.facts.append(
+            ("streaming", f"{mode}, protocol {version}: open transactions wait here")
+        )
     if config.source.publication:
         report.facts.append(("publication", ", ".join(config.source.publication)))
     if plan.command:

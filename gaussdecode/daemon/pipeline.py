@@ -306,6 +306,7 @@ class Pipeline:
     def stats(self) -> dict[str, float]:
         """Values of the landing, by metric without its prefix; also while it is recovered."""
         counts = self.landed.totals()
+        counts["source_streaming_fallbacks_total"] = self.streaming.fallback_count
         counts["land_disk_full"] = float(self.is_waiting_for_space)
         if self.mirror is not None:
             counts.update(self.mirror.stats())
@@ -341,13 +342,17 @@ class Pipeline:
         if self._must_not_wait():
             raise StoppedError(f"{self.fetching}; the next start begins it again")
 
+    @property
+    def _durable_lsn(self) -> int | None:
+        position = None if self.log is None else self.log.position
+        return None if position is None else position.lsn
+
     def _on_fallback(self, reason: str) -> None:
         _log.error(Event.STREAMING_FALLBACK, reason=reason)
 
     def session_ended(self, error: GaussDecodeError | None) -> None:
         """A session has ended; the next may be asked for otherwise."""
-        position = None if self.log is None else self.log.position
-        self.streaming.ended(error, None if position is None else position.lsn)
+        self.streaming.ended(error, self._durable_lsn)
 
     def _must_not_wait(self) -> bool:
         return self._failure is not None or self._is_leaving or self._should_stop()
@@ -366,6 +371,8 @@ class Pipeline:
         self._was_full = is_full
         if self._session is not None:
             self._session.control.set(Word.DISK_WAIT, int(is_full))
+        if self.streaming.may_resume(self._durable_lsn):
+            self.restart_session()
 
     # ---- sessions --------------------------------------------------------------------
 

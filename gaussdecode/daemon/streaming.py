@@ -2,7 +2,8 @@
 
 Given what the configuration wants and how sessions ended; promises that what the server, or the
 protocol, cannot stream does not stop the slot: the session after is without, which costs
-the server a file and time, and never a row. It is tried again with the session after that.
+the server a file and time, and never a row. It is tried again with the session after that,
+which begins as soon as the transaction has landed, where it is known.
 
 Servers fail on transactions that they stream and not on the same ones whole; such a
 failure comes again at the same position with the same text, which tells it from others.
@@ -41,6 +42,7 @@ class Streaming:
         self._on_fallback = on_fallback
         self._last: _Failure | None = None
         self._known: list[str] = []
+        self._until_lsn: int | None = None
         self.fallback_count = 0
         self.reason: str | None = None
 
@@ -62,7 +64,7 @@ class Streaming:
             self.reason = None
             return
         if isinstance(error, InexactStreamError):
-            self._fall_back(error.reason)
+            self._fall_back(error.reason, error.end_lsn)
         elif isinstance(error, SourceError) and error.sqlstate is not None:
             failure = _Failure(position, str(error))
             if failure == self._last or failure.text in self._known:
@@ -70,7 +72,13 @@ class Streaming:
                 self._fall_back(failure.text)
             self._last = failure
 
-    def _fall_back(self, reason: str) -> None:
+    def may_resume(self, position: int | None) -> bool:
+        """Whether the transaction that could not be streamed has landed at a position."""
+        until = self._until_lsn
+        return self.reason is not None and until is not None and (position or 0) >= until
+
+    def _fall_back(self, reason: str, until_lsn: int | None = None) -> None:
         self.fallback_count += 1
+        self._until_lsn = until_lsn
         self.reason = reason
         self._on_fallback(reason)

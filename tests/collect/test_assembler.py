@@ -632,9 +632,12 @@ def test_streamed_transactions_come_out_as_whole_ones(
         total_limit=data.draw(st.sampled_from([0, 3000, None])),
         row_limit=data.draw(st.sampled_from([1, 1000])),
     )  # fmt: skip
-    marks = [relation_mark(of, is_streamed=data.draw(st.booleans())) for of in TABLES.values()]
+    marks: list[Item] = [
+        relation_mark(of, is_streamed=data.draw(st.booleans())) for of in TABLES.values()
+    ]
     sink.assembler.absorb_bytes(entry(0, marks))
-    sums, every = [], list(marks)
+    sums: list[Sums] = []
+    every = list(marks)
     for owner, items in steps:
         for piece in pieces(items, lambda: data.draw(st.booleans())):
             sink.assembler.absorb_bytes(entry(0, piece, stream_xid=owner))
@@ -771,9 +774,7 @@ def test_many_open_transactions(tmp_path: Any) -> None:  # Any: Path
     assert most <= 100_000
     for xid in range(5000, 0, -1):
         end = 100 * (5001 - xid)
-        sink.assembler.absorb_bytes(
-            entry(2, [Mark(STREAM_COMMIT, index=xid, x=end - 10, y=end)])
-        )
+        sink.assembler.absorb_bytes(entry(2, [Mark(STREAM_COMMIT, index=xid, x=end - 10, y=end)]))
     sink.finish()
     assert [line[4] for line in sink.lines] == [
         3 * xid + block for xid in range(5000, 0, -1) for block in range(3)

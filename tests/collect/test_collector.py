@@ -434,5 +434,5 @@ def test_spool_that_cannot_be_read_is_an_error_of_the_disk(tmp_path: Path) -> No
     with pytest.raises(DiskError):
         spool.read_into(0, memoryview(bytearray(4)))
     with pytest.raises(DiskError):
-        spool.clear()
+        spool.free(0, 4)
     spool._fd = -1

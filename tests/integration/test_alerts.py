@@ -116,6 +116,7 @@ def test_every_alert_is_provoked() -> None:
 @provokes(
     "GaussdecodeDown",
     "GaussdecodeMisfitValues",
+    "GaussdecodeNotStreamed",
     "GaussdecodeQuarantinedTables",
     "GaussdecodeRestarts",
 )
@@ -126,9 +127,10 @@ def test_daemon_that_ends(
     watch: MakeWatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A mistake in the configuration, killed processes, values that do not fit, a damaged row."""
+    """A wrong configuration, killed processes, values that do not fit, a damaged row, a message."""
     proxy = Poisoner(database_15.server.port)
-    config = {"landing": {"on-table-error": "quarantine"}}
+    config = {"landing": {"on-table-error": "quarantine"}, "source": {"streaming": "on"}}
+    database_15.execute(f'ALTER DATABASE "{database_15.name}" SET logical_decoding_work_mem = 64')
     daemon = make_daemon(prepared(database_15), dsn=proxy.dsn(database_15), config=config)
     with proxy, supervise(daemon) as supervised, watch(daemon) as prometheus:
         daemon.wait_for_state("streaming")
@@ -141,6 +143,15 @@ def test_daemon_that_ends(
         assert main(["snapshot", str(daemon.config_path), "--table", "public.sick"]) == 0
         prometheus.resolves("GaussdecodeQuarantinedTables")
         capsys.readouterr()
+        with database_15.connect() as session, session.transaction():
+            session.execute("SELECT pg_logical_emit_message(true, 'kit', 'whose am I')")
+            session.execute("SAVEPOINT s")
+            session.execute("INSERT INTO public.t SELECT g, g FROM generate_series(1000, 4000) g")
+            session.execute("ROLLBACK TO SAVEPOINT s")
+        prometheus.fires("GaussdecodeNotStreamed")
+        assert "savepoint" in next(
+            line for line in daemon.log.read_text().splitlines() if "streaming_fallback" in line
+        )
         database_15.execute("INSERT INTO public.t VALUES (1, 'NaN')")
         prometheus.fires("GaussdecodeMisfitValues")
         daemon.catch_up()
@@ -160,7 +171,7 @@ def test_daemon_that_ends(
         prometheus.fires("GaussdecodeRestarts")
         assert {end.status for end in supervised.ends} == {os.EX_SOFTWARE}
         assert "was killed by signal 9" in daemon.log.read_text()
-        prometheus.resolves("GaussdecodeMisfitValues")
+        prometheus.resolves("GaussdecodeMisfitValues", "GaussdecodeNotStreamed")
         daemon.config_path.write_text(f"{daemon.config_path.read_text()}\nslots: typo\n")
         supervised.restart()
         prometheus.fires("GaussdecodeDown")

@@ -150,7 +150,7 @@ class _Reader:
             for part in PART.iter_unpack(self.aligned(part_offset, part_count * PART.size))
         ]
         assert row_count == sum(part.row_count for part in parts)
-        moments, sums, (stream_xid, reserved) = tuple(rest[:3]), rest[3:-2], rest[-2:]
+        moments, sums, (_stream_xid, reserved) = tuple(rest[:3]), rest[3:-2], rest[-2:]
         assert reserved == 0
         framed, filtered, before_start = (tuple(sums[at : at + 6]) for at in (0, 6, 12))
         return Entry(

@@ -1,5 +1,7 @@
 """The plain parser: every message by field name, and what it refuses."""
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,7 +112,7 @@ def test_changes_of_a_block_name_their_transaction() -> None:
     for payload, message in MESSAGES:
         if payload[:1] in b"RYIUDTM":
             assert pgoutput.parse(wire.of_block(payload, 9), is_streamed=True) == (
-                pgoutput.Streamed(9, message)
+                pgoutput.Streamed(9, cast("pgoutput.Change", message))
             )
         else:
             assert pgoutput.parse(payload, is_streamed=True) == message

@@ -108,6 +108,25 @@ def test_published_tables_show_who_cannot_update(
 
 
 @pytest.mark.parametrize(
+    ("version", "wanted", "streaming", "protocol"),
+    [
+        (140000, "off", None, "1"),
+        (180000, "off", None, "1"),
+        (140000, "on", "on", "2"),
+        (150018, "parallel", "on", "2"),
+        (160000, "parallel", "parallel", "4"),
+        (180000, "on", "on", "2"),
+    ],
+)
+def test_streaming_fits_the_version(
+    version: int, wanted: str, streaming: str | None, protocol: str
+) -> None:
+    """A server is asked for no more than it has."""
+    options = stream_options(version, ["p"], messages=False, only_local=True, streaming=wanted)
+    assert (options.get("streaming"), options["proto_version"]) == (streaming, protocol)
+
+
+@pytest.mark.parametrize(
     ("version", "only_local", "origin"),
     [(150018, True, None), (160000, True, "none"), (170000, False, "any")],
 )

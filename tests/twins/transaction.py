@@ -1,14 +1,14 @@
 """The order in which pgoutput's messages may come, as a table: the twin of the receive loop's checks.
 
 A message that is not listed for the phase raises and moves nothing. Given the tags of the
-messages and the positions of the commits, it promises that transactions do not nest, that
-rows stand inside one, and that commits come in rising order. What the messages hold is not
+messages and the positions of the commits, it promises that transactions and blocks of streamed ones
+do not nest, that rows stand inside one, and that commits come in rising order. What the messages hold is not
 its business.
 
 A transactional logical message may stand outside of a transaction only when it is not
 transactional, which its tag does not say; it is therefore allowed in both phases.
-Stray Stream Aborts are sent by servers with a known bug even in protocol 1: they move
-nothing.
+A streamed transaction's end stands between transactions and blocks; whose it is, and
+whether it was ever begun, is the assembler's to know.
 """
 
 import enum
@@ -32,7 +32,13 @@ class Tag(enum.Enum):
     DELETE = b"D"
     TRUNCATE = b"T"
     MESSAGE = b"M"
+    STREAM_START = b"S"
+    STREAM_STOP = b"E"
+    STREAM_COMMIT = b"c"
     STREAM_ABORT = b"A"
+
+
+COMMITS: Final = (Tag.COMMIT, Tag.STREAM_COMMIT)
 
 
 class Phase(enum.Enum):
@@ -40,15 +46,23 @@ class Phase(enum.Enum):
 
     IDLE = "idle"
     IN_TXN = "in transaction"
+    IN_BLOCK = "in a block of a streamed transaction"
 
 
-_ANYWHERE: Final = (Tag.RELATION, Tag.TYPE, Tag.MESSAGE, Tag.STREAM_ABORT)
+_ANYWHERE: Final = (Tag.RELATION, Tag.TYPE, Tag.MESSAGE)
 _INSIDE: Final = (Tag.ORIGIN, Tag.INSERT, Tag.UPDATE, Tag.DELETE, Tag.TRUNCATE)
 
 TRANSITIONS: Final[Mapping[Phase, Mapping[Tag, Phase]]] = {
     Phase.IDLE: {
         **dict.fromkeys(_ANYWHERE, Phase.IDLE),
         Tag.BEGIN: Phase.IN_TXN,
+        Tag.STREAM_START: Phase.IN_BLOCK,
+        Tag.STREAM_COMMIT: Phase.IDLE,
+        Tag.STREAM_ABORT: Phase.IDLE,
+    },
+    Phase.IN_BLOCK: {
+        **dict.fromkeys((*_ANYWHERE, *_INSIDE), Phase.IN_BLOCK),
+        Tag.STREAM_STOP: Phase.IDLE,
     },
     Phase.IN_TXN: {
         **dict.fromkeys((*_ANYWHERE, *_INSIDE), Phase.IN_TXN),
@@ -83,7 +97,7 @@ class TransactionFraming:
         phase = TRANSITIONS[self.phase].get(tag)
         if phase is None:
             raise SequenceError(f"message {tag.name} is not allowed while {self.phase.value}")
-        if tag is Tag.COMMIT:
+        if tag in COMMITS:
             if end_lsn is None or end_lsn <= self.end_lsn:
                 raise SequenceError(f"commit at {end_lsn} does not lie above {self.end_lsn}")
             self.end_lsn = end_lsn

@@ -53,6 +53,7 @@ def status_document(
         "reader_lsn": str(Lsn(words.get("received_lsn", 0))),
         "working_txn_cnt": 0 if held is None else held.open_count,
         "working_txn_memory": 0 if held is None else held.retained_bytes,
+        "working_txn_spooled": 0 if held is None else held.spooled_bytes,
         "durable_lsn": str(Lsn(durable.lsn)),
         "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),
         "server_wal_end": str(Lsn(words.get("server_wal_end", 0))),

@@ -173,6 +173,7 @@ def _tiles(picture: Picture) -> str:
         ("durable LSN", str(status["durable_lsn"])),
         ("open transactions", str(status["working_txn_cnt"])),
         ("their memory", size(status["working_txn_memory"])),
+        ("their disk", size(status["working_txn_spooled"])),
     )
     inner = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
     return f'<section id="now"><dl class="tiles">{inner}</dl></section>\n'

@@ -55,6 +55,7 @@ WATCHED: Final = (
     "land_suspect_entries_total",
     "decode_misfit_values_total",
     "daemon_restarts_total",
+    "source_streaming_fallbacks_total",
     "land_durable_lsn",
 )
 """Metrics whose last change is remembered."""
@@ -416,6 +417,18 @@ def _misfits(seen: Seen) -> Told | None:
     )
 
 
+def _not_streamed(seen: Seen) -> Told | None:
+    if not seen.is_recent("source_streaming_fallbacks_total"):
+        return None
+    return (
+        (
+            "The server keeps large transactions on its disk until they commit: one could not be "
+            "streamed while it was open."
+        ),
+        f"The reason: {seen.log}. If it comes again, set source.streaming: off.",
+    )
+
+
 def _guard_blind(seen: Seen) -> Told | None:
     if seen.guard_reason is None or seen.state != "streaming":
         return None
@@ -570,6 +583,7 @@ STATES: Final[tuple[State, ...]] = (
     State("wraparound", _W, "GaussdecodeWraparound", _wraparound),
     State("queues-full", _W, "GaussdecodeQueueFull", _queues_full),
     State("misfits", _W, "GaussdecodeMisfitValues", _misfits),
+    State("not-streamed", _W, "GaussdecodeNotStreamed", _not_streamed),
     State("reconnecting", _W, "GaussdecodeReconnects", _reconnects),
     State("restarting", _W, "GaussdecodeRestarts", None),
     State(

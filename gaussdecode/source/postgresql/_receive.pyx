@@ -52,7 +52,7 @@ from gaussdecode.source._receive cimport (
 )
 from gaussdecode.source._status cimport StatusNumbers
 from gaussdecode.wire._letters cimport (
-    LETTER_BEGIN, LETTER_COMMIT, LETTER_MESSAGE, LETTER_ORIGIN, LETTER_RELATION,
+    LETTER_BEGIN, LETTER_COMMIT, LETTER_MESSAGE, LETTER_RELATION,
     LETTER_STREAM_ABORT, LETTER_STREAM_COMMIT, LETTER_STREAM_START, LETTER_STREAM_STOP, LETTER_TYPE,
 )
 

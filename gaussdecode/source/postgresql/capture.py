@@ -9,6 +9,7 @@ from typing import Final
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, parse_server
+from gaussdecode.settings.sections import NOT_STREAMED
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.capture import CaptureHeader, CaptureWriter, Limits, record_frames
 from gaussdecode.source.postgresql import slot as slots
@@ -19,6 +20,7 @@ from gaussdecode.source.start import check_start
 from gaussdecode.wire.letters import Letter
 
 _COMMIT_BYTES: Final = 26
+_STREAM_COMMIT_BYTES: Final = 30
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Recording:
         publications: names.
         messages: logical messages too.
         only_local: leave out what has an origin, from PostgreSQL 16 on.
+        streaming: transactions while they are open: off, on or parallel.
     """
 
     address: SourceAddress
@@ -38,6 +41,7 @@ class Recording:
     publications: tuple[str, ...]
     messages: bool = True
     only_local: bool = True
+    streaming: str = NOT_STREAMED
 
 
 def record(
@@ -67,6 +71,7 @@ def record(
             recording.publications,
             messages=recording.messages,
             only_local=recording.only_local,
+            streaming=recording.streaming,
         )
         encoding = connection.encoding.name
         header = _header_of(recording.slot, server, start_lsn, options, encoding)
@@ -110,6 +115,9 @@ def reached(frame: bytes) -> int:
     message = parse_server(frame)
     if isinstance(message, Keepalive):
         return message.wal_end
-    if message.payload[:1] == Letter.COMMIT and len(message.payload) >= _COMMIT_BYTES:
-        return int.from_bytes(message.payload[10:18], "big")
+    payload = message.payload
+    if payload[:1] == Letter.COMMIT and len(payload) >= _COMMIT_BYTES:
+        return int.from_bytes(payload[10:18], "big")
+    if payload[:1] == Letter.STREAM_COMMIT and len(payload) >= _STREAM_COMMIT_BYTES:
+        return int.from_bytes(payload[14:22], "big")
     return 0

@@ -111,6 +111,11 @@ BAD: Final = (
         {"ages": {"land_suspect_entries_total": 60.0}},
     ),
     Case(
+        "not-streamed",
+        {g("source_streaming_fallbacks_total"): "0x60 1x60"},
+        {"ages": {"source_streaming_fallbacks_total": 60.0}},
+    ),
+    Case(
         "disk-filling",
         {g("land_full_seconds"): "7000x120", g("land_free_bytes"): "100000-500x120"},
         newest={g("land_free_bytes"): 40000.0},
@@ -161,6 +166,8 @@ GOOD: Final = (
          {"ages": {"land_durable_lsn": 601.0}}),
     Case("quarantined", {g("land_quarantined_tables"): "0x120"}),
     Case("snapshot-failed", {g("land_snapshot_failed_tables"): "0x120"}),
+    Case("not-streamed", {g("source_streaming_fallbacks_total"): "1x120"},
+         {"ages": {"source_streaming_fallbacks_total": 3601.0}}),
     Case("suspect", {g("land_suspect_entries_total"): "1x120"},
          {"ages": {"land_suspect_entries_total": 3601.0}}),
     Case("disk-filling", {g("land_free_bytes"): "100000x120"}),

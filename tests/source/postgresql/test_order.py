@@ -31,16 +31,36 @@ MESSAGES = {
     Tag.MESSAGE: wire.logical(),
     Tag.RELATION: wire.relation_message([(1, "id", 23, -1)]),
     Tag.TYPE: wire.type_message(90000, "public", "mood"),
-    Tag.STREAM_ABORT: b"A" + bytes(8),
+    Tag.STREAM_START: wire.stream_start(),
+    Tag.STREAM_STOP: b"E",
+    Tag.STREAM_ABORT: wire.stream_abort(),
 }
 
 
-def frame(step: Step) -> bytes:
+def frame(step: Step, *, is_in_block: bool = False) -> bytes:
     """One message as a capture holds it."""
     tag, end_lsn = step
-    message = wire.commit(end_lsn=end_lsn) if tag is Tag.COMMIT else MESSAGES[tag]
+    if tag is Tag.COMMIT:
+        message = wire.commit(end_lsn=end_lsn)
+    elif tag is Tag.STREAM_COMMIT:
+        message = wire.stream_commit(end_lsn=end_lsn)
+    else:
+        message = MESSAGES[tag]
+    if is_in_block and tag.value in b"RYIUDTM":
+        message = wire.of_block(message)
     data = XLogData(Lsn(end_lsn), Lsn(end_lsn), 0, message).to_bytes()
     return struct.pack("<I", len(data)) + data
+
+
+def frames(steps: Sequence[Step]) -> bytes:
+    """All of them; what stands in a block has the id of its transaction."""
+    out, is_in_block = b"", False
+    for step in steps:
+        out += frame(step, is_in_block=is_in_block)
+        is_in_block = (is_in_block or step[0] is Tag.STREAM_START) and step[
+            0
+        ] is not Tag.STREAM_STOP
+    return out
 
 
 def by_loop(steps: Sequence[Step]) -> tuple[bool, int]:
@@ -48,7 +68,7 @@ def by_loop(steps: Sequence[Step]) -> tuple[bool, int]:
     control, ring = Control.create(), Ring.create(1 << 16, 128)
     clock = StatusClock(0, time.monotonic_ns() // 1000, 0, 60_000_000)
     receiver = PostgresReceiver(control, Dispatcher([ring]), clock)
-    receiver.attach_capture(b"".join(map(frame, steps)))
+    receiver.attach_capture(frames(steps))
     try:
         while (end := receiver.run()) in {End.RELATION, End.TYPE}:
             receiver.define(wire.OID, None)
@@ -72,6 +92,21 @@ def by_table(steps: Sequence[Step]) -> tuple[bool, int]:
     return True, framing.end_lsn
 
 
+ENDS = {
+    Tag.BEGIN,
+    Tag.COMMIT,
+    Tag.STREAM_START,
+    Tag.STREAM_STOP,
+    Tag.STREAM_COMMIT,
+    Tag.STREAM_ABORT,
+}
+LIVES = [
+    (Tag.BEGIN, Tag.COMMIT),
+    (Tag.STREAM_START, Tag.STREAM_STOP, Tag.STREAM_COMMIT),
+    (Tag.STREAM_START, Tag.STREAM_STOP, Tag.STREAM_ABORT),
+]
+
+
 def short_ones() -> Iterator[tuple[Step, ...]]:
     """Every sequence of up to three messages."""
     for count in range(1, 4):
@@ -85,9 +120,11 @@ def long_ones() -> Iterator[tuple[Step, ...]]:
     for _ in range(1500):
         steps: list[Step] = []
         for number in range(rng.randrange(1, 4)):
-            inside = rng.choices([tag for tag in Tag if tag not in {Tag.BEGIN, Tag.COMMIT}], k=3)
+            inside = rng.choices([tag for tag in Tag if tag not in ENDS], k=3)
             end_lsn = 0x100 * (number + 1) - rng.choice([0, 0, 0, 0x100, 0x200])
-            steps += [(Tag.BEGIN, 1), *((tag, 1) for tag in inside), (Tag.COMMIT, max(1, end_lsn))]
+            begin, *end = rng.choice(LIVES)
+            steps += [(begin, 1), *((tag, 1) for tag in inside)]
+            steps += [(tag, max(1, end_lsn)) for tag in end]
         if rng.random() < 0.5:
             steps.insert(rng.randrange(len(steps) + 1), (rng.choice(list(Tag)), 0x80))
         yield tuple(steps)

@@ -1,0 +1,66 @@
+"""When sessions go on without streaming, and when again with it."""
+
+import pytest
+
+from gaussdecode.daemon.streaming import Streaming
+from gaussdecode.errors import ChildError, GaussDecodeError, InexactStreamError, SourceError
+
+FAILED = SourceError("streaming: could not map filenode", "XX000")
+OTHER = SourceError("streaming: something else", "XX000")
+
+
+def run(*ends: tuple[GaussDecodeError | None, int], wanted: str = "on") -> tuple[str, list[str]]:
+    """What the next session asks for after these, and what was said on the way."""
+    told: list[str] = []
+    streaming = Streaming(wanted, told.append)
+    for error, position in ends:
+        streaming.ended(error, position)
+    assert streaming.fallback_count == len(told)
+    return streaming.mode, told
+
+
+@pytest.mark.parametrize(
+    ("ends", "mode"),
+    [
+        ([], "on"),
+        ([(FAILED, 5)], "on"),
+        ([(FAILED, 5), (FAILED, 5)], "off"),
+        ([(FAILED, 5), (FAILED, 6)], "on"),
+        ([(FAILED, 5), (OTHER, 5)], "on"),
+        ([(SourceError("streaming: the connection ended"), 5)] * 2, "on"),
+        ([(ChildError("a decoder died"), 5)] * 2, "on"),
+        ([(None, 5)] * 2, "on"),
+        ([(InexactStreamError("a message", 9), 5)], "off"),
+        ([(FAILED, 5), (FAILED, 5), (None, 7)], "on"),
+        ([(FAILED, 5), (FAILED, 5), (FAILED, 7)], "on"),
+        ([(FAILED, 5), (FAILED, 5), (None, 7), (FAILED, 8)], "off"),
+    ],
+)
+def test_next_session(ends: list[tuple[GaussDecodeError | None, int]], mode: str) -> None:
+    """The same failure at the same position; one that is known already needs no second time."""
+    assert run(*ends)[0] == mode
+
+
+def test_reason_is_told_once() -> None:
+    """With the server's text."""
+    _, told = run((FAILED, 5), (FAILED, 5))
+    assert told == ["streaming: could not map filenode (SQLSTATE XX000)"]
+
+
+def test_nothing_to_fall_back_from() -> None:
+    """Where it is off, failures are others' business."""
+    assert run((FAILED, 5), (FAILED, 5), wanted="off") == ("off", [])
+
+
+def test_streaming_resumes_when_the_transaction_has_landed() -> None:
+    """Where its end is known; where it is not, with the next session."""
+    streaming = Streaming("parallel", lambda _: None)
+    assert not streaming.may_resume(100)
+    streaming.ended(InexactStreamError("a message", 9), 5)
+    assert [streaming.may_resume(at) for at in (None, 5, 8, 9, 10)] == [False] * 3 + [True] * 2
+    streaming.ended(None, 9)
+    assert streaming.mode == "parallel"
+    assert not streaming.may_resume(10)
+    streaming.ended(FAILED, 5)
+    streaming.ended(FAILED, 5)
+    assert not streaming.may_resume(10**9)
