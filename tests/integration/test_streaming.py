@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from kit import landing, oracle
 from kit.daemon import Daemon
-from kit.postgres import Database
+from kit.postgres import Database, Session, run
 from kit.workload import Workload
+
+from gaussdecode.cli import main
 
 pytestmark = pytest.mark.integration
 
@@ -79,3 +81,87 @@ def test_streamed_equals_whole(
     assert oracle.check(streamed.root, database).changes
     assert counts[f"{database.slot}_2"][1] > 0, "nothing was streamed"
     assert counts[database.slot][1] == 0
+
+
+def open_transaction(database: Database, table: str) -> Session:
+    """Begin one that is streamed while it is open, with a savepoint that is rolled back."""
+    session = database.connect()
+    run(session, "BEGIN")
+    fill = f"INSERT INTO {table} (id) SELECT generate_series(%s::int, %s::int)"
+    run(session, fill, (1, 3000))
+    run(session, "SAVEPOINT s")
+    run(session, f"ALTER TABLE {table} ADD COLUMN gone text DEFAULT 'x'")
+    run(session, fill, (3001, 6000))
+    run(session, "ROLLBACK TO SAVEPOINT s")
+    run(session, f"ALTER TABLE {table} ADD COLUMN kept int4 DEFAULT 5")
+    run(session, fill, (6001, 9000))
+    return session
+
+
+def test_nothing_of_an_open_transaction_outlives_the_daemon(
+    database: Database, make_daemon: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    """Killed in the middle of two of them, and again after one was rolled back: as if whole."""
+    database.execute("CREATE SCHEMA kit")
+    for table in ("a", "b", "small"):
+        database.execute(f"CREATE TABLE kit.{table} (id int8 PRIMARY KEY)")
+    database.create_slot()
+    stream_early(database)
+    config = {"decoding": {"max-txn-in-memory": 1, "parallel-decode-num": 2}}
+    with make_daemon(database, config=config) as whole:
+        streamed = beside(whole, tmp_path / "streamed", "parallel")
+        with streamed:
+            first = open_transaction(database, "kit.a")
+            second = open_transaction(database, "kit.b")
+            database.execute("INSERT INTO kit.small VALUES (1)")
+            streamed.wait_while_running(lambda: is_open(streamed, 2), "both are streamed")
+            streamed.kill9()
+            streamed.start()
+            streamed.wait_while_running(lambda: is_open(streamed, 2), "both are streamed again")
+            run(second, "ROLLBACK")
+            database.execute("INSERT INTO kit.small VALUES (2)")
+            streamed.wait_while_running(lambda: is_open(streamed, 1), "one was rolled back")
+            streamed.kill9()
+            run(first, "COMMIT")
+            streamed.start()
+            for daemon in (whole, streamed):
+                daemon.catch_up()
+            assert streamed.stop() == 0
+            assert whole.stop() == 0
+        first.close()
+        second.close()
+    assert rows_of(streamed.root) == rows_of(whole.root)
+    assert len(rows_of(streamed.root)) >= 6002
+    assert not list((streamed.root / "spool").iterdir())
+
+
+def is_open(daemon: Daemon, count: int) -> bool:
+    """Whether so many transactions are open, as the daemon shows them."""
+    status = daemon.status()
+    return status is not None and status["working_txn_cnt"] == count
+
+
+def test_recording_of_streamed_transactions(database_15: Database, tmp_path: Path) -> None:
+    """Replayed, it lands what whole transactions land."""
+    database_15.execute("CREATE SCHEMA kit")
+    for table in ("a", "b"):
+        database_15.execute(f"CREATE TABLE kit.{table} (id int8 PRIMARY KEY)")
+    database_15.create_slot()
+    stream_early(database_15)
+    first, second = (open_transaction(database_15, f"kit.{table}") for table in ("a", "b"))
+    run(second, "COMMIT")
+    run(first, "COMMIT")
+    rows = []
+    for streaming in ("off", "on"):
+        directory = tmp_path / streaming
+        directory.mkdir()
+        daemon = Daemon(database_15, directory, config={"source": {"streaming": streaming}})
+        file, root = directory / "recording", directory / "replayed"
+        assert main(["capture", str(daemon.config_path), str(file)]) == 0
+        assert (b"S\0\0" in file.read_bytes()) == (streaming == "on")
+        assert main(["replay", str(file), "--root", str(root), "--decoders", "2"]) == 0
+        rows.append(rows_of(root))
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 12000
+    first.close()
+    second.close()
