@@ -37,7 +37,7 @@ from gaussdecode.land.files import Files
 from gaussdecode.land.making import Draft, HiddenFile
 from gaussdecode.land.mirror.shipper import Shipper
 from gaussdecode.model.landing import EntryKind, Position, SourcePosition
-from gaussdecode.objects.store import Store
+from gaussdecode.objects.cloud import CloudStore
 from gaussdecode.settings.sections import MirrorConfig
 
 
@@ -68,7 +68,7 @@ def land(root: Path, entries: int, files: int, size: int) -> None:
 def ship(root: Path, config: MirrorConfig) -> None:
     """Ship it all, as the daemon does."""
     log = CommitLog.open(Files(root), IDENTITY, writer="ship")
-    shipper = Shipper(log, Store(config))
+    shipper = Shipper(log, CloudStore(config))
     shipper.prepare()
     while (entry := shipper.ship()) is not None:
         shipper.follow(entry)

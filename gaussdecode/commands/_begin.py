@@ -19,11 +19,11 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import check_layout, read_layout
 from gaussdecode.land.making import Draft
-from gaussdecode.land.mirror.objects import open_store
 from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.objects.store import open_store
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.slot import PLUGIN, ServerState, SlotState
 

@@ -8,11 +8,12 @@ from gaussdecode.errors import ConfigError, LandingError, MirrorError, MirrorRef
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import Layout, read_layout
-from gaussdecode.land.mirror.objects import Objects, open_store
+from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import newest_entry
 from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.names import COMMITS
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.objects.store import open_store
 from gaussdecode.settings.sections import Config
 
 _AWAY: Final = (

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from gaussdecode.commands._owner import load_as_owner, work_as_owner_of
 from gaussdecode.errors import EX_OK, ConfigError, LandingError
-from gaussdecode.land.mirror.objects import open_store
 from gaussdecode.land.mirror.reading import MirrorFiles
 from gaussdecode.land.verify import Report, verify, verify_files
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
+from gaussdecode.objects.store import open_store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,10 +15,10 @@ from typing import Final
 
 from gaussdecode.errors import FencedError, MirrorError
 from gaussdecode.land.commitlog import CommitLog, utc_now
-from gaussdecode.land.mirror.objects import open_store
 from gaussdecode.land.mirror.shipper import Shipper
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import SourcePosition
+from gaussdecode.objects.store import open_store
 from gaussdecode.settings.sections import Config, MirrorConfig
 
 _LOOK_SECONDS: Final = 1.0  # entries that nobody tells of (merged files, retention) wait so long

@@ -46,7 +46,6 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
 from gaussdecode.land.mirror.known import check_url, read_state
-from gaussdecode.land.mirror.objects import open_store
 from gaussdecode.land.mirror.restore import Told, find_layout, restore
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
 from gaussdecode.land.schemas import read_schema
@@ -62,6 +61,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest
 from gaussdecode.model.title import table_title
+from gaussdecode.objects.store import open_store
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import stopped

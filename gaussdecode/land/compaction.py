@@ -150,7 +150,6 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
     """
     table = files[0].table
     directory = compact_directory(block, table)
-    log.disk.ensure_directory(directory)
     path = log.disk.unfinished(directory, log.next_n, "parquet")
     sink: ParquetSink | None = None
     try:

@@ -5,10 +5,11 @@ was told of, and every parent of it, is durable. A directory is trusted only onc
 process has synced it: one that an earlier process made may never have reached the disk.
 """
 
+import functools
 import hashlib
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -19,6 +20,7 @@ from gaussdecode.land.space import SpaceWait
 
 _READ_BYTES: Final = 1 << 20
 _SYNCERS: Final = 16  # threads that wait for the disk; arbitrary
+_TRIES: Final = 8  # arbitrary
 _MANY: Final = 32  # items from which threads pay; arbitrary
 _Item = TypeVar("_Item")
 
@@ -72,10 +74,12 @@ class Disk:
             with self._lock:
                 pending = self._unsynced
                 self._unsynced = set()
+            going = pending - set(touched)  # nothing is in them yet: they may be removed meanwhile
             # From the leaves up, so that a directory is whole before its parent names it.
             paths = sorted(pending | set(touched), key=_height)
             for _, level in itertools.groupby(paths, _height):
-                self.together(self._sync_directory, sorted(level))
+                sync = functools.partial(self._sync_directory, going=going)
+                self.together(sync, sorted(level))
             with self._lock:
                 self._trusted |= pending
 
@@ -95,9 +99,26 @@ class Disk:
             for run in [pool.submit(work, item) for item in items]:
                 run.result()
 
+    def create(self, path: str) -> int:
+        """Create a file that must not exist, and what it is in; gives a handle for `files`.
+
+        Whoever removes empty directories may have taken it away before the file was there.
+
+        Raises:
+            FileNotFoundError: somebody else does it again and again.
+        """
+        for _ in range(_TRIES):
+            self.ensure_directory(parent(path))
+            try:
+                return self.space.run(f"create {path}", lambda: self.files.create(path))
+            except FileNotFoundError:
+                with self._lock:
+                    self._forget(parent(path))
+        raise FileNotFoundError(path)
+
     def write_file(self, path: str, data: bytes) -> None:
         """Create a file with this content and make the content durable."""
-        handle = self.space.run(f"create {path}", lambda: self.files.create(path))
+        handle = self.create(path)
         try:
             self.write(handle, path, memoryview(data))
             self.space.once(f"fsync {path}", lambda: self.files.sync(handle))
@@ -137,13 +158,12 @@ class Disk:
 
     def remove_directory(self, path: str) -> bool:
         """Remove a directory if it is empty."""
-        try:
-            self.files.remove_directory(path)
-        except OSError:
-            return False
-        with self._lock:
-            self._trusted.discard(path)
-            self._unsynced.discard(path)
+        with self._lock:  # over both: who makes it anew must find it to be synced
+            try:
+                self.files.remove_directory(path)
+            except OSError:
+                return False
+            self._forget(path)
         return True
 
     def items(self, path: str) -> list[Item]:
@@ -172,8 +192,19 @@ class Disk:
     def _write_some(self, handle: int, path: str, data: memoryview) -> int:
         return self.space.run(f"write {path}", lambda: self.files.write(handle, data))
 
-    def _sync_directory(self, path: str) -> None:
-        self.space.once(f"fsync {path or '.'}", lambda: self.files.sync_directory(path))
+    def _sync_directory(self, path: str, going: Collection[str]) -> None:
+        def sync() -> None:
+            try:
+                self.files.sync_directory(path)
+            except FileNotFoundError:
+                if path not in going:
+                    raise
+
+        self.space.once(f"fsync {path or '.'}", sync)
+
+    def _forget(self, path: str) -> None:
+        self._trusted.discard(path)
+        self._unsynced.discard(path)
 
     def _checksum(self, path: str) -> str:
         digest = hashlib.sha256()

@@ -277,11 +277,11 @@ class Files:
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
         self.reach(Operation.REMOVE_DIRECTORY)
-        with self._lock:
+        # In one: nobody is lent again what is going.
+        with self._directory_of(path) as (directory, name), self._lock:
             descriptor = self._directories.pop(path, None)
             if descriptor is not None:
                 os.close(descriptor)
-        with self._directory_of(path) as (directory, name):
             os.rmdir(name, dir_fd=directory)
 
     def set_time(self, path: str, mtime_ms: int) -> None:

@@ -33,7 +33,7 @@ class Sink(io.RawIOBase):
         self._digest = hashlib.sha256()
         self._buffer = bytearray()
         self._aside: bytearray | None = None
-        self._handle = disk.space.run(f"create {path}", lambda: disk.files.create(path))
+        self._handle = disk.create(path)
 
     def writable(self) -> bool:
         """Say yes, for pyarrow."""

@@ -249,7 +249,6 @@ class Writer:
 
     def _open(self, file: TableFile, group: RowGroup) -> ParquetSink:
         directory = data_directory(file.table, self._log.today())
-        self._log.disk.ensure_directory(directory)
         return ParquetSink(
             self._log.disk,
             self._log.disk.unfinished(directory, self._log.next_n, "parquet"),

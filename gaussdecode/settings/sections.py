@@ -390,8 +390,10 @@ class MirrorConfig:
         default="",
         metadata=_is(
             Text(
-                r"(?:(?:s3|gs|az)://[A-Za-z0-9][A-Za-z0-9._-]*|file:///[^\0?#@]+)(?:/[^\0?#@]*)?",
-                "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///directory",
+                r"(?:(?:s3|gs|az)://[A-Za-z0-9][A-Za-z0-9._-]*|(?:s?web)?hdfs://[A-Za-z0-9\[][A-Za-z0-9._:\]-]*"
+                r"|file:///[^\0?#@]+)(?:/[^\0?#@]*)?",
+                "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, hdfs://namenode/prefix, "
+                "webhdfs://namenode:port/prefix, swebhdfs://namenode:port/prefix or file:///directory",
                 is_echoed=False,
             ),
             "Where each entry goes after it is committed here: a store that can put an object only if "
@@ -422,7 +424,8 @@ class MirrorConfig:
                 "a URL without user and password",
                 is_echoed=False,
             ),
-            "Address of the store where it is not the provider's own: MinIO, Huawei OBS and others.",
+            "Address of the store where it is not the provider's own: MinIO, Huawei OBS and others. With "
+            "HDFS the web address of its name node, or of several with commas between them.",
         ),
     )
     region: str = dataclasses.field(

@@ -116,7 +116,6 @@ class SnapshotFile:
         if self._sink is None:
             log, landed = self._log, self._landed
             directory = data_directory(landed.directory, log.today())
-            log.disk.ensure_directory(directory)
             self._sink = ParquetSink(
                 log.disk,
                 log.disk.unfinished(directory, log.next_n, "parquet"),

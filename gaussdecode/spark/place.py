@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gaussdecode.objects.store import Store
 
 _ALIASES: Final = {"s3a": "s3", "abfs": "abfss"}
-_SCHEMES: Final = ("s3", "gs", "az", "abfss", "file")
+_SCHEMES: Final = ("s3", "gs", "az", "abfss", "hdfs", "webhdfs", "swebhdfs", "file")
 _OPTIONS: Final = {
     name.replace("_", "-"): name
     for name in (
@@ -42,7 +42,8 @@ _OPTIONS: Final = {
 """What may stand after the question mark: keys of ``landing.mirror``, by how they are written."""
 _ALLOWED: Final = (
     "allowed: a directory, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
-    "abfss://container@account.dfs.core.windows.net/prefix or file:///directory"
+    "abfss://container@account.dfs.core.windows.net/prefix, hdfs://namenode/prefix, "
+    "webhdfs://namenode:port/prefix, swebhdfs://namenode:port/prefix or file:///directory"
 )
 _AT_A_TIME: Final = 16  # requests for small objects; arbitrary
 
@@ -67,7 +68,7 @@ class ObjectPath:
         return f"{self.settings.url.rstrip('/')}/{self.path}".rstrip("/")
 
     @property
-    def store(self) -> "Store":
+    def store(self) -> "Store[Any]":  # Any: of any library
         """The client, one per process."""
         return _store(self.settings)
 
@@ -134,10 +135,10 @@ class File(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _store(settings: MirrorConfig) -> "Store":
-    from gaussdecode.objects.store import Store  # not where there is no URL
+def _store(settings: MirrorConfig) -> "Store[Any]":  # Any: of any library
+    from gaussdecode.objects.store import open_store  # not where there is no URL
 
-    return Store(settings, section="")
+    return open_store(settings, section="")
 
 
 def whole(place: Place) -> str:

@@ -1,4 +1,4 @@
-"""Jars of Delta Lake, Iceberg and S3Proxy, and the Spark that the first two were made for.
+"""Jars of Delta Lake, Iceberg, S3Proxy and Hadoop, and the Spark that the first two were made for.
 
 Neither of those has a jar for the newest Spark, so their tests run in a process of their own with
 Spark 4.0, which is unpacked below ``.venv`` beside the newest one. Jars come from Maven's local
@@ -24,6 +24,12 @@ _SECONDS: Final = 120
 
 DELTA: Final = ("io.delta:delta-spark_2.13:4.0.0", "io.delta:delta-storage:4.0.0")
 ICEBERG: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",)
+HADOOP: Final = (
+    "org.apache.hadoop:hadoop-client-minicluster:3.4.1",
+    "junit:junit:4.13.2",
+    "javax.xml.bind:jaxb-api:2.3.1",
+)
+"""Hadoop's servers, and what they want beside the jars of Spark 4.0."""
 S3PROXY: Final = "org.gaul:s3proxy:3.3.0:jar-with-dependencies"
 _SHA256: Final = {
     "io.delta:delta-spark_2.13:4.0.0": (
@@ -35,6 +41,9 @@ _SHA256: Final = {
     "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0": (
         "0480f1248e0a8b50ae2a730d7ad3e1a727351c362ca63f4a0c35182087a49323"
     ),
+    HADOOP[0]: "5b90be54a39d856f237a4530e25f62aea4b67c180c73b5cfb1aff35c502b2d29",
+    HADOOP[1]: "8e495b634469d64fb8acfa3495a065cbacc8a0fff55ce1e31007be4c16dc57d3",
+    HADOOP[2]: "88b955a0df57880a26a74708bc34f74dcaf8ebf4e78843a28b50eae945732b06",
     S3PROXY: "7f9e895bf6694a7e0296ffb49c0c3f1b87cd5ea92bfd55f6faf56f6f821f5592",
 }
 

@@ -44,3 +44,37 @@ def test_the_first_failure_ends_a_common_work(disk: Disk, count: int) -> None:
     with pytest.raises(DiskError, match="no more"):
         disk.together(work, range(count))
     assert not [each for each in threading.enumerate() if each.name.startswith("sync")]
+
+
+def test_a_directory_that_goes_is_made_again(tmp_path: Path) -> None:
+    """One is removed as empty right before its file is created: it is there, and is synced again."""
+    synced: list[str] = []
+
+    class Swept(Files):
+        """Others remove what is empty, twice, when a file is created."""
+
+        times = 2
+
+        def create(self, path: str) -> int:
+            if self.times:
+                self.times -= 1
+                assert swept.remove_directory("data/t/d")
+            return super().create(path)
+
+        def sync_directory(self, path: str) -> None:
+            synced.append(path)
+            super().sync_directory(path)
+
+    swept = Disk(Swept(tmp_path), SpaceWait(), "test")
+    swept.ensure_directory("data/t/d")
+    swept.sync_directories()
+    synced.clear()
+    swept.write_file("data/t/d/file", b"x")
+    assert (tmp_path / "data/t/d/file").read_bytes() == b"x"
+    swept.sync_directories("data/t/d")
+    assert synced == ["data/t/d", "data/t"]
+    swept.ensure_directory("data/t/e")
+    (tmp_path / "data/t/e").rmdir()  # by a sweep that was under way
+    swept.sync_directories()
+    with pytest.raises(DiskError, match="fsync data/t/f"):
+        swept.sync_directories("data/t/f")

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from gaussdecode.settings.sections import MirrorConfig
-
 
 class Objects(Protocol):
-    """Objects below one URL; see `store.Store`, which says what each method does."""
+    """Objects below one URL; see `gaussdecode.objects.store.Store`, which says what each method does."""
 
     @property
     def url(self) -> str:
@@ -42,14 +40,3 @@ class Objects(Protocol):
 
     def remove(self, path: str) -> None:
         """Remove an object if it is there."""
-
-
-def open_store(settings: MirrorConfig) -> Objects:
-    """Make the client of a store; its library is loaded only where there is a mirror.
-
-    Raises:
-        ConfigError: the settings cannot be used.
-    """
-    from gaussdecode.objects.store import Store
-
-    return Store(settings)

@@ -27,7 +27,7 @@ from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify
 from gaussdecode.model.entry import CommitEntry, parse_checkpoint
-from gaussdecode.objects.store import Store
+from gaussdecode.objects.cloud import CloudStore
 from gaussdecode.settings.sections import MirrorConfig
 
 _T = TypeVar("_T")
@@ -37,7 +37,7 @@ class Cut(BaseException):
     """The process is gone."""
 
 
-class CutStore(Store):
+class CutStore(CloudStore):
     """A store whose user dies at a request: before it is done, or after."""
 
     def __init__(
@@ -79,7 +79,7 @@ def reopen(root: Path, token: str = "second") -> CommitLog:
     return CommitLog.open(Files(root), IDENTITY, now=ticking(), writer=token, block=BLOCK)
 
 
-def ship_all(log: CommitLog, store: Store, *, keep: float | None = None) -> Shipper:
+def ship_all(log: CommitLog, store: CloudStore, *, keep: float | None = None) -> Shipper:
     """Do what the thread of the daemon does, until nothing is left to do."""
     shipper = Shipper(log, store)
     if not shipper.is_claimed:
@@ -96,7 +96,7 @@ def ship_all(log: CommitLog, store: Store, *, keep: float | None = None) -> Ship
     return shipper
 
 
-def expire(log: CommitLog, store: Store) -> None:
+def expire(log: CommitLog, store: CloudStore) -> None:
     """Give up all that may be, as the daemon does: nothing that the mirror has not got."""
     retain(log, dt.timedelta(0), Shipper(log, store).shipped)
 
@@ -164,7 +164,7 @@ def test_the_mirror_is_the_landing(tmp_path: Path) -> None:
     root, config = tmp_path / "root", settings(tmp_path)
     land(root, 5)
     log = reopen(root)
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     log.close()
     mirror = tmp_path / "mirror"
     check(mirror, is_whole=True)
@@ -191,13 +191,13 @@ def test_death_at_every_request(tmp_path: Path, after: bool) -> None:
             ship_all(log, CutStore(settings(place), at, after=after))
         if (place / "mirror").exists():
             check(place / "mirror", is_whole=False)
-        ship_all(log, Store(settings(place)))
+        ship_all(log, CloudStore(settings(place)))
         assert check(place / "mirror", is_whole=True) == whole
         (root / "mirror.json").unlink()
     log.close()
 
 
-def fetch(root: Path, store: Store, told: Told = lambda *_: None) -> int:
+def fetch(root: Path, store: CloudStore, told: Told = lambda *_: None) -> int:
     """Begin a landing from a mirror, as a new host does."""
     root.mkdir(exist_ok=True)
     files = Files(root)
@@ -213,7 +213,7 @@ def test_a_new_host_goes_on(tmp_path: Path) -> None:
     old, new, config = tmp_path / "old", tmp_path / "new", settings(tmp_path)
     land(old, 5, with_retention=True)
     log = reopen(old)
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     position, next_n, schemas = log.position, log.next_n, log.schemas
     log.close()
     fetched: list[int] = []
@@ -225,19 +225,19 @@ def test_a_new_host_goes_on(tmp_path: Path) -> None:
             raise StoppedError("a stop")
 
     with pytest.raises(StoppedError):
-        fetch(new, Store(config), stop)
+        fetch(new, CloudStore(config), stop)
     assert not (new / LAYOUT).exists(), "it begins again"
-    assert fetch(new, Store(config)) == next_n - 1
+    assert fetch(new, CloudStore(config)) == next_n - 1
     taken = reopen(new, "third")
     assert (taken.position, taken.schemas) == (position, schemas)
     assert taken.findings == []
-    shipper = ship_all(taken, Store(config))
+    shipper = ship_all(taken, CloudStore(config))
     assert shipper.is_claimed
     assert taken.next_n == next_n + 1
     taken.close()
     land(new, 8, "fourth")
     taken = reopen(new, "fifth")
-    ship_all(taken, Store(config))
+    ship_all(taken, CloudStore(config))
     taken.close()
     check(tmp_path / "mirror", is_whole=True)
     assert verify(new).is_clean, verify(new).findings
@@ -245,7 +245,7 @@ def test_a_new_host_goes_on(tmp_path: Path) -> None:
     land(old, 7, "sixth")  # it has not noticed
     zombie = reopen(old, "seventh")
     with pytest.raises(FencedError, match="another host has gone on"):
-        ship_all(zombie, Store(config))
+        ship_all(zombie, CloudStore(config))
     zombie.close()
     check(tmp_path / "mirror", is_whole=True)
 
@@ -256,7 +256,7 @@ def test_two_hosts_at_every_request(tmp_path: Path, after: bool) -> None:
     old = tmp_path / "old"
     land(old, 2)
     log = reopen(old)
-    ship_all(log, Store(settings(tmp_path / "base")))
+    ship_all(log, CloudStore(settings(tmp_path / "base")))
     log.close()
     land(old, 3)
     log = reopen(old)
@@ -267,24 +267,24 @@ def test_two_hosts_at_every_request(tmp_path: Path, after: bool) -> None:
         place = tmp_path / f"at-{at}"
         config = settings(place)
         first = reopen_short(old, tmp_path / f"short-{at}", 2)
-        ship_all(first, Store(config))
+        ship_all(first, CloudStore(config))
         first.close()
         (old / "mirror.json").unlink(missing_ok=True)
         sleeper = CutStore(config, at, after=after)
         with pytest.raises(Cut):
             ship_all(log, sleeper)
         new = tmp_path / f"new-{at}"
-        fetch(new, Store(config))
+        fetch(new, CloudStore(config))
         taken = reopen(new, "third")
-        ship_all(taken, Store(config))
+        ship_all(taken, CloudStore(config))
         taken.close()
         land(new, 4, "fourth")
         taken = reopen(new, "fifth")
-        ship_all(taken, Store(config))
+        ship_all(taken, CloudStore(config))
         taken.close()
         rows = check(place / "mirror", is_whole=True)
         with pytest.raises(FencedError):  # it wakes
-            ship_all(log, Store(config))
+            ship_all(log, CloudStore(config))
         assert check(place / "mirror", is_whole=True) == rows
         assert {lsn for lsn, _ in rows} == expected
     log.close()
@@ -311,7 +311,7 @@ def test_rows_go_here_and_stay_there(tmp_path: Path) -> None:
     root, config = tmp_path / "root", settings(tmp_path)
     land(root, 4)
     log = reopen(root)
-    ship_all(log, Store(config), keep=60.0)
+    ship_all(log, CloudStore(config), keep=60.0)
     state = read_state(log.disk)
     assert state is not None
     assert state.removed == state.swept == log.next_n - 1 == log.bare
@@ -326,7 +326,7 @@ def test_rows_go_here_and_stay_there(tmp_path: Path) -> None:
     log.close()
     land(root, 6, "third")
     log = reopen(root, "fourth")
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     log.close()
     check(tmp_path / "mirror", is_whole=True)
 
@@ -336,7 +336,7 @@ def test_files_stay_until_they_are_old_enough(tmp_path: Path) -> None:
     root, config = tmp_path / "root", settings(tmp_path)
     land(root, 2)
     log = reopen(root)
-    shipper = ship_all(log, Store(config))
+    shipper = ship_all(log, CloudStore(config))
     before = sorted(root.glob("data/**/*.parquet"))
     assert shipper.remove_local(10.0, 100.0) == 0
     assert shipper.remove_local(10.0, 109.0) == 0
@@ -353,12 +353,12 @@ def test_death_while_files_go(tmp_path: Path, point: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("GAUSSDECODE_FAILPOINTS", f"{point}=EIO")
     log = reopen(root)
     with pytest.raises(OSError, match="failpoint"):
-        ship_all(log, Store(config), keep=0.0)
+        ship_all(log, CloudStore(config), keep=0.0)
     log.close()
     monkeypatch.delenv("GAUSSDECODE_FAILPOINTS")
     assert verify(root).is_clean
     log = reopen(root, "third")
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     state = read_state(log.disk)
     assert state is not None
     assert state.swept == state.removed
@@ -371,15 +371,15 @@ def test_retention_takes_it_there_too(tmp_path: Path) -> None:
     root, config = tmp_path / "root", settings(tmp_path)
     land(root, 3)
     log = reopen(root)
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     log.close()
     before = check(tmp_path / "mirror", is_whole=True)
     land(root, 8, "third")
     log = reopen(root, "fourth")
-    ship_all(log, Store(config))
-    expire(log, Store(config))
+    ship_all(log, CloudStore(config))
+    expire(log, CloudStore(config))
     assert log.floor >= 0
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     assert min(entries_of(tmp_path / "mirror")) == log.floor + 1
     log.close()
     rows = check(tmp_path / "mirror", is_whole=True)
@@ -394,10 +394,10 @@ def test_a_mirror_of_an_old_landing(tmp_path: Path) -> None:
     land(root, 8, with_retention=True)
     log = reopen(root)
     assert log.floor >= 0
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     state = log.position, log.next_n, log.floor
     log.close()
-    fetch(tmp_path / "new", Store(config))
+    fetch(tmp_path / "new", CloudStore(config))
     taken = reopen(tmp_path / "new", "third")
     assert (taken.position, taken.next_n, taken.floor) == state
     taken.close()
@@ -408,7 +408,7 @@ def test_the_ledger_goes_by_entries_that_are_there(tmp_path: Path) -> None:
     root, config = tmp_path / "root", settings(tmp_path)
     land(root, 2)
     log = reopen(root)
-    store = Store(config)
+    store = CloudStore(config)
     shipper = Shipper(log, store)
     shipper.prepare()
     (root / "snapshots").mkdir(exist_ok=True)
@@ -432,7 +432,7 @@ def damage_landing(mirror: Path) -> None:
     """Somebody else's landing is there."""
     land(mirror.with_name("other"), 1)
     other = reopen(mirror.with_name("other"))
-    ship_all(other, Store(MirrorConfig(url=f"file://{mirror}")))
+    ship_all(other, CloudStore(MirrorConfig(url=f"file://{mirror}")))
     other.close()
 
 
@@ -464,11 +464,11 @@ def test_what_is_not_ours_is_refused(
     land(root, 2)
     log = reopen(root)
     if damage is not damage_landing:
-        ship_all(log, Store(settings(tmp_path)))
+        ship_all(log, CloudStore(settings(tmp_path)))
     damage(mirror)  # type: ignore[operator]  # one of the functions above
     before = {path: path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
     with pytest.raises(error, match=match):
-        ship_all(log, Store(settings(tmp_path)))
+        ship_all(log, CloudStore(settings(tmp_path)))
     assert before == {path: path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
     log.close()
 
@@ -478,13 +478,13 @@ def test_rows_are_not_left_behind(tmp_path: Path) -> None:
     root, config = tmp_path / "root", settings(tmp_path)
     land(root, 2)
     log = reopen(root)
-    ship_all(log, Store(config), keep=0.0)
+    ship_all(log, CloudStore(config), keep=0.0)
     with pytest.raises(ConfigError, match=r"are in file:.* only; set it back"):
-        Shipper(log, Store(settings(tmp_path / "elsewhere")))
+        Shipper(log, CloudStore(settings(tmp_path / "elsewhere")))
     for path in (tmp_path / "mirror" / "commits").glob("*.json"):
         path.unlink()
     with pytest.raises(LandingError, match="were there only: restore them"):
-        Shipper(log, Store(config)).prepare()
+        Shipper(log, CloudStore(config)).prepare()
     log.close()
 
 
@@ -507,12 +507,12 @@ def test_random_lives(tmp_path: Path, seed: int) -> None:
         if what == "move":
             hosts += 1
             host = tmp_path / f"host-{hosts}"
-            fetch(host, Store(config))
+            fetch(host, CloudStore(config))
         log = reopen(host, f"w{step}")
         try:
             store = CutStore(config, rng.randint(0, 30) if what != "ship" else None)
             if rng.random() < 0.3:
-                expire(log, Store(config))
+                expire(log, CloudStore(config))
             ship_all(log, store, keep=rng.choice([None, 0.0]))
         except Cut:
             check(mirror, is_whole=False)
@@ -520,11 +520,11 @@ def test_random_lives(tmp_path: Path, seed: int) -> None:
             log.close()
     number += 1
     log = reopen(host, "claim")
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     log.close()
     land(host, number, "last")
     log = reopen(host, "end")
-    ship_all(log, Store(config))
+    ship_all(log, CloudStore(config))
     floor = log.floor
     log.close()
     rows = check(mirror, is_whole=True)

@@ -13,8 +13,9 @@ from kit.proxy import Fault, Proxy
 from kit.s3 import ENVIRONMENT, IDENTITY, S3, SECRET, unused_endpoint
 
 from gaussdecode.errors import ConfigError, MirrorError, MirrorRefusedError
-from gaussdecode.objects import store as stores
-from gaussdecode.objects.store import Store, read_credentials
+from gaussdecode.objects import cloud
+from gaussdecode.objects.cloud import CloudStore
+from gaussdecode.objects.credentials import read_credentials
 from gaussdecode.settings.sections import MirrorConfig
 from gaussdecode.settings.types import MIB
 
@@ -35,7 +36,7 @@ def test_one_of_many_puts_wins(tmp_path: Path) -> None:
     barrier = threading.Barrier(8)
 
     def write(number: int) -> None:
-        store = Store(config)
+        store = CloudStore(config)
         barrier.wait()
         if store.put_new("commits/0.json", bytes([number]) * 5000):
             won.append(number)
@@ -46,15 +47,15 @@ def test_one_of_many_puts_wins(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     (winner,) = won
-    assert Store(config).get("commits/0.json") == bytes([winner]) * 5000
+    assert CloudStore(config).get("commits/0.json") == bytes([winner]) * 5000
 
 
 def test_objects_below_a_url(s3: S3, tmp_path: Path) -> None:
     """Written, listed, read in any order, removed; nothing beside the prefix is seen."""
     bucket = s3.bucket()
     store, beside = (
-        Store(s3.settings(bucket)),
-        Store(s3.settings(bucket, url=f"s3://{bucket}/landing2")),
+        CloudStore(s3.settings(bucket)),
+        CloudStore(s3.settings(bucket, url=f"s3://{bucket}/landing2")),
     )
     assert beside.put_new("data/x", b"other")
     file = tmp_path / "file"
@@ -78,7 +79,7 @@ def test_objects_below_a_url(s3: S3, tmp_path: Path) -> None:
     assert store.below("data") == []
 
 
-class Forgetful(Store):
+class Forgetful(CloudStore):
     """A store that does not know the condition, as some do not."""
 
     def put_new(self, path: str, content: bytes | Path) -> bool:
@@ -90,7 +91,7 @@ class Forgetful(Store):
 def test_stores_without_conditions_are_refused(s3: S3) -> None:
     """Before anything is shipped; nothing stays of the question."""
     bucket = s3.bucket()
-    Store(s3.settings(bucket)).prove()
+    CloudStore(s3.settings(bucket)).prove()
     with pytest.raises(MirrorRefusedError, match="with conditional puts"):
         Forgetful(s3.settings(bucket)).prove()
     assert s3.objects(bucket) == {}
@@ -98,8 +99,8 @@ def test_stores_without_conditions_are_refused(s3: S3) -> None:
 
 def test_large_files_go_in_parts(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One above the limit arrives whole, and is not written again."""
-    monkeypatch.setattr(stores, "MIRROR_PUT_BYTES", 6 * MIB)
-    store = Store(s3.settings(s3.bucket()))
+    monkeypatch.setattr(cloud, "MIRROR_PUT_BYTES", 6 * MIB)
+    store = CloudStore(s3.settings(s3.bucket()))
     file = tmp_path / "file"
     file.write_bytes(os.urandom(13 * MIB))
     assert store.put_new("data/large", file)
@@ -126,7 +127,7 @@ def test_refusals_say_what_and_tell_no_secret(s3: S3, tmp_path: Path) -> None:
         (dead, MirrorError, "no answer in time"),
     ]
     for config, kind, text in cases:
-        store = Store(config)
+        store = CloudStore(config)
         works: list[Callable[[], object]] = [
             functools.partial(store.put_new, "a", b"x"),
             functools.partial(store.get, "a"),
@@ -156,7 +157,7 @@ def test_credentials_that_expire(s3: S3, tmp_path: Path) -> None:
         new.rename(file)
 
     write(SECRET)
-    store = Store(s3.settings(s3.bucket(), credentials_file=file))
+    store = CloudStore(s3.settings(s3.bucket(), credentials_file=file))
     assert store.put_new("a", b"1")
     write("expired")
     with pytest.raises(MirrorRefusedError, match="403"):
@@ -190,7 +191,7 @@ def test_uploads_that_break_off(s3: S3, after: int) -> None:
     """A connection that is cut in the middle leaves a whole object or none, and the next put is right."""
     bucket = s3.bucket()
     proxy = Proxy(s3.port)
-    store = Store(s3.settings(bucket, endpoint=f"http://127.0.0.1:{proxy.port}", timeout=5.0))
+    store = CloudStore(s3.settings(bucket, endpoint=f"http://127.0.0.1:{proxy.port}", timeout=5.0))
     content = os.urandom(2 * MIB)
     proxy.plan(Fault.CUT, after)
     store.put_new("data/file", content)  # again after the cut, by itself
@@ -222,10 +223,10 @@ def test_a_busy_store_is_asked_again(s3: S3) -> None:
     """503s are waited out; where they do not end, the error names them."""
     bucket = s3.bucket()
     with Busy(s3.port, 2) as busy:
-        store = Store(s3.settings(bucket, endpoint=f"http://127.0.0.1:{busy.port}"))
+        store = CloudStore(s3.settings(bucket, endpoint=f"http://127.0.0.1:{busy.port}"))
         assert store.put_new("a", b"1")
         assert busy.refusals == 0
         busy.refusals = 1000
-        store = Store(s3.settings(bucket, endpoint=f"http://127.0.0.1:{busy.port}"))
+        store = CloudStore(s3.settings(bucket, endpoint=f"http://127.0.0.1:{busy.port}"))
         with pytest.raises(MirrorError, match="503 Service Unavailable: SlowDown"):
             store.put_new("b", b"1")
