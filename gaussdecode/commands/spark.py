@@ -17,8 +17,8 @@ Examples:
   gaussdecode spark compact /srv/orders
   gaussdecode spark vacuum /srv/orders --older-than-days 7
 
-Landing and target are directories, or URLs: s3://bucket/prefix, gs://, az://, abfss://, with settings
-of the store after a question mark; docs/spark.md#on-object-stores.
+Landing and target are directories, or URLs: s3://bucket/prefix, gs://, az://, abfss://, hdfs://, with
+settings of the store after a question mark; docs/spark.md#on-object-stores.
   gaussdecode spark apply s3://lake/orders "s3://lake/tables?region=eu-central-1"
 """
 

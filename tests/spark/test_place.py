@@ -29,6 +29,7 @@ def test_settings_of_a_store() -> None:
         ("here", str(Path("here").absolute())),
         ("file:///srv/a%20b", "/srv/a b"),
         ("gs://lake", "gs://lake"),
+        ("webhdfs://namenode:9870/user/a%20b/", "webhdfs://namenode:9870/user/a%20b"),
         ("abfs://c@a.dfs.core.windows.net/p/", "abfss://c@a.dfs.core.windows.net/p"),
     ],
 )
@@ -44,7 +45,8 @@ def test_places(text: str, place: str) -> None:
         ("s3://id:hush@lake/x", "is no place; allowed: a directory"),
         ("s3://lake/x#hush", "is no place"),
         ("s3://", "is no place"),
-        ("hdfs://hush/x", "is no place; allowed"),
+        ("ftp://hush/x", "is no place; allowed"),
+        ("hdfs://hush@namenode/x", "is no place; allowed"),
         ("file://hush/x", "is no place"),
         (Path("s3://lake/x"), "lost a slash"),
         ("s3://lake/x?timeout=hush", "timeout has the wrong form; allowed: 1s to 1h"),

@@ -16,6 +16,7 @@ from gaussdecode.errors import ConfigError, MirrorError, MirrorRefusedError
 from gaussdecode.objects import cloud
 from gaussdecode.objects.cloud import CloudStore
 from gaussdecode.objects.credentials import read_credentials
+from gaussdecode.objects.store import open_store
 from gaussdecode.settings.sections import MirrorConfig
 from gaussdecode.settings.types import MIB
 
@@ -184,6 +185,18 @@ def test_files_of_credentials_that_are_refused(
     with pytest.raises(ConfigError, match=match) as caught:
         read_credentials(file)
     assert "s3cret" not in str(caught.value)
+
+
+def test_tokens_go_over_tls(tmp_path: Path) -> None:
+    """One of Hadoop's is not sent in the clear unless that is asked for; nothing is asked before."""
+    key = tmp_path / "key"
+    key.write_text("HADOOP_DELEGATION_TOKEN=s3cret\n")
+    key.chmod(0o600)
+    with pytest.raises(ConfigError, match="would go to http://namenode:9870 without TLS") as caught:
+        open_store(MirrorConfig(url="hdfs://namenode:8020/lake", credentials_file=key))
+    assert "s3cret" not in str(caught.value)
+    open_store(MirrorConfig(url="swebhdfs://namenode/lake", credentials_file=key))
+    open_store(MirrorConfig(url="hdfs://namenode/lake", credentials_file=key, allow_http=True))
 
 
 @pytest.mark.parametrize("after", [0, 100_000, 900_000])
