@@ -6,8 +6,9 @@ columns of the version wanted. A value that does not fit its new type is NULL, w
 text in ``gd_raw``.
 """
 
+import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -90,6 +91,7 @@ def read_versions(
     target: TableSchema,
     ours: Mapping[str, Sequence[pa.Field]],
     ended: Mapping[Place, Place] | None = None,
+    columns: Container[str] | None = None,
 ) -> DataFrame:
     """Read files of several versions as one frame.
 
@@ -100,7 +102,15 @@ def read_versions(
         target: version wanted.
         ours: by schema_id, the columns beside those of the table.
         ended: by path, the file that has the delete vector of a file; see `vectors`.
+        columns: of the table that are wanted, and of ours those with names of columns in them; None for
+            all.
     """
+    if columns is not None:
+        schemas, target = _pruned(schemas, target, columns)
+        ours = {
+            schema_id: [f for f in fields if f.name in columns or f.name not in _TRANSLATED]
+            for schema_id, fields in ours.items()
+        }
     frames = []
     vectors = {} if ended is None else ended
     for schema_id, paths in files.items():
@@ -118,6 +128,25 @@ def read_versions(
     for frame in frames[1:]:
         result = result.unionByName(frame, allowMissingColumns=True)
     return result
+
+
+def _pruned(
+    schemas: Mapping[str, TableSchema], target: TableSchema, columns: Container[str]
+) -> tuple[dict[str, TableSchema], TableSchema]:
+    """Versions with those columns alone; with all of them where values may stand in ``gd_raw``."""
+    if RAW in columns:
+        return dict(schemas), target
+    wanted = {column.name for column in target.columns if column.name in columns}
+    found = {}
+    for schema_id, schema in schemas.items():
+        matched = match_columns(schema, target)
+        names = {before for after, before in matched.items() if after in wanted}
+        found[schema_id] = _with(schema, names)
+    return found, _with(target, wanted)
+
+
+def _with(schema: TableSchema, names: Container[str]) -> TableSchema:
+    return dataclasses.replace(schema, columns=tuple(c for c in schema.columns if c.name in names))
 
 
 def _rows(

@@ -5,7 +5,7 @@ Travelling back needs history, which gives every point since it began; without i
 is there when an apply ended exactly there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ def current(
     *,
     at: Point | None = None,
     root: Given | None = None,
+    columns: Container[str] | None = None,
 ) -> DataFrame:
     """Rows of a table.
 
@@ -47,6 +48,8 @@ def current(
         table: ``schema.name``, or its directory.
         at: a point of the past; None for the newest version of the database.
         root: of the landing; needed to travel by time or CSN.
+        columns: names of those wanted of files at a URL, where Spark cannot leave the others out by
+            itself; None for all. Of ours only ``gd_raw`` and ``gd_unchanged`` can be left out.
 
     Returns:
         Its columns, after ours: the last change of the row (``gd_n``, ``gd_lsn``, ``gd_ts``,
@@ -63,23 +66,23 @@ def current(
     version = _version(store, newest, directory)
     stop = newest.stopped.get(directory)
     if stop is not None and at is not None and at.n == stop["n"]:
-        return _current(spark, store, directory, version)
+        return _current(spark, store, directory, version, columns)
     if at is None or at == Point():
         _check_moves(store, newest, directory)
-        return _current(spark, store, directory, version)
+        return _current(spark, store, directory, version, columns)
     if at.lsn is not None and version.history_from == -1 and at.lsn <= newest.lsn:
-        return _at_lsn(history(spark, target, table), newest.epoch, at.lsn)
+        return _at_lsn(history(spark, target, table, columns=columns), newest.epoch, at.lsn)
     n = resolve(at, root)
     exact = store.database_at(n)
     if exact is not None and exact.n == n and directory in exact.tables and at.lsn is None:
-        return _current(spark, store, directory, _version(store, exact, directory))
+        return _current(spark, store, directory, _version(store, exact, directory), columns)
     if version.history_from is None or n < version.history_from:
         raise ConfigError(_no_such_point(store, table, n, version))
     if n > newest.n:
         raise ConfigError(f"{store.root} is at entry {newest.n}, entry {n} is not applied yet")
     if stop is not None and n > stop["n"]:
         _check_moves(store, newest, directory)
-    frame = history(spark, target, table)
+    frame = history(spark, target, table, columns=columns)
     if at.lsn is not None:
         return _at_lsn(frame, newest.epoch, at.lsn)
     is_open = F.col("gd_to_n").isNull()
@@ -170,10 +173,18 @@ def resolve(at: Point, root: Given | None) -> int:
     return Landing(root).resolve(at)
 
 
-def history(spark: SparkSession, target: Given, table: str) -> DataFrame:
+def history(
+    spark: SparkSession, target: Given, table: str, *, columns: Container[str] | None = None
+) -> DataFrame:
     """All versions of the rows of a table: ``gd_...`` says from when, ``gd_to_...`` until when.
 
     Rows that are there now have NULL in ``gd_to_...``.
+
+    Args:
+        spark: running.
+        target: directory or URL.
+        table: ``schema.name``, or its directory.
+        columns: see `current`.
 
     Raises:
         ConfigError: there is no such table, or it was applied without history.
@@ -185,11 +196,11 @@ def history(spark: SparkSession, target: Given, table: str) -> DataFrame:
     version = _version(store, _newest(store), directory)
     if version.history_from is None:
         raise ConfigError(f"{store.root}: {table} was applied without history")
-    now = _every(spark, store, directory, version)
+    now = _every(spark, store, directory, version, columns)
     if not version.closed:
         ends = [F.lit(None).cast(_type_of(name)).alias(name) for name in ENDS]
         return now.select(*ends, "*")
-    closed = _read(spark, store, directory, version.closed, version, closed=True)
+    closed = _read(spark, store, directory, version.closed, version, closed=True, columns=columns)
     return closed.unionByName(now, allowMissingColumns=True)
 
 
@@ -263,16 +274,28 @@ def _version(store: Target, database: DatabaseVersion, table: str) -> TableVersi
     return store.version(table, database.tables[table])
 
 
-def _current(spark: SparkSession, store: Target, table: str, version: TableVersion) -> DataFrame:
+def _current(
+    spark: SparkSession,
+    store: Target,
+    table: str,
+    version: TableVersion,
+    columns: Container[str] | None = None,
+) -> DataFrame:
     """Rows of a version, but those in quarantine."""
-    rows = _every(spark, store, table, version)
+    rows = _every(spark, store, table, version, columns)
     if not version.quarantine:
         return rows
     return without(rows, _held(spark, store, table, version.schema_id, version.quarantine))
 
 
-def _every(spark: SparkSession, store: Target, table: str, version: TableVersion) -> DataFrame:
-    return _read(spark, store, table, version.current, version)
+def _every(
+    spark: SparkSession,
+    store: Target,
+    table: str,
+    version: TableVersion,
+    columns: Container[str] | None,
+) -> DataFrame:
+    return _read(spark, store, table, version.current, version, columns=columns)
 
 
 def _held(
@@ -324,6 +347,7 @@ def _read(
     *,
     closed: bool = False,
     changes: bool = False,
+    columns: Container[str] | None = None,
 ) -> DataFrame:
     target, root = store.schema(table, version.schema_id), store.table_root(table)
     paths: dict[str, list[Place]] = {}
@@ -340,6 +364,7 @@ def _read(
         target,
         {i: _ours(schema, closed=closed, changes=changes) for i, schema in schemas.items()},
         ended,
+        columns if store.is_shared else None,
     )
 
 

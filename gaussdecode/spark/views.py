@@ -17,7 +17,7 @@ does not know, and where that stands.
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.errors import ParseException, PySparkException
@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import split_title
 from gaussdecode.spark.landing import Point
+from gaussdecode.spark.mentioned import mentioned
 from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import current, history, quarantine, titles
 from gaussdecode.spark.session import beside
@@ -138,11 +139,27 @@ def ask(
     Raises:
         ConfigError: the query cannot be read, or names what is not there.
     """
-    names = Names(titles(target))
-    is_list = text.lstrip()[:4].upper() == "SHOW"
     spark = beside(spark)
-    tables = _Tables(spark, target, at, root, "" if is_list else _OURS)
-    if is_list:
+    is_regex = spark.conf.get("spark.sql.parser.quotedRegexColumnNames") == "true"
+    columns = None if is_regex else mentioned(text)
+    prefix = "" if _is_list(text) else _OURS
+    try:
+        return _ask(text, _Tables(spark, target, at, root, prefix, columns))
+    except ConfigError:
+        if columns is None:
+            raise
+        # What is wrong is told best, with the names that were meant, where all columns are there.
+        return _ask(text, _Tables(spark, target, at, root, prefix))
+
+
+def _is_list(text: str) -> bool:
+    return text.lstrip()[:4].upper() == "SHOW"
+
+
+def _ask(text: str, tables: "_Tables") -> DataFrame:
+    """Ask, with views of the tables that are named; raises as `ask`."""
+    names, spark = Names(titles(tables.target)), tables.spark
+    if _is_list(text):
         for meaning in names.tables:
             tables.make(meaning)
     logging.getLogger(_LOGGER).disabled = True  # Java's stacks; whoever asks gets the error
@@ -192,6 +209,7 @@ class _Tables:
         at: a point.
         root: of the landing.
         prefix: of their names.
+        columns: that may be needed; None for all.
     """
 
     def __init__(
@@ -201,8 +219,10 @@ class _Tables:
         at: Point | None,
         root: Given | None,
         prefix: str,
+        columns: Container[str] | None = None,
     ) -> None:
-        self._spark, self._target, self._at, self._root = spark, target, at, root
+        self._columns = columns
+        self.spark, self.target, self._at, self._root = spark, target, at, root
         self._prefix = prefix
         self._made: dict[str, Meaning] = {}
 
@@ -219,15 +239,22 @@ class _Tables:
     def drop(self) -> None:
         """Take the views away; what was asked of them goes on."""
         for view in self._made:
-            self._spark.sql(f"DROP VIEW IF EXISTS {quoted(view)}")
+            self.spark.sql(f"DROP VIEW IF EXISTS {quoted(view)}")
         self._made.clear()
 
     def _frame(self, meaning: Meaning) -> DataFrame:
         if meaning.beside == _HISTORY:
-            return history(self._spark, self._target, meaning.table)
+            return history(self.spark, self.target, meaning.table, columns=self._columns)
         if meaning.beside == _QUARANTINE:
-            return quarantine(self._spark, self._target, meaning.table)
-        return current(self._spark, self._target, meaning.table, at=self._at, root=self._root)
+            return quarantine(self.spark, self.target, meaning.table)
+        return current(
+            self.spark,
+            self.target,
+            meaning.table,
+            at=self._at,
+            root=self._root,
+            columns=self._columns,
+        )
 
 
 def _resolved(text: str, error: PySparkException, names: Names, tables: _Tables) -> list[str]:

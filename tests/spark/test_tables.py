@@ -1,14 +1,17 @@
 """The products through Spark: equal to the source at the end and at points of its past."""
 
 import dataclasses
+import time
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kit.history import START, History, Place, Snapshot, Table, canon, shop, state_at
 from kit.s3 import S3
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.apply import Options, apply, apply_with
@@ -18,10 +21,10 @@ from gaussdecode.spark.query import changelog, current, database, history
 from gaussdecode.spark.reading import changes
 from gaussdecode.spark.spread import Sizes, labels
 from gaussdecode.spark.store import Target
-from gaussdecode.spark.upkeep import compact
+from gaussdecode.spark.upkeep import compact, compact_with, vacuum
 from gaussdecode.spark.vectors import current_rows
 from gaussdecode.spark.verify import LakeTable, Overlay, Shape, StoredFiles
-from gaussdecode.spark.views import register
+from gaussdecode.spark.views import ask, register
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -110,6 +113,36 @@ def test_current_state_through_spark(
     for table in source.tables:
         state = last_state(source, table)
         assert rows_of(frames[f"public.{table.name}"], state) == state.rows, table.name
+    if is_at_url:
+        name = source.tables[0].name
+        check_columns(spark, target, name, frames[f"public.{name}"])
+        check_house(spark, source, target, s3)
+
+
+def check_columns(spark: SparkSession, target: str, name: str, whole: DataFrame) -> None:
+    """A query reads the columns that it names, and gives what it gives with all of them."""
+    first, *others = (column for column in whole.columns if not column.startswith("gd_"))
+    found = ask(
+        spark, target, f"SELECT `{first}` AS v, count(*) AS n FROM public.{name} GROUP BY 1"
+    )
+    read = found._jdf.queryExecution().analyzed().toString()
+    assert "gd_raw" not in read
+    assert not any(f" {other}#" in read for other in others), read
+    wanted = whole.groupBy(whole[first].alias("v")).agg(F.count("*").alias("n"))
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, wanted.collect()))
+
+
+def check_house(spark: SparkSession, source: History, target: str, s3: S3) -> None:
+    """Files are merged and old ones go; the rows stay what they were."""
+    compact_with(SparkEngine(spark), target, buckets=1)
+    s3.age(target.split("/")[2], 8000)
+    with pytest.MonkeyPatch.context() as patch:
+        later = time.time() + 7200
+        patch.setattr("gaussdecode.spark.upkeep.time", SimpleNamespace(time=lambda: later))
+        assert vacuum(target, older_than_seconds=3600).files
+    for name, frame in database(spark, target).items():
+        (table,) = (t for t in source.tables if f"public.{t.name}" == name)
+        assert rows_of(frame, last_state(source, table)) == last_state(source, table).rows, name
 
 
 @pytest.fixture(scope="module")
