@@ -51,6 +51,16 @@ def name_of(pattern: str, directory: str) -> Name:
     return tuple(part.format(schema=schema, table=table) for part in pattern.split("."))
 
 
+def positions_name(pattern: str) -> Name:
+    """The name of the table of positions: as if a schema ``gd`` of the source had it.
+
+    Args:
+        pattern: of `full_pattern`.
+    """
+    table = "positions" if _SCHEMA in pattern else "gd_positions"
+    return tuple(part.format(schema="gd", table=table) for part in pattern.split("."))
+
+
 def check_apart(pattern: str, directories: Iterable[str], beside: str = "") -> None:
     """See that no two tables get one name; many catalogs do not tell upper from lower case.
 
@@ -62,7 +72,8 @@ def check_apart(pattern: str, directories: Iterable[str], beside: str = "") -> N
     Raises:
         ConfigError: two do.
     """
-    found: dict[Name, str] = {}
+    positions = tuple(part.casefold() for part in positions_name(pattern))
+    found: dict[Name, str] = {positions: "of positions, which gaussdecode keeps,"}
     of_all = [(directory, name_of(pattern, directory)) for directory in sorted(directories)]
     if beside:
         of_all += [(directory, (*n[:-1], f"{n[-1]}_{beside}")) for directory, n in of_all]

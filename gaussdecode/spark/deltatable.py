@@ -12,6 +12,8 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.laketable import (
+    PLAIN,
+    Layout,
     Merge,
     add_columns,
     jvm_of,
@@ -23,7 +25,7 @@ from gaussdecode.spark.laketable import (
     session_of,
 )
 from gaussdecode.spark.session import configured
-from gaussdecode.spark.sqltext import quoted
+from gaussdecode.spark.sqltext import quoted, unquoted
 
 _DELTA_HOURS: Final = 168
 """Delta Lake's own bound: readers and writers may need files for so long after they were taken away."""
@@ -70,10 +72,21 @@ class DeltaTable:
         """See `LakeTable`."""
         if not self.is_there():
             return None
-        found = self._snapshot().transactions().get(self._app)
-        if not found.isDefined():
+        found = self.noted()
+        if found is None:
             raise LandingError(f"{self._name} was not made by this target, or is damaged")
-        return int(found.get())
+        return found
+
+    def noted(self) -> int | None:
+        """See `LakeTable`."""
+        if not self.is_there():
+            return None
+        found = self._snapshot().transactions().get(self._app)
+        return int(found.get()) if found.isDefined() else None
+
+    def name(self) -> str:
+        """See `LakeTable`."""
+        return self._name
 
     def version(self) -> int:
         """See `LakeTable`."""
@@ -83,7 +96,7 @@ class DeltaTable:
         """See `LakeTable`."""
         return read_version(self._spark, self._name, version)
 
-    def replace(self, rows: DataFrame, n: int) -> None:
+    def replace(self, rows: DataFrame, n: int, layout: Layout = PLAIN) -> None:
         """See `LakeTable`."""
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer = writer.option("txnAppId", self._app).option("txnVersion", n)
@@ -94,11 +107,26 @@ class DeltaTable:
             writer = writer.option("delta.enableDeletionVectors", "true")
             if _is_odd(rows.columns):
                 writer = writer.option("delta.columnMapping.mode", "name")
+        if layout.partition:
+            writer = writer.partitionBy(*[unquoted(column) for column in layout.partition])
         with named(self._name):
             if isinstance(self._place, Path):
                 writer.save(str(self._place))
             else:
                 make_namespace(self._spark, self._place)
+                writer.saveAsTable(self._name)
+
+    def append(self, rows: DataFrame, n: int) -> None:
+        """See `LakeTable`."""
+        if not self.is_there():
+            self.replace(rows, n)
+            return
+        writer = rows.write.format("delta").mode("append")
+        writer = writer.option("txnAppId", self._app).option("txnVersion", n)
+        with named(self._name):
+            if isinstance(self._place, Path):
+                writer.save(str(self._place))
+            else:
                 writer.saveAsTable(self._name)
 
     def _map_names(self, names: Sequence[str]) -> None:

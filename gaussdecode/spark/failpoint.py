@@ -25,6 +25,7 @@ class Step(enum.StrEnum):
     DATABASE_DURABLE = "database_durable"
     FILES_REMOVED = "files_removed"
     LAKE_STAGED = "lake_staged"
+    LAKE_LOGGED = "lake_logged"
     LAKE_HISTORY = "lake_history"
     LAKE_COMMITTED = "lake_committed"
     RANGE_READ = "range_read"

@@ -4,17 +4,20 @@
 column that is read is nested.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark import java_gateway
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.laketable import (
+    PLAIN,
+    Layout,
     Merge,
     add_columns,
     jvm_of,
@@ -44,6 +47,22 @@ def _flat(rows: DataFrame) -> list[str]:
     return [f.name for f in rows.schema if f.name in NESTED and f.dataType == T.StringType()]
 
 
+_TRANSFORM: Final = re.compile(r"(?:(years|months|days|hours)|bucket)\((?:(\d+), *)?(.+)\)")
+
+
+def _transform(text: str) -> Column:
+    """What a table is partitioned by: a quoted column, or a transform of one."""
+    match = _TRANSFORM.fullmatch(text)
+    if match is None:
+        return F.col(text)
+    of = F.col(match[3])
+    return (
+        getattr(F.partitioning, match[1])(of)
+        if match[1]
+        else F.partitioning.bucket(int(match[2]), of)
+    )
+
+
 class IcebergTable:
     """A table of Iceberg.
 
@@ -51,13 +70,21 @@ class IcebergTable:
         spark: running.
         name: parts of its name; the first is the catalog.
         owner: id of the landing; None in a catalog that nobody else has.
+        writer: id of the landing where several write the table; empty where one does.
     """
 
-    def __init__(self, spark: SparkSession, name: Name, owner: str | None) -> None:
+    def __init__(
+        self, spark: SparkSession, name: Name, owner: str | None, writer: str = ""
+    ) -> None:
         self._spark = spark
         self._parts = name
         self._name = ".".join(map(quoted, name))
         self._owner = owner
+        self._position = f"{_POSITION}.{writer}" if writer else _POSITION
+
+    def name(self) -> str:
+        """See `LakeTable`."""
+        return self._name
 
     def is_there(self) -> bool:
         """See `LakeTable`."""
@@ -69,23 +96,30 @@ class IcebergTable:
             return spark3.loadIcebergTable(session_of(self._spark), self._name)
 
     def position(self) -> int | None:
-        """See `LakeTable`: the newest snapshot that has one, or what was noted last."""
+        """See `LakeTable`."""
+        if not self.is_there():
+            return None
+        found = self.noted()
+        if found is None:
+            raise LandingError(f"{self._name} was not made by this target, or is damaged")
+        return found
+
+    def noted(self) -> int | None:
+        """See `LakeTable`: of the newest snapshot that has one, or what was noted last."""
         if not self.is_there():
             return None
         table = self._table()
         if self._owner is not None and table.properties().get(_OWNER) != self._owner:
             raise LandingError(f"{self._name} was not made by this target; choose another name")
-        noted = table.properties().get(_POSITION)
+        noted = table.properties().get(self._position)
         snapshot = table.currentSnapshot()
         while snapshot is not None:
-            found = snapshot.summary().get(_POSITION)
+            found = snapshot.summary().get(self._position)
             if found is not None:
                 return max(int(found), int(noted or -1))
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
-        if noted is None:
-            raise LandingError(f"{self._name} was not made by this target, or is damaged")
-        return int(noted)
+        return None if noted is None else int(noted)
 
     def version(self) -> int:
         """See `LakeTable`."""
@@ -96,7 +130,7 @@ class IcebergTable:
         rows = read_version(self._spark, self._name, version)
         return rows.withColumns({n: F.from_json(n, NESTED[n]) for n in _flat(rows)})
 
-    def replace(self, rows: DataFrame, n: int) -> None:
+    def replace(self, rows: DataFrame, n: int, layout: Layout = PLAIN) -> None:
         """See `LakeTable`."""
         is_new = not self.is_there()
         if is_new:
@@ -107,9 +141,24 @@ class IcebergTable:
             writer = rows.writeTo(self._name).using("iceberg")
             for name, value in _MERGE_ON_READ.items() if is_new else ():
                 writer = writer.tableProperty(name, value)
+            if layout.partition:
+                writer = writer.partitionedBy(*map(_transform, layout.partition))
+            if layout.comment:
+                writer = writer.tableProperty("comment", layout.comment)
             if self._owner is not None:
                 writer = writer.tableProperty(_OWNER, self._owner)
-            writer.option(f"snapshot-property.{_POSITION}", str(n)).createOrReplace()
+            writer.option(f"snapshot-property.{self._position}", str(n)).createOrReplace()
+        self._note(n)
+
+    def append(self, rows: DataFrame, n: int) -> None:
+        """See `LakeTable`."""
+        if not self.is_there():
+            self.replace(rows, n)
+            return
+        flat = _flat(read_version(self._spark, self._name, None))
+        rows = rows.withColumns({name: F.to_json(name) for name in flat})
+        with named(self._name):
+            rows.writeTo(self._name).option(f"snapshot-property.{self._position}", str(n)).append()
         self._note(n)
 
     def add_columns(self, fields: Sequence[T.StructField]) -> None:
@@ -120,7 +169,7 @@ class IcebergTable:
         """See `LakeTable`."""
         flat = _flat(read_version(self._spark, self._name, None))  # older tables have nested ones
         with merging(self._name, changes, flat) as text, named(self._name):
-            _with_summary(self._spark, {_POSITION: str(n)}, text)
+            _with_summary(self._spark, {self._position: str(n)}, text)
         self._note(n)
 
     def compact(self) -> None:
@@ -144,7 +193,7 @@ class IcebergTable:
 
     def _note(self, n: int) -> None:
         """Keep the position where it outlives the snapshot."""
-        self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ('{_POSITION}' = '{n}')")
+        self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ('{self._position}' = '{n}')")
 
 
 class _Statement:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from gaussdecode.errors import ConfigError
-from gaussdecode.spark.catalog import name_of
+from gaussdecode.spark.catalog import name_of, positions_name
 from gaussdecode.spark.deltatable import DeltaTable
 from gaussdecode.spark.formats import DELTA, ICEBERG, coordinate, settings
 from gaussdecode.spark.icebergtable import IcebergTable
@@ -105,6 +105,13 @@ class Lake:
             return DeltaTable(self._spark, root / directory, owner)
         name = (_own_catalog(self._spark, root), "tables", directory)
         return IcebergTable(self._spark, name, None)
+
+    def positions(self) -> LakeTable:
+        """The table of positions, in the catalog; see `lakepositions`."""
+        name, writer = positions_name(self._store.catalog), self._store.landing_id
+        if self._store.format == DELTA:
+            return DeltaTable(self._spark, name, writer)
+        return IcebergTable(self._spark, name, None, writer)
 
 
 def _own_catalog(spark: SparkSession, root: Path) -> str:

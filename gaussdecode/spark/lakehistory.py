@@ -16,6 +16,7 @@ from gaussdecode.spark.datacheck import PLACE
 from gaussdecode.spark.events import ACTION, ENDS, KEY, PUT, closed_schema
 from gaussdecode.spark.frames import as_version, read_versions, spark_type
 from gaussdecode.spark.laketable import LakeTable, Merge
+from gaussdecode.spark.mergesql import Bounds, Values
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.sqltext import quoted
@@ -40,12 +41,14 @@ class Versions:
         old: schema of the history that is there; None where there is none.
         new: schema of the rows.
         bounds: see `Merge`.
+        values: see there.
     """
 
     rows: DataFrame
     old: TableSchema | None
     new: TableSchema
-    bounds: dict[str, tuple[int, int]]
+    bounds: Bounds
+    values: Values
 
 
 def publish(
@@ -69,7 +72,7 @@ def publish(
     if reads_as(versions.old, versions.new) and set(versions.old.names) <= set(versions.new.names):
         table.add_columns(versions.rows.schema.fields)
         changes = versions.rows.withColumn(ACTION, F.lit(PUT))
-        table.merge(Merge(changes, PLACE, bounds=versions.bounds), n)
+        table.merge(Merge(changes, PLACE, bounds=versions.bounds, values=versions.values), n)
         return
     held = as_version(table.read(), versions.old, versions.new)
     names = [quoted(name) for name in versions.rows.columns]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pyspark.sql import SparkSession
 
 from gaussdecode.spark.lake import open_lake
+from gaussdecode.spark.lakechangelog import CHANGELOG
 from gaussdecode.spark.lakehistory import HISTORY
 from gaussdecode.spark.laketable import LakeTable
 from gaussdecode.spark.store import Target
@@ -48,6 +49,8 @@ def _tables(spark: SparkSession, store: Target) -> Iterator[tuple[str, LakeTable
     """All tables that are there, histories too, with the name of whose they are."""
     lake = open_lake(spark, store)
     for name in store.tables():
-        for table in (lake.table(name), lake.table(name, HISTORY)):
+        for table in (lake.table(name, beside) for beside in ("", HISTORY, CHANGELOG)):
             if table.is_there():
                 yield name, table
+    if store.catalog and (table := lake.positions()).is_there():
+        yield "", table

@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812 - the same
 
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import LandingError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import reduce, tasks
 from gaussdecode.spark.catalog import check_apart
+from gaussdecode.spark.changelog import ChangelogTask, write_changelog
 from gaussdecode.spark.datacheck import (
     Checker,
     Rows,
@@ -34,7 +35,9 @@ from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, closed_schema, st
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.frames import read_parquet, read_versions
 from gaussdecode.spark.lake import open_lake
+from gaussdecode.spark.lakechangelog import CHANGELOG, landed_changes, publish_changelog
 from gaussdecode.spark.lakehistory import HISTORY, Versions, open_versions, publish
+from gaussdecode.spark.lakepositions import publish_positions
 from gaussdecode.spark.laketable import LakeTable, Merge
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.place import Place, remove_tree, whole
@@ -43,7 +46,7 @@ from gaussdecode.spark.run import Options, Progress, Run, Work
 from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
-from gaussdecode.spark.store import STAGING, StateFile, Target
+from gaussdecode.spark.store import LOGGED, STAGING, DatabaseVersion, StateFile, Target
 from gaussdecode.spark.tasks import Job, MapTask
 
 _SMALL_BYTES: Final = 8 << 20
@@ -59,6 +62,7 @@ class Staged:
         closed: files of versions of rows that ended.
         unsent: columns whose values some rows lack.
         bounds: between which values of the key the rows are.
+        values: of the key, in these rows.
         is_exact: rows are the same where the columns of the key are.
     """
 
@@ -66,6 +70,7 @@ class Staged:
     closed: list[StateFile]
     unsent: frozenset[str]
     bounds: reduce.Bounds
+    values: reduce.Values
     is_exact: bool
 
 
@@ -103,11 +108,6 @@ class LakeRun(Run):
         options: Options,
         progress: Progress,
     ) -> None:
-        if options.changelog:
-            raise ConfigError(
-                f"{store.root} is kept as {store.format}, which has no changelog; that is for the format "
-                "parquet, and the landing has the changes"
-            )
         super().__init__(engine, landing, store, options, progress)
         self.spark = engine.session
         self.lake = open_lake(self.spark, store)
@@ -175,15 +175,19 @@ class LakeRun(Run):
         if self.store.catalog:
             beside = HISTORY if self._is_history_kept() else ""
             check_apart(self.store.catalog, {*applied, *plan.tables}, beside)
+            if self._changelog_by(None):
+                check_apart(self.store.catalog, {*applied, *plan.tables}, CHANGELOG)
         self.progress(f"entry {plan.to}: changes of {counted(len(plan.tables), 'table')}")
-        prepared = []
+        prepared, works = [], list[Work]()
         for table in sorted(name for name, planned in plan.tables.items() if planned.eras):
             work = self._work(plan, table, applied.get(table, Applied()))
+            works.append(work)
             held = self.lake.table(table)
             prepare = self._merged if self._can_merge(work, held) else self._replaced
             prepared.append(prepare(work, held))
             self.summary.orphans += work.orphans
-        for one in prepared:  # not before all tests of data have passed
+        self._log_lake_changes(works)  # not before all tests of data have passed
+        for one in prepared:
             if one is not None:
                 self._publish(one)
 
@@ -216,14 +220,14 @@ class LakeRun(Run):
         versions = None
         if with_history:
             begun = rows.where((F.col(ACTION) == PUT) & (F.col("gd_n") > work.after))
-            versions = self._versions_of(work, era.schema, begun, changes.closed, changes.bounds)
+            versions = self._versions_of(work, era.schema, begun, changes)
         on: tuple[str, ...] = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
         if is_checked:
             rows = self._checked_changes(work, era.schema, rows, held, on)
         said = f"{counted(sum(file.rows for file in changes.files), 'row')} merged"
         if changes.is_exact:  # columns that whoever clusters the table clusters by
             on = era.schema.key
-        merge = Merge(rows, on, changes.unsent, changes.bounds)
+        merge = Merge(rows, on, changes.unsent, changes.bounds, changes.values)
         return Prepared(work, held, era.schema, rows, merge, said, versions)
 
     def _replaced(self, work: Work, held: LakeTable) -> Prepared:
@@ -245,7 +249,8 @@ class LakeRun(Run):
         versions = None
         if with_history:
             begun = rows.where(F.col("gd_n") > work.after)
-            versions = self._versions_of(work, schema, begun, closed, {})
+            ended = Staged([], closed, frozenset(), {}, {}, is_exact=False)
+            versions = self._versions_of(work, schema, begun, ended)
         if out or self.tests.get(work.table):
             rows = self._checked_rows(work, schema, rows, out)
         said = f"{counted(sum(file.rows for file in base), 'row')}, all anew"
@@ -282,6 +287,38 @@ class LakeRun(Run):
         self.progress(f"{work.table}: entry {work.to}, {one.said}")
         remove_tree(self.staging / work.table)
 
+    # --- changelog -----------------------------------------------------------------------------
+
+    def _log_lake_changes(self, works: Sequence[Work]) -> None:
+        """Append the changes of tables to their changelogs."""
+        for work in works:
+            logged = self.store.records(work.table, LOGGED)
+            known = self.store.record(work.table, logged[-1], LOGGED) if logged else {}
+            by = str(known.get("by") or self._changelog_by(None))
+            if not by or (not logged and work.schema is not None and not self.options.changelog):
+                continue
+            root, schema = self.staging / work.table, work.eras[-1].schema
+            changes = [*work.passed, *(file for era in work.eras for file in era.files)]
+            staged = [
+                ChangelogTask(0, self.landing.root, root, part, by, self.token)
+                for part in self._portions(changes)
+            ]
+            is_small = sum(change.file.bytes for change in changes) <= _SMALL_BYTES
+            engine = LocalEngine() if is_small else self.engine
+            texts = engine.each(staged, write_changelog)
+            files = [StateFile(**json.loads(text)[1]) for text in texts]
+            rows = landed_changes(self.spark, self.store, work.table, schema, files, root, by)
+            held = self.lake.table(work.table, CHANGELOG)
+            at = held.position()
+            old = None
+            if at is not None:
+                record = self.store.record(work.table, at, LOGGED)
+                old = self.store.schema(work.table, record["schema_id"])
+            record = {"schema_id": schema.schema_id, "by": by}
+            self.store.keep_record(work.table, work.to, record, LOGGED)
+            publish_changelog(held, rows, old, schema, work.to, by)
+            reach(Step.LAKE_LOGGED)
+
     # --- history -------------------------------------------------------------------------------
 
     def _is_history_kept(self) -> bool:
@@ -311,11 +348,10 @@ class LakeRun(Run):
         work: Work,
         schema: TableSchema,
         begun: DataFrame,
-        closed: Sequence[StateFile],
-        bounds: reduce.Bounds,
+        staged: Staged,
     ) -> Versions:
         """Versions of rows that began or ended."""
-        root = self.staging / work.table
+        root, closed = self.staging / work.table, staged.closed
         rows = open_versions(begun)
         if closed:
             schemas = {f.schema_id: self.store.schema(work.table, f.schema_id) for f in closed}
@@ -333,7 +369,7 @@ class LakeRun(Run):
         old = None
         if at is not None:
             old = self.store.schema(work.table, self.store.record(work.table, at)["schema_id"])
-        return Versions(rows, old, schema, bounds)
+        return Versions(rows, old, schema, staged.bounds, staged.values)
 
     # --- tests of data -------------------------------------------------------------------------
 
@@ -389,6 +425,10 @@ class LakeRun(Run):
             n = self.stopped[table].n if table in self.stopped else plan.to
             self.store.forget_records(table, n)
 
+    def _announce(self, version: DatabaseVersion) -> None:
+        if self.store.catalog:
+            publish_positions(self.spark, self.lake, self.store, version)
+
     # --- staging -----------------------------------------------------------------------------
 
     def _lake_job(self, work: Work, number: int, base: tuple[StateFile, ...]) -> Job:
@@ -434,7 +474,8 @@ class LakeRun(Run):
         unsent = {name for found in results for name in found["unsent"]}
         bounds = reduce.join_bounds(found["bounds"] for found in results)
         exact = all(found["is_exact"] for found in results)
-        return Staged(files, closed, frozenset(unsent), bounds, exact)
+        values = reduce.join_values([found["values"] for found in results])
+        return Staged(files, closed, frozenset(unsent), bounds, values, exact)
 
     def _engine_for(self, job: Job, era: Era) -> Engine:
         """This process where the tasks would take longer to start than to run."""

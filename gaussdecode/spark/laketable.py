@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark.errors import PySparkException
@@ -27,12 +27,32 @@ class Merge:
         on: rows are the same where these columns are.
         unsent: columns whose values a row that is there keeps, where ``gd_unchanged`` names them.
         bounds: least and greatest value of columns, in every row that `rows` is about.
+        values: of columns, all those in rows that `rows` is about.
     """
 
     rows: DataFrame
     on: Sequence[str]
     unsent: Collection[str] = frozenset()
     bounds: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, Sequence[int | str]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """How files of a table are laid out.
+
+    Attributes:
+        partition: columns, or expressions such as ``days(ts)``, whose values divide files.
+        cluster: columns by which rows lie near each other.
+        comment: what the table says of itself.
+    """
+
+    partition: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+    comment: str = ""
+
+
+PLAIN: Final = Layout()
 
 
 class LakeTable(Protocol):
@@ -44,17 +64,26 @@ class LakeTable(Protocol):
     def position(self) -> int | None:
         """Number of the entry it is at; None when there is no table."""
 
+    def noted(self) -> int | None:
+        """The same of a table that others write too; None as well where this target did not yet."""
+
+    def name(self) -> str:
+        """Its name in SQL."""
+
     def version(self) -> int:
         """What its format calls its newest version."""
 
     def read(self, version: int | None = None) -> DataFrame:
         """Rows of a version, of the newest by default."""
 
-    def replace(self, rows: DataFrame, n: int) -> None:
+    def replace(self, rows: DataFrame, n: int, layout: Layout = PLAIN) -> None:
         """Put rows and their columns in place of all there is, or make the table."""
 
     def add_columns(self, fields: Sequence[T.StructField]) -> None:
         """Add columns that are not there yet; they are NULL in the rows there are."""
+
+    def append(self, rows: DataFrame, n: int) -> None:
+        """Put rows beside those there are, or make the table."""
 
     def merge(self, changes: Merge, n: int) -> None:
         """Apply changes."""
@@ -81,7 +110,7 @@ def merging(name: str, changes: Merge, flat: Collection[str] = ()) -> Iterator[s
     try:
         yield merge_text(
             name, view, columns,
-            on=changes.on, unsent=changes.unsent, bounds=changes.bounds, flat=flat,
+            on=changes.on, unsent=changes.unsent, bounds=changes.bounds, values=changes.values, flat=flat,
         )  # fmt: skip
     finally:
         changes.rows.sparkSession.catalog.dropTempView(view)

@@ -12,6 +12,7 @@ from gaussdecode.spark.schema import RAW, UNCHANGED
 from gaussdecode.spark.sqltext import literal, quoted
 
 Bounds = Mapping[str, tuple[int, int]]
+Values = Mapping[str, Sequence[int | str]]
 
 NESTED: Final = {UNCHANGED: "array<string>", RAW: "map<string,string>"}
 """Our columns that are nested, with their types in SQL."""
@@ -25,6 +26,7 @@ def merge_text(
     on: Sequence[str],
     unsent: Collection[str],
     bounds: Bounds,
+    values: Values,
     flat: Collection[str],
 ) -> str:
     """The statement.
@@ -36,29 +38,40 @@ def merge_text(
         on: rows are the same where these are.
         unsent: columns whose values a row that is there keeps, where ``gd_unchanged`` names them.
         bounds: least and greatest value of columns, in every row that the changes are about.
+        values: of columns, all those in rows that the changes are about.
         flat: columns of `NESTED` that the table keeps as JSON.
     """
     updates = ", ".join(f"t.{quoted(c)} = {_updated(c, unsent, flat)}" for c in columns)
-    values = ", ".join(_written(c, f"s.{quoted(c)}", flat) for c in columns)
+    inserted = ", ".join(_written(c, f"s.{quoted(c)}", flat) for c in columns)
     return (
-        f"MERGE INTO {table} AS t USING {source} AS s ON {_same_row(on, bounds)} "  # noqa: S608
+        f"MERGE INTO {table} AS t USING {source} AS s ON {_same_row(on, bounds, values)} "  # noqa: S608
         f"WHEN MATCHED AND s.{ACTION} = {REMOVE} THEN DELETE "
         f"WHEN MATCHED THEN UPDATE SET {updates} "
         f"WHEN NOT MATCHED AND s.{ACTION} = {PUT} THEN "
-        f"INSERT ({', '.join(map(quoted, columns))}) VALUES ({values})"
+        f"INSERT ({', '.join(map(quoted, columns))}) VALUES ({inserted})"
     )
 
 
-def _same_row(on: Sequence[str], bounds: Bounds) -> str:
+def _same_row(on: Sequence[str], bounds: Bounds, values: Values) -> str:
     """When a row of the table is the row of a change.
 
-    The bounds follow from the key; said of the table alone they let files be skipped.
+    Bounds and values follow from the key; said of the table alone they let files be skipped, and spare
+    rows that no change is about the join, in which they would be sorted.
     """
+    same = [f"t.{quoted(name)} = s.{quoted(name)}" for name in on]
     spans = [
         f"t.{quoted(name)} >= {low} AND t.{quoted(name)} <= {high}"
         for name, (low, high) in sorted(bounds.items())
     ]
-    return " AND ".join([*(f"t.{quoted(name)} = s.{quoted(name)}" for name in on), *spans])
+    among = [
+        f"t.{quoted(name)} IN ({', '.join(map(_constant, found))})"
+        for name, found in sorted(values.items())
+    ]
+    return " AND ".join([*same, *spans, *among])
+
+
+def _constant(value: int | str) -> str:
+    return literal(value) if isinstance(value, str) else str(value)
 
 
 def _updated(column: str, unsent: Collection[str], flat: Collection[str]) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError
+from gaussdecode.spark.changelog import BY_COMMIT_DATE
 from gaussdecode.spark.datacheck import FAILED, held_rows, without
 from gaussdecode.spark.events import ENDS, KEY, STAMPS
 from gaussdecode.spark.formats import PARQUET
@@ -21,7 +22,7 @@ from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.place import Given, Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.store import DatabaseVersion, StateFile, TableVersion, Target
+from gaussdecode.spark.store import LOGGED, DatabaseVersion, StateFile, TableVersion, Target
 
 _STATE: Final = [
     *[pa.field(name, of) for name, of in STAMPS.items()],
@@ -214,6 +215,16 @@ def _history_in_lake(spark: SparkSession, store: Target, directory: str) -> Data
     return at_entry(open_lake(spark, store).table(directory, HISTORY).read(), n)
 
 
+def _changelog_in_lake(spark: SparkSession, store: Target, directory: str) -> DataFrame:
+    from gaussdecode.spark.lake import open_lake
+    from gaussdecode.spark.lakechangelog import CHANGELOG
+
+    if not store.records(directory, LOGGED):
+        raise ConfigError(f"{store.root}: {directory} was applied without changelog")
+    rows = open_lake(spark, store).table(directory, CHANGELOG).read()
+    return rows.where(F.col("gd_n") <= _newest(store).n).drop(BY_COMMIT_DATE)
+
+
 def _type_of(name: str) -> str:
     return {"gd_to_op": "string", "gd_to_epoch": "int", "gd_to_ts": "timestamp"}.get(name, "bigint")
 
@@ -224,8 +235,10 @@ def changelog(spark: SparkSession, target: Given, table: str) -> DataFrame:
     Raises:
         ConfigError: there is no such table, or it was applied without changelog.
     """
-    store = _kept_as_files(target)
+    store = Target(target)
     directory = store.find_table(table)
+    if store.format != PARQUET:
+        return _changelog_in_lake(spark, store, directory)
     version = _version(store, _newest(store), directory)
     if version.changelog_from is None:
         raise ConfigError(f"{store.root}: {table} was applied without changelog")
@@ -252,13 +265,6 @@ def titles(target: Given) -> list[str]:
     store = Target(target)
     newest = _newest(store)
     return [store.schema_at(newest, directory).title for directory in newest.tables]
-
-
-def _kept_as_files(target: Given) -> Target:
-    store = Target(target)
-    if store.format != PARQUET:
-        raise ConfigError(f"{store.root} is kept as {store.format}: it has no changelog")
-    return store
 
 
 def _newest(store: Target) -> DatabaseVersion:

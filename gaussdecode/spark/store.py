@@ -55,6 +55,10 @@ _NUMBER: Final = re.compile(r"(\d{20})\.json")
 Json = dict[str, Any]  # decoded JSON
 FOLDERS: Final = ("files", "changelog", "quarantine")
 """Where the files of a table are, below its directory."""
+COMMITS: Final = "commits"
+"""Where it is kept what a table is that others keep, below its directory."""
+LOGGED: Final = "logged"
+"""Where it is kept what its changelog is."""
 STAGING: Final = "staging"
 """Where files are on their way to other tables, below the target."""
 LOAD: Final = "load"
@@ -477,13 +481,13 @@ class Target:
 
     # --- tables that others keep -------------------------------------------------------------
 
-    def records(self, table: str) -> list[int]:
+    def records(self, table: str, of: str = COMMITS) -> list[int]:
         """Entries at which a table was, or was about to be, committed; rising."""
-        return _numbers(self.table_root(table) / "commits")
+        return _numbers(self.table_root(table) / of)
 
-    def keep_record(self, table: str, n: int, record: Json) -> None:
+    def keep_record(self, table: str, n: int, record: Json, of: str = COMMITS) -> None:
         """Keep what a table will be at an entry, before the commit that brings it there."""
-        path = self.table_root(table) / "commits" / f"{n:020d}.json"
+        path = self.table_root(table) / of / f"{n:020d}.json"
         make_directory(path.parent)
         if path.exists():  # of a run that was killed; it may have had other tests
             if read_json(path) == {**record, "version": VERSION}:
@@ -491,15 +495,16 @@ class Target:
             path.unlink()
         commit(path, record)
 
-    def record(self, table: str, n: int) -> Json:
+    def record(self, table: str, n: int, of: str = COMMITS) -> Json:
         """What was kept for the newest commit of a table that is not beyond an entry."""
-        newest = max((k for k in self.records(table) if k <= n), default=n)
-        return read_json(self.table_root(table) / "commits" / f"{newest:020d}.json")
+        newest = max((k for k in self.records(table, of) if k <= n), default=n)
+        return read_json(self.table_root(table) / of / f"{newest:020d}.json")
 
     def forget_records(self, table: str, n: int) -> None:
         """Remove the records before an entry that was committed, all but the last of them."""
-        for k in [k for k in self.records(table) if k < n][:-1]:
-            (self.table_root(table) / "commits" / f"{k:020d}.json").unlink(missing_ok=True)
+        for of in (COMMITS, LOGGED):
+            for k in [k for k in self.records(table, of) if k < n][:-1]:
+                (self.table_root(table) / of / f"{k:020d}.json").unlink(missing_ok=True)
 
 
 def utc_now() -> str:

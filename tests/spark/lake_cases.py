@@ -2,6 +2,9 @@
 
 import copy
 import os
+import re
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from operator import itemgetter
@@ -19,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.demo.java import provide_java
 from gaussdecode.errors import ConfigError, DataTestError, LandingError
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.spark import lakerun
+from gaussdecode.spark import failpoint, lakerun
 from gaussdecode.spark.apply import Options, apply, apply_with
 from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, load_tests
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
@@ -33,7 +36,7 @@ from gaussdecode.spark.lakesums import stored_frame
 from gaussdecode.spark.laketable import LakeTable, Merge
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.place import Given
-from gaussdecode.spark.query import current, database, history, quarantine
+from gaussdecode.spark.query import changelog, current, database, history, quarantine
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact, vacuum
@@ -105,6 +108,17 @@ def same_history(spark: SparkSession, source: History, target: Path) -> None:
     for table in source.tables:
         title = f"public.{table.name}"
         found, wanted = (history(spark, place, title) for place in (target, files))
+        assert all_of(found) == all_of(wanted.select(*map(quoted, found.columns))), title
+
+
+def same_changelog(spark: SparkSession, source: History, target: Path) -> None:
+    """The changelog is that of a target of plain files."""
+    files = target.with_name("logged")
+    made = Options(buckets=1, changelog="gd_commit_date")
+    apply_with(LocalEngine(), source.writer.root, files, made)
+    for table in source.tables:
+        title = f"public.{table.name}"
+        found, wanted = (changelog(spark, place, title) for place in (target, files))
         assert all_of(found) == all_of(wanted.select(*map(quoted, found.columns))), title
 
 
@@ -244,6 +258,17 @@ def live(source: History, entries: int = 2) -> None:
         source.commit()
 
 
+def killed(landing: Path, target: Path, rule: str) -> int:
+    """Run the command with a failpoint; give how it ended."""
+    conf = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+    words = ["-m", "gaussdecode", "spark", "apply", str(landing), str(target), *conf]
+    done = subprocess.run(
+        [sys.executable, *words], env={**os.environ, failpoint.VARIABLE: rule}, check=False,
+        capture_output=True,
+    )  # fmt: skip
+    return done.returncode
+
+
 class Killed(BaseException):
     """What stands for the end of the process."""
 
@@ -273,7 +298,8 @@ def test_run_that_ended_anywhere_is_run_again(
     """
     source = small(tmp_path)
     landing, target = tmp_path / "landing", tmp_path / "target"
-    apply(spark, landing, target, format=kind, history=kind == DELTA)
+    by = "gd_commit_date" if kind == ICEBERG else None
+    apply(spark, landing, target, format=kind, history=kind == DELTA, changelog=by)
     for table in tables_of(spark, target).values():
         name = table._name  # type: ignore[attr-defined]  # both have one
         spark.sql(f"DELETE FROM {name} WHERE false")
@@ -285,15 +311,17 @@ def test_run_that_ended_anywhere_is_run_again(
     clock[0] = VACUUM_SECONDS
     for _ in range(APPLIES):
         house.keep(is_changed=True)
-    count_with_histories = 4 if kind == DELTA else 2
-    assert said == [f"wrote small files of {count_with_histories} tables anew"]
+    assert said == ["wrote small files of 4 tables anew"]
     before = versions(spark, target)
     live(source)
-    with monkeypatch.context() as patch:
-        patch.setattr(lakerun, "reach", die_at(step, count))
-        patch.setattr(lakerun.LakeRun, "_sweep", lambda _: None)
-        with pytest.raises(Killed):
-            apply(spark, landing, target)
+    if kind == ICEBERG:
+        assert killed(landing, target, f"{step}:{count}") == -signal.SIGKILL
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(lakerun, "reach", die_at(step, count))
+            patch.setattr(lakerun.LakeRun, "_sweep", lambda _: None)
+            with pytest.raises(Killed):
+                apply(spark, landing, target)
     ended = versions(spark, target)
     assert [name for name in before if ended[name] != before[name]] == ["public.bag"]
     assert apply(spark, landing, target).tables == 1
@@ -301,6 +329,8 @@ def test_run_that_ended_anywhere_is_run_again(
     check(spark, source, target)
     if kind == DELTA:
         same_history(spark, source, target)
+    else:
+        same_changelog(spark, source, target)
 
 
 @pytest.mark.parametrize("kind", [ICEBERG])  # the statement is the same
@@ -332,7 +362,6 @@ def test_travel_to_where_an_apply_ended(kind: str, spark: SparkSession, tmp_path
     )
     for refused in (
         lambda: compact(spark, target),
-        lambda: apply(spark, landing, target, changelog="gd_commit_date"),
         lambda: apply(spark, landing, target, format=PARQUET),
     ):
         with pytest.raises(ConfigError, match="is kept as"):
@@ -381,15 +410,19 @@ def test_names_in_a_catalog(kind: str, spark: SparkSession, tmp_path: Path, s3: 
         with pytest.raises(LandingError, match="`bag` cannot be opened"):
             run()
         spark.sql(f"DROP VIEW {foreign}")
+    states = dict[int, dict[str, Snapshot]]()
     for _ in range(2):
         run()
+        held = states[source.writer.n - 1] = {}
         for table in source.tables:
             state = last_state(source, table)
             assert state is not None
+            held[f"public.{table.name}"] = state
             assert rows_of(spark.table(f"{spaces[kind]}.{table.name}"), state) == state.rows
         asked = ask(spark, target, "SELECT count(*) FROM public.keyed").collect()[0][0]
         assert asked == spark.table(f"{spaces[kind]}.keyed").count()
         live(source)
+    as_documented(spark, spaces[kind], states, kind)
     for made in tables_of(spark, target).values():
         n = made.position()
         assert n is not None
@@ -403,6 +436,22 @@ def test_names_in_a_catalog(kind: str, spark: SparkSession, tmp_path: Path, s3: 
     ):
         apply(spark, tmp_path / "landing", lost, format=kind, catalog="nowhere")
     assert not lost.exists()
+
+
+def as_documented(
+    spark: SparkSession, space: str, states: dict[int, dict[str, Snapshot]], kind: str
+) -> None:
+    """What the documentation does with the table of positions gives all tables as they were at an entry."""
+    page = Path(__file__, "../../../docs/spark.md").resolve().read_text()
+    code = re.search(r"```python\n(positions = .*?)```", page, re.DOTALL)
+    assert code is not None
+    text = code[1].replace("lake.gd.positions", space.replace("public", "gd") + ".positions")
+    for n, wanted in states.items():
+        found: dict[str, Any] = {"spark": spark, "n": n, "F": F}
+        exec(text, found)
+        assert set(found["tables"]) == set(wanted)
+        for title, state in wanted.items():
+            assert rows_of(found["tables"][title], state) == state.rows, kind
 
 
 _OLD: list[tuple[str, str | None, list[str] | None, dict[str, str] | None]] = [
