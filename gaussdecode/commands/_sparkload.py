@@ -83,7 +83,8 @@ def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
     options = Options(buckets=args.buckets, format=args.format, catalog=args.catalog)
     wish = Wish(
         tables=_titles(args.tables),
-        connections=args.connections or config.snapshot.workers,
+        # In this process ranges are read one after the other.
+        connections=1 if args.local else args.connections or config.snapshot.workers,
         rate=args.rate or config.snapshot.rate_limit,
         wait=args.wait,
         options=options,

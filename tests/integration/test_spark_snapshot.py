@@ -188,10 +188,9 @@ def test_executors_that_die_read_what_is_left(
             database_15.execute("TRUNCATE none_yet; INSERT INTO none_yet VALUES (1)")
         done = died.result()
         assert done.returncode == EX_OK, done.stdout + done.stderr
-        assert readers.result() == 2
-        assert (
-            time.monotonic() - begun > 2.5
-        )  # of five seconds, those for other ranges than the first
+        assert readers.result() in {1, 2}
+        # Of five seconds, those for other ranges than the first.
+        assert time.monotonic() - begun > 2.5
         assert not any(path.startswith("target/load/") for path in s3.objects(bucket))
         daemon.catch_up()
         assert main(["spark", "apply", str(daemon.root), target, "--local"]) == EX_OK
@@ -295,11 +294,8 @@ def most_readers(session: psycopg.Connection[tuple[Any, ...]], is_over: Callable
     """The most connections that copied rows at the same time."""
     most = 0
     while not is_over():
-        asked = (
-            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY %'"
-        )
+        asked = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COPY %'"
         most = max(most, session.execute(asked).fetchall()[0][0])
-        session.rollback()
         time.sleep(0.02)
     return most
 

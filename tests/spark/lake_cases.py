@@ -1,6 +1,7 @@
 """Tables of Delta Lake and Iceberg, with their jars; `test_lake` runs these with Spark 4.0."""
 
 import copy
+import json
 import os
 import re
 import signal
@@ -13,14 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kit.history import Column, History, Snapshot, Table, canon
+from kit.history import Column, History, LandingWriter, Snapshot, Table, canon
 from kit.jars import jars
+from kit.postgres import Database
 from kit.s3 import S3
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from gaussdecode.cli import main
 from gaussdecode.demo.java import provide_java
-from gaussdecode.errors import ConfigError, DataTestError, LandingError
+from gaussdecode.errors import EX_IOERR, EX_OK, ConfigError, DataTestError, LandingError
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark import failpoint, lakerun
 from gaussdecode.spark.apply import Options, apply, apply_with
@@ -377,7 +380,9 @@ def test_travel_to_where_an_apply_ended(kind: str, spark: SparkSession, tmp_path
 
 
 @pytest.mark.parametrize("kind", LAKES)
-def test_names_in_a_catalog(kind: str, spark: SparkSession, tmp_path: Path, s3: S3) -> None:
+def test_names_in_a_catalog(
+    kind: str, spark: SparkSession, tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tables stand in a catalog of the session by their names, beside tables of others.
 
     Landing and target are at URLs: nothing but the catalog is on a disk.
@@ -423,6 +428,20 @@ def test_names_in_a_catalog(kind: str, spark: SparkSession, tmp_path: Path, s3: 
         assert asked == spark.table(f"{spaces[kind]}.keyed").count()
         live(source)
     as_documented(spark, spaces[kind], states, kind)
+    check = lakerun.LakeRun._check_not_overtaken
+
+    def overtaken(of: lakerun.LakeRun, one: lakerun.Prepared) -> None:
+        monkeypatch.undo()
+        run()
+        check(of, one)
+
+    monkeypatch.setattr(lakerun.LakeRun, "_check_not_overtaken", overtaken)
+    with pytest.raises(LandingError, match="was committed by another writer at the same time"):
+        run()
+    for table in source.tables:
+        state = last_state(source, table)
+        assert state is not None
+        assert rows_of(spark.table(f"{spaces[kind]}.{table.name}"), state) == state.rows
     for made in tables_of(spark, target).values():
         n = made.position()
         assert n is not None
@@ -452,6 +471,52 @@ def as_documented(
         assert set(found["tables"]) == set(wanted)
         for title, state in wanted.items():
             assert rows_of(found["tables"][title], state) == state.rows, kind
+
+
+_ROWS = """
+CREATE TABLE public.item (id int8 PRIMARY KEY, "A.b" text, n numeric(12, 3), t timestamptz, l int4[]);
+INSERT INTO item SELECT g, nullif('it''s ' || g, 'it''s 7'), g * 1.5, 'epoch'::timestamptz + g * '1 min'::interval,
+  ARRAY[g, NULL] FROM generate_series(1, 3000) g;
+CREATE TABLE public.bag (x int4); ALTER TABLE public.bag REPLICA IDENTITY FULL;
+INSERT INTO bag SELECT g % 3 FROM generate_series(1, 30) g
+"""
+
+
+@pytest.mark.parametrize("kind", LAKES)
+def test_rows_that_executors_read_are_the_source_s(
+    kind: str, spark: SparkSession, tmp_path: Path, database_15: Database,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A load, the apply after it and a comparison; of a row that is missing, the daemon is asked."""
+    landing, target, dsn = (
+        tmp_path / "landing",
+        tmp_path / "target",
+        f"{database_15.dsn} sslmode=disable",
+    )
+    writer = LandingWriter(landing)
+    database_15.execute(_ROWS)
+    config = tmp_path / "s.yaml"
+    config.write_text(
+        f"slot: s\nsource: {{kind: postgresql, dsn: {dsn}, publication: [{database_15.publication}], "
+        f"allow-insecure: true}}\nlanding: {{root: {landing}}}\nsnapshot: {{chunk-bytes: 64KiB}}\n"
+    )
+    config.chmod(0o600)
+    assert main(["spark", "snapshot", str(config), str(target), "--format", kind]) == EX_OK
+    writer.entry(EntryKind.IDLE, 1 << 50)  # beyond the rows' position
+    apply(spark, landing, target)
+    verify = ["spark", "verify", str(landing), str(target), "--config", str(config)]
+    assert main(verify) == EX_OK, capsys.readouterr().out
+    assert current(spark, target, "public.item").count() == 3000
+    database_15.execute("INSERT INTO item VALUES (0, 'which never lands')")
+    capsys.readouterr()
+    assert main([*verify, "--repair", "--json"]) == EX_IOERR
+    (item,) = (
+        of for of in json.loads(capsys.readouterr().out)["tables"] if of["table"] == "public.item"
+    )
+    assert item["differences"] == [{"kind": "missing", "key": '{"id": "0"}'}]
+    assert item["repair"] == "a snapshot of 1 rows"
+    (asked,) = (landing / "snapshots").rglob("*.json")
+    assert json.loads(asked.read_bytes())["where"] == "(\"id\") IN (('0'))"
 
 
 _OLD: list[tuple[str, str | None, list[str] | None, dict[str, str] | None]] = [
