@@ -95,6 +95,12 @@ class S3:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def bucket(self) -> str:
         """Make a bucket."""
         name = f"bucket-{secrets.token_hex(4)}"
