@@ -37,6 +37,11 @@ _LOCK_MODE: Final = 0o600
 _FLOCK: Final = re.compile(r"\d+: FLOCK\s+ADVISORY\s+\w+ (-?\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ")
 _CACHED_DIRECTORIES: Final = 128
 _RENAME_NOREPLACE: Final = 1
+_NO_SUCH_LINK: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file of our own
+_LINKS_NEEDED: Final = (
+    "this file system has no hard links, which keep two writers apart; landing.root has to be on a local "
+    "disk, NFS or a cluster's file system, and a store that is mounted is given to landing.mirror by URL"
+)
 _NO_SUCH_RENAME: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 LOCAL_FILE_SYSTEMS: Final = frozenset(
@@ -242,7 +247,12 @@ class Files:
         """Give a file a second name that must not exist."""
         self.reach(Operation.LINK)
         with self._directory_of(old) as (source, a), self._directory_of(new) as (target, b):
-            os.link(a, b, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+            try:
+                os.link(a, b, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in _NO_SUCH_LINK:
+                    raise
+                raise OSError(errno.EOPNOTSUPP, _LINKS_NEEDED) from error
 
     def rename(self, old: str, new: str) -> None:
         """Rename without replacing.

@@ -1,5 +1,6 @@
 """File operations on a real file system, and that the simulated one agrees."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 from kit.simdisk import SimFiles
 
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import ConfigError, DiskError, LandingError
 from gaussdecode.land import files as module
+from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import Failpoints
 from gaussdecode.land.files import Files, Item, make_root
+from gaussdecode.land.space import SpaceWait
 
 
 @pytest.fixture(params=["real", "simulated"])
@@ -68,6 +71,21 @@ def test_nothing_is_replaced(files: Files, how: str) -> None:
         acts[how]()
     assert files.read("new") == b"new"
     assert files.read("old") == b"old"
+
+
+def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said what a landing needs, and that nobody's rights are wrong."""
+    files = Disk(Files(tmp_path), SpaceWait(should_stop=lambda: True), "d")
+    put(files.files, "a", b"1")
+
+    def link(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(
+        DiskError, match=r"link b: this file system has no hard links.*landing\.mirror"
+    ):
+        files.link("a", "b")
 
 
 def test_names_move(files: Files) -> None:
