@@ -69,9 +69,14 @@ def run_empty_loop(database: Database, slot: str, end: Lsn) -> dict[str, Any]:
 
 
 def run_daemon(
-    database: Database, slot: str, end: Lsn, directory: Path, decoders: int
+    database: Database,
+    slot: str,
+    end: Lsn,
+    directory: Path,
+    decoders: int,
+    source: Json | None = None,
 ) -> dict[str, Any]:
-    """Let the daemon land everything up to `end`; give what it took."""
+    """Let the daemon land everything up to `end`; give what it took. `source` adds to its keys."""
     directory.mkdir()
     daemon = Daemon(
         database,
@@ -79,6 +84,7 @@ def run_daemon(
         config={
             "decoding": {"parallel-decode-num": decoders},
             "landing": _SIZES,
+            "source": source or {},
             "ring": {"raw-ring-bytes": "16MiB", "decoded-ring-bytes": "64MiB"},
             "monitoring": {"log-level": "info"},
         },
@@ -94,7 +100,7 @@ def run_daemon(
         began = time.perf_counter()
         watch.start()
         status = _wait_until_received(daemon, end, began)
-        wire = _wire_bytes(daemon)
+        wire = wire_bytes(daemon)
         # What is received is landed now, not when the commit interval is over.
         assert daemon.process is not None
         daemon.process.terminate()
@@ -141,7 +147,7 @@ def _wait_until_received(daemon: Daemon, end: Lsn, began: float) -> Json:
     return status
 
 
-def _wire_bytes(daemon: Daemon) -> float:
+def wire_bytes(daemon: Daemon) -> float:
     """What the server sent."""
     found = re.search(
         r"^gaussdecode_source_received_bytes_total\{[^}]*\} (\S+)",

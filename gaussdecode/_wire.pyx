@@ -32,7 +32,7 @@ from gaussdecode.wire._layout cimport (
     buffer_fill, buffer_free, buffer_grow, buffer_move,
 )
 from gaussdecode.wire._letters cimport (
-    CELL_TEXT, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_BEGIN, LETTER_COMMIT, LETTER_DELETE,
+    CELL_BINARY, CELL_TEXT, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_BEGIN, LETTER_COMMIT, LETTER_DELETE,
     LETTER_GAUSS_BEGIN, LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_INSERT, LETTER_MESSAGE,
     LETTER_NOTICE, LETTER_ORIGIN, LETTER_RELATION, LETTER_STREAM_ABORT, LETTER_STREAM_COMMIT,
     LETTER_STREAM_START, LETTER_STREAM_STOP, LETTER_TRUNCATE, LETTER_TYPE, LETTER_UPDATE,
@@ -430,10 +430,12 @@ cdef class BatchDecoder:
         cdef uint32_t largest = 0
         cdef int column = 0
         cdef int index
+        cdef uint8_t tag
         while at.next < at.end:
             take(&at, 1)
             for index in range(read_uint16(&at)):
-                if take(&at, 1)[0] == CELL_TEXT:
+                tag = take(&at, 1)[0]
+                if tag == CELL_TEXT or tag == CELL_BINARY:
                     read_uint32(&at, &size)
                     take(&at, size)
                     if size > largest:

@@ -71,15 +71,15 @@ class SourceError(GaussDecodeError):
 
 
 class InexactStreamError(SourceError):
-    """A transaction that was streamed while it was open cannot be told exactly.
+    """A transaction cannot be told exactly, because it was streamed while open, or sent in binary.
 
-    Sent whole, after its commit, it can: the next session asks for that.
+    Sent whole, and as text, it can: the next session asks for that.
 
     Attributes:
-        end_lsn: where it ends.
+        end_lsn: where it ends; None where that is not known yet.
     """
 
-    def __init__(self, reason: str, end_lsn: int) -> None:
+    def __init__(self, reason: str, end_lsn: int | None = None) -> None:
         super().__init__(reason)
         self.args = (reason, end_lsn)
         self.end_lsn = end_lsn
@@ -388,6 +388,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         AccessError,
         SourceError,
         SourceRefusedError,
+        InexactStreamError,
         IdentityError,
         WireError,
         TruncatedError,

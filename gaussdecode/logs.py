@@ -85,6 +85,7 @@ class Event(enum.StrEnum):
     SNAPSHOT_REQUEST_UNREADABLE = "snapshot_request_unreadable"
     PUBLICATION_CHANGED = "publication_changed"
     TABLES_NOT_LISTED = "tables_not_listed"
+    BINARY_NOT_USED = "binary_not_used"
     TABLES_NOT_PUBLISHED = "tables_not_published"
     TABLE_IGNORED = "table_ignored"
     TABLE_QUARANTINED = "table_quarantined"

@@ -130,7 +130,10 @@ class Pipeline:
         self.table_filter: TableFilter | None = None
         self._stopped: dict[str, str] = {}
         self._aside: dict[str, TableError] = {}
-        self.streaming = Streaming(config.source.streaming, self._on_fallback)
+        source = config.source
+        self.streaming = Streaming(
+            source.streaming, self._on_fallback, wants_binary=source.binary
+        )
         self._publications: publications.Identities = {}
         self._publications_at = 0.0  # monotonic
 
@@ -406,6 +409,7 @@ class Pipeline:
                         config, self.landing_position, str(config.landing.root / SPOOL)
                     ),
                     streaming=self.streaming.mode,
+                    binary=self.streaming.is_binary,
                     **({} if self.log is None else unread(self._left_out())),
                 ).to_record(),
             ),

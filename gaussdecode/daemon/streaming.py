@@ -1,4 +1,4 @@
-"""Whether the next session asks for transactions while they are open.
+"""Whether the next session asks for transactions while they are open, and for values in binary.
 
 Given what the configuration wants and how sessions ended; promises that what the server, or the
 protocol, cannot stream does not stop the slot: the session after is without, which costs
@@ -30,6 +30,7 @@ class Streaming:
 
     Args:
         wanted: ``off``, ``on`` or ``parallel``, of the configuration.
+        wants_binary: the configuration asks for it.
         on_fallback: told why, each time.
 
     Attributes:
@@ -37,8 +38,11 @@ class Streaming:
         reason: why the present one is without; None where it is as configured.
     """
 
-    def __init__(self, wanted: str, on_fallback: Callable[[str], None]) -> None:
+    def __init__(
+        self, wanted: str, on_fallback: Callable[[str], None], *, wants_binary: bool = False
+    ) -> None:
         self._wanted = wanted
+        self._wants_binary = wants_binary
         self._on_fallback = on_fallback
         self._last: _Failure | None = None
         self._known: list[str] = []
@@ -51,6 +55,11 @@ class Streaming:
         """What the next session is to ask for."""
         return self._wanted if self.reason is None else NOT_STREAMED
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether it is to ask for values in binary."""
+        return self._wants_binary and self.reason is None
+
     def ended(self, error: GaussDecodeError | None, position: int | None) -> None:
         """A session has ended.
 
@@ -58,7 +67,7 @@ class Streaming:
             error: why; None where it was asked to.
             position: up to where the landing is durable.
         """
-        if self._wanted == NOT_STREAMED:
+        if self._wanted == NOT_STREAMED and not self._wants_binary:
             return
         if self.reason is not None:
             self.reason = None

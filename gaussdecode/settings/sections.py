@@ -183,6 +183,15 @@ class SourceConfig:
             "for `on`.",
         ),
     )
+    binary: bool = dataclasses.field(
+        default=False,
+        metadata=_is(
+            Boolean(),
+            "With kind postgresql: have values sent in binary, which spares the server their text. "
+            "Where a published column has a type of which only the server knows the text "
+            "(geometry, ranges, composites and others; `gaussdecode check` names them), text is asked for.",
+        ),
+    )
     connect_timeout: float = dataclasses.field(
         default=10.0,
         metadata=_is(Duration(2.0, _HOUR), "Longest wait for a connection."),

@@ -12,6 +12,7 @@ from typing import Final
 from gaussdecode.model.relation import Relation
 from gaussdecode.settings.sections import DecodingConfig
 from gaussdecode.wire.encoding import UTF8, Encoding
+from gaussdecode.wire.formats import NOT_SENT, UNKNOWN, Formats
 
 _RAW_RELATION: Final = struct.Struct("=IIIIHHI")
 _PLAN_COLUMN: Final = struct.Struct("=BBBBBBH")
@@ -51,6 +52,7 @@ def relation_record(
     *,
     is_unread: bool = False,
     is_streamed: bool = False,
+    formats: Formats | None = None,
 ) -> bytes:
     """Build RawRelation, PlanColumn[] and the definition, padded.
 
@@ -59,6 +61,7 @@ def relation_record(
         encoding: of the values that follow.
         is_unread: its rows are stepped over.
         is_streamed: a transaction told it that has not committed.
+        formats: by type, how its values are sent in binary; None where they are text.
     """
     definition = json.dumps(relation.to_record(), separators=(",", ":")).encode()
     columns = b"".join(
@@ -68,10 +71,11 @@ def relation_record(
             column.type.precision,
             column.type.scale,
             column.is_identity,
-            0,
-            0,
+            sent.format,
+            sent.element,
         )
         for column in relation.columns
+        for sent in (NOT_SENT if formats is None else formats.get(column.type_oid, UNKNOWN),)
     )
     size = _RAW_RELATION.size + len(columns) + len(definition)
     padding = -size % _ALIGNMENT

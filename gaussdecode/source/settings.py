@@ -25,6 +25,7 @@ class ReaderSettings:
         publications: names.
         messages: logical messages too.
         streaming: transactions while they are open: off, on or parallel.
+        binary: values in binary, where their text is known here.
         unread: OIDs of tables whose rows are stepped over.
         left_out: their titles.
         receiver_timeout: seconds of silence.
@@ -45,6 +46,7 @@ class ReaderSettings:
     publications: tuple[str, ...]
     messages: bool
     streaming: str = NOT_STREAMED
+    binary: bool = False
     unread: tuple[int, ...] = ()
     left_out: tuple[str, ...] = ()
     receiver_timeout: float
@@ -74,6 +76,7 @@ class ReaderSettings:
             publications=source.publication,
             messages=source.messages,
             streaming=source.streaming,
+            binary=source.binary,
             receiver_timeout=source.receiver_timeout,
             desc_directory=desc_directory,
             config_name=config.path.name,

@@ -26,6 +26,13 @@ cdef struct Column:
     Buffer child_data
 
 
+# Where a list ended before another was begun.
+cdef struct ListMark:
+    uint32_t count
+    uint32_t null_count
+    size_t data_size
+
+
 cdef int fail_column(const char *reason) except -1 with gil
 cdef int column_check(const PlanColumn *plan) except -1 nogil
 cdef void column_plan(Column *column, const PlanColumn *plan) noexcept nogil
@@ -42,6 +49,13 @@ cdef int column_move(
 cdef int column_write(
     Column *column, uint32_t rows, Buffer *out, size_t header_offset
 ) except -1 nogil
+cdef int append_bytes(
+    uint8_t kind, Buffer *data, const uint8_t *text, size_t size, bint is_raw
+) except -1 nogil
+cdef int append_child_null(Column *column) except -1 nogil
+cdef int finish_child(Column *column) except -1 nogil
+cdef int list_begin(Column *column, ListMark *mark) except -1 nogil
+cdef void list_undo(Column *column, const ListMark *mark) noexcept nogil
 cdef int move_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil
 cdef int write_block(Buffer *out, const void *data, size_t size, uint8_t *offset) except -1 nogil
 
@@ -50,6 +64,10 @@ cdef inline int reserve(Buffer *buffer, size_t size) except -1 nogil:
     """Hold at least `size` bytes, written by index; what was there stays."""
     buffer.size = 0
     return buffer_grow(buffer, size)
+
+
+cdef inline void put_offset(Column *column, uint32_t row, size_t value) noexcept nogil:
+    (<int32_t *>column.offsets.data)[row + 1] = <int32_t>value
 
 
 cdef inline void column_store_null(Column *column, uint32_t row) noexcept nogil:

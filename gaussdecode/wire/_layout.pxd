@@ -148,8 +148,8 @@ cdef packed struct PlanColumn:
     uint8_t precision
     uint8_t scale
     uint8_t is_identity         # its old value is sent, and lands in gd_old
-    uint8_t reserved0
-    uint16_t reserved1
+    uint8_t send_format         # how its values are sent in binary; 0: not known
+    uint16_t element_format     # same, of an array's elements
 
 cdef packed struct EntryHeader:
     uint32_t magic

@@ -45,6 +45,7 @@ cdef struct Part:
     Buffer scratch              # one unescaped array element
     const Codes *codes          # of the values; NULL where they are UTF-8
     Buffer translated           # one value, behind HEADROOM
+    Buffer spelled              # text of one that was sent in binary, behind HEADROOM
 
 
 cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) except NULL nogil

@@ -28,7 +28,12 @@ from gaussdecode.wire._layout cimport (
 from gaussdecode.wire._letters cimport (
     CELL_BINARY, CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_OLD,
 )
+from gaussdecode.wire._sent cimport (
+    HELD, MALFORMED, NOT_HELD, SENT_ARRAY, SENT_NONE, SENT_TEXT, sent_store, sent_text,
+)
 from gaussdecode.wire._values cimport append_escaped, is_ascii, is_utf8
+
+from gaussdecode.errors import InexactStreamError
 
 cdef enum:
     FIRST_ROWS = 16             # capacity of a new part; arbitrary
@@ -128,6 +133,7 @@ cdef void part_free_rows(Part *part) noexcept nogil:
     buffer_free(&part.texts)
     buffer_free(&part.scratch)
     buffer_free(&part.translated)
+    buffer_free(&part.spelled)
     part.row_capacity = 0
     part.held_bytes = 0
 
@@ -145,7 +151,7 @@ cdef size_t part_capacity(const Part *part) noexcept nogil:
     cdef size_t total = (
         part.ops.capacity + part.old_present.capacity + part.key_changed.capacity
         + part.unchanged.capacity + part.misfits.capacity + part.texts.capacity
-        + part.scratch.capacity + part.translated.capacity
+        + part.scratch.capacity + part.translated.capacity + part.spelled.capacity
     )
     for index in range(part.column_count + part.old_column_count):
         total += column_capacity(&part.columns[index])
@@ -266,6 +272,41 @@ cdef inline int store_value(
     return 0
 
 
+cdef int fail_unspelled(const Part *part, uint32_t column) except -1 with gil:
+    raise InexactStreamError(
+        f"column {(column & ~OLD_COLUMN) + 1} of the relation with OID {part.oid} was sent in binary, "
+        "in a form of which only the server knows the text"
+    )
+
+
+cdef int store_sent(
+    Part *part, Column *column, uint32_t row, Cursor *cursor, const Span *span
+) except -1 nogil:
+    """Store one value that was sent in binary, as its text would be."""
+    cdef const PlanColumn *plan = &part.plan[column.index & ~<uint32_t>OLD_COLUMN]
+    cdef uint8_t element_format = <uint8_t>plan.element_format
+    cdef const uint8_t *text
+    cdef size_t size
+    cdef int outcome = NOT_HELD
+    if plan.send_format == SENT_NONE:
+        return fail_wire(cursor, b"binary value, though binary is off", span.size + 5)
+    if part.codes == NULL or plan.send_format != SENT_ARRAY or element_format != SENT_TEXT:
+        outcome = sent_store(
+            column, row, plan.send_format, element_format, span.text, span.size, &part.spelled
+        )
+    if outcome == NOT_HELD:
+        outcome = sent_text(
+            plan.send_format, element_format, span.text, span.size, &part.spelled, &text, &size
+        )
+        if outcome == HELD:
+            return store_value(part, column, row, text, size)
+    if outcome == MALFORMED:
+        fail_wire(cursor, b"binary value that is none of its type", span.size)
+    elif outcome != HELD:
+        fail_unspelled(part, column.index)
+    return 0
+
+
 cdef int move_value(
     Part *part, Column *column, uint32_t row, const uint8_t *text, size_t size
 ) except -1 nogil:
@@ -285,20 +326,14 @@ cdef int read_column_count(Part *part, Cursor *cursor) except -1 nogil:
     return 0
 
 
-cdef int fail_tag(Cursor *cursor, uint8_t tag) except -1 nogil:
-    if tag == CELL_BINARY:
-        return fail_wire(cursor, b"binary value, though binary is off", 1)
-    return fail_wire(cursor, b"unknown kind of value", 1)
-
-
 cdef int read_span(Cursor *cursor, Span *span) except -1 nogil:
     span.tag = take(cursor, 1)[0]
     span.size = 0
-    if span.tag == CELL_TEXT:
+    if span.tag == CELL_TEXT or span.tag == CELL_BINARY:
         read_uint32(cursor, &span.size)
         span.text = take(cursor, span.size)
     elif span.tag != CELL_NULL and span.tag != CELL_UNCHANGED:
-        fail_tag(cursor, span.tag)
+        fail_wire(cursor, b"unknown kind of value", 1)
     return 0
 
 
@@ -342,6 +377,8 @@ cdef int part_read_old(Part *part, Cursor *cursor, uint8_t tag) except -1 nogil:
         column = &part.old_columns[part.columns[index].old_index]
         if span.tag == CELL_TEXT:
             store_value(part, column, row, span.text, span.size)
+        elif span.tag == CELL_BINARY:
+            store_sent(part, column, row, cursor, span)
         else:
             column_store_null(column, row)
     return 0
@@ -355,17 +392,18 @@ cdef int keep_unchanged(Part *part, uint32_t row, uint32_t column) except -1 nog
 
 
 cdef int read_unchanged(
-    Part *part, Column *column, uint32_t row, uint8_t old_tag
+    Part *part, Column *column, uint32_t row, uint8_t old_tag, Cursor *cursor
 ) except -1 nogil:
     """Take the old tuple's value for a value not sent, where it has one; else say so.
 
     A full old tuple has all values. Of a key tuple only the identity counts.
     """
     cdef Span *span = &part.old_spans[column.index]
-    if span.tag == CELL_TEXT and (
-        old_tag == IMAGE_OLD or old_tag == IMAGE_KEY and column.old_index >= 0
-    ):
-        return store_value(part, column, row, span.text, span.size)
+    if old_tag == IMAGE_OLD or old_tag == IMAGE_KEY and column.old_index >= 0:
+        if span.tag == CELL_TEXT:
+            return store_value(part, column, row, span.text, span.size)
+        if span.tag == CELL_BINARY:
+            return store_sent(part, column, row, cursor, span)
     column_store_null(column, row)
     return keep_unchanged(part, row, column.index)
 
@@ -405,10 +443,14 @@ cdef int part_read_new(
                 move_value(part, column, row, value.text, value.size)
             else:
                 store_value(part, column, row, value.text, value.size)
+        elif value.tag == CELL_BINARY:
+            store_sent(part, column, row, cursor, &value)
+            if value.size >= MOVED_BYTES and moves and old_tag != IMAGE_KEY:
+                give_back(value.text, value.size)
         elif value.tag == CELL_NULL:
             column_store_null(column, row)
         else:
-            read_unchanged(part, column, row, old_tag)
+            read_unchanged(part, column, row, old_tag, cursor)
         if old_tag == IMAGE_KEY:
             compare_key(part, column, row, &value)
     return 0

@@ -109,6 +109,13 @@ cdef inline bint is_ascii(const uint8_t *text, size_t size) noexcept nogil:
     return (seen & <uint64_t>0x8080808080808080) == 0
 
 
+cdef inline bint below_power(uint128_t magnitude, unsigned int digits) noexcept nogil:
+    """Whether `magnitude` has at most `digits` digits."""
+    if digits <= 19:
+        return magnitude < gd_pow10[digits]
+    return magnitude < <uint128_t>gd_pow10[19] * gd_pow10[digits - 19]
+
+
 cdef bint is_utf8(const uint8_t *text, size_t size) noexcept nogil
 cdef int append_escaped(Buffer *buffer, const uint8_t *text, size_t size) except -1 nogil
 cdef bint parse_hex(const uint8_t *text, size_t size, uint8_t *target) noexcept nogil

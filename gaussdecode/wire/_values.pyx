@@ -303,13 +303,6 @@ cdef bint parse_float32(const uint8_t *text, size_t size, float *value) noexcept
     return not isinf(value[0]) and (value[0] != 0 or scan.is_zero)
 
 
-cdef inline bint below_power(uint128_t magnitude, unsigned int digits) noexcept nogil:
-    """Whether `magnitude` has at most `digits` digits."""
-    if digits <= 19:
-        return magnitude < gd_pow10[digits]
-    return magnitude < <uint128_t>gd_pow10[19] * gd_pow10[digits - 19]
-
-
 cdef bint long_decimal(
     const uint8_t *text, size_t size, unsigned int scale, uint128_t *magnitude
 ) noexcept nogil:

@@ -18,18 +18,24 @@ PLAN_COLUMN = struct.Struct("=BBBBBBH")
 DATA, END = 0, 1
 OID = 16385
 
+Format = tuple[int, int]  # of a column, and of the elements of its arrays
 Cell = bytes | str | None
 UNCHANGED = b"\0unchanged"  # no text of the server holds a zero byte
 
 
+class Binary(bytes):
+    """A value in its type's send format."""
+
+
 def cell(value: Cell) -> bytes:
-    """One value of a tuple: NULL, `UNCHANGED`, or text."""
+    """One value of a tuple: NULL, `UNCHANGED`, text, or `Binary`."""
     if value is None:
         return b"n"
     if value == UNCHANGED:
         return b"u"
     text = value.encode() if isinstance(value, str) else value
-    return b"t" + struct.pack(">I", len(text)) + text
+    tag = b"b" if isinstance(value, Binary) else b"t"
+    return tag + struct.pack(">I", len(text)) + text
 
 
 def row(values: Sequence[Cell]) -> bytes:
@@ -211,8 +217,8 @@ def padded(record: bytes) -> bytes:
     return record + bytes(-len(record) % 8)
 
 
-def raw_relation(of: Relation) -> bytes:
-    """The record that tells a decoder a relation version."""
+def raw_relation(of: Relation, formats: Sequence[Format] | None = None) -> bytes:
+    """The record that tells a decoder a relation version; `formats` by column, in binary."""
     plan = b"".join(
         PLAN_COLUMN.pack(
             column.type.kind,
@@ -220,10 +226,9 @@ def raw_relation(of: Relation) -> bytes:
             column.type.precision,
             column.type.scale,
             column.is_identity,
-            0,
-            0,
+            *sent,
         )
-        for column in of.columns
+        for column, sent in zip(of.columns, formats or [(0, 0)] * len(of.columns), strict=True)
     )
     definition = json.dumps(of.to_record()).encode()
     size = RAW_RELATION.size + len(plan) + len(definition)
@@ -258,6 +263,7 @@ def raw_batch(
     place: tuple[int, int] = (0, 0),
     opened_ns: int = 0,
     stream_xid: int = 0,
+    formats: Sequence[Format] | None = None,
 ) -> bytes:
     """A raw batch of whole messages.
 
@@ -273,8 +279,9 @@ def raw_batch(
         place: LSN of the first message, and XID of the transaction that is open before it.
         opened_ns: when the first message came.
         stream_xid: whose block they are of; 0 for none.
+        formats: by column of the relations, how its values are sent in binary.
     """
-    described = b"".join(map(raw_relation, relations))
+    described = b"".join(raw_relation(of, formats) for of in relations)
     section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
     offset = RAW_HEADER.size + -RAW_HEADER.size % 8 + len(described)
     header = RAW_HEADER.pack(

@@ -221,6 +221,7 @@ def stream_options(
     messages: bool,
     only_local: bool,
     streaming: str = NOT_STREAMED,
+    binary: bool = False,
 ) -> dict[str, str]:
     """The options of pgoutput for a server of this version; `streaming` as configured."""
     mode, version = streaming_of(server_version, streaming)
@@ -229,6 +230,8 @@ def stream_options(
         options["streaming"] = mode
     if messages:
         options["messages"] = "true"
+    if binary:
+        options["binary"] = "true"
     if server_version >= 160000:
         options["origin"] = "none" if only_local else "any"
     return options

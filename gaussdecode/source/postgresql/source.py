@@ -11,6 +11,7 @@ from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql._known import KnownMessages
 from gaussdecode.source.postgresql._receive import PostgresReceiver
+from gaussdecode.source.postgresql.binary import read_formats, unknown_columns
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 from gaussdecode.source.postgresql.relations import Relations
@@ -24,6 +25,7 @@ from gaussdecode.source.start import (
     refuse_active,
     warnings,
 )
+from gaussdecode.wire.formats import Formats
 
 
 def known_messages(settings: ReaderSettings) -> KnownMessages:
@@ -78,8 +80,9 @@ class PostgresSource:
         self._start_lsn = check_start(state, self._server, self._slot)
         refuse_active(state, self._server)
         self._log_lsn = None if state is None else log_position(state, self._server)
+        formats = self._formats(settings, say) if settings.binary else None
         self._relations = Relations(
-            white_list(settings.decoding), self._connection.encoding, settings.unread
+            white_list(settings.decoding), self._connection.encoding, settings.unread, formats
         )
         self._coverage = self._compare_tables(settings)
         self._known = known_messages(settings)
@@ -89,7 +92,16 @@ class PostgresSource:
             messages=settings.messages,
             only_local=settings.decoding.only_local,
             streaming=settings.streaming,
+            binary=formats is not None,
         )
+
+    def _formats(self, settings: ReaderSettings, say: Log) -> Formats | None:
+        """How values are sent in binary; None where only the server knows the text of some."""
+        formats = read_formats(self._connection)
+        unknown = unknown_columns(self._connection, settings.publications, formats)
+        if unknown:
+            say("binary_not_used", columns=coverage.listing(unknown, len(unknown)))
+        return None if unknown else formats
 
     def _compare_tables(self, settings: ReaderSettings) -> coverage.Coverage:
         items = settings.decoding.white_tables
