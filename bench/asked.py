@@ -1,5 +1,8 @@
 """What do the two other ways to ask a server for changes bring: in binary, and while they are open?
 
+Decoding: `ns_per_value` of CPU time for the same values as text and in binary, one core, the best of
+15 runs; `ratio` is text's over binary's.
+
 Binary: tables of eight columns of one type each, with uneven values (NULLs, lengths), are
 landed as text and in binary, run by run and in turn, on copies of one slot; everything waits
 on the server when the daemon starts. `ratio` is text's seconds over binary's, run by run;
@@ -21,10 +24,17 @@ from typing import Any, Final
 
 import corpus
 import live
+from kit import wire
 from kit.daemon import Daemon
 from kit.postgres import Database, Postgres, run
 
+from gaussdecode._wire import BatchDecoder
+from gaussdecode.model.types import column_type
+from gaussdecode.wire.formats import formats_of
+
 COLUMNS: Final = 8
+DECODED_ROWS: Final = 3000
+DECODE_RUNS: Final = 15
 # By name: type, and a value of row g and column c.
 TYPES: Final = {
     "numeric": ("numeric(18,4)", "(hashint8(g * 8 + {c})::numeric / 7919)::numeric(18,4)"),
@@ -43,7 +53,8 @@ def fill(database: Database, name: str, rows: int) -> None:
     kind, value = TYPES[name]
     columns = ", ".join(f"c{c} {kind}" for c in range(COLUMNS))
     values = ", ".join(
-        f"CASE WHEN (g + {c}) % 9 = 0 THEN NULL ELSE {value.format(c=c)} END" for c in range(COLUMNS)
+        f"CASE WHEN (g + {c}) % 9 = 0 THEN NULL ELSE {value.format(c=c)} END"
+        for c in range(COLUMNS)
     )
     database.execute(f"CREATE TABLE public.t (id int8 PRIMARY KEY, {columns})")
     database.create_slot()
@@ -51,6 +62,43 @@ def fill(database: Database, name: str, rows: int) -> None:
         database.execute(
             f"INSERT INTO public.t SELECT g, {values} FROM generate_series({start + 1}, {start + 1000}) g"
         )
+
+
+def decoding(server: Postgres, name: str) -> dict[str, float]:
+    """Nanoseconds for a value, as text and in binary."""
+    kind, value = TYPES[name]
+    with server.connect() as session:
+        session.execute("SET TimeZone = 'UTC'")
+        (facts,) = run(
+            session,
+            "SELECT oid, typoutput::regproc::text, typsend::regproc::text FROM pg_type "
+            f"WHERE oid = '{kind}'::regtype",
+        )
+        oid, printed, sent = int(facts[0]), str(facts[1]), str(facts[2])
+        modifier = (18 << 16 | 4) + 4 if "(" in kind else -1
+        rows = run(
+            session,
+            f"SELECT {printed}(v), {sent}(v) FROM (SELECT {value.format(c=0)} AS v "
+            f"FROM generate_series(1, {DECODED_ROWS * COLUMNS}) g) s",
+        )
+    relation = wire.relation([column_type(oid, modifier, None)[0]] * COLUMNS, identity=())
+    of = formats_of([(oid, sent, "")])[oid]
+    found = {}
+    for index, form in enumerate(("text", "binary")):
+        cells = [wire.Binary(row[1]) if index else str(row[0]) for row in rows]
+        messages = [
+            wire.insert(cells[at : at + COLUMNS], relation.oid)
+            for at in range(0, len(cells), COLUMNS)
+        ]
+        formats = [(int(of.format), 0)] * COLUMNS if index else None
+        raw, decoder = wire.raw_batch(messages, [relation], formats=formats), BatchDecoder()
+        times = []
+        for _ in range(DECODE_RUNS):
+            began = time.process_time_ns()
+            decoder.decode_bytes(raw)
+            times.append(time.process_time_ns() - began)
+        found[form] = round(min(times) / len(rows), 1)
+    return {**found, "ratio": round(found["text"] / found["binary"], 2)}
 
 
 def binary_and_text(
@@ -91,7 +139,9 @@ def commit_to_durable(
 ) -> dict[str, float]:
     """Seconds from the COMMIT of one transaction of `rows` rows until its entry is durable."""
     database = Database(server, f"bench_open_{streaming}")
-    database.execute("CREATE TABLE public.t (id int8 PRIMARY KEY, n int4, at timestamptz, note text)")
+    database.execute(
+        "CREATE TABLE public.t (id int8 PRIMARY KEY, n int4, at timestamptz, note text)"
+    )
     database.create_slot()
     directory.mkdir()
     config = {"source": {"streaming": streaming}, "landing": {"memory-bytes": "512MiB"}}
@@ -135,9 +185,11 @@ def measure(args: argparse.Namespace, server: Postgres, directory: Path) -> dict
     """Both questions, one after the other."""
     result: dict[str, Any] = {
         "bench": "asked", "rows": args.rows, "open_rows": args.open_rows, "runs": args.runs,
-        "binary": {}, "open": {}, **corpus.machine(),
+        "decoding": {}, "binary": {}, "open": {}, **corpus.machine(),
     }  # fmt: skip
     for name in args.types:
+        result["decoding"][name] = decoding(server, name)
+        print(f"{name}: ns for a value {result['decoding'][name]}", flush=True)
         result["binary"][name] = found = binary_and_text(
             server, name, args.rows, args.runs, directory
         )

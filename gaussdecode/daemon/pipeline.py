@@ -131,9 +131,7 @@ class Pipeline:
         self._stopped: dict[str, str] = {}
         self._aside: dict[str, TableError] = {}
         source = config.source
-        self.streaming = Streaming(
-            source.streaming, self._on_fallback, wants_binary=source.binary
-        )
+        self.streaming = Streaming(source.streaming, self._on_fallback, wants_binary=source.binary)
         self._publications: publications.Identities = {}
         self._publications_at = 0.0  # monotonic
 

@@ -62,7 +62,14 @@ _GAUSSDB_ONLY: Final = ("ha-port", "plugin", "invisible-truncate", "max-message-
 _UNUSED: Final = {
     SourceKind.POSTGRESQL: ("file", *_GAUSSDB_ONLY),
     SourceKind.GAUSSDB: ("file", "publication", "messages", "streaming", "binary"),
-    SourceKind.CAPTURE: ("dsn", "password-file", "publication", "streaming", "binary", *_GAUSSDB_ONLY),
+    SourceKind.CAPTURE: (
+        "dsn",
+        "password-file",
+        "publication",
+        "streaming",
+        "binary",
+        *_GAUSSDB_ONLY,
+    ),
 }
 SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share no base
     "source": SourceConfig,

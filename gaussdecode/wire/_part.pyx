@@ -274,8 +274,8 @@ cdef inline int store_value(
 
 cdef int fail_unspelled(const Part *part, uint32_t column) except -1 with gil:
     raise InexactStreamError(
-        f"column {(column & ~OLD_COLUMN) + 1} of the relation with OID {part.oid} was sent in binary, "
-        "in a form of which only the server knows the text"
+        f"column {(column & ~OLD_COLUMN) + 1} of the relation with OID {part.oid} was sent in "
+        "binary, in a form of which only the server knows the text"
     )
 
 

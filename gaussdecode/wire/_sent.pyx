@@ -26,7 +26,7 @@ from gaussdecode.wire._cursor cimport gd_swap16, gd_swap32, gd_swap64
 from gaussdecode.wire._layout cimport (
     KIND_BINARY, KIND_BOOL, KIND_DATE, KIND_DECIMAL, KIND_FLOAT32, KIND_FLOAT64, KIND_INT16,
     KIND_INT32, KIND_INT64, KIND_INTERVAL, KIND_LIST, KIND_STRING, KIND_TIMESTAMP,
-    KIND_TIMESTAMPTZ, MOVED_BYTES, buffer_append, buffer_fill, buffer_grow,
+    KIND_TIMESTAMPTZ, buffer_append, buffer_fill, buffer_grow,
 )
 from gaussdecode.wire._times cimport GD_EPOCH_US
 from gaussdecode.wire._values cimport HEADROOM, below_power, gd_pow10, uint128_t
@@ -41,6 +41,8 @@ cdef enum:
     NUMERIC_INFINITY = 0xD000
     NUMERIC_MINUS_INFINITY = 0xF000
     MOST_GROUPS = 9             # of four digits, which surely fit 128 bits
+    UUID_BYTES = 16
+    UUID_TEXT = 36
     MOST_DIMENSIONS = 6
     ARRAY_HEAD = 12
     VERSION = 1                 # of jsonb and jsonpath
@@ -184,37 +186,63 @@ cdef int check_numeric(const uint8_t *data, size_t size) noexcept nogil:
     return HELD
 
 
+cdef inline int read_groups(
+    const uint8_t *data, unsigned int count, uint128_t *magnitude
+) noexcept nogil:
+    """The number that so many groups of four digits are."""
+    cdef uint64_t total = 0
+    cdef unsigned int index, group
+    cdef unsigned int first = count if count < 4 else 4
+    cdef bint is_damaged = False
+    for index in range(first):
+        group = load_uint16(data + 2 * index)
+        is_damaged |= group > 9999
+        total = total * 10000 + group
+    magnitude[0] = total
+    for index in range(first, count):
+        group = load_uint16(data + 2 * index)
+        is_damaged |= group > 9999
+        magnitude[0] = magnitude[0] * 10000 + group
+    return MALFORMED if is_damaged else HELD
+
+
+cdef inline int drop_zeros(uint128_t *magnitude, int32_t count) noexcept nogil:
+    """Divide by ten so many times; what is no zero cannot be dropped."""
+    cdef uint64_t power = gd_pow10[count]
+    cdef uint64_t narrow
+    if magnitude[0] <= <uint64_t>-1:
+        narrow = <uint64_t>magnitude[0]
+        if narrow % power:
+            return NOT_HELD
+        magnitude[0] = narrow // power
+        return HELD
+    if magnitude[0] % power:
+        return NOT_HELD
+    magnitude[0] = magnitude[0] // power
+    return HELD
+
+
 cdef int store_numeric(
     const Column *column, const uint8_t *data, size_t size, uint8_t *target
 ) noexcept nogil:
     """Scale to an integer of 16 bytes; long ones go the way of their text."""
     cdef uint16_t count, sign
     cdef int32_t exponent
-    cdef uint64_t power, narrow
-    cdef uint128_t magnitude = 0
-    cdef size_t index
-    if check_numeric(data, size) != HELD:
+    cdef uint128_t magnitude
+    if size < NUMERIC_HEAD:
         return MALFORMED
     count = load_uint16(data)
     sign = load_uint16(data + 4)
-    if count > MOST_GROUPS or (sign != 0 and sign != NUMERIC_NEGATIVE):
-        return NOT_HELD
-    for index in range(count):
-        magnitude = magnitude * 10000 + load_uint16(data + NUMERIC_HEAD + 2 * index)
+    if count > MOST_GROUPS or sign & ~NUMERIC_NEGATIVE:
+        return NOT_HELD if check_numeric(data, size) == HELD else MALFORMED
+    if size != NUMERIC_HEAD + 2 * <size_t>count:
+        return MALFORMED
+    if read_groups(data + NUMERIC_HEAD, count, &magnitude) != HELD:
+        return MALFORMED
     exponent = 4 * (<int32_t><int16_t>load_uint16(data + 2) - <int32_t>count + 1) + column.scale
-    if exponent < 0 and magnitude != 0:
-        if exponent < -3:
+    if magnitude != 0 and exponent < 0:
+        if exponent < -3 or drop_zeros(&magnitude, -exponent) != HELD:
             return NOT_HELD
-        power = gd_pow10[-exponent]
-        if magnitude <= <uint64_t>-1:
-            narrow = <uint64_t>magnitude
-            if narrow % power:
-                return NOT_HELD
-            magnitude = narrow // power
-        else:
-            if magnitude % power:
-                return NOT_HELD
-            magnitude = magnitude // power
     while exponent > 0 and magnitude != 0:
         if not below_power(magnitude, 37):
             return NOT_HELD
@@ -222,7 +250,7 @@ cdef int store_numeric(
         exponent -= 1
     if not below_power(magnitude, column.precision):
         return NOT_HELD
-    if sign == NUMERIC_NEGATIVE:
+    if sign:
         magnitude = 0 - magnitude
     memcpy(target, &magnitude, 16)
     return HELD
@@ -261,6 +289,10 @@ cdef int sent_store(
         return outcome
     if column.kind == KIND_BINARY and send_format == SENT_BYTEA:
         append_bytes(KIND_BINARY, &column.data, data, size, True)
+        put_offset(column, row, column.data.size)
+        return HELD
+    if column.kind == KIND_STRING and send_format == SENT_UUID and size == UUID_BYTES:
+        put_uuid(&column.data, data)
         put_offset(column, row, column.data.size)
         return HELD
     return NOT_HELD
@@ -333,7 +365,7 @@ cdef int store_list(
 cdef int check_array(const uint8_t *data, size_t size) noexcept nogil:
     """Whether it is one: each element is there, and nothing after the last."""
     cdef const uint8_t *end = data + size
-    cdef uint32_t dimensions, length, index
+    cdef uint32_t dimensions, length, _index
     cdef uint64_t count = 1
     if size < ARRAY_HEAD:
         return MALFORMED
@@ -343,7 +375,7 @@ cdef int check_array(const uint8_t *data, size_t size) noexcept nogil:
     data += ARRAY_HEAD
     if dimensions == 0:
         return HELD if data == end else MALFORMED
-    for index in range(dimensions):
+    for _index in range(dimensions):
         count *= load_uint32(data)
         if count > size:
             return MALFORMED
@@ -516,12 +548,36 @@ cdef int put_numeric(Buffer *out, const uint8_t *data) except -1 nogil:
     return 0
 
 
+cdef inline uint64_t hex_of(const uint8_t *data) noexcept nogil:
+    """Eight hex digits of four bytes, all at once; the first in the lowest byte."""
+    cdef uint32_t word
+    cdef uint64_t spread, above_nine
+    memcpy(&word, data, 4)
+    spread = word
+    spread = (spread | spread << 16) & <uint64_t>0x0000FFFF0000FFFF
+    spread = (spread | spread << 8) & <uint64_t>0x00FF00FF00FF00FF
+    spread = (spread >> 4 & <uint64_t>0x000F000F000F000F) | (
+        (spread & <uint64_t>0x000F000F000F000F) << 8
+    )
+    above_nine = (spread + <uint64_t>0x0606060606060606) >> 4 & <uint64_t>0x0101010101010101
+    return spread + <uint64_t>0x3030303030303030 + above_nine * 0x27
+
+
 cdef int put_uuid(Buffer *out, const uint8_t *data) except -1 nogil:
-    cdef size_t index
-    for index in range(16):
-        if index == 4 or index == 6 or index == 8 or index == 10:
-            put(out, c"-")
-        put_hex(out, data + index, 1)
+    """In groups of 8, 4, 4, 4 and 12 digits."""
+    cdef uint64_t first = hex_of(data), second = hex_of(data + 4)
+    cdef uint64_t third = hex_of(data + 8), fourth = hex_of(data + 12)
+    cdef uint8_t *at
+    buffer_grow(out, UUID_TEXT)
+    at = out.data + out.size
+    out.size += UUID_TEXT
+    memcpy(at, &first, 8)
+    memcpy(at + 9, &second, 4)
+    memcpy(at + 14, <uint8_t *>&second + 4, 4)
+    memcpy(at + 19, &third, 4)
+    memcpy(at + 24, <uint8_t *>&third + 4, 4)
+    memcpy(at + 28, &fourth, 8)
+    at[8] = at[13] = at[18] = at[23] = c"-"
     return 0
 
 

@@ -4,8 +4,9 @@ import os
 import random
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -20,7 +21,7 @@ from gaussdecode._wire import BatchDecoder
 from gaussdecode.errors import InexactStreamError, WireError
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.types import ColumnType, Kind, column_type
-from gaussdecode.wire.formats import Formats, Sent, SendFormat, formats_of
+from gaussdecode.wire.formats import Formats, SendFormat, Sent, formats_of
 
 ROUNDS = max(1, int(60 * float(os.environ.get("GAUSSDECODE_FUZZ_CASES", "1"))))
 
@@ -114,7 +115,7 @@ def decoded(relation: Relation, formats: list[wire.Format], values: list[wire.Ce
 class Types:
     """A server's table of all types, and how it sends them."""
 
-    def __init__(self, session: psycopg.Connection[tuple[str, ...]]) -> None:
+    def __init__(self, session: psycopg.Connection[Any]) -> None:  # Any: rows
         self.session = session
         specs = (*ALL_TYPES, *MORE)
         session.execute(TYPE_DDL)
@@ -148,13 +149,14 @@ class Types:
         """What the server prints, and what it sends."""
         printed, sent = self.functions[self.columns[spec.name][0]]
         (row,) = self.session.execute(
-            f"SELECT pg_catalog.{printed}(v), pg_catalog.{sent}(v) FROM (SELECT %s::{spec.type} AS v) s", (value,)
+            f"SELECT pg_catalog.{printed}(v), pg_catalog.{sent}(v) FROM (SELECT %s::{spec.type} AS v) s",
+            (value,),
         ).fetchall()
-        return row
+        return str(row[0]), bytes(row[1])
 
 
 @pytest.fixture(scope="module")
-def types(servers: Callable[[int], Postgres]) -> Types:
+def types(servers: Callable[[int], Postgres]) -> Iterator[Types]:
     """On the newest server, in a session with the daemon's settings."""
     database = Database(servers(18), "kit_sent")
     session = database.connect()
