@@ -25,7 +25,7 @@ _LOOK_SECONDS: Final = 1.0  # entries that nobody tells of (merged files, retent
 _NOTE_SECONDS: Final = 10.0
 _CLOSE_SECONDS: Final = 10.0  # an upload that takes longer is left to the next start
 _FIRST_WAIT: Final = 0.5
-_LONGEST_WAIT: Final = 30.0
+_WAIT_SHARE: Final = 0.25  # of the timeout of a request, before all is tried again; arbitrary
 _log = get_logger("land")
 
 
@@ -125,7 +125,8 @@ class Mirror:
     # ---- the thread ------------------------------------------------------------------
 
     def _run(self) -> None:
-        wait = _FIRST_WAIT
+        longest = self._settings.timeout * _WAIT_SHARE
+        first = wait = min(_FIRST_WAIT, longest)
         try:
             while not self._stop.is_set():
                 self._wake.clear()
@@ -134,9 +135,9 @@ class Mirror:
                 except MirrorError as error:
                     self._failed(error)
                     self._stop.wait(wait)
-                    wait = min(2 * wait, _LONGEST_WAIT)
+                    wait = min(2 * wait, longest)
                     continue
-                wait = _FIRST_WAIT
+                wait = first
                 self._recovered()
                 if not self._stop.is_set():
                     self._wake.wait(_LOOK_SECONDS)

@@ -16,7 +16,7 @@ from kit.commands import Result, Run
 from kit.daemon import Daemon, Json, wait_until
 from kit.postgres import Database
 from kit.proxy import Proxy
-from kit.s3 import ENVIRONMENT, S3, SECRET, unused_endpoint
+from kit.s3 import ENVIRONMENT, S3, SECRET
 from kit.workload import prepare
 
 from gaussdecode.cli import main
@@ -149,28 +149,43 @@ def test_a_new_host_goes_on_where_the_store_is(
 def test_a_store_that_comes_and_goes(
     s3: S3, database_15: Database, make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:
-    """Away at the start, cut again and again, the daemon killed: every entry is there once."""
+    """Away for many retries, at a start too, cut, the daemon killed: every entry is there once."""
     bucket = s3.bucket()
     workload = prepare(database_15, 43)
-    section = {**mirror(s3, bucket), "local-retention": "0s"}
-    daemon = make(make_daemon, database_15, section)
-    daemon.begin()
-    workload.run(20)
-    daemon.write_config(landing={"mirror": {**section, "endpoint": unused_endpoint()}})
-    daemon.start()
-    daemon.catch_up()
-    daemon.wait_while_running(lambda: value(daemon, "land_mirror_up") == 0, "it says so")
-    seen = (daemon.status() or {})["mirror"]
-    assert not seen["is_up"]
-    assert seen["backlog_entries"] > 0
-    assert value(daemon, "land_mirror_backlog_entries") > 0
-    assert value(daemon, "land_mirror_errors_total") > 0
-    assert database_15.slot_positions()[1] <= landing.position(daemon.entries()[0])
-    assert "connection refused" in daemon.log.read_text()
-    assert daemon.stop() == 0
-
     with Proxy(s3.port) as proxy:
+        section = {**mirror(s3, bucket), "local-retention": "0s", "timeout": "1s"}
         section["endpoint"] = f"http://127.0.0.1:{proxy.port}"
+        daemon = make(make_daemon, database_15, section)
+        workload.run(20)
+        daemon.start()
+        daemon.catch_up()
+        wait_shipped(daemon, s3, bucket)
+        proxy.is_away = True
+        proxy.cut_all()
+        for failures in (1, 3):
+            workload.run(20)
+            daemon.catch_up()
+            daemon.wait_while_running(
+                lambda least=failures: value(daemon, "land_mirror_errors_total") >= least,
+                "it is tried again and again",
+            )
+            assert database_15.slot_positions()[1] <= newest(s3, bucket) < daemon.durable_lsn()
+        seen = daemon.status() or {}
+        assert not seen["mirror"]["is_up"]
+        assert seen["mirror"]["backlog_entries"] > 0
+        assert "mirror-away" in [of["name"] for of in seen["troubles"]]
+        assert value(daemon, "land_mirror_up") == 0
+        assert value(daemon, "land_mirror_backlog_entries") > 0
+        assert daemon.log.read_text().count("mirror_failed") == 1
+        daemon.kill9()
+        workload.run(10)
+        daemon.start()
+        daemon.catch_up()
+        proxy.is_away = False
+        wait_shipped(daemon, s3, bucket)
+        assert daemon.stop() == 0
+
+        section["timeout"] = "5s"
         daemon.write_config(landing={"mirror": section})
         for step in (ShipStep.ENTRY_SHIPPED, ShipStep.REMOVAL_NOTED):
             daemon.environment["GAUSSDECODE_FAILPOINTS"] = f"{step}:2=kill"
@@ -186,7 +201,9 @@ def test_a_store_that_comes_and_goes(
         workload.finish()
         daemon.catch_up()
         wait_shipped(daemon, s3, bucket)
+        end = daemon.durable_lsn()
         wait_until(lambda: value(daemon, "land_mirror_backlog_entries") == 0, "nothing waits")
+        wait_until(lambda: database_15.slot_positions()[1] >= end, "the server is told of all")
         assert value(daemon, "land_mirror_up") == 1
         assert daemon.stop() == 0
     oracle.check(copy_of(s3, bucket, tmp_path), database_15)

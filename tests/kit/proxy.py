@@ -30,6 +30,7 @@ class Proxy:
         port: where to connect to.
         connections: how many were accepted.
         faults: how many faults happened.
+        is_away: new connections are closed at once; `cut_all` ends those that are there.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -42,6 +43,7 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
         self.faults = 0
+        self.is_away = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def plan(self, fault: Fault, after_bytes: int) -> None:
@@ -82,6 +84,9 @@ class Proxy:
             except OSError:
                 return
             self.connections += 1
+            if self.is_away:
+                client.close()
+                continue
             try:
                 server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
