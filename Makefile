@@ -82,7 +82,9 @@ test-spark-versions: setup-test ## Spark's tests with the oldest supported Spark
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: test-cluster
-test-cluster: setup-test ## Spark's standalone cluster of three workers that share a store only; killed parts
+test-cluster: setup-test ## Spark's standalone cluster of three workers that share a store only; killed parts; Airflow
+	@[ -x build/airflow/bin/airflow ] || { $(BIN)/python -m venv build/airflow \
+		&& build/airflow/bin/pip install --quiet apache-airflow==3.3.2; }
 	$(PYTEST) tests/spark/cluster_cases.py $(ARGS)
 
 # Versions are the ones that docs/mirror.md names.

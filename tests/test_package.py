@@ -42,6 +42,7 @@ UNITS = (
     "gaussdecode@.service",
     "gaussdecode.target",
     "gaussdecode-fleet.service",
+    "gaussdecode-apply@.service",
     "gaussdecode.sysusers",
     "gaussdecode.tmpfiles",
 )

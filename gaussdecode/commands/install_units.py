@@ -1,7 +1,7 @@
 """Install the systemd units, the target, the account, the directories, and examples.
 
-Writes below PREFIX: systemd/system/gaussdecode@.service, gaussdecode.target and
-gaussdecode-fleet.service, sysusers.d/gaussdecode.conf and tmpfiles.d/gaussdecode.conf; below SHARE:
+Writes below PREFIX: systemd/system/gaussdecode@.service, gaussdecode.target,
+gaussdecode-fleet.service and gaussdecode-apply@.service, sysusers.d/gaussdecode.conf and tmpfiles.d/gaussdecode.conf; below SHARE:
 examples of configurations, Prometheus' rules and configuration, Grafana's dashboard. The units start
 the program that runs this command. Existing files that say something else are left, unless
 --force; what differs on this machine belongs in a drop-in (systemctl edit gaussdecode@SLOT).
@@ -33,6 +33,7 @@ _PLACES: Final = {
     "gaussdecode@.service": "systemd/system/gaussdecode@.service",
     "gaussdecode.target": "systemd/system/gaussdecode.target",
     "gaussdecode-fleet.service": "systemd/system/gaussdecode-fleet.service",
+    "gaussdecode-apply@.service": "systemd/system/gaussdecode-apply@.service",
     "gaussdecode.sysusers": "sysusers.d/gaussdecode.conf",
     "gaussdecode.tmpfiles": "tmpfiles.d/gaussdecode.conf",
 }
@@ -254,6 +255,7 @@ def _print_next(program: str, share: Path, *, is_here: bool) -> None:
         f"{program} slot create /etc/gaussdecode/SLOT.yaml",
         "systemctl enable --now gaussdecode@SLOT  # now, and whenever the machine starts",
         "systemctl enable --now gaussdecode-fleet  # a page over all slots, if you like",
+        "systemctl enable --now gaussdecode-apply@SLOT  # tables of it, with gaussdecode[spark]",
         f"# alerts: rule_files of Prometheus, {share}/prometheus/gaussdecode.rules.yml",
         f"# dashboard: Grafana imports {share}/grafana/gaussdecode.json",
     ]

@@ -57,6 +57,7 @@ def test_all_of_it_is_written(tmp_path: Path, run: Run) -> None:
             f"{prefix}/systemd/system/gaussdecode@.service",
             f"{prefix}/systemd/system/gaussdecode.target",
             f"{prefix}/systemd/system/gaussdecode-fleet.service",
+            f"{prefix}/systemd/system/gaussdecode-apply@.service",
             f"{prefix}/sysusers.d/gaussdecode.conf",
             f"{prefix}/tmpfiles.d/gaussdecode.conf",
             *(f"{share}/{name}" for name in SHARED),
@@ -82,7 +83,7 @@ def test_what_an_administrator_changed_is_left(tmp_path: Path, run: Run) -> None
     """The same again changes nothing; something else is replaced only with --force."""
     call = ("install-units", "--destdir", str(tmp_path), "--program", str(PROGRAM))
     assert run(*call).status == EX_OK
-    assert run(*call).out.count("unchanged ") == 5 + len(SHARED)
+    assert run(*call).out.count("unchanged ") == 6 + len(SHARED)
     target = tmp_path / SYSTEM / "gaussdecode.target"
     target.write_text("[Unit]\nDescription=mine\n")
     refused = run(*call)
@@ -152,10 +153,11 @@ def test_systemd_accepts_what_is_installed(tmp_path: Path, run: Run) -> None:
     """Nothing to complain of in unit and target, as an instance, together."""
     run("install-units", "--destdir", str(tmp_path), "--program", str(PROGRAM))
     directory = tmp_path / SYSTEM
-    (directory / "gaussdecode@orders.service").symlink_to("gaussdecode@.service")
+    for name in ("gaussdecode", "gaussdecode-apply"):
+        (directory / f"{name}@orders.service").symlink_to(f"{name}@.service")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "gaussdecode@orders.service",
-         "gaussdecode.target", "gaussdecode-fleet.service"],
+         "gaussdecode.target", "gaussdecode-fleet.service", "gaussdecode-apply@orders.service"],
         capture_output=True, text=True, check=False,
         env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_UNIT_PATH": f"{directory}:"},
     )  # fmt: skip

@@ -4,6 +4,7 @@ It checks signatures and conditions of requests as a store that keeps objects fo
 bucket is a directory, which is made here: a mirror is given its bucket, and makes none.
 """
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -107,14 +108,14 @@ class S3:
         (self._objects / name).mkdir()
         return name
 
-    def objects(self, bucket: str) -> dict[str, bytes]:
-        """Content of every object of a bucket, by path."""
-        top = self._objects / bucket
-        return {
-            str(path.relative_to(top)): path.read_bytes()
-            for path in sorted(top.rglob("*"))
-            if path.is_file()
-        }
+    def objects(self, bucket: str, pattern: str = "**/*") -> dict[str, bytes]:
+        """Content of the objects of a bucket, by path; of one that goes meanwhile as if it had gone."""
+        top, found = self._objects / bucket, {}
+        for path in sorted(top.glob(pattern)):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    found[str(path.relative_to(top))] = path.read_bytes()
+        return found
 
     def url(self, bucket: str, path: str) -> str:
         """URL of a place in a bucket, with all that says how it is reached."""

@@ -209,3 +209,35 @@ def test_java_killed(tmp_path: Path) -> None:
         source.run(1)
         assert process.wait(600) == os.EX_UNAVAILABLE, (tmp_path / "log").read_text()
         assert "Spark's Java process has ended" in (tmp_path / "log").read_text()
+
+
+_DAG = Path(__file__).parents[2] / "config" / "airflow" / "gaussdecode_apply.py"
+_AIRFLOW = Path(__file__).parents[2] / "build" / "airflow" / "bin" / "airflow"
+
+
+@pytest.mark.skipif(not _AIRFLOW.exists(), reason="make test-cluster installs Airflow")
+def test_airflow(tmp_path: Path) -> None:
+    """The DAG, with places of its own, is read and run by Airflow: tables are at the landing's end."""
+    source, tables = History(tmp_path / "landing", 34), tmp_path / "tables"
+    source.run(3)
+    places = {
+        "PROGRAM": f"{sys.executable} -m gaussdecode", "LANDING": str(tmp_path / "landing"),
+        "TARGET": str(tables), "MASTER": "local[1]",
+    }  # fmt: skip
+    text = _DAG.read_text()
+    for name, place in places.items():
+        text, count = re.subn(rf"^{name} = .*$", f"{name} = {place!r}", text, flags=re.MULTILINE)
+        assert count == 1, name
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / _DAG.name).write_text(text)
+    environment = {
+        **os.environ, "AIRFLOW_HOME": str(tmp_path / "home"), "SPARK_LOCAL_IP": "127.0.0.1",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "JAVA_HOME": str(provide_java(tmp_path)),
+    }  # fmt: skip
+    for words in (["db", "migrate"], ["dags", "test", "gaussdecode_apply"]):
+        done = subprocess.run(
+            [_AIRFLOW, *words], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    check(source, tables)
