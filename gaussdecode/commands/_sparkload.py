@@ -83,8 +83,7 @@ def execute(args: argparse.Namespace, config: Config, engine: "Engine") -> int:
     options = Options(buckets=args.buckets, format=args.format, catalog=args.catalog)
     wish = Wish(
         tables=_titles(args.tables),
-        # In this process ranges are read one after the other.
-        connections=1 if args.local else args.connections or config.snapshot.workers,
+        connections=args.connections or config.snapshot.workers,
         rate=args.rate or config.snapshot.rate_limit,
         wait=args.wait,
         options=options,

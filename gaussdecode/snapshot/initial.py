@@ -54,7 +54,7 @@ from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.relations import WhiteList
 from gaussdecode.spark.apply import make_run
-from gaussdecode.spark.engine import Engine
+from gaussdecode.spark.engine import Engine, LocalEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.loading import Loadable, load
@@ -253,7 +253,8 @@ class InitialLoad:
 
     def _reading(self, view: Imported, connections: int) -> Reading:
         """How each of so many connections reads."""
-        config = shared(self._config, self._wish.rate, connections)
+        at_once = 1 if isinstance(self._engine, LocalEngine) else connections
+        config = shared(self._config, self._wish.rate, at_once)
         return Reading(config, self._address, view, self._staging.root)
 
     # --- which tables ------------------------------------------------------------------------
