@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from gaussdecode.spark.laketable import (
     named,
     opened,
     read_version,
+    rename_columns,
     session_of,
 )
 from gaussdecode.spark.session import configured
@@ -132,8 +133,21 @@ class DeltaTable:
     def _map_names(self, names: Sequence[str]) -> None:
         """Let Delta map names before one comes that it would refuse."""
         if _is_odd(names) and not _is_odd(self.read().columns):
-            mapped = "('delta.columnMapping.mode' = 'name')"
-            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES {mapped}")
+            self._map()
+
+    def _map(self) -> None:
+        mapped = "('delta.columnMapping.mode' = 'name')"
+        self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES {mapped}")
+
+    def rename_columns(self, renamed: Mapping[str, str]) -> None:
+        """See `LakeTable`."""
+        if not renamed:
+            return
+        held = self.read()
+        if any(old in held.columns for old in renamed):
+            with named(self._name):
+                self._map()
+        rename_columns(self._spark, self._name, held, renamed)
 
     def add_columns(self, fields: Sequence[T.StructField]) -> None:
         """See `LakeTable`."""

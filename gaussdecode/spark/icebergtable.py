@@ -20,12 +20,14 @@ from gaussdecode.spark.laketable import (
     Layout,
     Merge,
     add_columns,
+    flat_columns,
     jvm_of,
     make_namespace,
     merging,
     named,
     opened,
     read_version,
+    rename_columns,
     session_of,
 )
 from gaussdecode.spark.mergesql import NESTED
@@ -40,11 +42,6 @@ _MERGE_ON_READ: Final = {
     "write.delete.mode": "merge-on-read",
 }
 """Of new tables: an apply writes what changed, not the files that held it."""
-
-
-def _flat(rows: DataFrame) -> list[str]:
-    """Which of our columns are kept as JSON."""
-    return [f.name for f in rows.schema if f.name in NESTED and f.dataType == T.StringType()]
 
 
 _TRANSFORM: Final = re.compile(r"(?:(years|months|days|hours)|bucket)\((?:(\d+), *)?(.+)\)")
@@ -128,7 +125,7 @@ class IcebergTable:
     def read(self, version: int | None = None) -> DataFrame:
         """See `LakeTable`."""
         rows = read_version(self._spark, self._name, version)
-        return rows.withColumns({n: F.from_json(n, NESTED[n]) for n in _flat(rows)})
+        return rows.withColumns({n: F.from_json(n, NESTED[n]) for n in flat_columns(rows)})
 
     def replace(self, rows: DataFrame, n: int, layout: Layout = PLAIN) -> None:
         """See `LakeTable`."""
@@ -150,12 +147,18 @@ class IcebergTable:
             writer.option(f"snapshot-property.{self._position}", str(n)).createOrReplace()
         self._note(n)
 
+    def rename_columns(self, renamed: Mapping[str, str]) -> None:
+        """See `LakeTable`."""
+        if renamed:
+            held = read_version(self._spark, self._name, None)
+            rename_columns(self._spark, self._name, held, renamed)
+
     def append(self, rows: DataFrame, n: int) -> None:
         """See `LakeTable`."""
         if not self.is_there():
             self.replace(rows, n)
             return
-        flat = _flat(read_version(self._spark, self._name, None))
+        flat = flat_columns(read_version(self._spark, self._name, None))
         rows = rows.withColumns({name: F.to_json(name) for name in flat})
         with named(self._name):
             rows.writeTo(self._name).option(f"snapshot-property.{self._position}", str(n)).append()
@@ -167,7 +170,9 @@ class IcebergTable:
 
     def merge(self, changes: Merge, n: int) -> None:
         """See `LakeTable`."""
-        flat = _flat(read_version(self._spark, self._name, None))  # older tables have nested ones
+        flat = flat_columns(
+            read_version(self._spark, self._name, None)
+        )  # older tables have nested ones
         with merging(self._name, changes, flat) as text, named(self._name):
             _with_summary(self._spark, {self._position: str(n)}, text)
         self._note(n)

@@ -14,9 +14,9 @@ from pyspark.sql import types as T  # noqa: N812 - the same
 
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
 from gaussdecode.spark.frames import as_version, change_fields, read_versions
-from gaussdecode.spark.laketable import LakeTable, Layout
+from gaussdecode.spark.laketable import LakeTable, Layout, named_back
 from gaussdecode.spark.place import Place
-from gaussdecode.spark.schema import OLD, TableSchema, reads_as
+from gaussdecode.spark.schema import OLD, TableSchema, renamed_columns
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.store import StateFile, Target
 
@@ -48,7 +48,13 @@ def landed_changes(
 
 
 def publish_changelog(
-    table: LakeTable, rows: DataFrame, old: TableSchema | None, new: TableSchema, n: int, by: str
+    table: LakeTable,
+    rows: DataFrame,
+    old: TableSchema | None,
+    new: TableSchema,
+    between: Sequence[TableSchema],
+    n: int,
+    by: str,
 ) -> None:
     """Append what the changelog does not have yet.
 
@@ -57,6 +63,7 @@ def publish_changelog(
         rows: of `landed_changes`.
         old: schema of what it has; None where there is none.
         new: schema of the rows.
+        between: schemas that a killed apply was about to bring the changelog to.
         n: entry that it is brought to.
         by: column it is partitioned by.
     """
@@ -67,9 +74,10 @@ def publish_changelog(
         return
     if at >= n:
         return
-    rows, held = rows.where(F.col("gd_n") > at), table.read()
-    is_kept = reads_as(old, new) and set(old.names) <= set(new.names)
-    if is_kept and _old_type(held) in (None, _old_type(rows)):
+    rows, held = rows.where(F.col("gd_n") > at), named_back(table.read(), old, between)
+    renamed = renamed_columns(old, new)
+    if renamed is not None and _old_type(held) in (None, _old_type(rows)):
+        table.rename_columns(renamed)
         table.add_columns(rows.schema.fields)
         table.append(rows, n)
         return

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.spark.datacheck import PLACE
 from gaussdecode.spark.events import ACTION, ENDS, KEY, PUT, closed_schema
 from gaussdecode.spark.frames import as_version, read_versions, spark_type
-from gaussdecode.spark.laketable import LakeTable, Merge
+from gaussdecode.spark.laketable import LakeTable, Merge, named_back
 from gaussdecode.spark.mergesql import Bounds, Values
 from gaussdecode.spark.place import Place
-from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.schema import TableSchema, renamed_columns
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
 
@@ -40,6 +40,7 @@ class Versions:
         rows: they; of the newest schema.
         old: schema of the history that is there; None where there is none.
         new: schema of the rows.
+        between: schemas that a killed apply was about to bring the history to.
         bounds: see `Merge`.
         values: see there.
     """
@@ -47,6 +48,7 @@ class Versions:
     rows: DataFrame
     old: TableSchema | None
     new: TableSchema
+    between: tuple[TableSchema, ...]
     bounds: Bounds
     values: Values
 
@@ -69,12 +71,15 @@ def publish(
     if versions.old is None:
         table.replace(versions.rows, n)
         return
-    if reads_as(versions.old, versions.new) and set(versions.old.names) <= set(versions.new.names):
+    held = named_back(table.read(), versions.old, versions.between)
+    renamed = renamed_columns(versions.old, versions.new)
+    if renamed is not None and set(versions.old.names) <= set(held.columns):
+        table.rename_columns(renamed)
         table.add_columns(versions.rows.schema.fields)
         changes = versions.rows.withColumn(ACTION, F.lit(PUT))
         table.merge(Merge(changes, PLACE, bounds=versions.bounds, values=versions.values), n)
         return
-    held = as_version(table.read(), versions.old, versions.new)
+    held = as_version(held, versions.old, versions.new)
     names = [quoted(name) for name in versions.rows.columns]
     kept = held.join(versions.rows.select(*PLACE), list(PLACE), "left_anti").select(*names)
     new, fields = (

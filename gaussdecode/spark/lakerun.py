@@ -38,15 +38,15 @@ from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakechangelog import CHANGELOG, landed_changes, publish_changelog
 from gaussdecode.spark.lakehistory import HISTORY, Versions, open_versions, publish
 from gaussdecode.spark.lakepositions import publish_positions
-from gaussdecode.spark.laketable import LakeTable, Merge
+from gaussdecode.spark.laketable import LakeTable, Merge, named_back
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.place import Place, remove_tree, whole
 from gaussdecode.spark.plan import Applied, Era, Plan
 from gaussdecode.spark.run import Options, Progress, Run, Work
-from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.schema import TableSchema, renamed_columns
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
-from gaussdecode.spark.store import LOGGED, STAGING, DatabaseVersion, StateFile, Target
+from gaussdecode.spark.store import COMMITS, LOGGED, STAGING, DatabaseVersion, StateFile, Target
 from gaussdecode.spark.tasks import Job, MapTask
 
 _SMALL_BYTES: Final = 8 << 20
@@ -196,11 +196,22 @@ class LakeRun(Run):
         old, era = work.schema, work.eras[0]
         if old is None or len(work.eras) > 1 or era.resets:
             return False
-        if old.key_shape() != era.schema.key_shape() or not reads_as(old, era.schema):
+        if old.key_shape() != era.schema.key_shape():
             return False
-        # A killed apply may have added columns of a newer version than its record says.
-        present = {name for name in held.read().columns if name not in _ours(old)}
-        return present <= set(era.schema.names) and set(old.names) <= set(era.schema.names)
+        renamed = renamed_columns(old, era.schema)
+        if renamed is None:
+            return False
+        # A killed apply may have added or renamed columns to a newer version than its record says.
+        present = [name for name in held.read().columns if name not in _ours(old)]
+        names = {renamed.get(name, name) for name in present}
+        return names <= set(era.schema.names) and len(names) == len(present)
+
+    def _between(self, table: str, n: int, of: str = COMMITS) -> tuple[TableSchema, ...]:
+        """Schemas that killed applies were about to bring a table to from an entry."""
+        later = [k for k in self.store.records(table, of) if k > n]
+        return tuple(
+            self.store.schema(table, self.store.record(table, k, of)["schema_id"]) for k in later
+        )
 
     def _merged(self, work: Work, held: LakeTable) -> Prepared | None:
         era, out = work.eras[0], self.quarantine.get(work.table, ())
@@ -259,9 +270,6 @@ class LakeRun(Run):
     def _publish(self, one: Prepared) -> None:
         """Commit a table; the record of what it will be comes first."""
         work = one.work
-        if one.merge is not None:
-            ours = {KEY, ACTION}
-            one.held.add_columns([f for f in one.rows.schema.fields if f.name not in ours])
         self._check_not_overtaken(one)
         reach(Step.LAKE_STAGED)
         record: dict[str, Any] = {
@@ -273,6 +281,11 @@ class LakeRun(Run):
         if work.history_from is not None:
             record["history_from"] = work.history_from
         self.store.keep_record(work.table, work.to, record)
+        if one.merge is not None:
+            assert work.schema is not None
+            one.held.rename_columns(renamed_columns(work.schema, one.schema) or {})
+            ours = {KEY, ACTION}
+            one.held.add_columns([f for f in one.rows.schema.fields if f.name not in ours])
         if one.versions is not None:
             past = self.lake.table(work.table, HISTORY)
             scratch = self.staging / work.table / HISTORY
@@ -316,7 +329,8 @@ class LakeRun(Run):
                 old = self.store.schema(work.table, record["schema_id"])
             record = {"schema_id": schema.schema_id, "by": by}
             self.store.keep_record(work.table, work.to, record, LOGGED)
-            publish_changelog(held, rows, old, schema, work.to, by)
+            between = () if at is None else self._between(work.table, at, LOGGED)
+            publish_changelog(held, rows, old, schema, between, work.to, by)
             reach(Step.LAKE_LOGGED)
 
     # --- history -------------------------------------------------------------------------------
@@ -337,6 +351,7 @@ class LakeRun(Run):
                     f"{self.store.root}: history of {work.table} is gone; restore it"
                 )
             rows, out = held.read(), self.quarantine.get(work.table, ())
+            rows = named_back(rows, work.schema, self._between(work.table, work.after))
             if out:
                 names = map(quoted, rows.columns)
                 rows = rows.unionByName(self._held_rows(work, work.schema, out).select(*names))
@@ -366,10 +381,11 @@ class LakeRun(Run):
             ended = read_versions(self.spark, paths, schemas, schema, ours)
             rows = rows.unionByName(ended.select(*map(quoted, rows.columns)))
         at = self.lake.table(work.table, HISTORY).position()
-        old = None
+        old, between = None, tuple[TableSchema, ...]()
         if at is not None:
             old = self.store.schema(work.table, self.store.record(work.table, at)["schema_id"])
-        return Versions(rows, old, schema, staged.bounds, staged.values)
+            between = self._between(work.table, at)
+        return Versions(rows, old, schema, between, staged.bounds, staged.values)
 
     # --- tests of data -------------------------------------------------------------------------
 
@@ -394,7 +410,9 @@ class LakeRun(Run):
         held = self._held_rows(work, schema, before) if before else None
         puts = staged.where(F.col(ACTION) == PUT).drop(ACTION)
         gone = staged.select(*on)
-        rows = rows_beside(puts, table.read().join(gone, list(on), "left_anti"), held, gone, on)
+        assert work.schema is not None
+        there = table.read().withColumnsRenamed(renamed_columns(work.schema, schema) or {})
+        rows = rows_beside(puts, there.join(gone, list(on), "left_anti"), held, gone, on)
         found = self._find(work, schema, rows)
         if not found and not before:
             return staged
@@ -502,6 +520,7 @@ class LakeRun(Run):
     ) -> tuple[StateFile, ...]:
         """Stage rows of the table as base of a merge."""
         path = self.staging / work.table
+        rows = named_back(rows, schema, self._between(work.table, work.after))
         names = [quoted(field.name) for field in state_schema(schema)]
         found = write_rows(
             rows.select(*names), schema.schema_id, state_schema(schema), path, "base/rows"

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
@@ -14,7 +14,8 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.events import ACTION
-from gaussdecode.spark.mergesql import merge_text
+from gaussdecode.spark.mergesql import NESTED, merge_text, rename_text
+from gaussdecode.spark.schema import TableSchema, renamed_columns
 from gaussdecode.spark.sqltext import quoted
 
 
@@ -82,6 +83,9 @@ class LakeTable(Protocol):
     def add_columns(self, fields: Sequence[T.StructField]) -> None:
         """Add columns that are not there yet; they are NULL in the rows there are."""
 
+    def rename_columns(self, renamed: Mapping[str, str]) -> None:
+        """Give columns other names, in our columns that name them too; those that have them stay."""
+
     def append(self, rows: DataFrame, n: int) -> None:
         """Put rows beside those there are, or make the table."""
 
@@ -128,6 +132,38 @@ def add_columns(
     if new:
         with named(name):
             spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(new)})")
+
+
+def rename_columns(
+    spark: SparkSession, name: str, held: DataFrame, renamed: Mapping[str, str]
+) -> None:
+    """Rename columns of a table that has them, and what our columns call them."""
+    with named(name):
+        for old, new in renamed.items():
+            if old in held.columns:
+                spark.sql(f"ALTER TABLE {name} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
+        text = rename_text(name, renamed, flat_columns(held))
+        spark.sql(text).collect()
+
+
+def named_back(rows: DataFrame, old: TableSchema, newer: Iterable[TableSchema]) -> DataFrame:
+    """Rows by the names of a version, where a killed apply has renamed columns already.
+
+    Args:
+        rows: of the table.
+        old: version it is of, by its position.
+        newer: versions it was about to become, the oldest first.
+    """
+    for new in newer:
+        for before, after in (renamed_columns(old, new) or {}).items():
+            if after in rows.columns and before not in rows.columns:
+                rows = rows.withColumnRenamed(after, before)
+    return rows
+
+
+def flat_columns(rows: DataFrame) -> list[str]:
+    """Which of our columns are kept as JSON."""
+    return [f.name for f in rows.schema if f.name in NESTED and f.dataType == T.StringType()]
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gaussdecode.spark.events import ACTION, PUT, REMOVE
-from gaussdecode.spark.schema import RAW, UNCHANGED
+from gaussdecode.spark.schema import OLD_PREFIX, RAW, UNCHANGED
 from gaussdecode.spark.sqltext import literal, quoted
 
 Bounds = Mapping[str, tuple[int, int]]
@@ -49,6 +49,20 @@ def merge_text(
         f"WHEN MATCHED THEN UPDATE SET {updates} "
         f"WHEN NOT MATCHED AND s.{ACTION} = {PUT} THEN "
         f"INSERT ({', '.join(map(quoted, columns))}) VALUES ({inserted})"
+    )
+
+
+def rename_text(table: str, renamed: Mapping[str, str], flat: Collection[str]) -> str:
+    """The statement that gives columns their new names in `NESTED`; a second time it changes nothing."""
+    both = {**renamed, **{OLD_PREFIX + a: OLD_PREFIX + b for a, b in renamed.items()}}
+    cases = " ".join(f"WHEN {literal(a)} THEN {literal(b)}" for a, b in both.items())
+    name = f"CASE name {cases} ELSE name END"
+    held = {c: f"from_json({c}, '{NESTED[c]}')" if c in flat else c for c in NESTED}
+    names = _written(UNCHANGED, f"transform({held[UNCHANGED]}, name -> {name})", flat)
+    texts = _written(RAW, f"transform_keys({held[RAW]}, (name, _) -> {name})", flat)
+    return (
+        f"UPDATE {table} SET {UNCHANGED} = {names}, {RAW} = {texts} "  # noqa: S608 - our own text
+        f"WHERE {UNCHANGED} IS NOT NULL OR {RAW} IS NOT NULL"
     )
 
 

@@ -211,6 +211,21 @@ def reads_as(old: TableSchema, new: TableSchema) -> bool:
     )
 
 
+def renamed_columns(old: TableSchema, new: TableSchema) -> dict[str, str] | None:
+    """What columns of `old` are called in `new`, of those whose name is another one.
+
+    None where more has changed than names and added columns, or where a name changes hands.
+    """
+    matched = match_columns(old, new)
+    types = {column.name: column.type for column in old.columns}
+    renamed = {before: after for after, before in matched.items() if before != after}
+    stays = all(types[matched[c.name]] == c.type for c in new.columns if c.name in matched)
+    is_taken = any(c.name in types and matched.get(c.name) != c.name for c in new.columns)
+    if not stays or is_taken or set(old.names) - set(matched.values()):
+        return None
+    return renamed
+
+
 def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
     """Give rows of one version as rows of another.
 

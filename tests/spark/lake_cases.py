@@ -28,6 +28,7 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark import failpoint, lakerun
 from gaussdecode.spark.apply import Options, apply, apply_with
 from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, load_tests
+from gaussdecode.spark.deltatable import DeltaTable
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, PUT
 from gaussdecode.spark.failpoint import Step
@@ -554,11 +555,18 @@ def test_values_that_were_not_sent_stay(kind: str, spark: SparkSession, tmp_path
     changes = spark.createDataFrame(_NEW, columns).withColumn(ACTION, F.lit(PUT))
     table.merge(Merge(changes, ("key",), {_ODD}), 2)
     assert sorted(map(tuple, table.read().collect()), key=itemgetter(0)) == _THEN
+    for _ in range(2):  # as after a kill
+        table.rename_columns({_ODD: "new; 'name'"})
+    found = sorted(map(tuple, table.read().collect()), key=itemgetter(0))
+    assert repr(found) == repr(_THEN).replace(repr(_ODD), repr("new; 'name'"))
+    assert "new; 'name'" in table.read().columns
 
 
 @pytest.mark.parametrize("kind", LAKES)
-def test_types_and_names(kind: str, spark: SparkSession, tmp_path: Path) -> None:
-    """Types that a format has no twin of, and names it would refuse, keep their values."""
+def test_types_and_names(
+    kind: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Types that a format has no twin of, names it would refuse, and new names keep their values."""
     types = {
         "id": pa.int16(), "big": pa.int64(), "price in €": pa.decimal128(12, 2),
         "t": pa.timestamp("us"), "tz": pa.timestamp("us", tz="UTC"), "f": pa.float32(),
@@ -567,9 +575,13 @@ def test_types_and_names(kind: str, spark: SparkSession, tmp_path: Path) -> None
     columns = [Column(i, name, of) for i, (name, of) in enumerate(types.items(), 1)]
     tables = [Table("odd%20name", columns, (1,), full=True)]
     source = History(tmp_path / "landing", 4, with_schema_changes=False, tables=tables)
-    for _ in range(2):
-        live(source)
+    for number in range(3):
+        live(source, 1)
         apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
+        if number == 1:  # from here on columns have other names, and nothing is written anew
+            monkeypatch.delattr(DeltaTable if kind == DELTA else IcebergTable, "replace")
+            columns[2] = Column(3, "Preis = 2", columns[2].type)
+            types = {column.name: column.type for column in columns}
     found = current(spark, tmp_path / "target", "public.odd%20name").toArrow()
     state = last_state(source, tables[0])
     assert state is not None
