@@ -149,6 +149,20 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         help="tables of delta or iceberg have names in this catalog of the session: CATALOG, "
         "CATALOG.NAMESPACE or a pattern with {schema} and {table}",
     )
+    parser.add_argument(
+        "--partition-by",
+        action="append",
+        default=[],
+        metavar="TABLE=EXPR,...",
+        help="of a new table of delta or iceberg: columns, in iceberg days(COLUMN), bucket(16, COLUMN), ... too",
+    )
+    parser.add_argument(
+        "--cluster-by",
+        action="append",
+        default=[],
+        metavar="TABLE=COLUMN,...",
+        help="of a new table of delta or iceberg: rows lie near each other by these",
+    )
     parser.add_argument("--history", action="store_true", help="keep what rows were")
     parser.add_argument(
         "--changelog",
@@ -343,6 +357,7 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 def _apply(args: argparse.Namespace) -> int:
     from gaussdecode.spark.apply import Options
     from gaussdecode.spark.datatests import load_tests
+    from gaussdecode.spark.layout import read_layouts
 
     options = Options(
         tables=_names(args.tables),
@@ -354,6 +369,7 @@ def _apply(args: argparse.Namespace) -> int:
         format=args.format,
         catalog=args.catalog,
         tests=None if args.tests is None else load_tests(args.tests),
+        layouts=read_layouts(args.partition_by, args.cluster_by),
     )
     with until_signal() as stop, EndedBy(stop), _engine(args) as engine:
         return _apply_until(stop, engine, args, options)

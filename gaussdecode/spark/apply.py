@@ -16,6 +16,7 @@ from gaussdecode.spark.datatests import Tests
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.formats import DELTA, ICEBERG, PARQUET
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.layout import Layouts
 from gaussdecode.spark.place import Given
 from gaussdecode.spark.run import Options, Progress, Run, Summary
 from gaussdecode.spark.store import Target
@@ -39,6 +40,7 @@ def apply(
     format: str | None = None,  # noqa: A002 - as in Spark
     catalog: str | None = None,
     tests: Tests | None = None,
+    layouts: Layouts | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Bring a target up to an entry of the log of a landing, with Spark.
@@ -57,6 +59,7 @@ def apply(
         format: see there.
         catalog: see there.
         tests: see there; `datatests.load_tests` reads them from a file.
+        layouts: see there; `layout.read_layouts` reads them from texts.
         progress: told in sentences what is done.
 
     Raises:
@@ -74,6 +77,7 @@ def apply(
         format=format,
         catalog=catalog,
         tests=tests,
+        layouts=layouts,
     )
     return apply_with(SparkEngine(spark), root, target, options, to=to, progress=progress)
 
@@ -122,6 +126,11 @@ def make_run(
         ConfigError: this session cannot write it.
     """
     if store.format == PARQUET:
+        if options.layouts:
+            raise ConfigError(
+                f"{store.root} is kept as parquet, which has a layout of its own: partition and cluster "
+                "tables of delta or iceberg"
+            )
         return Run(engine, landing, store, options, progress)
     from gaussdecode.spark.lakerun import LakeRun
 

@@ -12,8 +12,6 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.laketable import (
-    PLAIN,
-    Layout,
     Merge,
     add_columns,
     jvm_of,
@@ -25,8 +23,9 @@ from gaussdecode.spark.laketable import (
     rename_columns,
     session_of,
 )
+from gaussdecode.spark.layout import PLAIN, Layout
 from gaussdecode.spark.session import configured
-from gaussdecode.spark.sqltext import quoted, unquoted
+from gaussdecode.spark.sqltext import literal, quoted
 
 _DELTA_HOURS: Final = 168
 """Delta Lake's own bound: readers and writers may need files for so long after they were taken away."""
@@ -101,7 +100,8 @@ class DeltaTable:
         """See `LakeTable`."""
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer = writer.option("txnAppId", self._app).option("txnVersion", n)
-        if self.is_there():
+        is_new = not self.is_there()
+        if not is_new:
             self._map_names(rows.columns)
         else:
             writer = writer.option("delta.feature.timestampNtz", "supported")
@@ -109,13 +109,17 @@ class DeltaTable:
             if _is_odd(rows.columns):
                 writer = writer.option("delta.columnMapping.mode", "name")
         if layout.partition:
-            writer = writer.partitionBy(*[unquoted(column) for column in layout.partition])
+            writer = writer.partitionBy(*[part.column for part in layout.partition])
+        if layout.cluster:
+            writer = writer.clusterBy(*layout.cluster)
         with named(self._name):
             if isinstance(self._place, Path):
                 writer.save(str(self._place))
             else:
                 make_namespace(self._spark, self._place)
                 writer.saveAsTable(self._name)
+            if is_new and layout.comment:
+                self._spark.sql(f"COMMENT ON TABLE {self._name} IS {literal(layout.comment)}")
 
     def append(self, rows: DataFrame, n: int) -> None:
         """See `LakeTable`."""

@@ -4,7 +4,6 @@
 column that is read is nested.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,8 +15,6 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.laketable import (
-    PLAIN,
-    Layout,
     Merge,
     add_columns,
     flat_columns,
@@ -30,6 +27,7 @@ from gaussdecode.spark.laketable import (
     rename_columns,
     session_of,
 )
+from gaussdecode.spark.layout import PLAIN, Layout, Partition
 from gaussdecode.spark.mergesql import NESTED
 from gaussdecode.spark.sqltext import quoted
 
@@ -44,20 +42,13 @@ _MERGE_ON_READ: Final = {
 """Of new tables: an apply writes what changed, not the files that held it."""
 
 
-_TRANSFORM: Final = re.compile(r"(?:(years|months|days|hours)|bucket)\((?:(\d+), *)?(.+)\)")
-
-
-def _transform(text: str) -> Column:
-    """What a table is partitioned by: a quoted column, or a transform of one."""
-    match = _TRANSFORM.fullmatch(text)
-    if match is None:
-        return F.col(text)
-    of = F.col(match[3])
-    return (
-        getattr(F.partitioning, match[1])(of)
-        if match[1]
-        else F.partitioning.bucket(int(match[2]), of)
-    )
+def _transform(part: Partition) -> Column:
+    """What a table is partitioned by, as Spark has it."""
+    of = F.col(quoted(part.column))
+    if part.transform == "bucket":
+        return F.partitioning.bucket(part.buckets, of)
+    by: Column = getattr(F.partitioning, part.transform)(of) if part.transform else of
+    return by
 
 
 class IcebergTable:
@@ -135,6 +126,8 @@ class IcebergTable:
         with named(self._name):
             nested = [name for name in NESTED if name in rows.columns]
             rows = rows.withColumns({name: F.to_json(name) for name in nested})
+            if layout.cluster and not layout.partition:
+                rows = rows.sort(*map(quoted, layout.cluster))
             writer = rows.writeTo(self._name).using("iceberg")
             for name, value in _MERGE_ON_READ.items() if is_new else ():
                 writer = writer.tableProperty(name, value)
@@ -145,6 +138,11 @@ class IcebergTable:
             if self._owner is not None:
                 writer = writer.tableProperty(_OWNER, self._owner)
             writer.option(f"snapshot-property.{self._position}", str(n)).createOrReplace()
+            if layout.cluster:  # what is written from now on, compaction too
+                order = self._table().replaceSortOrder()
+                for column in layout.cluster:
+                    order = order.asc(column)
+                order.commit()
         self._note(n)
 
     def rename_columns(self, renamed: Mapping[str, str]) -> None:
@@ -181,7 +179,9 @@ class IcebergTable:
         """See `LakeTable`."""
         actions = jvm_of(self._spark).org.apache.iceberg.spark.actions.SparkActions
         with named(self._name):
-            actions.get(session_of(self._spark)).rewriteDataFiles(self._table()).execute()
+            table = self._table()
+            rewrite = actions.get(session_of(self._spark)).rewriteDataFiles(table)
+            (rewrite.sort() if table.sortOrder().isSorted() else rewrite).execute()
 
     def forget(self, before: float, keep: Collection[int]) -> None:
         """See `LakeTable`."""

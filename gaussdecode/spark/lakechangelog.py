@@ -14,7 +14,8 @@ from pyspark.sql import types as T  # noqa: N812 - the same
 
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
 from gaussdecode.spark.frames import as_version, change_fields, read_versions
-from gaussdecode.spark.laketable import LakeTable, Layout, named_back
+from gaussdecode.spark.laketable import LakeTable, named_back
+from gaussdecode.spark.layout import Layout, Partition
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import OLD, TableSchema, renamed_columns
 from gaussdecode.spark.sqltext import quoted
@@ -68,7 +69,7 @@ def publish_changelog(
         by: column it is partitioned by.
     """
     at = table.position()
-    layout = Layout(partition=(quoted(by),) if by in rows.columns else ())
+    layout = Layout((Partition(by),) if by in rows.columns else ())
     if at is None or old is None:
         table.replace(rows, n, layout)
         return

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812 - the same
 
-from gaussdecode.errors import LandingError
+from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import reduce, tasks
 from gaussdecode.spark.catalog import check_apart
@@ -40,6 +40,7 @@ from gaussdecode.spark.lakehistory import HISTORY, Versions, open_versions, publ
 from gaussdecode.spark.lakepositions import publish_positions
 from gaussdecode.spark.laketable import LakeTable, Merge, named_back
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.layout import PLAIN, Layout, comment, layouts_by_directory
 from gaussdecode.spark.place import Place, remove_tree, whole
 from gaussdecode.spark.plan import Applied, Era, Plan
 from gaussdecode.spark.run import Options, Progress, Run, Work
@@ -112,6 +113,8 @@ class LakeRun(Run):
         self.spark = engine.session
         self.lake = open_lake(self.spark, store)
         self.history_from: dict[str, int] = {}
+        self.wanted = layouts_by_directory(options.layouts or {}, landing.find_table)
+        self.layouts: dict[str, Layout] = {}
         self.quarantine: dict[str, tuple[StateFile, ...]] = {}  # with whole paths
         if not store.is_shared:
             remove_tree(store.root / STAGING)  # of a run that was killed; on a store vacuum does it
@@ -137,6 +140,8 @@ class LakeRun(Run):
                 dataclasses.replace(file, path=whole(self.store.table_root(table) / file.path))
                 for file in map(_file_of, record.get("quarantine", ()))
             )
+            if "layout" in record:
+                self.layouts[table] = Layout.from_record(record["layout"])
             if "history_from" in record:
                 self.history_from[table] = record["history_from"]
             ignore = record["ignore_through"]
@@ -182,6 +187,7 @@ class LakeRun(Run):
         for table in sorted(name for name, planned in plan.tables.items() if planned.eras):
             work = self._work(plan, table, applied.get(table, Applied()))
             works.append(work)
+            self._lay_out(work)
             held = self.lake.table(table)
             prepare = self._merged if self._can_merge(work, held) else self._replaced
             prepared.append(prepare(work, held))
@@ -190,6 +196,25 @@ class LakeRun(Run):
         for one in prepared:
             if one is not None:
                 self._publish(one)
+
+    def _lay_out(self, work: Work) -> None:
+        """See that a table is, or can be, laid out as it is wanted.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        table, wanted = work.table, self.wanted.get(work.table)
+        if wanted is None:
+            return
+        schema = work.eras[-1].schema
+        if work.schema is not None and wanted != self.layouts.get(table, PLAIN):
+            raise ConfigError(
+                f"{schema.title} was made with another layout, which it keeps: leave out --partition-by and "
+                "--cluster-by for it, or begin a new target"
+            )
+        if work.schema is None:
+            wanted.check(schema.title, schema.names, self.store.format)
+            self.layouts[table] = wanted
 
     def _can_merge(self, work: Work, held: LakeTable) -> bool:
         """Whether rows keep their identity, and columns stay or are added."""
@@ -280,6 +305,9 @@ class LakeRun(Run):
             record["quarantine"] = list(map(dataclasses.asdict, work.quarantine))
         if work.history_from is not None:
             record["history_from"] = work.history_from
+        layout = self.layouts.get(work.table, PLAIN).among(one.schema.names)
+        if layout != PLAIN:
+            record["layout"] = layout.record()
         self.store.keep_record(work.table, work.to, record)
         if one.merge is not None:
             assert work.schema is not None
@@ -294,7 +322,8 @@ class LakeRun(Run):
         if one.merge is not None:
             one.held.merge(one.merge, work.to)
         else:
-            one.held.replace(one.rows, work.to)
+            says = comment(one.schema, self.landing)
+            one.held.replace(one.rows, work.to, dataclasses.replace(layout, comment=says))
         reach(Step.LAKE_COMMITTED)
         self.summary.tables += 1
         self.progress(f"{work.table}: entry {work.to}, {one.said}")

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark.errors import PySparkException
@@ -14,6 +14,7 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.events import ACTION
+from gaussdecode.spark.layout import PLAIN, Layout
 from gaussdecode.spark.mergesql import NESTED, merge_text, rename_text
 from gaussdecode.spark.schema import TableSchema, renamed_columns
 from gaussdecode.spark.sqltext import quoted
@@ -36,24 +37,6 @@ class Merge:
     unsent: Collection[str] = frozenset()
     bounds: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     values: Mapping[str, Sequence[int | str]] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
-    """How files of a table are laid out.
-
-    Attributes:
-        partition: columns, or expressions such as ``days(ts)``, whose values divide files.
-        cluster: columns by which rows lie near each other.
-        comment: what the table says of itself.
-    """
-
-    partition: tuple[str, ...] = ()
-    cluster: tuple[str, ...] = ()
-    comment: str = ""
-
-
-PLAIN: Final = Layout()
 
 
 class LakeTable(Protocol):

@@ -16,6 +16,7 @@ from gaussdecode.spark.datatests import Failed, Tests, by_directory
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.layout import Layouts
 from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import Applied, ChangeFile, Era, Plan, Stop, make_plan
 from gaussdecode.spark.schema import TableSchema, reads_as
@@ -52,6 +53,7 @@ class Options:
         catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
             for what the target has.
         tests: of data, see `datatests`; None for none.
+        layouts: of tables that are new, in Delta Lake or Iceberg, by name; None for none.
         sizes: how work is cut.
     """
 
@@ -64,6 +66,7 @@ class Options:
     format: str | None = None
     catalog: str | None = None
     tests: Tests | None = None
+    layouts: Layouts | None = None
     sizes: Sizes = dataclasses.field(default_factory=Sizes)
 
 

@@ -6,11 +6,6 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def unquoted(name: str) -> str:
-    """The name that `quoted` was given."""
-    return name[1:-1].replace("``", "`")
-
-
 def literal(text: str) -> str:
     """A text."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -39,6 +39,7 @@ from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakesums import stored_frame
 from gaussdecode.spark.laketable import LakeTable, Merge
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.layout import Layout, Partition
 from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import changelog, current, database, history, quarantine
 from gaussdecode.spark.sqltext import quoted
@@ -390,6 +391,8 @@ def test_names_in_a_catalog(
     """
     names = {DELTA: "spark_catalog.cdc_{schema}.{table}", ICEBERG: "shop"}
     spaces = {DELTA: "spark_catalog.cdc_public", ICEBERG: "shop.public"}
+    by_bucket = (Partition("id", "bucket", 2),)
+    layouts = {DELTA: Layout(cluster=("id",)), ICEBERG: Layout(by_bucket, ("a",))}
     for key, value in {
         "": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path),
     }.items():  # fmt: skip
@@ -402,7 +405,10 @@ def test_names_in_a_catalog(
 
     def run() -> None:
         landing = s3.keep(tmp_path / "landing", bucket, "landing")
-        apply(spark, landing, target, format=kind, catalog=names[kind])
+        apply(
+            spark, landing, target, format=kind, catalog=names[kind],
+            layouts={"public.keyed": layouts[kind]},
+        )  # fmt: skip
 
     with pytest.raises(ConfigError, match="give --catalog"):
         apply(spark, s3.keep(tmp_path / "landing", bucket, "landing"), target, format=kind)
@@ -428,6 +434,18 @@ def test_names_in_a_catalog(
         asked = ask(spark, target, "SELECT count(*) FROM public.keyed").collect()[0][0]
         assert asked == spark.table(f"{spaces[kind]}.keyed").count()
         live(source)
+    keyed = tables_of(spark, target)["public.keyed"]
+    if isinstance(keyed, IcebergTable):
+        table = keyed._table()
+        assert table.spec().toString().count("bucket[2]") == table.sortOrder().isSorted() == 1
+    else:
+        detail = spark.sql(f"DESCRIBE DETAIL {keyed.name()}").collect()[0]
+        assert detail.clusteringColumns == ["id"]
+    told = spark.sql(f"DESCRIBE TABLE EXTENDED {keyed.name()}").where("col_name = 'Comment'")
+    assert told.collect()[0].data_type.endswith("key: id")
+    layouts[kind] = Layout()
+    with pytest.raises(ConfigError, match=r"public\.keyed was made with another layout"):
+        run()
     as_documented(spark, spaces[kind], states, kind)
     check = lakerun.LakeRun._check_not_overtaken
 

@@ -1,5 +1,6 @@
 """Delta Lake and Iceberg: with their jars in a process of its own, and without them here."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from gaussdecode.spark.apply import Options, apply, apply_with
 from gaussdecode.spark.catalog import check_apart, full_pattern, name_of
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, coordinate
+from gaussdecode.spark.layout import Layout, Partition, read_layouts
 
 CASES = Path(__file__).with_name("lake_cases.py")
 LAKES = [kind for kind in FORMATS if kind != PARQUET]
@@ -82,6 +84,30 @@ def test_tables_of_one_name() -> None:
         check_apart(full_pattern("lake"), ["public.Orders", "public.orders"])
     with pytest.raises(ConfigError, match="would both be"):
         check_apart(full_pattern("lake.cdc"), ["a.b_c", "a_b.c"])
+
+
+def test_layouts_of_options() -> None:
+    """Columns and transforms, kept as JSON; what is left of them where columns are gone."""
+    found = read_layouts(["a.b=x,bucket(16, a b),days(ts)", "c=é"], ["a.b=y,z"])
+    parts = (Partition("x"), Partition("a b", "bucket", 16), Partition("ts", "days"))
+    assert found == {"a.b": Layout(parts, ("y", "z")), "c": Layout((Partition("é"),))}
+    assert Layout.from_record(json.loads(json.dumps(found["a.b"].record()))) == found["a.b"]
+    assert found["a.b"].among(["ts", "z"]) == Layout((Partition("ts", "days"),), ("z",))
+
+
+@pytest.mark.parametrize(
+    ("partition", "cluster", "why"),
+    [
+        ("t", "t=a", "give TABLE=COLUMN"), ("t=", "t=a", "give TABLE=COLUMN"),
+        ("t=bucket(a)", "t=a", "is none"), ("t=bucket(0, a)", "t=a", "is none"),
+        ("t=weeks(a)", "t=a", "is none"), ("t=days(a)", "t=b", "no column 'b'"),
+        ("t=days(a)", "t=a", "values of columns alone"), ("t=a", "t=a", "not both"),
+    ],
+)  # fmt: skip
+def test_layouts_that_are_none(partition: str, cluster: str, why: str) -> None:
+    """What cannot be is refused, with what can."""
+    with pytest.raises(ConfigError, match=why):
+        read_layouts([partition], [cluster])["t"].check("t", ["a"], DELTA)
 
 
 def test_catalogs_are_for_delta_and_iceberg(tmp_path: Path) -> None:
