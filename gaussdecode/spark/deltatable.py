@@ -110,14 +110,15 @@ class DeltaTable:
                 writer = writer.option("delta.columnMapping.mode", "name")
         if layout.partition:
             writer = writer.partitionBy(*[part.column for part in layout.partition])
-        if layout.cluster:
-            writer = writer.clusterBy(*layout.cluster)
         with named(self._name):
             if isinstance(self._place, Path):
                 writer.save(str(self._place))
             else:
                 make_namespace(self._spark, self._place)
                 writer.saveAsTable(self._name)
+            if layout.cluster:  # its writer does not take that, and takes it away
+                by = ", ".join(map(quoted, layout.cluster))
+                self._spark.sql(f"ALTER TABLE {self._name} CLUSTER BY ({by})")
             if is_new and layout.comment:
                 self._spark.sql(f"COMMENT ON TABLE {self._name} IS {literal(layout.comment)}")
 

@@ -140,8 +140,9 @@ class IcebergTable:
             writer.option(f"snapshot-property.{self._position}", str(n)).createOrReplace()
             if layout.cluster:  # what is written from now on, compaction too
                 order = self._table().replaceSortOrder()
+                nulls = jvm_of(self._spark).org.apache.iceberg.NullOrder.NULLS_FIRST
                 for column in layout.cluster:
-                    order = order.asc(column)
+                    order = order.asc(column, nulls)
                 order.commit()
         self._note(n)
 
