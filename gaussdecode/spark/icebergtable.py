@@ -140,9 +140,10 @@ class IcebergTable:
             writer.option(f"snapshot-property.{self._position}", str(n)).createOrReplace()
             if layout.cluster:  # what is written from now on, compaction too
                 order = self._table().replaceSortOrder()
-                nulls = jvm_of(self._spark).org.apache.iceberg.NullOrder.NULLS_FIRST
+                iceberg = jvm_of(self._spark).org.apache.iceberg
                 for column in layout.cluster:
-                    order = order.asc(column, nulls)
+                    term = iceberg.expressions.Expressions.ref(column)
+                    order = order.asc(term, iceberg.NullOrder.NULLS_FIRST)
                 order.commit()
         self._note(n)
 
