@@ -14,6 +14,7 @@ from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.laketable import (
     Merge,
     add_columns,
+    exists,
     jvm_of,
     make_namespace,
     merging,
@@ -57,7 +58,7 @@ class DeltaTable:
         """See `LakeTable`."""
         if isinstance(self._place, Path):
             return (self._place / "_delta_log").is_dir()
-        return self._spark.catalog.tableExists(self._name)
+        return exists(self._spark, self._name)
 
     def _snapshot(self) -> Any:  # Any: an object of the JVM
         log = jvm_of(self._spark).org.apache.spark.sql.delta.DeltaLog

@@ -17,6 +17,7 @@ from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.laketable import (
     Merge,
     add_columns,
+    exists,
     flat_columns,
     jvm_of,
     make_namespace,
@@ -76,7 +77,7 @@ class IcebergTable:
 
     def is_there(self) -> bool:
         """See `LakeTable`."""
-        return self._spark.catalog.tableExists(self._name)
+        return exists(self._spark, self._name)
 
     def _table(self) -> Any:  # Any: an object of the JVM
         spark3 = jvm_of(self._spark).org.apache.iceberg.spark.Spark3Util
@@ -200,7 +201,9 @@ class IcebergTable:
 
     def _note(self, n: int) -> None:
         """Keep the position where it outlives the snapshot."""
-        self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ('{self._position}' = '{n}')")
+        note = f"('{self._position}' = '{n}')"
+        with named(self._name):
+            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES {note}")
 
 
 class _Statement:

@@ -83,9 +83,16 @@ class LakeTable(Protocol):
 
 
 def read_version(spark: SparkSession, name: str, version: int | None) -> DataFrame:
-    """Rows of a version of a table, of the newest by default, as they are kept."""
+    """Rows of a version of a table, of the newest by default, as they are kept; errors as of `opened`."""
     at = "" if version is None else f" VERSION AS OF {version}"
-    return spark.sql(f"SELECT * FROM {name}{at}")  # noqa: S608 - our own names
+    with opened(name):
+        return spark.sql(f"SELECT * FROM {name}{at}")  # noqa: S608 - our own names
+
+
+def exists(spark: SparkSession, name: str) -> bool:
+    """Whether a catalog has a table; errors as of `opened`."""
+    with opened(name):
+        return spark.catalog.tableExists(name)
 
 
 @contextlib.contextmanager
@@ -170,14 +177,14 @@ def opened(name: str) -> Iterator[None]:
     """Say which table could not be opened.
 
     Raises:
-        LandingError: it is of another format, a view, or may not be read.
+        LandingError: it is of another format, a view, may not be read, or its catalog does not answer.
     """
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
         raise LandingError(
-            f"{name} cannot be opened ({why(error)}): it is not a table that this target made, or may "
-            "not be read; choose another name, or restore it"
+            f"{name} cannot be opened ({why(error)}): it is not a table that this target made, may not "
+            "be read, or its catalog does not answer; choose another name, restore it, or run it again"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Jars of Delta Lake, Iceberg, S3Proxy and Hadoop, and the Spark that the first two were made for.
+"""Jars of Delta Lake, Iceberg, JDBC, S3Proxy and Hadoop, and the Spark that the first two were made for.
 
 Neither of those has a jar for the newest Spark, so their tests run in a process of their own with
 Spark 4.0, which is unpacked below ``.venv`` beside the newest one. Jars come from Maven's local
@@ -24,6 +24,8 @@ _SECONDS: Final = 120
 
 DELTA: Final = ("io.delta:delta-spark_2.13:4.0.0", "io.delta:delta-storage:4.0.0")
 ICEBERG: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",)
+POSTGRES: Final = "org.postgresql:postgresql:42.7.8"
+"""What a catalog of Iceberg's speaks with PostgreSQL by."""
 HADOOP: Final = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.1",
     "junit:junit:4.13.2",
@@ -41,6 +43,7 @@ _SHA256: Final = {
     "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0": (
         "0480f1248e0a8b50ae2a730d7ad3e1a727351c362ca63f4a0c35182087a49323"
     ),
+    POSTGRES: "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
     HADOOP[0]: "5b90be54a39d856f237a4530e25f62aea4b67c180c73b5cfb1aff35c502b2d29",
     HADOOP[1]: "8e495b634469d64fb8acfa3495a065cbacc8a0fff55ce1e31007be4c16dc57d3",
     HADOOP[2]: "88b955a0df57880a26a74708bc34f74dcaf8ebf4e78843a28b50eae945732b06",
@@ -50,7 +53,7 @@ _SHA256: Final = {
 
 def jars() -> list[Path]:
     """Paths of all of them, fetched if need be."""
-    return [jar(coordinate) for coordinate in (*DELTA, *ICEBERG)]
+    return [jar(coordinate) for coordinate in (*DELTA, *ICEBERG, POSTGRES)]
 
 
 def jar(coordinate: str) -> Path:

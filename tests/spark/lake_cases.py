@@ -18,6 +18,7 @@ from kit.history import Column, History, LandingWriter, Snapshot, Table, canon
 from kit.jars import jars
 from kit.postgres import Database
 from kit.s3 import S3
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
@@ -383,18 +384,22 @@ def test_travel_to_where_an_apply_ended(kind: str, spark: SparkSession, tmp_path
 
 @pytest.mark.parametrize("kind", LAKES)
 def test_names_in_a_catalog(
-    kind: str, spark: SparkSession, tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    kind: str, spark: SparkSession, tmp_path: Path, s3: S3, database_15: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Tables stand in a catalog of the session by their names, beside tables of others.
 
-    Landing and target are at URLs: nothing but the catalog is on a disk.
+    Landing and target are at URLs; Iceberg's catalog is a database of PostgreSQL, the namespace nested.
     """
-    names = {DELTA: "spark_catalog.cdc_{schema}.{table}", ICEBERG: "shop"}
-    spaces = {DELTA: "spark_catalog.cdc_public", ICEBERG: "shop.public"}
+    names = {DELTA: "spark_catalog.cdc_{schema}.{table}", ICEBERG: "shop.cdc.{schema}.{table}"}
+    spaces = {DELTA: "spark_catalog.cdc_public", ICEBERG: "shop.cdc.public"}
     by_bucket = (Partition("id", "bucket", 2),)
     layouts = {DELTA: Layout(cluster=("id",)), ICEBERG: Layout(by_bucket, ("a",))}
+    at = conninfo_to_dict(database_15.dsn)
     for key, value in {
-        "": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path),
+        "": "org.apache.iceberg.spark.SparkCatalog", ".type": "jdbc", ".jdbc.user": f"{at['user']}",
+        ".uri": f"jdbc:postgresql://{at['host']}:{at['port']}/{at['dbname']}",
+        ".jdbc.schema-version": "V1", ".clients": "1", ".warehouse": str(tmp_path),
     }.items():  # fmt: skip
         spark.conf.set(f"spark.sql.catalog.shop{key}", value)
     source, bucket = small(tmp_path), s3.bucket()
@@ -443,9 +448,10 @@ def test_names_in_a_catalog(
         assert detail.clusteringColumns == ["id"]
     told = spark.sql(f"DESCRIBE TABLE EXTENDED {keyed.name()}").where("col_name = 'Comment'")
     assert told.collect()[0].data_type.endswith("key: id")
-    layouts[kind] = Layout()
+    kept, layouts[kind] = layouts[kind], Layout()
     with pytest.raises(ConfigError, match=r"public\.keyed was made with another layout"):
         run()
+    layouts[kind] = kept
     as_documented(spark, spaces[kind], states, kind)
     check = lakerun.LakeRun._check_not_overtaken
 
