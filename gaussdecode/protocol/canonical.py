@@ -322,7 +322,8 @@ class _Reader:
         if tag == Cell.TEXT:
             return self.encoding.to_utf8(self.take(self.number(4)))
         if tag == Cell.BINARY:
-            raise self.fail("binary value, though binary is off")
+            size = len(self.take(self.number(4)))
+            raise self.fail("binary value, though binary is off", 1 + 4 + size)
         if tag not in (Cell.NULL, Cell.UNCHANGED):
             raise self.fail("unknown kind of value")
         if tag == Cell.UNCHANGED and is_old:

@@ -29,7 +29,8 @@ from gaussdecode.wire._letters cimport (
     CELL_BINARY, CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_OLD,
 )
 from gaussdecode.wire._sent cimport (
-    HELD, MALFORMED, NOT_HELD, SENT_ARRAY, SENT_NONE, SENT_TEXT, sent_store, sent_text,
+    HELD, MALFORMED, NOT_HELD, SENT_ARRAY, SENT_NONE, SENT_TEXT, SENT_VERSIONED,
+    sent_store, sent_text,
 )
 from gaussdecode.wire._values cimport append_escaped, is_ascii, is_utf8
 
@@ -279,6 +280,13 @@ cdef int fail_unspelled(const Part *part, uint32_t column) except -1 with gil:
     )
 
 
+cdef inline bint is_foreign_list(const Part *part, const PlanColumn *plan) noexcept nogil:
+    """Whether it is a list of letters in another encoding, which is translated as a whole."""
+    return part.codes != NULL and plan.send_format == SENT_ARRAY and (
+        plan.element_format == SENT_TEXT or plan.element_format == SENT_VERSIONED
+    )
+
+
 cdef int store_sent(
     Part *part, Column *column, uint32_t row, Cursor *cursor, const Span *span
 ) except -1 nogil:
@@ -290,7 +298,7 @@ cdef int store_sent(
     cdef int outcome = NOT_HELD
     if plan.send_format == SENT_NONE:
         return fail_wire(cursor, b"binary value, though binary is off", span.size + 5)
-    if part.codes == NULL or plan.send_format != SENT_ARRAY or element_format != SENT_TEXT:
+    if not is_foreign_list(part, plan):
         outcome = sent_store(
             column, row, plan.send_format, element_format, span.text, span.size, &part.spelled
         )

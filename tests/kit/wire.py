@@ -217,7 +217,7 @@ def padded(record: bytes) -> bytes:
     return record + bytes(-len(record) % 8)
 
 
-def raw_relation(of: Relation, formats: Sequence[Format] | None = None) -> bytes:
+def raw_relation(of: Relation, formats: Sequence[Format] | None = None, encoding: int = 0) -> bytes:
     """The record that tells a decoder a relation version; `formats` by column, in binary."""
     plan = b"".join(
         PLAN_COLUMN.pack(
@@ -233,7 +233,13 @@ def raw_relation(of: Relation, formats: Sequence[Format] | None = None) -> bytes
     definition = json.dumps(of.to_record()).encode()
     size = RAW_RELATION.size + len(plan) + len(definition)
     head = RAW_RELATION.pack(
-        size + -size % 8, of.oid, of.version, of.is_filtered, len(of.columns), 0, len(definition)
+        size + -size % 8,
+        of.oid,
+        of.version,
+        of.is_filtered,
+        len(of.columns),
+        encoding,
+        len(definition),
     )
     return padded(head + plan + definition)
 
@@ -264,6 +270,7 @@ def raw_batch(
     opened_ns: int = 0,
     stream_xid: int = 0,
     formats: Sequence[Format] | None = None,
+    encoding: int = 0,
 ) -> bytes:
     """A raw batch of whole messages.
 
@@ -280,8 +287,9 @@ def raw_batch(
         opened_ns: when the first message came.
         stream_xid: whose block they are of; 0 for none.
         formats: by column of the relations, how its values are sent in binary.
+        encoding: number of that of the values, 0 for UTF-8.
     """
-    described = b"".join(raw_relation(of, formats) for of in relations)
+    described = b"".join(raw_relation(of, formats, encoding) for of in relations)
     section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
     offset = RAW_HEADER.size + -RAW_HEADER.size % 8 + len(described)
     header = RAW_HEADER.pack(

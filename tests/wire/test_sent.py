@@ -21,6 +21,7 @@ from gaussdecode._wire import BatchDecoder
 from gaussdecode.errors import InexactStreamError, WireError
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.types import ColumnType, Kind, column_type
+from gaussdecode.wire.encoding import find_encoding
 from gaussdecode.wire.formats import Formats, SendFormat, Sent, formats_of
 
 ROUNDS = max(1, int(60 * float(os.environ.get("GAUSSDECODE_FUZZ_CASES", "1"))))
@@ -306,3 +307,37 @@ def test_numbers_are_those_of_the_decoder() -> None:
     pxd = Path(__file__).parents[2] / "gaussdecode" / "wire" / "_sent.pxd"
     found = re.findall(r"SENT_(\w+) = (\d+)", pxd.read_text())
     assert {name: int(number) for name, number in found} == {each.name: each for each in SendFormat}
+
+
+LATIN1 = find_encoding("LATIN1")
+LETTERS = "Ã©"  # in LATIN1 the bytes of another letter in UTF-8
+
+
+@pytest.mark.parametrize(
+    ("held", "sent", "body"),
+    [
+        (ColumnType(Kind.STRING), Sent(SendFormat.TEXT), LETTERS.encode("latin-1")),
+        (ColumnType(Kind.STRING), Sent(SendFormat.VERSIONED), b"\1" + LETTERS.encode("latin-1")),
+        (
+            ColumnType(Kind.LIST, Kind.STRING),
+            Sent(SendFormat.ARRAY, SendFormat.TEXT),
+            struct.pack(">iiiiii", 1, 0, 25, 1, 1, 2) + LETTERS.encode("latin-1"),
+        ),
+        (
+            ColumnType(Kind.LIST, Kind.STRING),
+            Sent(SendFormat.ARRAY, SendFormat.VERSIONED),
+            struct.pack(">iiiiii", 1, 0, 25, 1, 1, 3) + b"\1" + LETTERS.encode("latin-1"),
+        ),
+    ],
+)
+def test_letters_of_another_encoding_are_translated(
+    held: ColumnType, sent: Sent, body: bytes
+) -> None:
+    """Wherever they stand, also where their bytes would be UTF-8."""
+    relation = wire.relation([held], identity=())
+    raw = wire.raw_batch(
+        [wire.insert([wire.Binary(body)], relation.oid)], [relation],
+        formats=[(sent.format, sent.element)], encoding=LATIN1.number,
+    )  # fmt: skip
+    (part,) = read_entry(BatchDecoder().decode_bytes(raw), {1: relation}).parts
+    assert part.columns == [[[LETTERS] if held.kind is Kind.LIST else LETTERS]]
