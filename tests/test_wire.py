@@ -571,13 +571,13 @@ def test_mutated_batches_neither_crash_nor_leak() -> None:
     )  # fmt: skip
     decoder = BatchDecoder()
     warm = 0
-    for count in range(200_000):
+    for count in range(250_000):
         damaged = bytearray(raw)
         for _ in range(1 + count % 3):
             damaged[int(rng.random() * len(raw))] = int(rng.random() * 256)
         with contextlib.suppress(WireError, AccountError):
             decoder.decode_bytes(damaged)
-        if count == 50_000:
+        if count == 150_000:  # by then as many tables are awake as may be
             warm = resident_bytes()
     assert resident_bytes() - warm < RESIDENT_SLACK
 

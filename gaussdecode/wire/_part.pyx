@@ -296,6 +296,8 @@ cdef int store_sent(
     cdef const uint8_t *text
     cdef size_t size
     cdef int outcome = NOT_HELD
+    if plan.send_format == SENT_TEXT:
+        return store_value(part, column, row, span.text, span.size)
     if plan.send_format == SENT_NONE:
         return fail_wire(cursor, b"binary value, though binary is off", span.size + 5)
     if not is_foreign_list(part, plan):
