@@ -53,6 +53,7 @@ cdef class BatchDecoder:
     cdef int read_message(self, Cursor *cursor) except -1 nogil
     cdef int read_begin(self, Cursor *cursor) except -1 nogil
     cdef int read_commit(self, Cursor *cursor) except -1 nogil
+    cdef int read_end(self, Cursor *cursor, Event *event) except -1 nogil
     cdef int read_origin(self, Cursor *cursor) except -1 nogil
     cdef int read_row(self, Cursor *cursor, uint8_t op) except -1 nogil
     cdef int fail_large(self, const Cursor *cursor) except -1 with gil

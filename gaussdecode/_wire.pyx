@@ -349,7 +349,12 @@ cdef class BatchDecoder:
         return 0
 
     cdef int read_commit(self, Cursor *cursor) except -1 nogil:
-        cdef Event *event = self.add_event(EVENT_COMMIT)
+        self.read_end(cursor, self.add_event(EVENT_COMMIT))
+        self.xid = 0
+        return 0
+
+    cdef int read_end(self, Cursor *cursor, Event *event) except -1 nogil:
+        """Where and when a transaction committed."""
         cdef uint64_t commit_lsn, end_lsn, time
         self.decoded.count[<int>TALLY_TRANSACTION] += 1
         if read_uint8(cursor) != 0:
@@ -360,7 +365,6 @@ cdef class BatchDecoder:
         event.x = commit_lsn
         event.y = end_lsn
         event.z = time + GD_EPOCH_US
-        self.xid = 0
         return 0
 
     cdef int read_origin(self, Cursor *cursor) except -1 nogil:
@@ -521,18 +525,8 @@ cdef class BatchDecoder:
 
     cdef int read_stream_commit(self, Cursor *cursor) except -1 nogil:
         cdef Event *event = self.add_event(EVENT_STREAM_COMMIT)
-        cdef uint64_t commit_lsn, end_lsn, time
-        self.decoded.count[<int>TALLY_TRANSACTION] += 1
         read_uint32(cursor, &event.index)
-        if read_uint8(cursor) != 0:
-            fail_wire(cursor, b"unknown flags of a commit", 1)
-        read_uint64(cursor, &commit_lsn)
-        read_uint64(cursor, &end_lsn)
-        read_uint64(cursor, &time)
-        event.x = commit_lsn
-        event.y = end_lsn
-        event.z = time + GD_EPOCH_US
-        return 0
+        return self.read_end(cursor, event)
 
     cdef int read_stream_abort(self, Cursor *cursor) except -1 nogil:
         """Where it was rolled back, and when, is only sent with streaming=parallel."""

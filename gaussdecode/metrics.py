@@ -185,8 +185,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter(
         "source_streaming_fallbacks",
         "sessions",
-        "Sessions that asked for whole transactions, because one could not be streamed",
-        "Growing: the log's streaming_fallback says why; set source.streaming: off.",
+        "Sessions that asked for whole transactions as text, because one could not be taken otherwise",
+        "Growing: the log's streaming_fallback says why; set source.streaming or source.binary: off.",
     ),
     _counter(
         "source_heartbeats",

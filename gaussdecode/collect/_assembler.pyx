@@ -413,15 +413,12 @@ cdef class Assembler:
         cdef Retained *item
         for i in range(transaction.retained_count):
             item = &transaction.retained[i]
-            if item.data != NULL:
-                self.count_rows(
-                    transaction, item.data, 0, (<EntryHeader *>item.data).event_count
-                )
-                continue
-            self.fetch(item)
+            if item.data == NULL:
+                self.fetch(item)
             self.count_rows(transaction, item.data, 0, (<EntryHeader *>item.data).event_count)
-            free(item.data)
-            item.data = NULL
+            if item.is_spooled:
+                free(item.data)
+                item.data = NULL
         return 0
 
     cdef int drop_retained(self, OpenTransaction *transaction) except -1 nogil:
@@ -559,13 +556,15 @@ cdef class Assembler:
         if transaction == NULL:
             with gil:
                 fail(f"a COMMIT of streamed transaction {event.index}, which never began", event.y)
-        if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE]:
+        if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE] and (
+            self.is_comparing or event.y > self.resume_lsn
+        ):
             with gil:
                 raise InexactStreamError(
                     f"transaction {event.index}, which ends at {event.y >> 32:X}/"
                     f"{event.y & 0xFFFFFFFF:X}, sends logical messages and rolled a savepoint "
                     "back: while it streams, the server does not say which of them are the "
-                    "savepoint's",
+                    "savepoint's; whole (source.streaming: off) it can be told",
                     event.y,
                 )
         tally_subtract(&self.streamed, &transaction.tally)

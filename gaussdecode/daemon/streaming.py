@@ -73,7 +73,10 @@ class Streaming:
             self.reason = None
             return
         if isinstance(error, InexactStreamError):
-            self._fall_back(error.reason, error.end_lsn)
+            # Sent again after it had landed, it is over when the position has moved, and not before:
+            # until something is confirmed, the server would send it once more.
+            until = None if error.end_lsn is None else max(error.end_lsn, (position or 0) + 1)
+            self._fall_back(error.reason, until)
         elif isinstance(error, SourceError) and error.sqlstate is not None:
             failure = _Failure(position, str(error))
             if failure == self._last or failure.text in self._known:

@@ -745,6 +745,19 @@ def test_messages_beside_a_rollback_are_not_guessed(sink: Sink, is_rolled_back: 
         assert len(sink.messages) == 1
 
 
+def test_what_has_landed_needs_no_exactness(tmp_path: Any) -> None:  # Any: Path
+    """Sent again and not compared, it is skipped whatever it holds."""
+    sink = Sink(tmp_path, resume_lsn=100)
+    message = Mark(MESSAGE, 1, z=7, payload=b"p\0c")
+    sink.assembler.absorb_bytes(entry(0, [relation_mark(TABLES[1])]))
+    sink.assembler.absorb_bytes(entry(1, [FIRST, Row(1, 1, "x", 8), message], stream_xid=7))
+    sink.assembler.absorb_bytes(entry(2, [Mark(STREAM_ABORT, x=7, y=8)]))
+    sink.assembler.absorb_bytes(entry(3, [Mark(STREAM_COMMIT, index=7, x=90, y=100)]))
+    assert sink.assembler.resent_count == 1
+    sink.finish()
+    assert (sink.lines, sink.messages) == ([], [])
+
+
 def test_relation_of_a_rolled_back_transaction_changes_no_table(tmp_path: Any) -> None:  # Any: Path
     """Its description is not registered, whichever decoder told of it, and whenever."""
     sink = Sink(tmp_path)

@@ -64,3 +64,21 @@ def test_streaming_resumes_when_the_transaction_has_landed() -> None:
     streaming.ended(FAILED, 5)
     streaming.ended(FAILED, 5)
     assert not streaming.may_resume(10**9)
+
+
+def test_streaming_does_not_resume_where_nothing_has_moved() -> None:
+    """A transaction that had landed and was sent again would be sent again at once."""
+    streaming = Streaming("on", lambda _: None)
+    streaming.ended(InexactStreamError("a message", 9), 20)
+    assert [streaming.may_resume(at) for at in (9, 20, 21)] == [False, False, True]
+
+
+def test_binary_falls_back_with_the_rest() -> None:
+    """And comes back with it; also where nothing is streamed."""
+    streaming = Streaming("off", lambda _: None, wants_binary=True)
+    seen = [streaming.is_binary]
+    for error in (InexactStreamError("a shape"), None):
+        streaming.ended(error, 5)
+        seen.append(streaming.is_binary)
+        assert not streaming.may_resume(10**9)
+    assert seen == [True, False, True]

@@ -422,10 +422,10 @@ def _not_streamed(seen: Seen) -> Told | None:
         return None
     return (
         (
-            "The server keeps large transactions on its disk until they commit: one could not be "
-            "streamed while it was open."
+            "A transaction could not be taken while it was open, or in binary: whole ones were asked "
+            "for, as text."
         ),
-        f"The reason: {seen.log}. If it comes again, set source.streaming: off.",
+        f"The reason: {seen.log}. If it comes again, set source.streaming: off, or source.binary: off.",
     )
 
 
