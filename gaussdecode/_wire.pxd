@@ -29,8 +29,8 @@ cdef class BatchDecoder:
     cdef bint moves                 # this batch is not read again
     cdef uint64_t lsn               # of the first message of this batch; 0 not known
     cdef uint64_t xid               # of the open transaction, or 0
-    cdef uint32_t stream_xid        # whose block this batch is of, or 0
-    cdef uint32_t change_xid        # of the change at hand, in a block
+    cdef bint has_xids              # each change says whose it is
+    cdef uint32_t change_xid        # then, of the change at hand
     cdef Tally decoded              # of this batch
     cdef Tally filtered             # of these, what becomes no event
     cdef readonly uint64_t row_count        # decoded since the start
@@ -63,6 +63,8 @@ cdef class BatchDecoder:
     cdef int read_stream_start(self, Cursor *cursor) except -1 nogil
     cdef int read_stream_commit(self, Cursor *cursor) except -1 nogil
     cdef int read_stream_abort(self, Cursor *cursor) except -1 nogil
+    cdef int read_prepare_begin(self, Cursor *cursor) except -1 nogil
+    cdef int read_prepared(self, Cursor *cursor, uint8_t kind) except -1 nogil
     cdef int read_gauss_begin(self, Cursor *cursor) except -1 nogil
     cdef int read_gauss_commit(self, Cursor *cursor) except -1 nogil
     cdef int read_notice(self, Cursor *cursor) except -1 nogil

@@ -8,8 +8,8 @@ about sockets, rings, clocks, configuration, transactions that span batches and 
 becomes of the rows.
 
 The letters of the messages and what follows each are in `wire/letters.py`. Relation and Type
-never get here: the reader keeps them. A batch is of one block of a streamed transaction, or of
-none; prepared transactions are refused. A GaussDB stream is translated before it gets here
+never get here: the reader keeps them. A batch is of one block (of a streamed or of a prepared
+transaction), or of none. A GaussDB stream is translated before it gets here
 (`source.gaussdb.translate`).
 
 One decoder serves one process and is not safe to share between threads.
@@ -23,9 +23,10 @@ from gaussdecode.wire._cursor cimport (
     check_end, fail_wire, read_string, read_uint8, read_uint16, read_uint32, read_uint64, take,
 )
 from gaussdecode.wire._layout cimport (
-    ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
-    EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
-    EVENT_RELATION, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_STREAM_START,
+    BLOCK_STREAMED, ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
+    EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE,
+    EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION, EVENT_ROLLBACK_PREPARED,
+    EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_STREAM_START,
     EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED, RELATION_STREAMED,
     TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit, PartHeader, PlanColumn,
     RawRelation, Tally, buffer_align, buffer_append,
@@ -33,9 +34,10 @@ from gaussdecode.wire._layout cimport (
 )
 from gaussdecode.wire._letters cimport (
     CELL_BINARY, CELL_TEXT, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_BEGIN, LETTER_COMMIT,
-    LETTER_DELETE, LETTER_GAUSS_BEGIN, LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_INSERT,
-    LETTER_MESSAGE, LETTER_NOTICE, LETTER_ORIGIN, LETTER_RELATION, LETTER_STREAM_ABORT,
-    LETTER_STREAM_COMMIT, LETTER_STREAM_START, LETTER_STREAM_STOP, LETTER_TRUNCATE, LETTER_TYPE,
+    LETTER_COMMIT_PREPARED, LETTER_DELETE, LETTER_GAUSS_BEGIN, LETTER_GAUSS_COMMIT,
+    LETTER_HEARTBEAT, LETTER_INSERT, LETTER_MESSAGE, LETTER_NOTICE, LETTER_ORIGIN, LETTER_PREPARE,
+    LETTER_PREPARE_BEGIN, LETTER_RELATION, LETTER_ROLLBACK_PREPARED, LETTER_STREAM_ABORT,
+    LETTER_STREAM_COMMIT, LETTER_STREAM_PREPARE, LETTER_STREAM_START, LETTER_STREAM_STOP, LETTER_TRUNCATE, LETTER_TYPE,
     LETTER_UPDATE,
 )
 from gaussdecode.wire._part cimport (
@@ -192,7 +194,7 @@ cdef class BatchDecoder:
             fail_wire(&cursor, b"not a raw batch", sizeof(RawHeader))
         self.lsn = header.lsn
         self.xid = header.xid
-        self.stream_xid = header.stream_xid
+        self.has_xids = header.block == BLOCK_STREAMED
         self.change_xid = 0
         if header.kind == ENTRY_DATA:
             if header.message_offset < sizeof(RawHeader) or header.message_offset > size:
@@ -321,6 +323,15 @@ cdef class BatchDecoder:
             self.read_stream_commit(cursor)
         elif tag == LETTER_STREAM_ABORT:
             self.read_stream_abort(cursor)
+        elif tag == LETTER_PREPARE_BEGIN:
+            self.read_prepare_begin(cursor)
+        elif tag == LETTER_PREPARE or tag == LETTER_STREAM_PREPARE:
+            self.read_prepared(cursor, EVENT_PREPARE)
+        elif tag == LETTER_COMMIT_PREPARED:
+            self.decoded.count[<int>TALLY_TRANSACTION] += 1
+            self.read_prepared(cursor, EVENT_COMMIT_PREPARED)
+        elif tag == LETTER_ROLLBACK_PREPARED:
+            self.read_prepared(cursor, EVENT_ROLLBACK_PREPARED)
         elif tag == LETTER_GAUSS_BEGIN:
             self.read_gauss_begin(cursor)
         elif tag == LETTER_GAUSS_COMMIT:
@@ -385,7 +396,7 @@ cdef class BatchDecoder:
         cdef bint is_kept
         if cursor.end - cursor.next < <Py_ssize_t>sizeof(oid):
             self.last = NULL
-        if self.stream_xid:
+        if self.has_xids:
             self.read_change_xid(cursor)
         read_uint32(cursor, &oid)
         part = self.part_of(cursor, oid)
@@ -504,8 +515,8 @@ cdef class BatchDecoder:
     # ---- transactions that are streamed while they are open
 
     cdef int read_change_xid(self, Cursor *cursor) except -1 nogil:
-        """In a block: the (sub)transaction of the change that follows."""
-        if self.stream_xid:
+        """In a block of a streamed transaction: whose the change is that follows."""
+        if self.has_xids:
             read_uint32(cursor, &self.change_xid)
             if self.change_xid == 0:
                 fail_wire(cursor, b"change of transaction 0", 4)
@@ -541,6 +552,43 @@ cdef class BatchDecoder:
             read_uint64(cursor, &lsn)
             read_uint64(cursor, &time)
         return 0
+
+    # ---- prepared transactions
+
+    cdef int read_prepare_begin(self, Cursor *cursor) except -1 nogil:
+        """What its PREPARE says once more is checked, and left to that."""
+        cdef Event *event = self.add_event(EVENT_STREAM_START)
+        cdef uint64_t number
+        cdef uint32_t xid
+        cdef size_t size
+        read_uint64(cursor, &number)
+        read_uint64(cursor, &number)
+        read_uint64(cursor, &number)
+        read_uint32(cursor, &xid)
+        read_string(cursor, &size)
+        event.x = xid
+        event.flags = 1
+        return 0
+
+    cdef int read_prepared(self, Cursor *cursor, uint8_t kind) except -1 nogil:
+        """What becomes of a prepared transaction; `kind` of its event."""
+        cdef Event *event = self.add_event(kind)
+        cdef uint64_t first_lsn, end_lsn, time
+        cdef const uint8_t *gid
+        cdef size_t size
+        if read_uint8(cursor) != 0:
+            fail_wire(cursor, b"unknown flags of a prepared transaction", 1)
+        read_uint64(cursor, &first_lsn)
+        read_uint64(cursor, &end_lsn)
+        read_uint64(cursor, &time)
+        if kind == EVENT_ROLLBACK_PREPARED:     # that was of the prepare
+            read_uint64(cursor, &time)
+        read_uint32(cursor, &event.index)
+        gid = read_string(cursor, &size)
+        event.x = first_lsn
+        event.y = end_lsn
+        event.z = time + GD_EPOCH_US
+        return self.add_payload(event, gid, size)
 
     # ---- messages of a translated GaussDB stream
 
@@ -748,6 +796,7 @@ cdef class BatchDecoder:
         tally_add(&entry.filtered, &self.filtered)
         entry.before_start = header.before_start
         entry.stream_xid = header.stream_xid
+        entry.block = header.block
         buffer_fill(out, 0, sizeof(EntryHeader))
         buffer_align(out)
         entry.event_offset = out.size

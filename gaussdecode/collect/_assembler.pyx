@@ -28,6 +28,13 @@ of a transaction nobody knows is a server's slip and is counted; a commit of one
 loss, and is an error. The server does not say which subtransaction a logical message is of: a
 transaction with both messages and such a rollback is refused (`InexactStreamError`).
 
+Prepared. A transaction that was prepared waits for its end beside these, for days if need be. Its
+PREPARE moves the boundary, so it must be in a file of its own before an entry says so: `unkept`
+names those that are not, `dump` gives what is to be written, and `keep` lets go of the memory. What
+sessions before kept is given back by `kept`, with the descriptions of its tables: the numbers
+of their versions are of another connection, and stand for nothing here. It lands at its
+COMMIT PREPARED as any other. One that the server sends once more while it is kept is left out.
+
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the owner compares them with what landed, it is shown each of them, and
 told once everything up to that position has come, before anything else is released. A
@@ -51,11 +58,12 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memset, strlen
 
 from gaussdecode.wire._layout cimport (
-    ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT, EVENT_CSN,
-    EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN,
-    EVENT_RELATION, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_STREAM_START,
-    EVENT_TRUNCATE, GAUSS_EVENT, Buffer, EntryHeader, Event,
-    PartHeader, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally,
+    ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
+    EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE,
+    EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION, EVENT_ROLLBACK_PREPARED,
+    EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_STREAM_START, EVENT_TRUNCATE,
+    GAUSS_EVENT, Buffer, ColumnHeader, EntryHeader, Event, Misfit, PartHeader,
+    TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally, Unchanged,
     buffer_append, buffer_move,
 )
 from gaussdecode.wire._tally cimport (
@@ -65,12 +73,14 @@ from gaussdecode.wire._tally cimport (
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
 from gaussdecode.collect._open cimport (
     OpenTransaction, OpenTransactions, Retained, open_abort, open_begin, open_create, open_forget,
-    open_free, open_is_aborted, open_retain, opens_add, opens_find, opens_free, opens_remove,
+    open_free, open_is_aborted, open_retain, opens_add, opens_find, opens_free, opens_move,
+    opens_remove,
 )
 from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.ring cimport Ring
 
 import json
+import sys
 
 from gaussdecode.errors import (
     AccountError,
@@ -84,6 +94,7 @@ from gaussdecode.model.histogram import BOUNDS, Counted
 
 cdef enum:
     MAX_WAIT_MS = 100       # arbitrary: how long a stop request may go unnoticed
+    BATCH_VERSION = 1       # of what decoded batches mean; raise it with every change of that
 
 cpdef enum:                 # what `Assembler.pump` came back for
     PUMP_TIME = 1
@@ -154,7 +165,10 @@ cdef class Assembler:
             version that `forget_version` was told of, ``flush(accumulator)`` when one is full,
             ``relieve()`` when all together exceed their budget, ``truncated(accumulator,
             lsn, seq, flags)``, ``noticed(code, text, lsn)``, ``resent(end_lsn, xid, time_us,
-            row_count, has_origin, is_of_new_tables, user)``, ``caught_up()``.
+            row_count, has_origin, is_of_new_tables, user)``, ``caught_up()``;
+            ``definition(version, accumulator) -> bytes`` of one that it registered (None for
+            the accumulator of one that sleeps), ``prepared_table(definition) -> Accumulator |
+            None`` for rows of a file, ``prepared_ended(file)``.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
@@ -169,6 +183,7 @@ cdef class Assembler:
         start_csn: drop transactions with a lower CSN.
         excluded_users: drop transactions whose BEGIN names one of them; in UTF-8.
         is_compared: show the owner what is sent again.
+        kept: files of prepared transactions, as `keep` takes.
     """
 
     cdef object owner
@@ -182,6 +197,8 @@ cdef class Assembler:
     cdef OpenTransaction *plain     # the one that began with a BEGIN
     cdef bint is_open               # it did, and has not ended
     cdef OpenTransactions streams
+    cdef OpenTransactions prepared
+    cdef dict files                 # by xid, of those that are kept
     cdef bint only_local
     cdef bint skip_empty
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
@@ -208,6 +225,7 @@ cdef class Assembler:
     cdef readonly uint64_t streamed_count       # released transactions that were streamed
     cdef readonly uint64_t aborted_count        # streamed transactions that were rolled back
     cdef readonly uint64_t stray_count          # rollbacks of transactions that nobody knew
+    cdef readonly uint64_t prepared_total       # that were prepared, and not known before
     cdef readonly uint64_t transaction_count
     cdef readonly uint64_t row_count
     cdef readonly uint64_t resent_count
@@ -238,7 +256,7 @@ cdef class Assembler:
         uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
         bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
-        bint is_compared=False, total_limit=None,
+        bint is_compared=False, total_limit=None, kept=(),
     ):
         cdef int i
         for i in range(BUCKETS - 1):
@@ -264,22 +282,38 @@ cdef class Assembler:
         self.excluded_users = b"".join([name + b"\0" for name in excluded_users])
         self.excluded_names = self.excluded_users
         self.is_comparing = is_compared
+        self.files = {}
+        for file in kept:
+            self.adopt(file)
+        self.framed = self.streamed
 
     def __dealloc__(self):
         open_free(self.plain)
         opens_free(&self.streams)
+        opens_free(&self.prepared)
         free(self.by_version)
 
     # ---- relations -----------------------------------------------------------------
 
     cdef int register(self, const uint8_t *entry, const Event *event) except -1 with gil:
         """Make an accumulator for a version seen for the first time."""
-        cdef uint32_t version = event.index, capacity
-        cdef void *moved
+        cdef uint32_t version = event.index
         if version < self.version_capacity and version < len(self.accumulators) and (
             self.accumulators[version] is not None
         ):
             return 0
+        self.make_room(version)
+        definition = (<const char *>entry + event.payload_offset)[:event.payload_size]
+        if event.flags & 1:
+            self.definitions[version] = definition
+        else:
+            self.place(version, self.owner.register(version, definition))
+        return 0
+
+    cdef int make_room(self, uint32_t version) except -1:
+        """Have the tables by version reach to one."""
+        cdef uint32_t capacity
+        cdef void *moved
         while len(self.accumulators) <= version:
             self.accumulators.append(None)
         if version >= self.version_capacity:
@@ -293,14 +327,9 @@ cdef class Assembler:
                 (capacity - self.version_capacity) * sizeof(PyObject *),
             )
             self.version_capacity = capacity
-        definition = (<const char *>entry + event.payload_offset)[:event.payload_size]
-        if event.flags & 1:
-            self.definitions[version] = definition
-        else:
-            self.keep(version, self.owner.register(version, definition))
         return 0
 
-    cdef PyObject *keep(self, uint32_t version, accumulator) except? NULL:
+    cdef PyObject *place(self, uint32_t version, accumulator) except? NULL:
         """Remember where a version lands; None: nowhere."""
         self.accumulators[version] = False if accumulator is None else accumulator
         self.by_version[version] = NULL if accumulator is None else <PyObject *>accumulator
@@ -326,11 +355,11 @@ cdef class Assembler:
         if is_known and self.accumulators[version] is False:
             return NULL
         if version in self.definitions:
-            return self.keep(version, self.owner.register(version, self.definitions.pop(version)))
+            return self.place(version, self.owner.register(version, self.definitions.pop(version)))
         accumulator = self.owner.recall(version) if is_known else None
         if accumulator is None:
             fail(f"rows of relation version {version}, which was never described", lsn)
-        return self.keep(version, accumulator)
+        return self.place(version, accumulator)
 
     # ---- retained batches of open transactions -------------------------------------
 
@@ -373,13 +402,14 @@ cdef class Assembler:
             self.retained_bytes += size
         return 0
 
-    cdef int fetch(self, Retained *item) except -1 with gil:
-        """Bring a batch back from the spool."""
+    cdef int fetch(self, const OpenTransaction *transaction, Retained *item) except -1 with gil:
+        """Bring a batch back from the spool, or from the file of a prepared transaction."""
+        store = self.files[transaction.stream_xid] if transaction.is_kept else self.spool
         cdef uint8_t *data = <uint8_t *>malloc(item.size)
         if data == NULL:
             raise MemoryError("no memory to read a spooled batch")
         try:
-            self.spool.read_into(item.offset, <uint8_t[:item.size]>data)
+            store.read_into(item.offset, <uint8_t[:item.size]>data)
         except BaseException:
             free(data)
             raise
@@ -396,7 +426,7 @@ cdef class Assembler:
         for i in range(transaction.retained_count):
             item = &transaction.retained[i]
             if item.data == NULL:
-                self.fetch(item)
+                self.fetch(transaction, item)
             data = item.data
             self.release_events(
                 transaction, data, item.first_event, (<EntryHeader *>data).event_count, stamp,
@@ -414,7 +444,7 @@ cdef class Assembler:
         for i in range(transaction.retained_count):
             item = &transaction.retained[i]
             if item.data == NULL:
-                self.fetch(item)
+                self.fetch(transaction, item)
             self.count_rows(transaction, item.data, 0, (<EntryHeader *>item.data).event_count)
             if item.is_spooled:
                 free(item.data)
@@ -436,6 +466,273 @@ cdef class Assembler:
             if transaction.retained[i].is_spooled:
                 self.spool.free(transaction.retained[i].offset, transaction.retained[i].size)
         return 0
+
+    # ---- prepared transactions -----------------------------------------------------
+
+    cdef int prepare(self, const uint8_t *entry, const Event *event) except -1 nogil:
+        """All of a transaction has come, and waits for its end."""
+        cdef OpenTransaction *transaction = opens_find(&self.streams, event.index)
+        cdef OpenTransaction *known = opens_find(&self.prepared, event.index)
+        if transaction == NULL:
+            self.fail_prepared(entry, event, b"PREPARE", b"never began")
+        if event.y > self.resume_lsn:
+            self.catch_up()
+        if known != NULL:
+            if not self.has_gid(known, entry, event):
+                self.fail_prepared(entry, event, b"PREPARE", b"is prepared already, otherwise named")
+            tally_subtract(&self.streamed, &transaction.tally)
+            tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
+            self.drop_retained(transaction)
+            opens_remove(&self.streams, transaction)
+            return 0
+        if event.y > self.resume_lsn:
+            self.check_exact(transaction, event)
+        transaction.gid.size = 0
+        buffer_append(&transaction.gid, entry + event.payload_offset, event.payload_size)
+        transaction.prepared_lsn = event.y
+        transaction.prepared_us = event.z
+        opens_move(&self.streams, &self.prepared, transaction)
+        self.prepared_total += 1
+        if event.y > self.boundary_lsn:
+            self.boundary_lsn = event.y
+        return 0
+
+    cdef int commit_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
+        cdef OpenTransaction *transaction = self.find_prepared(entry, event)
+        if transaction == NULL:
+            if event.y > self.resume_lsn:
+                self.fail_prepared(entry, event, b"COMMIT PREPARED", b"is not kept in the landing")
+            return self.pass_ended(event)
+        self.check_exact(transaction, event)
+        tally_subtract(&self.streamed, &transaction.tally)
+        if self.is_comparing and event.y <= self.resume_lsn and not transaction.is_kept:
+            self.count_retained(transaction)
+        self.end_transaction(transaction, event, entry, 0, 0)
+        return self.forget_prepared(transaction)
+
+    cdef int pass_ended(self, const Event *event) except -1 nogil:
+        """A prepared transaction that landed; the server sends its end again, and no more."""
+        cdef OpenTransaction *transaction = open_create(event.index)
+        try:
+            self.end_transaction(transaction, event, NULL, 0, 0)
+        finally:
+            open_free(transaction)
+        return 0
+
+    cdef int rollback_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
+        cdef OpenTransaction *transaction = self.find_prepared(entry, event)
+        if event.y > self.resume_lsn:
+            self.catch_up()
+        if event.y > self.boundary_lsn:
+            self.boundary_lsn = event.y
+        if transaction == NULL:
+            self.stray_count += 1
+            return 0
+        tally_subtract(&self.streamed, &transaction.tally)
+        tally_add(&self.left_out[<int>BECAUSE_ABORTED], &transaction.tally)
+        self.aborted_count += 1
+        self.drop_retained(transaction)
+        return self.forget_prepared(transaction)
+
+    cdef OpenTransaction *find_prepared(self, const uint8_t *entry, const Event *event) noexcept nogil:
+        """The prepared transaction with this number and this name, or NULL."""
+        cdef OpenTransaction *transaction = opens_find(&self.prepared, event.index)
+        return transaction if transaction != NULL and self.has_gid(transaction, entry, event) else NULL
+
+    cdef bint has_gid(
+        self, const OpenTransaction *transaction, const uint8_t *entry, const Event *event
+    ) noexcept nogil:
+        return transaction.gid.size == event.payload_size and memcmp(
+            transaction.gid.data, entry + event.payload_offset, event.payload_size
+        ) == 0
+
+    cdef int forget_prepared(self, OpenTransaction *transaction) except -1 nogil:
+        """It has ended, and is in the entry that tells so."""
+        if transaction.is_kept:
+            with gil:
+                self.owner.prepared_ended(self.files.pop(transaction.stream_xid))
+        opens_remove(&self.prepared, transaction)
+        return 0
+
+    cdef int fail_prepared(
+        self, const uint8_t *entry, const Event *event, const char *what, const char *why
+    ) except -1 with gil:
+        gid = (<const char *>entry + event.payload_offset)[:event.payload_size]
+        return fail(
+            f"{what.decode()} of transaction {event.index}, {gid.decode('utf-8', 'replace')!r}, "
+            f"which {why.decode()}", event.y,
+        )
+
+    cdef int check_exact(
+        self, const OpenTransaction *transaction, const Event *event
+    ) except -1 nogil:
+        """See that the rows of a transaction, which ends here, can be told from those undone."""
+        if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE] and (
+            self.is_comparing or event.y > self.resume_lsn
+        ):
+            self.fail_inexact(event)
+        return 0
+
+    cdef int fail_inexact(self, const Event *event) except -1 with gil:
+        raise InexactStreamError(
+            f"transaction {event.index}, which ends at {event.y >> 32:X}/"
+            f"{event.y & 0xFFFFFFFF:X}, sends logical messages and rolled a savepoint "
+            "back: while it streams, the server does not say which of them are the "
+            "savepoint's; whole (source.streaming: off) it can be told",
+            event.y,
+        )
+
+    cdef int release_kept(
+        self, OpenTransaction *transaction, Stamp *stamp, int64_t *seq
+    ) except -1 with gil:
+        """Release what is in a file, whose relation versions are those of another connection."""
+        cdef PyObject **by_version = self.by_version
+        cdef uint32_t capacity = self.version_capacity
+        accumulators, definitions = self.accumulators, self.definitions
+        self.by_version, self.version_capacity = NULL, 0
+        self.accumulators, self.definitions = [], {}
+        try:
+            for version, definition in self.files[transaction.stream_xid].relations.items():
+                self.make_room(version)
+                self.place(
+                    version, None if definition is None else self.owner.prepared_table(definition)
+                )
+            with nogil:
+                self.release_retained(transaction, stamp, seq)
+        finally:
+            free(self.by_version)
+            self.by_version, self.version_capacity = by_version, capacity
+            self.accumulators, self.definitions = accumulators, definitions
+        return 0
+
+    cdef int adopt(self, file) except -1:
+        """Take over what an earlier session kept."""
+        cdef OpenTransaction *transaction = opens_add(&self.prepared, file.xid)
+        cdef int i
+        transaction.is_kept = True
+        transaction.prepared_lsn = file.lsn
+        transaction.prepared_us = file.time_us
+        buffer_append(&transaction.gid, <const char *>file.gid, len(file.gid))
+        if file.origin is not None:
+            transaction.has_origin = True
+            buffer_append(&transaction.origin, <const char *>file.origin, len(file.origin))
+        for xid in file.aborted:
+            open_abort(transaction, xid)
+        for i in range(TALLY_KINDS):
+            transaction.tally.count[i] = file.tally[i]
+        self.files[file.xid] = file
+        self.point_into(transaction, file)
+        tally_add(&self.streamed, &transaction.tally)
+        return 0
+
+    cdef int point_into(self, OpenTransaction *transaction, file) except -1:
+        """Have all that is retained be what is in a file."""
+        cdef Retained *item
+        for offset, size in file.places:
+            item = open_retain(transaction)
+            item.offset = offset
+            item.size = size
+            item.is_spooled = True
+        return 0
+
+    def unkept(self):
+        """Numbers of the prepared transactions that are in no file, in the order of their PREPARE."""
+        cdef uint32_t i
+        found = [
+            (self.prepared.items[i].prepared_lsn, self.prepared.items[i].stream_xid)
+            for i in range(self.prepared.count) if not self.prepared.items[i].is_kept
+        ]
+        return [xid for _, xid in sorted(found)]
+
+    def dump(self, uint32_t xid):
+        """What is to be written of a prepared transaction.
+
+        Returns:
+            A dict of what `adopt` reads: ``xid``, ``lsn``, ``time_us``, ``gid``, ``origin``,
+            ``aborted``, ``tally`` and ``relations`` (descriptions by version, None for tables that
+            do not land); and its batches, an iterator of memoryviews, valid until it is kept.
+        """
+        cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
+        cdef uint32_t i
+        if transaction == NULL:
+            raise KeyError(xid)
+        versions = set()
+        facts = {
+            "xid": xid,
+            "lsn": transaction.prepared_lsn,
+            "time_us": transaction.prepared_us,
+            "gid": (<const char *>transaction.gid.data)[:transaction.gid.size],
+            "origin": (<const char *>transaction.origin.data)[:transaction.origin.size]
+            if transaction.has_origin else None,
+            "aborted": [transaction.aborted[i] for i in range(transaction.aborted_count)],
+            "tally": [transaction.tally.count[i] for i in range(TALLY_KINDS)],
+        }
+        for i in range(transaction.retained_count):
+            with_data = self.retained_batch(xid, i)
+            self.note_versions(with_data, versions)
+        facts["relations"] = {version: self.described(version) for version in sorted(versions)}
+        count = transaction.retained_count
+        return facts, (memoryview(self.retained_batch(xid, i)) for i in range(count))
+
+    cdef retained_batch(self, uint32_t xid, uint32_t index):
+        """One of its batches; of what is in memory a view, valid for as long as it is retained."""
+        cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
+        cdef Retained *item = &transaction.retained[index]
+        if item.data != NULL:
+            return <uint8_t[:item.size]>item.data
+        data = bytearray(item.size)
+        self.spool.read_into(item.offset, memoryview(data))
+        return data
+
+    cdef int note_versions(self, const uint8_t[::1] entry, set versions) except -1:
+        """Add the relation versions that events of a batch are of."""
+        cdef const EntryHeader *header = <const EntryHeader *>&entry[0]
+        cdef const Event *events = <const Event *>(&entry[0] + header.event_offset)
+        cdef const PartHeader *parts = <const PartHeader *>(&entry[0] + header.part_offset)
+        cdef uint32_t i
+        for i in range(header.event_count):
+            if events[i].kind == EVENT_SEGMENT:
+                versions.add(parts[events[i].index].version)
+            elif events[i].kind == EVENT_TRUNCATE:
+                versions.add(events[i].index)
+        return 0
+
+    cdef described(self, uint32_t version):
+        """The description of a version; None for a table that does not land."""
+        if version in self.definitions:
+            return self.definitions[version]
+        if version >= len(self.accumulators):
+            fail(f"rows of relation version {version}, which was never described", 0)
+        accumulator = self.accumulators[version]
+        return None if accumulator is False else self.owner.definition(version, accumulator)
+
+    def keep(self, file):
+        """All of a prepared transaction is in a file, and durable; let go of what is held of it.
+
+        Args:
+            file: ``xid``, ``places`` (offset and size of each batch), ``relations`` and
+                ``read_into(offset, memoryview)``.
+        """
+        cdef OpenTransaction *transaction = opens_find(&self.prepared, file.xid)
+        if transaction == NULL:
+            raise KeyError(file.xid)
+        self.drop_retained(transaction)
+        self.files[file.xid] = file
+        transaction.is_kept = True
+        self.point_into(transaction, file)
+
+    @property
+    def prepared_count(self):
+        """Number of prepared transactions that have not ended."""
+        return self.prepared.count
+
+    @property
+    def oldest_prepared_us(self):
+        """When the first of them was prepared, microseconds since 1970; None for none."""
+        cdef uint32_t i
+        return min(
+            [self.prepared.items[i].prepared_us for i in range(self.prepared.count)], default=None
+        )
 
     # ---- release -------------------------------------------------------------------
 
@@ -556,17 +853,7 @@ cdef class Assembler:
         if transaction == NULL:
             with gil:
                 fail(f"a COMMIT of streamed transaction {event.index}, which never began", event.y)
-        if transaction.aborted_count and transaction.tally.count[<int>TALLY_MESSAGE] and (
-            self.is_comparing or event.y > self.resume_lsn
-        ):
-            with gil:
-                raise InexactStreamError(
-                    f"transaction {event.index}, which ends at {event.y >> 32:X}/"
-                    f"{event.y & 0xFFFFFFFF:X}, sends logical messages and rolled a savepoint "
-                    "back: while it streams, the server does not say which of them are the "
-                    "savepoint's; whole (source.streaming: off) it can be told",
-                    event.y,
-                )
+        self.check_exact(transaction, event)
         tally_subtract(&self.streamed, &transaction.tally)
         if self.is_comparing and event.y <= self.resume_lsn:
             self.count_retained(transaction)
@@ -617,8 +904,12 @@ cdef class Assembler:
             self.drop_retained(transaction)
         else:
             tally_clear(&transaction.tally)
-            self.release_retained(transaction, &stamp, &seq)
-            self.release_events(transaction, entry, first, commit, &stamp, &seq, self.moves)
+            if transaction.is_kept:
+                self.release_kept(transaction, &stamp, &seq)
+            else:
+                self.release_retained(transaction, &stamp, &seq)
+            if commit:
+                self.release_events(transaction, entry, first, commit, &stamp, &seq, self.moves)
             self.drop_retained(transaction)
             if seq or not self.skip_empty:
                 self.land_transaction(transaction, &stamp, seq)
@@ -746,6 +1037,8 @@ cdef class Assembler:
         """Give back all that is held; rows cannot be absorbed any more."""
         open_forget(self.plain)
         opens_free(&self.streams)
+        opens_free(&self.prepared)
+        self.files = {}
         self.retained_bytes = 0
         if self.version_capacity:
             memset(self.by_version, 0, self.version_capacity * sizeof(PyObject *))
@@ -824,6 +1117,8 @@ cdef class Assembler:
             EVENT_ORIGIN: "ORIGIN", EVENT_KEEPALIVE: "a keepalive",
             EVENT_RELATION: "RELATION", EVENT_CSN: "a CSN", EVENT_STREAM_START: "STREAM START",
             EVENT_STREAM_COMMIT: "STREAM COMMIT", EVENT_STREAM_ABORT: "STREAM ABORT",
+            EVENT_PREPARE: "PREPARE", EVENT_COMMIT_PREPARED: "COMMIT PREPARED",
+            EVENT_ROLLBACK_PREPARED: "ROLLBACK PREPARED",
         }
         where = "inside a transaction" if self.is_open else "outside of a transaction"
         return fail(
@@ -880,12 +1175,18 @@ cdef class Assembler:
             self.release_streamed(entry, event)
         elif event.kind == EVENT_STREAM_ABORT:
             self.abort_streamed(event)
+        elif event.kind == EVENT_PREPARE:
+            self.prepare(entry, event)
+        elif event.kind == EVENT_COMMIT_PREPARED:
+            self.commit_prepared(entry, event)
+        elif event.kind == EVENT_ROLLBACK_PREPARED:
+            self.rollback_prepared(entry, event)
         else:
             self.fail_order(event)
         return 0
 
     cdef int absorb_block(self, const uint8_t *entry, uint64_t size) except -1 nogil:
-        """Take in a batch of a block of a streamed transaction, or a part of such a block."""
+        """Take in a batch of a block of a streamed or a prepared transaction."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *events = <const Event *>(entry + header.event_offset)
         cdef OpenTransaction *transaction = opens_find(&self.streams, header.stream_xid)
@@ -930,7 +1231,7 @@ cdef class Assembler:
 
     cdef int fail_block(self, uint32_t stream_xid, const char *what) except -1 with gil:
         return fail(
-            f"a block of streamed transaction {stream_xid} {what.decode()}", self.boundary_lsn
+            f"a block of transaction {stream_xid} {what.decode()}", self.boundary_lsn
         )
 
     cdef int absorb(self, const uint8_t *entry, uint64_t size) except -1 nogil:
@@ -984,6 +1285,15 @@ cdef class Assembler:
             "nothing of it is committed"
         )
 
+    @staticmethod
+    def layout():
+        """What the bytes of a retained batch depend on; other programs may lay them out otherwise."""
+        sizes = (
+            sizeof(EntryHeader), sizeof(Event), sizeof(PartHeader), sizeof(ColumnHeader),
+            sizeof(Unchanged), sizeof(Misfit), sys.byteorder == "little",
+        )
+        return f"{BATCH_VERSION}:" + ",".join(str(int(size)) for size in sizes)
+
     def absorb_bytes(self, const uint8_t[::1] entry not None):
         """Absorb one decoded batch from Python; for tests and other slow callers."""
         self.absorb(&entry[0], entry.shape[0])
@@ -995,7 +1305,7 @@ cdef class Assembler:
 
     @property
     def open_count(self):
-        """Number of open transactions, streamed ones included."""
+        """Number of open transactions, streamed ones included, prepared ones not."""
         return self.streams.count + self.is_open
 
     @property

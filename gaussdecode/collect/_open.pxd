@@ -35,6 +35,10 @@ cdef struct OpenTransaction:
     uint32_t *aborted       # subtransactions that were rolled back
     uint32_t aborted_count
     uint32_t aborted_capacity
+    Buffer gid              # of one that is prepared,
+    uint64_t prepared_lsn   # the end of its PREPARE,
+    int64_t prepared_us     # its time,
+    bint is_kept            # and whether all that is retained of it is in a file of its own
 
 cdef struct OpenTransactions:
     OpenTransaction **items
@@ -53,5 +57,8 @@ cdef bint open_is_aborted(const OpenTransaction *transaction, uint64_t xid) noex
 
 cdef OpenTransaction *opens_find(OpenTransactions *opens, uint32_t stream_xid) noexcept nogil
 cdef OpenTransaction *opens_add(OpenTransactions *opens, uint32_t stream_xid) except NULL nogil
+cdef int opens_move(
+    OpenTransactions *opens, OpenTransactions *to, OpenTransaction *transaction
+) except -1 nogil
 cdef void opens_remove(OpenTransactions *opens, OpenTransaction *transaction) noexcept nogil
 cdef void opens_free(OpenTransactions *opens) noexcept nogil

@@ -71,6 +71,7 @@ cdef void open_free(OpenTransaction *transaction) noexcept nogil:
         free(transaction.aborted)
         buffer_free(&transaction.origin)
         buffer_free(&transaction.user)
+        buffer_free(&transaction.gid)
         free(transaction)
 
 
@@ -131,7 +132,7 @@ cdef bint open_is_aborted(const OpenTransaction *transaction, uint64_t xid) noex
     ) != NULL
 
 
-# ---- those that are streamed
+# ---- those that are streamed, and those that are prepared
 
 cdef OpenTransaction *opens_find(OpenTransactions *opens, uint32_t stream_xid) noexcept nogil:
     """The one with this id, or NULL."""
@@ -147,26 +148,51 @@ cdef OpenTransaction *opens_find(OpenTransactions *opens, uint32_t stream_xid) n
 
 cdef OpenTransaction *opens_add(OpenTransactions *opens, uint32_t stream_xid) except NULL nogil:
     cdef OpenTransaction *transaction
+    opens_reserve(opens)
+    transaction = open_create(stream_xid)
+    opens_append(opens, transaction)
+    return transaction
+
+
+cdef int opens_reserve(OpenTransactions *opens) except -1 nogil:
+    """See that there is room for one more."""
     if opens.count == opens.capacity:
         opens.items = <OpenTransaction **>grown(
             opens.items, &opens.capacity, sizeof(OpenTransaction *)
         )
-    transaction = open_create(stream_xid)
+    return 0
+
+
+cdef void opens_append(OpenTransactions *opens, OpenTransaction *transaction) noexcept nogil:
     opens.items[opens.count] = transaction
     opens.last = opens.count
     opens.count += 1
-    return transaction
 
 
-cdef void opens_remove(OpenTransactions *opens, OpenTransaction *transaction) noexcept nogil:
-    """Free one of them."""
+cdef int opens_move(
+    OpenTransactions *opens, OpenTransactions *to, OpenTransaction *transaction
+) except -1 nogil:
+    """Take one of them over to others."""
+    opens_reserve(to)
+    opens_take(opens, transaction)
+    opens_append(to, transaction)
+    return 0
+
+
+cdef void opens_take(OpenTransactions *opens, OpenTransaction *transaction) noexcept nogil:
+    """Let one of them go that somebody else frees."""
     cdef uint32_t i
     for i in range(opens.count):
         if opens.items[i] == transaction:
             opens.count -= 1
             opens.items[i] = opens.items[opens.count]
-            open_free(transaction)
             return
+
+
+cdef void opens_remove(OpenTransactions *opens, OpenTransaction *transaction) noexcept nogil:
+    """Free one of them."""
+    opens_take(opens, transaction)
+    open_free(transaction)
 
 
 cdef void opens_free(OpenTransactions *opens) noexcept nogil:

@@ -12,8 +12,8 @@ import datetime
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +26,16 @@ from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import Suspects, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
-from gaussdecode.errors import LargeRowError, RowError, SuspectError, TableError
+from gaussdecode.errors import LargeRowError, RowError, SequenceError, SuspectError, TableError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Account
 from gaussdecode.model.committimes import CommitTimes
+from gaussdecode.model.entry import ENDED, PREPARED, prepared_record
 from gaussdecode.model.histogram import Histogram
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
+    PreparedFile,
     SchemaChange,
     SourcePosition,
     Truncate,
@@ -97,6 +99,36 @@ class Writer(Protocol):
         """Refuse everything from now on."""
 
 
+class Kept(Protocol):
+    """What the collector needs of ``land.prepared.KeptTransaction``."""
+
+    @property
+    def file(self) -> PreparedFile:
+        """As the log names it."""
+
+
+class PreparedWriter(Protocol):
+    """What it needs of ``land.prepared.PreparedFiles``."""
+
+    def write(self, facts: Mapping[str, Any], batches: Iterable[memoryview]) -> Kept:  # Any: JSON
+        """Write a prepared transaction, durable when this returns."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Where prepared transactions are kept.
+
+    Attributes:
+        writer: of their files.
+        kept: those that have not ended.
+        stale: paths of files of which the server sends the transactions again.
+    """
+
+    writer: PreparedWriter
+    kept: tuple[Kept, ...] = ()
+    stale: tuple[str, ...] = ()
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorSettings:
     """Bounds of the collector; sizes in bytes, time spans in seconds."""
@@ -134,6 +166,7 @@ class Collector:
         gate: where a snapshot may hold entries up.
         resent: compares what the server sends again with what landed; None when the slot is
             confirmed up to the log's position.
+        prepared: keeps prepared transactions; None where the source sends none.
     """
 
     def __init__(
@@ -146,7 +179,10 @@ class Collector:
         schemas: dict[str, str],
         gate: Gate | None = None,
         resent: Resent | None = None,
+        prepared: Prepared | None = None,
     ) -> None:
+        self._prepared = prepared
+        self._ended = [] if prepared is None else list(prepared.stale)
         self._resent = resent
         self._attendance = (gate or Gate(lambda: spool)).attach(is_open=resent is None)
         self._settings = settings
@@ -184,6 +220,7 @@ class Collector:
             start_csn=settings.start_csn,
             excluded_users=[name.encode() for name in settings.excluded_users],
             is_compared=resent is not None,
+            kept=() if prepared is None else prepared.kept,
         )
 
     @property
@@ -224,6 +261,29 @@ class Collector:
         self._versions.setdefault(landed, []).append(version)
         self._definitions.setdefault(landed, definition)
         return self._accumulator(landed)
+
+    def definition(self, version: int, accumulator: Accumulator[Landed] | None) -> bytes:
+        """What makes the table of a registered version again, its number left out of account."""
+        if accumulator is not None:
+            return self._definitions[accumulator.table]
+        return zlib.decompress(self._asleep[version].definition)
+
+    def prepared_table(self, definition: bytes) -> Accumulator[Landed] | None:
+        """Where rows of a prepared transaction land, by a description that it was kept with."""
+        relation = Relation.from_record(json.loads(definition))
+        if relation.is_filtered or not self._tables.is_wanted(relation):
+            return None
+        try:
+            landed = self._tables.find(relation)
+        except OF_A_TABLE as error:
+            raise self._trouble_of(relation, error) from error
+        self._versions.setdefault(landed, [])
+        self._definitions.setdefault(landed, definition)
+        return self._accumulator(landed)
+
+    def prepared_ended(self, kept: Kept) -> None:
+        """A kept transaction has ended; the next entry says so."""
+        self._ended.append(kept.file.path)
 
     def _accumulator(self, landed: Landed) -> Accumulator[Landed]:
         if landed not in self._accumulators:
@@ -542,6 +602,7 @@ class Collector:
         self._note_suspects()
         if not assembler.can_hand_over or self._attendance.is_closed:
             return
+        self._keep_prepared()
         has_content = assembler.waiting_count > 0
         if not has_content and assembler.boundary_lsn <= self._position.lsn:
             assembler.answered()
@@ -564,8 +625,10 @@ class Collector:
                 schema_changes=tuple(self._changes),
                 account=self._account(position),
                 commit_times=self._commit_times,
+                extra={ENDED: self._ended} if self._ended else {},
             )
         )
+        self._ended = []
         self._commit_times = CommitTimes()
         self._position = position
         assembler.committed()
@@ -584,6 +647,30 @@ class Collector:
             landed=landed,
             left_out=left_out,
         )
+
+    def _keep_prepared(self) -> None:
+        """Make prepared transactions durable, before a position beyond their PREPARE can be.
+
+        One that has ended by now is in the entry, and needs no file.
+        """
+        fresh = self.assembler.unkept()
+        if not fresh:
+            return
+        if self._prepared is None:
+            raise SequenceError(
+                f"a transaction was prepared (number {fresh[0]}), which was not asked for: source.two-phase "
+                "is false"
+            )
+        kept = [self._prepared.writer.write(*self.assembler.dump(xid)) for xid in fresh]
+        records = [prepared_record(one.file) for one in kept]
+        self._writer.note(
+            EntryRequest(
+                kind=EntryKind.PREPARED, position=self._position, extra={PREPARED: records}
+            )
+        )
+        for one in kept:
+            self.assembler.keep(one)
+        self._on_round()
 
     def _note_suspects(self) -> None:
         """Commit what may be incomplete, before anything of it can be confirmed.

@@ -174,7 +174,7 @@ def check_server(config: Config, log: LandingPosition | None, server: ServerStat
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         gaussserver.check_start(log, server, config.slot, plugins)
     else:
-        start.check_start(log, server, config.slot)
+        start.check_start(log, server, config.slot, two_phase=config.source.two_phase)
 
 
 def _with_a_good_slot(server: ServerState, log: LandingPosition) -> ServerState:

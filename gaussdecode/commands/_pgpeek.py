@@ -48,7 +48,7 @@ def print_postgresql(
     """
     with open_server(config) as connection:
         server = read_server(connection, config.slot, config.source.publication)
-        check_start(None, server, config.slot)
+        check_start(None, server, config.slot, two_phase=None)
         options = stream_options(
             server.version,
             config.source.publication,

@@ -170,7 +170,9 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
     if primary is not None:
         plan.problems.append(primary)
     try:
-        plan.start_lsn = check_start(plan.log, server, config.slot)
+        plan.start_lsn = check_start(
+            plan.log, server, config.slot, two_phase=config.source.two_phase
+        )
     except IdentityError as error:
         plan.problems.append(f"slot: {error}")
         missing = publication_problem(server)

@@ -73,7 +73,12 @@ class _PostgresSlots:
             if missing is not None:
                 raise SourceRefusedError(missing)
             with saying_why(_STANDBY_WAIT if server.is_standby else _PRIMARY_WAIT):
-                return slot.create_slot(connection, config.slot, failover=failover)
+                return slot.create_slot(
+                    connection,
+                    config.slot,
+                    failover=failover,
+                    two_phase=config.source.two_phase,
+                )
 
     def list(self) -> list[SlotState]:
         with open_server(self._config) as connection:

@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from gaussdecode.collect.collector import CollectorSettings
+from gaussdecode.collect._assembler import Assembler
+from gaussdecode.collect.collector import CollectorSettings, Prepared
 from gaussdecode.collect.resent import Resent
 from gaussdecode.daemon.session import Confirm
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.prepared import PreparedFiles
 from gaussdecode.land.transactions import landed_since
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -130,4 +132,21 @@ def compare_resent(
         lands_from,
         stretch.left_out,
         excluded_users,
+    )
+
+
+def prepared_of(log: CommitLog, position_lsn: int) -> Prepared:
+    """The prepared transactions that a session goes on with.
+
+    Of what was prepared beyond its position the server sends everything again: the file was
+    written, and the daemon ended before the position could move.
+
+    Raises:
+        LandingError: a file is missing, damaged, or of another version.
+    """
+    files = PreparedFiles(log, Assembler.layout())
+    return Prepared(
+        writer=files,
+        kept=tuple(files.read(file) for file in log.prepared if file.lsn <= position_lsn),
+        stale=tuple(file.path for file in log.prepared if file.lsn > position_lsn),
     )

@@ -52,9 +52,8 @@ class Housekeeper:
         self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
 
     def start(self) -> None:
-        """Begin to look, if there is anything to do at all."""
-        if self._settings.compact or self._settings.retention is not None:
-            self._thread.start()
+        """Begin to look."""
+        self._thread.start()
 
     def close(self) -> None:
         """Stop at the next possible place."""
@@ -71,6 +70,7 @@ class Housekeeper:
 
     def work(self) -> None:
         """Do all that can be done now."""
+        self._log.forget_prepared(None if self._mirror is None else self._mirror.shipped)
         if self._settings.compact and not self._is_paused():
             self._compact()
         if self._settings.retention is not None:

@@ -26,6 +26,7 @@ from gaussdecode.daemon.beginning import (
     compare_resent,
     goes_on_at,
     is_unused,
+    prepared_of,
 )
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.mirroring import Mirror, mirror_of
@@ -449,8 +450,17 @@ class Pipeline:
         resent = compare_resent(
             log, start_lsn, position.lsn, self._config.decoding.excluded_users, go_on
         )
-        spool = self.spool()
-        return Collector(settings, tables, intake, spool, position, log.schemas, self.gate, resent)
+        return Collector(
+            settings,
+            tables,
+            intake,
+            self.spool(),
+            position,
+            log.schemas,
+            self.gate,
+            resent,
+            prepared_of(log, position.lsn),
+        )
 
     def _accept(self, facts: Mapping[str, Any]) -> CommitLog:  # Any: JSON
         """See that the stream is the landing's, and say what is to be known of it."""

@@ -35,6 +35,7 @@ Threads
 import datetime as dt
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Self
 
@@ -48,10 +49,10 @@ from gaussdecode.land.failpoints import Step
 from gaussdecode.land.files import Files
 from gaussdecode.land.making import Draft
 from gaussdecode.land.mirror.known import bare_until
-from gaussdecode.land.names import entry_path
+from gaussdecode.land.names import PREPARED, entry_path, is_prepared_name
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import SourceIdentity, SourcePosition
+from gaussdecode.model.landing import PreparedFile, SourceIdentity, SourcePosition
 from gaussdecode.model.seal import hash_of
 
 ORDER_LSN: Final = "lsn"
@@ -72,6 +73,8 @@ class CommitLog:
         entries: reads committed entries.
         findings: what recovery did or saw that an operator should know, in sentences.
         bare: data files of entries up to this number may be in the mirror only.
+        doomed: files of prepared transactions that nobody needs once the mirror has an entry: its
+            number, and the path.
     """
 
     def __init__(
@@ -92,6 +95,11 @@ class CommitLog:
         self._state = recovered.state
         self._now = now
         self._lock = threading.RLock()
+        self.doomed: deque[tuple[int, str]] = deque(
+            (self._state.next_n - 1, f"{PREPARED}/{item.name}")
+            for item in disk.items(PREPARED)
+            if is_prepared_name(item.name) and f"{PREPARED}/{item.name}" not in self._state.prepared
+        )
         self._broken: BaseException | None = None
         self._uncertain = False
 
@@ -185,6 +193,24 @@ class CommitLog:
             return dict(self._state.schemas)
 
     @property
+    def prepared(self) -> list[PreparedFile]:
+        """Files of prepared transactions that have not ended, in the order of their PREPARE."""
+        with self._lock:
+            return sorted(self._state.prepared.values(), key=lambda file: (file.lsn, file.path))
+
+    def forget_prepared(self, through: int | None = None) -> None:
+        """Remove files of prepared transactions that ended.
+
+        Args:
+            through: number of the newest entry that the mirror has; None without one.
+
+        Raises:
+            DiskError: the file system failed.
+        """
+        while self.doomed and (through is None or self.doomed[0][0] <= through):
+            self.disk.remove(self.doomed.popleft()[1])
+
+    @property
     def is_uncertain(self) -> bool:
         """An entry failed where only recovery can tell whether it happened."""
         return self._uncertain
@@ -272,6 +298,7 @@ class CommitLog:
         making.reveal(self.disk, entry)
         making.show(self.disk, entry)
         self._state.fold(entry)
+        self.doomed.extend((entry.n, path) for path in entry.ended)
         self._uncertain = False
         return entry
 

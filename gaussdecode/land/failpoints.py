@@ -48,6 +48,7 @@ class Operation(enum.StrEnum):
 class Step(enum.StrEnum):
     """Steps of committing an entry, in order."""
 
+    PREPARED_WRITTEN = "prepared_written"
     FILES_CLOSED = "files_closed"
     FILES_DURABLE = "files_durable"
     ENTRY_WRITTEN = "entry_written"

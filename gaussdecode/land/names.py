@@ -7,6 +7,7 @@ and visible to Spark exactly when they are meant to be. Touches no file.
 ``data/<table>/gd_date=D/F``         ``F`` = ``<n>-<lsn low>-<lsn high>[-k].parquet``
 ``compact/<block>/<table>/F``        merged files of the entries of one block
 ``schemas/<table>/<schema_id>.json`` content-addressed
+``prepared/<lsn>-<xid>-*.prepared``  prepared transactions that have not ended
 ``commits/<n>.json``                 20 digits; ``.<n>.json`` until its files are in place
 ``.gd-<writer>-...``                 anything not finished; swept at start
 ===================================  ====================================================
@@ -40,10 +41,11 @@ _PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _ENTRY: Final = re.compile(r"([0-9]{20})\.json")
 _HIDDEN_ENTRY: Final = re.compile(r"\.([0-9]{20})\.json")
 _UNFINISHED: Final = re.compile(
-    r"\.gd-([0-9a-z]+)-([0-9]{20})-([0-9]+)\.(parquet|entry|json|jsonl)"
+    r"\.gd-([0-9a-z]+)-([0-9]{20})-([0-9]+)\.(parquet|entry|json|jsonl|prepared)"
 )
 _DATA_FILE: Final = re.compile(r"([0-9]{20})-([0-9a-f]{16})-([0-9a-f]{16})(?:-([0-9]+))?\.parquet")
 _DATE: Final = re.compile(r"gd_date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+_PREPARED_FILE: Final = re.compile(r"[0-9a-f]{16}-[0-9]+-[0-9a-f]{12}\.prepared")
 _CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.jsonl")
 
 
@@ -130,7 +132,7 @@ def unfinished_name(writer: str, n: int, serial: int, suffix: str) -> str:
         writer: token of this writer; lower-case letters and digits.
         n: no entry before this one can name the file.
         serial: number of the name in this writer.
-        suffix: ``parquet``, ``entry``, ``json`` or ``jsonl``.
+        suffix: ``parquet``, ``entry``, ``json``, ``jsonl`` or ``prepared``.
     """
     return f".gd-{writer}-{n:020d}-{serial}.{suffix}"
 
@@ -170,6 +172,16 @@ def partition_date(name: str) -> dt.date | None:
 def compact_directory(block: int, table: str) -> str:
     """Directory of the merged files of a table for the block that begins at `block`."""
     return f"{COMPACT}/{block:020d}/{table}"
+
+
+def prepared_name(lsn: int, xid: int, token: str) -> str:
+    """Name the file of a prepared transaction; `token` tells it from one of an earlier process."""
+    return f"{lsn:016x}-{xid}-{token}.prepared"
+
+
+def is_prepared_name(name: str) -> bool:
+    """Whether a name is that of a prepared transaction's file."""
+    return _PREPARED_FILE.fullmatch(name) is not None
 
 
 def checkpoint_range(name: str) -> tuple[int, int] | None:

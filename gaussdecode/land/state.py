@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from gaussdecode.errors import LandingError
 from gaussdecode.model.entry import FIRST_PREVIOUS, CheckpointHeader, CommitEntry
-from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.landing import EntryKind, PreparedFile, SourcePosition
 
 LONGEST_STEP_MS: Final = 3_600_000
 """Arbitrary. With fewer entries than one in an hour a block, the least that is given up, lasts
@@ -38,6 +38,7 @@ class LogState:
         mtime_ms: newest modification time given to a file.
         committed_time: when the last entry was written; None in an empty log.
         elapsed_ms: how much time the log has seen.
+        prepared: files of prepared transactions that have not ended, by path.
     """
 
     next_n: int = 0
@@ -50,6 +51,7 @@ class LogState:
     mtime_ms: int = 0
     committed_time: dt.datetime | None = None
     elapsed_ms: int = 0
+    prepared: dict[str, PreparedFile] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_header(cls, header: CheckpointHeader) -> Self:
@@ -65,6 +67,7 @@ class LogState:
             mtime_ms=header.mtime_ms,
             committed_time=header.committed_time,
             elapsed_ms=header.elapsed_ms or 0,
+            prepared=dict(header.prepared),
         )
 
     def to_header(self, first: int, previous: str, checksum: str) -> CheckpointHeader:
@@ -85,6 +88,7 @@ class LogState:
             committed_time=self.committed_time,
             checksum=checksum,
             elapsed_ms=self.elapsed_ms,
+            prepared=dict(self.prepared),
         )
 
     def unlike(self, entry: CommitEntry) -> list[str]:
@@ -142,6 +146,10 @@ class LogState:
         self.mtime_ms = max(self.mtime_ms, last_mtime_ms(entry))
         for change in entry.schema_changes:
             self.schemas[change.table] = change.schema_id
+        for file in entry.prepared:
+            self.prepared[file.path] = file
+        for path in entry.ended:
+            self.prepared.pop(path, None)
         if entry.floor is not None and entry.anchor is not None:
             self.floor, self.anchor = entry.floor, entry.anchor
         if entry.kind is EntryKind.COMPACT:

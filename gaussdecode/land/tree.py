@@ -31,6 +31,7 @@ from gaussdecode.land.names import (
     data_number,
     entry_number,
     hidden_entry_number,
+    is_prepared_name,
     partition_date,
     unfinished_number,
 )
@@ -112,7 +113,7 @@ _PLACES: Final[Mapping[str, Place]] = {
     DATA: Place((), ((is_table, Place((), ((partition_date, _DATA_FILES),))),)),
     COMPACT: Place((), ((_BLOCK.fullmatch, Place((), ((is_table, _DATA_FILES),))),)),
     SPOOL: Place(unfinished=(unfinished_number, _SPOOLED.fullmatch)),
-    PREPARED: Place(),
+    PREPARED: Place((is_prepared_name,)),
     ROOT: Place(
         (_is(LEDGER), is_ledger),
         (

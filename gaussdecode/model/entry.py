@@ -20,6 +20,7 @@ from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
     Position,
+    PreparedFile,
     Replacement,
     SchemaChange,
     SourcePosition,
@@ -30,13 +31,18 @@ from gaussdecode.model.seal import canonical_json, hash_of, looks_sealed, sealed
 VERSION: Final = 1
 HEADER_VERSION: Final = 2
 """Of headers of checkpoints; those of version 1 are read."""
+PREPARED_VERSION: Final = 3
+"""Of those that name prepared transactions: who does not know of them must not go on."""
 SUMS: Final = "sums"
+PREPARED: Final = "prepared"
+ENDED: Final = "ended"
 FIRST_PREVIOUS: Final = "0" * 64
 """What entry 0 carries as the hash of the entry before it."""
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _CHECKSUM: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _PATH: Final = re.compile(r"(data|compact)(/[A-Za-z0-9_%~=-][A-Za-z0-9_.%~=-]*){2,}\.parquet")
+_PREPARED: Final = re.compile(r"prepared/[0-9a-f]{16}-[0-9]+-[0-9a-f]{12}\.prepared")
 _HIDDEN: Final = re.compile(r"\.gd-[A-Za-z0-9_.-]+")
 
 _Json = Any  # decoded JSON: checked field by field below
@@ -63,7 +69,8 @@ class CommitEntry:
         floor: ``retention`` only: entries up to this number may be gone.
         anchor: ``retention`` only: hash of entry ``floor``.
         extra: JSON that only the writer of the kind understands; under ``sums`` the account,
-            where programs that know of no sums pass over it.
+            where programs that know of no sums pass over it; under ``prepared`` the files of
+            prepared transactions that it names, under ``ended`` paths of those that ended.
         hash: of this entry; empty until it is sealed.
     """
 
@@ -89,6 +96,16 @@ class CommitEntry:
         """The sums of its stretch of the stream; None where there are none."""
         record = self.extra.get(SUMS)
         return None if record is None else Account.from_record(record)
+
+    @property
+    def prepared(self) -> tuple[PreparedFile, ...]:
+        """Prepared transactions that are in files from this entry on."""
+        return tuple(_parse_prepared(record) for record in self.extra.get(PREPARED, ()))
+
+    @property
+    def ended(self) -> tuple[str, ...]:
+        """Paths of such files whose transactions ended, or will be sent again."""
+        return tuple(_matching(_PREPARED, path) for path in self.extra.get(ENDED, ()))
 
     def to_bytes(self) -> bytes:
         """Give the exact bytes of the entry, its hash included."""
@@ -116,7 +133,7 @@ class CommitEntry:
             raise ValueError(f"version {version!r}, this program reads {VERSION}")
         try:
             entry = cls(**_from_record(record), hash=found)
-            _ = entry.account
+            _ = entry.account, entry.prepared, entry.ended
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"a field is missing or wrong: {error}") from error
         if entry.to_bytes() != raw:
@@ -175,6 +192,7 @@ class CheckpointHeader:
         checksum: SHA-256 over the lines of the entries, newlines included.
         elapsed_ms: how much time the log has seen (`land.state`); None in a header of
             version 1, which has no seal either.
+        prepared: files of prepared transactions that have not ended, by path.
     """
 
     first: int
@@ -190,6 +208,7 @@ class CheckpointHeader:
     committed_time: dt.datetime
     checksum: str
     elapsed_ms: int | None = None
+    prepared: dict[str, PreparedFile] = dataclasses.field(default_factory=dict)
 
     @property
     def is_sealed(self) -> bool:
@@ -201,11 +220,22 @@ class CheckpointHeader:
         record = {field: getattr(self, field) for field in self.__slots__}
         record["positions"] = {k: position_record(v) for k, v in self.positions.items()}
         record["published"] = format_time(record.pop("committed_time"))
+        del record["prepared"]
         if not self.is_sealed:  # as version 1 wrote it
             del record["elapsed_ms"]
             return canonical_json({**record, "version": 1})
         record["last_hash"] = record.pop("hash")
-        return sealed(canonical_json({**record, "version": HEADER_VERSION}))
+        if self.prepared:
+            record["prepared"] = [
+                prepared_record(self.prepared[path]) for path in sorted(self.prepared)
+            ]
+        return sealed(canonical_json({**record, "version": self._version}))
+
+    @property
+    def _version(self) -> int:
+        if not self.is_sealed:
+            return 1
+        return PREPARED_VERSION if self.prepared else HEADER_VERSION
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
@@ -223,11 +253,12 @@ class CheckpointHeader:
                 _whole(record["elapsed_ms"])
             record["positions"] = {k: parse_position(v) for k, v in record["positions"].items()}
             record["committed_time"] = parse_time(record.pop("published"))
-            header = cls(**record)
+            files = [_parse_prepared(item) for item in record.pop("prepared", ())]
+            header = cls(**record, prepared={file.path: file for file in files})
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the header of a checkpoint: {error}") from error
-        if version != (HEADER_VERSION if header.is_sealed else 1):
-            raise ValueError(f"version {version!r}, this program reads {HEADER_VERSION}")
+        if version != header._version:
+            raise ValueError(f"version {version!r}, this program reads {PREPARED_VERSION}")
         if header.to_line() != line:
             raise ValueError("altered: not in canonical form")
         return header
@@ -328,6 +359,20 @@ def _parse_file(record: dict[str, _Json]) -> LandingFile:
     _matching(_CHECKSUM, file.checksum)
     _whole(file.rows)
     _whole(file.bytes)
+    return file
+
+
+def prepared_record(file: PreparedFile) -> dict[str, _Json]:
+    """Make the file of a prepared transaction fit for JSON."""
+    return dataclasses.asdict(file)
+
+
+def _parse_prepared(record: dict[str, _Json]) -> PreparedFile:
+    file = PreparedFile(**record)
+    _matching(_PREPARED, file.path)
+    _matching(_CHECKSUM, file.checksum)
+    for number in (file.bytes, file.xid, file.lsn, file.rows):
+        _whole(number)
     return file
 
 

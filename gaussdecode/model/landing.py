@@ -135,6 +135,31 @@ class Replacement:
     last_n: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreparedFile:
+    """A prepared transaction that had not ended, as its entry names it.
+
+    Attributes:
+        path: relative to the root.
+        bytes: size of the file.
+        checksum: ``sha256:`` and 64 hexadecimal digits over the whole file.
+        xid: of the transaction.
+        gid: its global identifier; what is not UTF-8 is escaped.
+        lsn: end of its PREPARE.
+        time_us: of its PREPARE, microseconds since 1970.
+        rows: rows, truncates and messages in it, whether they will land or not.
+    """
+
+    path: str
+    bytes: int
+    checksum: str
+    xid: int
+    gid: str
+    lsn: int
+    time_us: int
+    rows: int
+
+
 class EntryKind(enum.StrEnum):
     """What an entry of the commit log says."""
 
@@ -143,7 +168,6 @@ class EntryKind(enum.StrEnum):
     IDLE = "idle"
     SNAPSHOT = "snapshot"
     PREPARED = "prepared"
-    RESOLVED = "resolved"
     GAP = "gap"
     FORK = "fork"
     SUSPECT = "suspect"

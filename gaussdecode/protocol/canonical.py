@@ -177,6 +177,62 @@ class StreamAbort:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareBegin:
+    """A prepared transaction begins; all of it follows, up to its Prepare."""
+
+    prepare_lsn: int
+    end_lsn: int
+    prepare_time_us: int
+    xid: int
+    gid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """A transaction is prepared, and waits for its end; `end_lsn` is the position to confirm."""
+
+    prepare_lsn: int
+    end_lsn: int
+    prepare_time_us: int
+    xid: int
+    gid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPrepare:
+    """The same of a transaction that was sent in blocks."""
+
+    prepare_lsn: int
+    end_lsn: int
+    prepare_time_us: int
+    xid: int
+    gid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPrepared:
+    """A prepared transaction commits."""
+
+    commit_lsn: int
+    end_lsn: int
+    commit_time_us: int
+    xid: int
+    gid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPrepared:
+    """A prepared transaction is rolled back."""
+
+    prepare_end_lsn: int
+    end_lsn: int
+    prepare_time_us: int
+    rollback_time_us: int
+    xid: int
+    gid: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class GaussBegin:
     """A transaction of a GaussDB stream begins; what was not sent is None, an empty user."""
 
@@ -243,6 +299,11 @@ Message = (
     | StreamStop
     | StreamCommit
     | StreamAbort
+    | PrepareBegin
+    | Prepare
+    | StreamPrepare
+    | CommitPrepared
+    | RollbackPrepared
     | GaussBegin
     | GaussCommit
     | Notice
@@ -304,6 +365,10 @@ class _Reader:
         if xid == 0:
             raise self.fail("change of transaction 0", 4)
         return xid
+
+    def prepared(self) -> tuple[int, int, int, int, bytes]:
+        """Two positions, a time, xid and global identifier of a prepared transaction."""
+        return (self.number(8), self.number(8), self.time_us(), self.number(4), self.string())
 
     def relation_oid(self) -> int:
         oid = self.number(4)
@@ -520,6 +585,33 @@ def _stream_abort(reader: _Reader) -> StreamAbort:
     return StreamAbort(xid, subxid, reader.number(8), reader.time_us())
 
 
+def _prepare_begin(reader: _Reader) -> PrepareBegin:
+    return PrepareBegin(*reader.prepared())
+
+
+def _prepare(reader: _Reader) -> Prepare:
+    reader.flags(0, "prepare")
+    return Prepare(*reader.prepared())
+
+
+def _stream_prepare(reader: _Reader) -> StreamPrepare:
+    reader.flags(0, "prepare")
+    return StreamPrepare(*reader.prepared())
+
+
+def _commit_prepared(reader: _Reader) -> CommitPrepared:
+    reader.flags(0, "commit")
+    return CommitPrepared(*reader.prepared())
+
+
+def _rollback_prepared(reader: _Reader) -> RollbackPrepared:
+    reader.flags(0, "rollback")
+    prepare_end_lsn, end_lsn, time_us = reader.number(8), reader.number(8), reader.time_us()
+    return RollbackPrepared(
+        prepare_end_lsn, end_lsn, time_us, reader.time_us(), reader.number(4), reader.string()
+    )
+
+
 def _notice(reader: _Reader) -> Notice:
     return Notice(reader.number(1), reader.take(reader.number(4)))
 
@@ -554,6 +646,11 @@ _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     Letter.STREAM_STOP: _stream_stop,
     Letter.STREAM_COMMIT: _stream_commit,
     Letter.STREAM_ABORT: _stream_abort,
+    Letter.PREPARE_BEGIN: _prepare_begin,
+    Letter.PREPARE: _prepare,
+    Letter.STREAM_PREPARE: _stream_prepare,
+    Letter.COMMIT_PREPARED: _commit_prepared,
+    Letter.ROLLBACK_PREPARED: _rollback_prepared,
     Letter.GAUSS_BEGIN: _gauss_begin,
     Letter.GAUSS_COMMIT: _gauss_commit,
     Letter.NOTICE: _notice,

@@ -61,13 +61,14 @@ _NEEDED: Final = {
 _GAUSSDB_ONLY: Final = ("ha-port", "plugin", "invisible-truncate", "max-message-size")
 _UNUSED: Final = {
     SourceKind.POSTGRESQL: ("file", *_GAUSSDB_ONLY),
-    SourceKind.GAUSSDB: ("file", "publication", "messages", "streaming", "binary"),
+    SourceKind.GAUSSDB: ("file", "publication", "messages", "streaming", "binary", "two-phase"),
     SourceKind.CAPTURE: (
         "dsn",
         "password-file",
         "publication",
         "streaming",
         "binary",
+        "two-phase",
         *_GAUSSDB_ONLY,
     ),
 }

@@ -192,6 +192,15 @@ class SourceConfig:
             "(geometry, ranges, composites and others; `gaussdecode check` names them), text is asked for.",
         ),
     )
+    two_phase: bool = dataclasses.field(
+        default=False,
+        metadata=_is(
+            Boolean(),
+            "With kind postgresql, from 15 on: take prepared transactions (PREPARE TRANSACTION) when they "
+            "are prepared, not when they commit. Their rows wait in prepared/ and land at COMMIT "
+            "PREPARED. A slot that is asked for this once stays so.",
+        ),
+    )
     connect_timeout: float = dataclasses.field(
         default=10.0,
         metadata=_is(Duration(2.0, _HOUR), "Longest wait for a connection."),

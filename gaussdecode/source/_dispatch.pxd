@@ -29,7 +29,8 @@ cdef class Dispatcher:
     cdef Tally before_start     # rows before the position to start from
     cdef uint64_t batch_lsn     # of its first message,
     cdef uint64_t batch_xid     # and of its transaction; for errors
-    cdef uint32_t stream_xid    # whose block the messages are of, or 0; changes between batches
+    cdef uint32_t stream_xid    # whose block the messages are of, or 0; changes between batches,
+    cdef uint32_t block         # and of which kind it is
     cdef bint is_open           # a batch is being filled
     cdef uint64_t opened_ns     # since then
     cdef readonly bint is_waiting  # a finished entry waits for room

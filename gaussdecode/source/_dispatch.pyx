@@ -174,6 +174,7 @@ cdef class Dispatcher:
         header.keepalive_lsn = keepalive_lsn
         header.keepalive_reply = is_reply_wanted
         header.stream_xid = self.stream_xid
+        header.block = self.block
         header.opened_ns = self.opened_ns
         header.lsn = self.batch_lsn
         header.xid = self.batch_xid

@@ -26,6 +26,7 @@ class ReaderSettings:
         messages: logical messages too.
         streaming: transactions while they are open: off, on or parallel.
         binary: values in binary, where their text is known here.
+        two_phase: prepared transactions at their PREPARE.
         unread: OIDs of tables whose rows are stepped over.
         left_out: their titles.
         receiver_timeout: seconds of silence.
@@ -47,6 +48,7 @@ class ReaderSettings:
     messages: bool
     streaming: str = NOT_STREAMED
     binary: bool = False
+    two_phase: bool = False
     unread: tuple[int, ...] = ()
     left_out: tuple[str, ...] = ()
     receiver_timeout: float
@@ -77,6 +79,7 @@ class ReaderSettings:
             messages=source.messages,
             streaming=source.streaming,
             binary=source.binary,
+            two_phase=source.two_phase,
             receiver_timeout=source.receiver_timeout,
             desc_directory=desc_directory,
             config_name=config.path.name,

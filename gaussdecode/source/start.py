@@ -15,6 +15,9 @@ from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import PLUGIN, LandingPosition, ServerState, SlotState
 
+TWO_PHASE_VERSION: Final = 150000
+"""Of the first server whose pgoutput sends transactions at their PREPARE."""
+
 _ADVICE_GAP: Final = (
     "changes in between are gone; accept the gap with `gaussdecode slot accept-gap`, or create a "
     "new slot with a new landing"
@@ -31,12 +34,14 @@ class Start:
         server: what it says.
         name: of the configured slot.
         plugins: that will do for this stream; empty when any does.
+        two_phase: prepared transactions are wanted at their PREPARE; None for as the slot has it.
     """
 
     log: LandingPosition | None
     server: ServerState
     name: str
     plugins: tuple[str, ...] = (PLUGIN,)
+    two_phase: bool | None = False
 
     @property
     def lsn(self) -> Lsn:
@@ -122,11 +127,17 @@ def _slot_kind(start: Start) -> str | None:
 
 
 def _two_phase(start: Start) -> str | None:
-    if not start.slot.is_two_phase:
+    if start.two_phase and start.server.version < TWO_PHASE_VERSION:
+        major = start.server.version // 10000
+        return (
+            f"source.two-phase is true, and the server is PostgreSQL {major}: it sends prepared transactions "
+            "at their PREPARE from 15 on; leave the option out"
+        )
+    if start.two_phase is not False or not start.slot.is_two_phase:
         return None
     return (
-        f"slot {start.name!r} has two_phase on, off is needed: rows of prepared transactions would be "
-        "sent once only; create another slot"
+        f"slot {start.name!r} has two_phase on: the server sends the rows of a prepared transaction once, at "
+        "its PREPARE, and source.two-phase is false; set it to true, or create another slot"
     )
 
 
@@ -222,6 +233,8 @@ def check_start(
     server: ServerState,
     slot: str,
     plugins: tuple[str, ...] = (PLUGIN,),
+    *,
+    two_phase: bool | None = False,
 ) -> Lsn:
     """Decide whether and where a stream may start.
 
@@ -230,6 +243,7 @@ def check_start(
         server: from `read_server`.
         slot: configured name.
         plugins: output plug-ins that will do; empty when any does.
+        two_phase: see `Start`.
 
     Returns:
         The position to ask for. It is the slot's, where the server says it: what it sends
@@ -239,7 +253,7 @@ def check_start(
         IdentityError: the first rule that is broken, with both values and what to do.
         SourceError: a standby has not replayed so far yet; try again.
     """
-    start = Start(log, server, slot, plugins)
+    start = Start(log, server, slot, plugins, two_phase)
     for rule in RULES:
         problem = rule(start)
         if problem is not None:

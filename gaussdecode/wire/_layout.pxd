@@ -1,8 +1,9 @@
 """Layout of what passes between processes, and the growable buffer under it.
 
 Native byte order, every offset counted from the first byte of its entry and rounded up
-to 8. Written by one process and read by another of the same build: nothing here is
-ever stored, but in `spool/`, which dies with the process.
+to 8. Written by one process and read by another of the same build. What is stored of it is in
+`spool/`, which dies with the process, and in the files of prepared transactions, which say the
+layout they were written in (`collect.prepared`).
 
 A *raw batch* (reader -> decoder):
 
@@ -13,9 +14,9 @@ A *raw batch* (reader -> decoder):
                        pgoutput message from its type byte, relations and types left out;
                        up to 7 bytes of padding may follow the last
 
-A raw batch is of one kind: what a stream says between blocks of streamed transactions, or
-of one such block, whose transaction `stream_xid` names. There every row, truncate and message has
-the id of its (sub)transaction after its letter.
+A raw batch is of one kind: what a stream says between blocks, or of one block, whose transaction
+`stream_xid` names. A block is a piece of a streamed transaction, where every row, truncate and
+message has the id of its (sub)transaction after its letter, or a whole prepared transaction.
 
 A raw batch carries every relation version its decoder has not been told yet. From then
 on the decoder maps `oid` to `version`; the reader cuts the batch at each new version,
@@ -56,6 +57,12 @@ cdef enum EntryKind:
     ENTRY_END = 1               # nothing follows: the stream was closed on purpose
     ENTRY_ERROR = 2             # decoded only: payload is an error record (JSON)
 
+# Of which kind of block a batch is.
+cdef enum Block:
+    BLOCK_NONE = 0
+    BLOCK_STREAMED = 1
+    BLOCK_PREPARED = 2
+
 # How a column is held. The numbers are those of model.types.Kind.
 cdef enum ColumnKind:
     KIND_BOOL = 1               # one byte per row, 0 or 1
@@ -87,10 +94,15 @@ cdef enum EventKind:
     EVENT_CSN = 9               # x csn of the open transaction or 0, payload user name
     EVENT_NOTICE = 10           # index code (1 = rows may be missing), payload text
     EVENT_HEARTBEAT = 11        # x lsn, y flushed lsn, z timestamp (us since 1970)
-    EVENT_STREAM_START = 12     # x xid, flags 1 = first block of its transaction
+    EVENT_STREAM_START = 12     # x xid, flags 1 = first block of its transaction; also of a
+                                # prepared one, whose only block it is
     EVENT_STREAM_COMMIT = 13    # index xid, x commit_lsn, y end_lsn, z commit time
     EVENT_STREAM_ABORT = 14     # x xid, y xid of what was rolled back: all if equal
-    # In a block, EVENT_SEGMENT, EVENT_TRUNCATE and EVENT_MESSAGE have z: the (sub)transaction.
+    # The payload of what follows is the global identifier of the transaction.
+    EVENT_PREPARE = 15          # index xid, x prepare_lsn, y end_lsn, z prepare time
+    EVENT_COMMIT_PREPARED = 16  # index xid, x commit_lsn, y end_lsn, z commit time
+    EVENT_ROLLBACK_PREPARED = 17  # index xid, y end_lsn
+    # Streamed, EVENT_SEGMENT, EVENT_TRUNCATE and EVENT_MESSAGE have z: the (sub)transaction.
 
 cdef enum EventFlag:
     GAUSS_EVENT = 1             # of BEGIN and COMMIT
@@ -129,6 +141,8 @@ cdef packed struct RawHeader:
     uint64_t lsn                # of the first message, for errors; 0 not known
     uint64_t xid                # of the transaction it is of, or 0
     uint64_t opened_ns          # when its first message came
+    uint32_t block              # a Block
+    uint32_t reserved
     Tally framed
     Tally filtered              # rows of tables that nobody wants
     Tally before_start          # rows before the position to start from
@@ -169,7 +183,7 @@ cdef packed struct EntryHeader:
     Tally filtered              # by the reader and by the decoder
     Tally before_start
     uint32_t stream_xid         # as the reader said
-    uint32_t reserved
+    uint32_t block              # same
 
 cdef packed struct Event:
     uint8_t kind

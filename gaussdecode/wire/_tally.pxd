@@ -11,7 +11,7 @@ from gaussdecode.wire._layout cimport (
 )
 from gaussdecode.wire._letters cimport (
     LETTER_COMMIT, LETTER_DELETE, LETTER_GAUSS_COMMIT, LETTER_INSERT, LETTER_MESSAGE,
-    LETTER_STREAM_COMMIT, LETTER_TRUNCATE, LETTER_UPDATE,
+    LETTER_COMMIT_PREPARED, LETTER_STREAM_COMMIT, LETTER_TRUNCATE, LETTER_UPDATE,
 )
 
 
@@ -28,7 +28,9 @@ cdef inline void tally_message(
         tally.count[<int>TALLY_UPDATE] += 1
     elif tag == LETTER_DELETE:
         tally.count[<int>TALLY_DELETE] += 1
-    elif tag == LETTER_COMMIT or tag == LETTER_GAUSS_COMMIT or tag == LETTER_STREAM_COMMIT:
+    elif tag == LETTER_COMMIT or tag == LETTER_GAUSS_COMMIT or tag == LETTER_STREAM_COMMIT or (
+        tag == LETTER_COMMIT_PREPARED
+    ):
         tally.count[<int>TALLY_TRANSACTION] += 1
     elif tag == LETTER_MESSAGE:
         tally.count[<int>TALLY_MESSAGE] += 1

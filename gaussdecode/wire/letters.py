@@ -1,9 +1,10 @@
 """The letters of canonical messages: the one table of them and of their layouts.
 
-Messages of pgoutput, protocols 1 to 4 without prepared transactions, and of our own (`GAUSS_BEGIN` and after it), in letters that no
+Messages of pgoutput, protocols 1 to 4, and of our own (`GAUSS_BEGIN` and after it), in letters that no
 pgoutput uses: a GaussDB stream is translated to them before anything else reads it. Cython has
 the same numbers in `_letters.pxd`; a test holds the two equal.
 
+Between `PREPARE_BEGIN` and `PREPARE` stands a whole transaction, as between `BEGIN` and `COMMIT`.
 Between `STREAM_START` and `STREAM_STOP`, relations, types, rows, truncates and messages have the
 id of their (sub)transaction, a u32, after the letter.
 
@@ -35,6 +36,13 @@ class Letter(bytes, enum.Enum):
     STREAM_COMMIT = b"c"  # u32 xid, u8 flags = 0, u64 commit_lsn, u64 end_lsn, i64 commit time
     STREAM_ABORT = b"A"  # u32 xid, u32 xid of what was rolled back, all if equal; with
     #                      streaming=parallel also u64 lsn, i64 time
+    PREPARE_BEGIN = b"b"  # u64 prepare_lsn, u64 end_lsn, i64 prepare time, u32 xid, str gid
+    PREPARE = b"P"  # u8 flags = 0, u64 prepare_lsn, u64 end_lsn, i64 prepare time, u32 xid, str gid
+    STREAM_PREPARE = b"p"  # the same
+    COMMIT_PREPARED = b"K"  # u8 flags = 0, u64 commit_lsn, u64 end_lsn, i64 commit time, u32 xid,
+    #                         str gid
+    ROLLBACK_PREPARED = b"r"  # u8 flags = 0, u64 end_lsn of the prepare, u64 end_lsn, i64 prepare
+    #                           time, i64 rollback time, u32 xid, str gid
     GAUSS_BEGIN = b"g"  # u64 first_lsn, u64 csn, u64 xid, i64 time, u32 origin id, str user name
     GAUSS_COMMIT = b"f"  # u64 end_lsn, u64 xid, i64 commit time, u64 csn
     NOTICE = b"n"  # u8 code, u32 size, text

@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import itertools
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from hypothesis import strategies as st
 from kit.entries import (
     BEGIN,
     COMMIT,
+    COMMIT_PREPARED,
     CSN,
     END,
     KEEPALIVE,
     MESSAGE,
     ORIGIN,
+    PREPARE,
+    ROLLBACK_PREPARED,
     STREAM_ABORT,
     STREAM_COMMIT,
     STREAM_START,
@@ -63,6 +67,33 @@ class Schemas:
         return self.known.setdefault(key, f"s{len(self.known)}"), is_new
 
 
+@dataclasses.dataclass
+class File:
+    """A prepared transaction that is kept, in memory."""
+
+    xid: int
+    gid: bytes
+    lsn: int
+    time_us: int
+    origin: bytes | None
+    aborted: list[int]
+    tally: list[int]
+    relations: dict[int, bytes | None]
+    places: list[tuple[int, int]]
+    data: bytes
+
+    @classmethod
+    def of(cls, facts: dict[str, Any], batches: Iterable[memoryview]) -> "File":  # Any: as dumped
+        data, places = b"", []
+        for batch in batches:
+            places.append((len(data), batch.nbytes))
+            data += batch
+        return cls(**facts, places=places, data=data)
+
+    def read_into(self, offset: int, target: memoryview) -> None:
+        target[:] = self.data[offset : offset + target.nbytes]
+
+
 class Sink:
     """Plays the collector: gathers what the assembler releases."""
 
@@ -76,6 +107,8 @@ class Sink:
         self.truncates: list[tuple[str, int, int]] = []
         self.repeated: list[tuple[int, int, int, int, bool]] = []
         self.caught_up_at: list[int] = []  # transactions released before
+        self.files: dict[int, File] = {}
+        self.ended: list[int] = []
         self.held: list[Accumulator[Landed]] = [
             self._new(self.tables.system(TRANSACTIONS)), self._new(self.tables.system(MESSAGES))
         ]  # fmt: skip
@@ -101,6 +134,24 @@ class Sink:
     def recall(self, version: int) -> Accumulator[Landed] | None:
         """Nothing was ever let go."""
         return None
+
+    def definition(self, version: int, accumulator: Accumulator[Landed] | None) -> bytes:
+        assert accumulator is not None
+        return json.dumps(TABLES[version].to_record()).encode()
+
+    def prepared_table(self, definition: bytes) -> Accumulator[Landed] | None:
+        return self.register(json.loads(definition)["version"], definition)
+
+    def prepared_ended(self, file: "File") -> None:
+        self.ended.append(file.xid)
+
+    def keep(self) -> None:
+        """Do what is done before an entry: put prepared transactions into files."""
+        for xid in self.assembler.unkept():
+            file = File.of(*self.assembler.dump(xid))
+            self.files[xid] = file
+            self.assembler.keep(file)
+        assert self.assembler.unkept() == []
 
     def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
         self.truncates.append((accumulator.table.directory, lsn, seq))
@@ -530,6 +581,7 @@ class Streamed:
         cuts: rising.
         aborted: subtransactions that are rolled back.
         is_aborted: all of it is.
+        is_prepared: before that, or before its commit.
         origin: of its first block.
     """
 
@@ -537,6 +589,7 @@ class Streamed:
     cuts: tuple[int, ...]
     aborted: frozenset[int]
     is_aborted: bool
+    is_prepared: bool
     origin: bytes | None
 
 
@@ -546,6 +599,7 @@ streamed = st.builds(
     st.lists(st.tuples(st.integers(0, 3), changes), max_size=10).map(tuple),
     st.lists(st.integers(0, 10), max_size=3).map(lambda cuts: tuple(sorted(cuts))),
     st.frozensets(st.integers(1, 4), max_size=3),
+    st.booleans(),
     st.booleans(),
     st.sampled_from([None, None, b"far"]),
 )
@@ -599,7 +653,11 @@ def test_streamed_transactions_come_out_as_whole_ones(
 ) -> None:
     """However blocks interleave, are cut, spooled and rolled back: rows in the order of commits."""
     lives = {
-        100 * (number + 1): [*blocks_of(100 * (number + 1), txn), (0, [])]
+        100 * (number + 1): [
+            *blocks_of(100 * (number + 1), txn),
+            *[(-1, [])] * txn.is_prepared,
+            (0, []),
+        ]
         for number, txn in enumerate(blocks)
     }
     waiting = [*plain]
@@ -612,12 +670,24 @@ def test_streamed_transactions_come_out_as_whole_ones(
             steps.append((0, commits(ended)))
             continue
         owner, items = lives[xid].pop(0)
+        gid, now = b"of %d" % xid, 100 * len(ended)
+        if owner < 0:
+            prepare = Mark(PREPARE, index=xid, x=now + 40, y=now + 50, z=7, payload=gid)
+            steps.append((0, [prepare]))
+            continue
         if lives[xid]:
             steps.append((owner, items))
             continue
         del lives[xid]
         txn = blocks[xid // 100 - 1]
-        if txn.is_aborted:
+        if txn.is_aborted and txn.is_prepared:
+            steps.append((0, [Mark(ROLLBACK_PREPARED, index=xid, y=now + 60, payload=gid)]))
+        elif txn.is_prepared:
+            ended.append(txn)
+            end = now + 100
+            commit = Mark(COMMIT_PREPARED, index=xid, x=end - 10, y=end, z=7, payload=gid)
+            steps.append((0, [commit]))
+        elif txn.is_aborted:
             steps.append((0, [Mark(STREAM_ABORT, x=xid, y=xid)]))
         else:
             ended.append(txn)
@@ -643,6 +713,8 @@ def test_streamed_transactions_come_out_as_whole_ones(
             sink.assembler.absorb_bytes(entry(0, piece, stream_xid=owner))
             every += piece
         if data.draw(st.booleans()):
+            if not sink.assembler.is_comparing:  # before, nothing is committed
+                sink.keep()
             sums.append(sink.assembler.sums())
             sink.assembler.committed()
     if not sink.assembler.is_comparing:
@@ -651,7 +723,8 @@ def test_streamed_transactions_come_out_as_whole_ones(
         check_sums(sums, every, sink)
     shown = [Txn(tuple(kept_items(txn)), txn.origin) for txn in ended]
     assert sink.lines == expected(shown, resume, only_local)
-    assert sink.assembler.open_count == 0
+    assert sink.assembler.open_count == sink.assembler.prepared_count == 0
+    assert sorted(sink.ended) == sorted(sink.files), "each file is told to have ended"
     assert (sink.assembler.retained_bytes, sink.assembler.spooled_bytes) == (0, 0)
     if is_compared:
         assert [(each[0], each[3]) for each in sink.repeated] == [
@@ -711,6 +784,98 @@ WRONG_BLOCKS: dict[str, list[Step]] = {
 @pytest.mark.parametrize("steps", WRONG_BLOCKS.values(), ids=WRONG_BLOCKS.keys())
 def test_wrong_order_of_blocks_is_refused(sink: Sink, steps: list[Step]) -> None:
     """Nothing that a server would never send is guessed at, and nothing of it is released."""
+    for owner, items in steps[:-1]:
+        sink.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
+    owner, items = steps[-1]
+    with pytest.raises(SequenceError):
+        sink.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
+    assert sink.lines == []
+
+
+def prepared(*blocks: Step, gid: bytes = b"g") -> list[Step]:
+    """Transaction 7, prepared at 50."""
+    return [*blocks, (0, [Mark(PREPARE, index=7, x=40, y=50, z=5, payload=gid)])]
+
+
+def test_prepared_transaction_outlives_its_session(tmp_path: Any) -> None:  # Any: Path
+    """Another assembler goes on with the file, whatever its versions are called."""
+    first = Sink(tmp_path, memory_limit=0)
+    first.assembler.absorb_bytes(entry(0, [relation_mark(of) for of in TABLES.values()]))
+    rows: list[Item] = [FIRST, Mark(ORIGIN, payload=b"far"), Row(2, 1, "x", 7), Row(1, 2, None, 8)]
+    rows += [Row(2, 3, "gone", 9), Mark(TRUNCATE, index=1, z=7), Mark(TRUNCATE, index=3, z=7)]
+    steps = prepared((7, rows), (0, [Mark(STREAM_ABORT, x=7, y=9)]))
+    for owner, items in steps:
+        first.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
+    assert first.assembler.boundary_lsn == 50
+    assert first.assembler.sums() == ({}, {}, {}), "it waits"
+    assert first.assembler.spooled_bytes > 0
+    first.keep()
+    assert first.assembler.spooled_bytes == 0
+    assert first.assembler.oldest_prepared_us == 5
+    kept = first.files[7]
+    assert (kept.gid, kept.lsn, kept.origin, kept.aborted) == (b"g", 50, b"far", [9])
+
+    commit = entry(1, [Mark(COMMIT_PREPARED, index=7, x=90, y=100, z=8, payload=b"g")])
+    second = Sink(tmp_path, resume_lsn=50, only_local=False, kept=[kept])
+    marks: list[Item] = [relation_mark(TABLES[3])]
+    second.assembler.absorb_bytes(entry(0, marks))
+    assert second.assembler.prepared_count == 1
+    second.assembler.absorb_bytes(commit)
+    assert second.assembler.sums()[2] == {"aborted": {"I": 1}, "not_wanted": {"T": 1}}
+    second.finish()
+    assert second.lines == [
+        ("b", "I", 100, 0, 1, "x"), ("a", "I", 100, 1, 2, None), ("a", "T", 100, 2, None, None),
+    ]  # fmt: skip
+    assert (second.ended, second.assembler.prepared_count) == ([7], 0)
+
+    third = Sink(tmp_path, resume_lsn=50, only_local=False, kept=[kept])
+    third.assembler.absorb_bytes(entry(0, [relation_mark(of) for of in TABLES.values()]))
+    for owner, items in steps:  # sent again
+        third.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
+    third.assembler.absorb_bytes(commit)
+    third.finish()
+    assert third.lines == second.lines
+
+
+def test_end_of_a_prepared_transaction_that_landed(tmp_path: Any) -> None:  # Any: Path
+    """Sent again without its rows, it is compared as far as it is known, and passed over."""
+    sink = Sink(tmp_path, resume_lsn=100, is_compared=True)
+    commit = Mark(COMMIT_PREPARED, index=7, x=90, y=100, z=8, payload=b"g")
+    sink.assembler.absorb_bytes(entry(1, [commit]))
+    assert sink.repeated == [(100, 7, 8, 0, False)]
+    assert sink.caught_up_at == [0]
+
+
+WRONG_PREPARED: dict[str, list[Step]] = {
+    "prepare of nobody": prepared(),
+    "commit of nobody": [
+        (0, [Mark(COMMIT_PREPARED, index=7, x=90, y=100, payload=b"g")]),
+    ],
+    "commit of another name": [
+        *prepared((7, [Mark(STREAM_START, 1, x=7)])),
+        (0, [Mark(COMMIT_PREPARED, index=7, x=90, y=100, payload=b"h")]),
+    ],
+    "prepared again": [
+        *prepared((7, [Mark(STREAM_START, 1, x=7)])),
+        *prepared((7, [Mark(STREAM_START, 1, x=7)]), gid=b"h"),
+    ],
+    "rows after it": [
+        *prepared((7, [Mark(STREAM_START, 1, x=7)])), (7, [Row(1, 1, "x", 7)]),
+    ],
+    "commit as if streamed": [
+        *prepared((7, [Mark(STREAM_START, 1, x=7)])),
+        (0, [Mark(STREAM_COMMIT, index=7, x=90, y=100)]),
+    ],
+    "inside of another": [
+        (7, [Mark(STREAM_START, 1, x=7)]),
+        (0, [Mark(BEGIN, x=90), Mark(PREPARE, index=7, x=40, y=50)]),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", WRONG_PREPARED.values(), ids=WRONG_PREPARED.keys())
+def test_wrong_order_of_prepared_transactions_is_refused(sink: Sink, steps: list[Step]) -> None:
+    """What would be a loss is an error, and nothing of it is released."""
     for owner, items in steps[:-1]:
         sink.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
     owner, items = steps[-1]

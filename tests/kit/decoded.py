@@ -45,6 +45,9 @@ class EventKind(enum.IntEnum):
     STREAM_START = 12
     STREAM_COMMIT = 13
     STREAM_ABORT = 14
+    PREPARE = 15
+    COMMIT_PREPARED = 16
+    ROLLBACK_PREPARED = 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +153,8 @@ class _Reader:
             for part in PART.iter_unpack(self.aligned(part_offset, part_count * PART.size))
         ]
         assert row_count == sum(part.row_count for part in parts)
-        moments, sums, (_stream_xid, reserved) = tuple(rest[:3]), rest[3:-2], rest[-2:]
-        assert reserved == 0
+        moments, sums, (stream_xid, block) = tuple(rest[:3]), rest[3:-2], rest[-2:]
+        assert (block != 0) == (stream_xid != 0)
         framed, filtered, before_start = (tuple(sums[at : at + 6]) for at in (0, 6, 12))
         return Entry(
             kind, seq, wire_bytes, row_count, events, parts, framed, filtered, before_start, moments

@@ -20,6 +20,7 @@ PART = struct.Struct("=IIIIQQQQQQII")
 COLUMN = struct.Struct("=BBHIQQQQIIQQQQ")
 BEGIN, COMMIT, SEGMENT, TRUNCATE, MESSAGE, ORIGIN, KEEPALIVE, RELATION, CSN, NOTICE = range(1, 11)
 STREAM_START, STREAM_COMMIT, STREAM_ABORT = range(12, 15)
+PREPARE, COMMIT_PREPARED, ROLLBACK_PREPARED = range(15, 18)
 DATA, END, ERROR = range(3)
 
 
@@ -84,7 +85,7 @@ def tally(items: list[Item]) -> Tally:
     """What a reader would have counted of these."""
     marks = [item.kind for item in items if isinstance(item, Mark)]
     rows = len(items) - len(marks)
-    ends = marks.count(COMMIT) + marks.count(STREAM_COMMIT)
+    ends = sum(marks.count(kind) for kind in (COMMIT, STREAM_COMMIT, COMMIT_PREPARED))
     return ends, rows, 0, 0, marks.count(TRUNCATE), marks.count(MESSAGE)
 
 
@@ -138,7 +139,7 @@ def entry(
     out.data[: HEADER.size] = HEADER.pack(
         ENTRY_MAGIC, kind, seq, len(out.data), len(events), len(rows), event_offset, part_offset,
         0, count, *moments, *(tally(items) if framed is None else framed), *filtered, *before_start,
-        stream_xid, 0,
+        stream_xid, int(stream_xid != 0),
     )  # fmt: skip
     return bytes(out.data)
 

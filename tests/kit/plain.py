@@ -196,6 +196,19 @@ def _events(message: pgoutput.Message, by_oid: dict[int, Relation], xid: int) ->
             return [_event(event, index=top, x=commit_lsn, y=end_lsn, z=time)]
         case pgoutput.StreamAbort(top, subxid):
             return [_event(EventKind.STREAM_ABORT, x=top, y=subxid)]
+        case pgoutput.PrepareBegin(_, _, _, top):
+            return [_event(EventKind.STREAM_START, flags=1, x=top)]
+        case pgoutput.Prepare(lsn, end_lsn, time, top, gid) | pgoutput.StreamPrepare(
+            lsn, end_lsn, time, top, gid
+        ):
+            event = EventKind.PREPARE
+            return [_event(event, index=top, x=lsn, y=end_lsn, z=time, payload=gid)]
+        case pgoutput.CommitPrepared(lsn, end_lsn, time, top, gid):
+            event = EventKind.COMMIT_PREPARED
+            return [_event(event, index=top, x=lsn, y=end_lsn, z=time, payload=gid)]
+        case pgoutput.RollbackPrepared(lsn, end_lsn, _, time, top, gid):
+            event = EventKind.ROLLBACK_PREPARED
+            return [_event(event, index=top, x=lsn, y=end_lsn, z=time, payload=gid)]
     raise AssertionError(message)
 
 

@@ -26,6 +26,7 @@ _KINDS: Final = frozenset(
         "idle",
         "snapshot",
         "gap",
+        "prepared",
         "fork",
         "suspect",
         "quarantine",

@@ -9,7 +9,7 @@ from gaussdecode.model.types import ColumnType, Kind
 
 EPOCH_US = 946_684_800_000_000
 RAW_MAGIC = 0x42524447
-RAW_HEADER = struct.Struct("=IIQIIQQQII3Q18Q")
+RAW_HEADER = struct.Struct("=IIQIIQQQII3QII18Q")
 KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
 Tally = tuple[int, ...]
 NONE: Tally = (0,) * len(KINDS)
@@ -84,6 +84,29 @@ def stream_abort(xid: int = 7, subxid: int = 7, place: tuple[int, int] | None = 
     """A Stream Abort message; `place` is LSN and time, as with streaming=parallel."""
     message = b"A" + struct.pack(">II", xid, subxid)
     return message if place is None else message + struct.pack(">Qq", *place)
+
+
+def prepared(
+    letter: bytes,
+    xid: int = 7,
+    gid: bytes = b"gid",
+    end_lsn: int = 0x2030,
+    lsn: int = 0x2000,
+    time_us: int = EPOCH_US,
+    flags: int = 0,
+) -> bytes:
+    """A Begin Prepare (b), Prepare (P), Stream Prepare (p), Commit Prepared (K) or Rollback Prepared (r)."""
+    head = b"" if letter == b"b" else bytes([flags])
+    times = struct.pack(">q", time_us - EPOCH_US) * (2 if letter == b"r" else 1)
+    return (
+        letter
+        + head
+        + struct.pack(">QQ", lsn, end_lsn)
+        + times
+        + struct.pack(">I", xid)
+        + gid
+        + b"\0"
+    )
 
 
 def of_block(message: bytes, xid: int = 7) -> bytes:
@@ -249,7 +272,7 @@ def tally(messages: Iterable[bytes], *, is_streamed: bool = False) -> Tally:
     at = 4 * is_streamed
     counts = dict.fromkeys(KINDS, 0)
     for message in messages:
-        letter = "C" if message[:1] in (b"f", b"c") else message[:1].decode("latin-1")
+        letter = "C" if message[:1] in (b"f", b"c", b"K") else message[:1].decode("latin-1")
         if letter in counts:
             is_whole = letter != "T" or len(message) >= 5 + at
             many = int.from_bytes(message[1 + at : 5 + at]) if letter == "T" and is_whole else 1
@@ -305,6 +328,8 @@ def raw_batch(
         stream_xid,
         *place,
         opened_ns,
+        int(stream_xid != 0),
+        0,
         *(tally(messages, is_streamed=stream_xid != 0) if framed is None else framed),
         *filtered,
         *before_start,

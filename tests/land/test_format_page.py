@@ -31,6 +31,7 @@ from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
     Position,
+    PreparedFile,
     Replacement,
     SchemaChange,
     SourceIdentity,
@@ -93,11 +94,17 @@ def schema() -> Json:
     return with_renames(record, before)
 
 
+PREPARED = PreparedFile(
+    "prepared/0000000000000100-7-0123456789ab.prepared", 1, f"sha256:{'0' * 64}", 7, "g", 256, 1, 1
+)
+
+
 def header() -> Json:
     """Of a checkpoint."""
     made = CheckpointHeader(
         first=0, last=0, previous="", hash="", positions={}, schemas={}, floor=-1, anchor="",
         compacted=0, mtime_ms=0, committed_time=NOW, checksum="", elapsed_ms=0,
+        prepared={PREPARED.path: PREPARED},
     )  # fmt: skip
     record: Json = json.loads(made.to_line())
     return record
@@ -160,6 +167,7 @@ CASES: dict[str, Iterable[str]] = {
     "Replacements of an entry": entry()["replaced"][0],
     "Kinds of entries": [str(kind) for kind in EntryKind],
     "Sums in extra": entry()["extra"]["sums"],
+    "Prepared in extra": [field.name for field in dataclasses.fields(PreparedFile)],
     "Snapshot in extra": snapshot(),
     "Gap in extra": GAP.to_extra(),
     "Quarantine in extra": Quarantine("t", "s", "t", 1, Lsn(1), "x").to_extra(),

@@ -70,6 +70,11 @@ MESSAGES: list[tuple[bytes, pgoutput.Message]] = [
     (b"E", pgoutput.StreamStop()),
     (wire.stream_commit(9, 1, 2, 3), pgoutput.StreamCommit(9, 1, 2, 3)),
     (wire.stream_abort(9, 10), pgoutput.StreamAbort(9, 10, None, None)),
+    (wire.prepared(b"b", 9, b"g", 2, 1, 3), pgoutput.PrepareBegin(1, 2, 3, 9, b"g")),
+    (wire.prepared(b"P", 9, b"g", 2, 1, 3), pgoutput.Prepare(1, 2, 3, 9, b"g")),
+    (wire.prepared(b"p", 9, b"g", 2, 1, 3), pgoutput.StreamPrepare(1, 2, 3, 9, b"g")),
+    (wire.prepared(b"K", 9, b"g", 2, 1, 3), pgoutput.CommitPrepared(1, 2, 3, 9, b"g")),
+    (wire.prepared(b"r", 9, b"g", 2, 1, 3), pgoutput.RollbackPrepared(1, 2, 3, 3, 9, b"g")),
 ]
 
 
@@ -90,7 +95,11 @@ def test_every_prefix_is_truncated(payload: bytes) -> None:
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (b"P\0\0\0\1\1", "unknown type"),
+        (b"Q\0\0\0\1\1", "unknown type"),
+        (wire.prepared(b"P", flags=1), "unknown flags of a prepare"),
+        (wire.prepared(b"p", flags=1), "unknown flags of a prepare"),
+        (wire.prepared(b"K", flags=1), "unknown flags of a commit"),
+        (wire.prepared(b"r", flags=1), "unknown flags of a rollback"),
         (b"S\0\0\0\1\2", "unknown flags of a block"),
         (wire.stream_commit(flags=1), "unknown flags of a commit"),
         (wire.begin() + b"\0", "after the end"),

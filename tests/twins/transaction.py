@@ -36,9 +36,15 @@ class Tag(enum.Enum):
     STREAM_STOP = b"E"
     STREAM_COMMIT = b"c"
     STREAM_ABORT = b"A"
+    PREPARE_BEGIN = b"b"
+    PREPARE = b"P"
+    STREAM_PREPARE = b"p"
+    COMMIT_PREPARED = b"K"
+    ROLLBACK_PREPARED = b"r"
 
 
-COMMITS: Final = (Tag.COMMIT, Tag.STREAM_COMMIT)
+COMMITS: Final = (Tag.COMMIT, Tag.STREAM_COMMIT, Tag.COMMIT_PREPARED)
+PREPARED: Final = (Tag.PREPARE, Tag.STREAM_PREPARE, Tag.ROLLBACK_PREPARED)
 
 
 class Phase(enum.Enum):
@@ -47,6 +53,7 @@ class Phase(enum.Enum):
     IDLE = "idle"
     IN_TXN = "in transaction"
     IN_BLOCK = "in a block of a streamed transaction"
+    IN_PREPARED = "in a prepared transaction"
 
 
 _ANYWHERE: Final = (Tag.RELATION, Tag.TYPE, Tag.MESSAGE)
@@ -59,6 +66,13 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Tag, Phase]]] = {
         Tag.STREAM_START: Phase.IN_BLOCK,
         Tag.STREAM_COMMIT: Phase.IDLE,
         Tag.STREAM_ABORT: Phase.IDLE,
+        Tag.PREPARE_BEGIN: Phase.IN_PREPARED,
+        # Of transaction nobody knows; the collector refuses it.
+        **dict.fromkeys((*PREPARED, Tag.COMMIT_PREPARED), Phase.IDLE),
+    },
+    Phase.IN_PREPARED: {
+        **dict.fromkeys((*_ANYWHERE, *_INSIDE), Phase.IN_PREPARED),
+        Tag.PREPARE: Phase.IDLE,
     },
     Phase.IN_BLOCK: {
         **dict.fromkeys((*_ANYWHERE, *_INSIDE), Phase.IN_BLOCK),
@@ -101,5 +115,7 @@ class TransactionFraming:
             if end_lsn is None or end_lsn <= self.end_lsn:
                 raise SequenceError(f"commit at {end_lsn} does not lie above {self.end_lsn}")
             self.end_lsn = end_lsn
+        if tag in PREPARED and end_lsn is not None:
+            self.end_lsn = max(self.end_lsn, end_lsn)
         self.phase = phase
         return phase

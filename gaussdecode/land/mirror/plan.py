@@ -22,7 +22,7 @@ from gaussdecode.land.names import (
 )
 from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind, LandingFile
+from gaussdecode.model.landing import EntryKind, LandingFile, PreparedFile
 from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 
 KEPT_TRANSACTIONS: Final = 256
@@ -68,11 +68,13 @@ class MirrorState:
             raise ValueError("it has other fields than were written") from None
 
 
-def batches(
-    files: Iterable[LandingFile], most_files: int, most_bytes: int
-) -> Iterator[list[LandingFile]]:
+Shipped = LandingFile | PreparedFile
+"""A file that an entry names."""
+
+
+def batches(files: Iterable[Shipped], most_files: int, most_bytes: int) -> Iterator[list[Shipped]]:
     """Divide files into those that are put at the same time: each is in memory until it is put."""
-    batch: list[LandingFile] = []
+    batch: list[Shipped] = []
     for file in files:
         size = sum(of.bytes for of in batch) + file.bytes
         if batch and (size > most_bytes or len(batch) == most_files):
@@ -96,6 +98,11 @@ def doomed_files(entries: Iterable[CommitEntry], *, of_transactions: bool) -> It
         for file in entry.files:
             if (file.table == TRANSACTIONS) is of_transactions:
                 yield file.path
+
+
+def needed_prepared(entries: Iterable[CommitEntry]) -> set[str]:
+    """Paths of the prepared transactions' files that entries name, as begun or as ended."""
+    return {path for of in entries for path in (*(file.path for file in of.prepared), *of.ended)}
 
 
 def is_later(path: str, n: int) -> bool:

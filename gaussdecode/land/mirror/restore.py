@@ -33,6 +33,7 @@ from gaussdecode.land.names import (
     COMMITS,
     DIRECTORIES,
     LAYOUT,
+    PREPARED,
     SCHEMAS,
     TRANSACTIONS,
     entry_number,
@@ -84,6 +85,7 @@ def restore(disk: Disk, store: Objects, told: Told = lambda *_: None) -> int:
         "checkpoints": [f"{CHECKPOINTS}/{name}" for _, _, name in held],
         "entries": [entry_path(n) for n in numbers],
         "schemas": store.below(SCHEMAS),
+        "prepared transactions": store.below(PREPARED),
     }
     for what, paths in batches.items():
         _fetch(disk, store, paths, partial(told, what))

@@ -32,6 +32,7 @@ from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import (
     KEPT_TRANSACTIONS,
     MirrorState,
+    Shipped,
     batches,
     checkpoints,
     doomed_files,
@@ -39,6 +40,7 @@ from gaussdecode.land.mirror.plan import (
     last_floor,
     ledger_path,
     ledgers,
+    needed_prepared,
     newest_entry,
     schema_paths,
 )
@@ -48,6 +50,7 @@ from gaussdecode.land.names import (
     COMPACT,
     DATA,
     LAYOUT,
+    PREPARED,
     checkpoint_range,
     entry_number,
     entry_path,
@@ -56,7 +59,7 @@ from gaussdecode.land.names import (
 from gaussdecode.land.snapshots import LEDGER
 from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.model.entry import CommitEntry, parse_checkpoint
-from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
+from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.settings.sections import MIRROR_PUT_BYTES
 
 _UPLOADS: Final = 4  # files at a time; arbitrary
@@ -153,7 +156,15 @@ class Shipper:
         self._ledger_serial = max((serial for _, serial in known), default=-1) + 1
         first = max(self._log.floor + 1, newest - self._log.block)
         self._expire(last_floor(self._log.iterate(first, newest)))
+        self._sweep_prepared()
         self._sweep()
+
+    def _sweep_prepared(self) -> None:
+        """Remove files of prepared transactions there that ended, or that no entry names."""
+        log = self._log
+        kept = {file.path for file in log.prepared}
+        kept |= needed_prepared(log.iterate(self.shipped + 1, log.next_n - 1))
+        self._take_back([path for path in self._store.below(PREPARED) if path not in kept])
 
     def claim(self) -> None:
         """Say in the log, here and in the store, that this host goes on with it.
@@ -232,7 +243,7 @@ class Shipper:
         """Put the data files of an entry; gives those that were not there."""
         put: list[str] = []
         with ThreadPoolExecutor(_UPLOADS, "upload") as pool:
-            for batch in batches(entry.files, _UPLOADS, MIRROR_PUT_BYTES):
+            for batch in batches((*entry.files, *entry.prepared), _UPLOADS, MIRROR_PUT_BYTES):
                 runs = [(file.path, pool.submit(self._put_data, entry.n, file)) for file in batch]
                 failures = [error for _, run in runs if (error := run.exception()) is not None]
                 put += [path for path, run in runs if run.exception() is None and run.result()]
@@ -242,7 +253,7 @@ class Shipper:
                     raise error
         return put
 
-    def _put_data(self, n: int, file: LandingFile) -> bool:
+    def _put_data(self, n: int, file: Shipped) -> bool:
         """Put a data file; False where the same one was there."""
         if self._put_file(file.path):
             return True
@@ -307,6 +318,7 @@ class Shipper:
             self._ship_checkpoints()
         if entry.floor is not None:
             self._expire(entry.floor)
+        self._take_back(list(entry.ended))
 
     def _ship_checkpoints(self) -> None:
         for first, last, path in self._log.entries.checkpoints():

@@ -15,14 +15,18 @@ cdef class PostgresReceiver(Receiver):
     cdef uint64_t keepalive_lsn  # last one sent in-band
     cdef bint keepalive_reply
     cdef int64_t keepalive_us
-    cdef bint is_in_block       # of a streamed transaction; then it is of `xid`
+    cdef uint32_t block         # a Block: of the transaction `xid`
     cdef bint is_cut_off        # the server leaves changes out from here on
 
     cdef int leave_off(self) except -1 nogil
     cdef int take_message(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int take_commit(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int begin_block(self, const uint8_t *data, size_t size) except -1 nogil
-    cdef int end_block(self, size_t size) except -1 nogil
+    cdef size_t xid_size(self) noexcept nogil
+    cdef int take_stream_stop(self, size_t size) except -1 nogil
+    cdef int end_block(self) except -1 nogil
+    cdef int take_prepared(self, const uint8_t *data, size_t size) except -1 nogil
+    cdef int take_commit_prepared(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int take_stream_commit(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int check_outside(self, uint8_t tag) except -1 nogil
     cdef int describe(self, const uint8_t *data, size_t size, int outcome) except -1 nogil

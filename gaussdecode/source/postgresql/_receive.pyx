@@ -9,10 +9,11 @@ It looks at the letter of a message and at the positions of commits.
 everything the server has sent lies before them; then they go in-band after it, at most one
 a second unless the server wants a reply.
 
-**Streamed transactions** come in blocks between S and E, which do not nest and have no other
+**Blocks.** Streamed transactions come in blocks between S and E, prepared ones as one block
+between b and P; blocks do not nest and have no other
 messages between them. A block is a transaction that is open: while one is, keepalives are not
 passed on. It has batches of its own, so that a batch is of one transaction or of none; those
-between blocks hold the ends of streamed transactions, which decide what becomes of their rows.
+between blocks hold the ends of such transactions, which decide what becomes of their rows.
 
 **Returns** to Python for a new Relation or Type message (held; `frame` shows it, `define`
 lets go). Repeats of a Type are dropped.
@@ -52,9 +53,12 @@ from gaussdecode.source._receive cimport (
 )
 from gaussdecode.source._status cimport StatusNumbers
 from gaussdecode.wire._letters cimport (
-    LETTER_BEGIN, LETTER_COMMIT, LETTER_MESSAGE, LETTER_RELATION,
-    LETTER_STREAM_ABORT, LETTER_STREAM_COMMIT, LETTER_STREAM_START, LETTER_STREAM_STOP, LETTER_TYPE,
+    LETTER_BEGIN, LETTER_COMMIT, LETTER_COMMIT_PREPARED, LETTER_MESSAGE, LETTER_PREPARE,
+    LETTER_PREPARE_BEGIN, LETTER_RELATION, LETTER_ROLLBACK_PREPARED, LETTER_STREAM_ABORT,
+    LETTER_STREAM_COMMIT, LETTER_STREAM_PREPARE, LETTER_STREAM_START, LETTER_STREAM_STOP,
+    LETTER_TYPE,
 )
+from gaussdecode.wire._layout cimport BLOCK_NONE, BLOCK_PREPARED, BLOCK_STREAMED
 
 from gaussdecode.errors import WireError
 
@@ -66,6 +70,9 @@ cdef enum:
     COMMIT_SIZE = 26            # 'C', flags, commit lsn, end lsn, commit time
     START_SIZE = 6              # 'S', xid, flags
     STREAM_COMMIT_SIZE = 30     # 'c', xid, flags, commit lsn, end lsn, commit time
+    PREPARE_BEGIN_SIZE = 30     # 'b', two positions, time, xid, gid
+    PREPARED_SIZE = 31          # 'P', 'p' and 'K': the same after flags
+    ROLLBACK_SIZE = 39          # 'r': one more time
     XID_SIZE = 4
     KEEPALIVE_GAP_US = 1000000
 
@@ -114,9 +121,14 @@ cdef class PostgresReceiver(Receiver):
         return self.frames.data[DATA_HEADER:self.frames.size]
 
     @property
-    def is_streamed(self):
-        """Whether the held message stands in a block of a streamed transaction."""
-        return self.is_in_block
+    def is_in_block(self):
+        """Whether the held message is of a transaction that may yet be rolled back."""
+        return self.block != BLOCK_NONE
+
+    @property
+    def has_xid(self):
+        """Whether the held message says whose it is."""
+        return self.block == BLOCK_STREAMED
 
     def define(self, uint32_t oid, bytes record):
         """Let go of the held message; the repeats of a type will be dropped from now on.
@@ -126,7 +138,7 @@ cdef class PostgresReceiver(Receiver):
             record: of the new relation version, or None for a type.
         """
         cdef const uint8_t *data = self.frames.data + DATA_HEADER
-        cdef size_t at = 1 + XID_SIZE * self.is_in_block
+        cdef size_t at = 1 + self.xid_size()
         cdef size_t size = self.frames.size - DATA_HEADER
         if self.frames.data == NULL:
             raise ValueError("no message is held")
@@ -169,7 +181,10 @@ cdef class PostgresReceiver(Receiver):
         if tag == LETTER_TYPE:
             return self.describe(data, size, NEW_TYPE)
         if tag == LETTER_STREAM_STOP:
-            return self.end_block(size)
+            return self.take_stream_stop(size)
+        if tag == LETTER_PREPARE and self.block == BLOCK_PREPARED:
+            self.end_block()
+            return HOLD
         if not self.has_room(size):
             return HOLD
         if tag == LETTER_COMMIT:
@@ -178,7 +193,7 @@ cdef class PostgresReceiver(Receiver):
             if size < BEGIN_SIZE:
                 fail_short(tag, size)
             self.open_transaction(tag, read_uint32(data + 17))
-        elif tag == LETTER_STREAM_START:
+        elif tag == LETTER_STREAM_START or tag == LETTER_PREPARE_BEGIN:
             if self.dispatcher.is_open:
                 self.cut(0, False)
                 return HOLD
@@ -187,24 +202,34 @@ cdef class PostgresReceiver(Receiver):
             self.take_stream_commit(data, size)
         elif tag == LETTER_STREAM_ABORT:
             self.check_outside(tag)
+        elif tag == LETTER_COMMIT_PREPARED:
+            self.take_commit_prepared(data, size)
+        elif tag == LETTER_PREPARE or tag == LETTER_STREAM_PREPARE or (
+            tag == LETTER_ROLLBACK_PREPARED
+        ):
+            self.take_prepared(data, size)
         elif tag != LETTER_MESSAGE:
             self.check_inside(tag)
-        if not self.is_in_block:
-            tally_message(&self.dispatcher.framed, tag, data, size)
-        elif size > XID_SIZE:
-            tally_message(&self.dispatcher.framed, tag, data + XID_SIZE, size - XID_SIZE)
+        if size > self.xid_size():
+            tally_message(
+                &self.dispatcher.framed, tag, data + self.xid_size(), size - self.xid_size()
+            )
         self.add(data, size, self.frames.origin == FROM_LIBPQ)
         return GO_ON
 
     cdef int take_commit(self, const uint8_t *data, size_t size) except -1 nogil:
         self.check_inside(data[0])
-        if self.is_in_block:
+        if self.block != BLOCK_NONE:
             fail_order(data[0], True)
         if size < COMMIT_SIZE:
             fail_short(data[0], size)
         return self.close_transaction(data[0], read_uint64(data + 10))
 
-    # ---- streamed transactions
+    # ---- blocks, and the ends of their transactions
+
+    cdef inline size_t xid_size(self) noexcept nogil:
+        """Bytes between the letter of a change and what it says."""
+        return XID_SIZE if self.block == BLOCK_STREAMED else 0
 
     cdef int check_outside(self, uint8_t tag) except -1 nogil:
         if self.in_transaction:
@@ -212,29 +237,59 @@ cdef class PostgresReceiver(Receiver):
         return 0
 
     cdef int begin_block(self, const uint8_t *data, size_t size) except -1 nogil:
-        """The batch of the block begins with its message S."""
+        """The batch of the block begins with its message S or b."""
+        cdef bint is_prepared = data[0] == LETTER_PREPARE_BEGIN
         cdef uint32_t xid
-        if size < START_SIZE:
+        if size < <size_t>(PREPARE_BEGIN_SIZE if is_prepared else START_SIZE):
             fail_short(data[0], size)
-        xid = read_uint32(data + 1)
+        xid = read_uint32(data + (25 if is_prepared else 1))
         if xid == 0:
             fail_order(data[0], False)
         self.open_transaction(data[0], xid)
-        self.is_in_block = True
+        self.block = BLOCK_PREPARED if is_prepared else BLOCK_STREAMED
         self.dispatcher.stream_xid = xid
+        self.dispatcher.block = self.block
         return 0
 
-    cdef int end_block(self, size_t size) except -1 nogil:
-        if not self.is_in_block:
+    cdef int take_stream_stop(self, size_t size) except -1 nogil:
+        if self.block != BLOCK_STREAMED:
             fail_order(LETTER_STREAM_STOP, self.in_transaction)
         if size != 1:
             fail_long(LETTER_STREAM_STOP)
+        return self.end_block()
+
+    cdef int end_block(self) except -1 nogil:
+        """What follows is in a batch of its own."""
         self.cut(0, False)
+        self.block = self.dispatcher.block = BLOCK_NONE
         self.dispatcher.stream_xid = 0
-        self.is_in_block = False
         self.in_transaction = False
         self.xid = 0
         return GO_ON
+
+    cdef int take_prepared(self, const uint8_t *data, size_t size) except -1 nogil:
+        """A transaction is prepared, or is rolled back after that.
+
+        One that was prepared before the slot was told of such transactions comes with its commit,
+        and stands before what came already.
+        """
+        cdef uint64_t end_lsn
+        self.check_outside(data[0])
+        if size < <size_t>(
+            ROLLBACK_SIZE if data[0] == LETTER_ROLLBACK_PREPARED else PREPARED_SIZE
+        ):
+            fail_short(data[0], size)
+        end_lsn = read_uint64(data + 10)
+        if end_lsn > self.end_lsn:
+            self.end_lsn = end_lsn
+            self.clock.note_written(end_lsn)
+        return 0
+
+    cdef int take_commit_prepared(self, const uint8_t *data, size_t size) except -1 nogil:
+        if size < PREPARED_SIZE:
+            fail_short(data[0], size)
+        self.open_transaction(data[0], read_uint32(data + 26))
+        return self.close_transaction(data[0], read_uint64(data + 10))
 
     cdef int take_stream_commit(self, const uint8_t *data, size_t size) except -1 nogil:
         if size < STREAM_COMMIT_SIZE:
@@ -248,7 +303,7 @@ cdef class PostgresReceiver(Receiver):
         A Relation like the one before may mean that a column was dropped and made anew: only
         the catalogue can tell, so it is a version of its own, and begins a batch.
         """
-        cdef size_t at = 1 + XID_SIZE * self.is_in_block
+        cdef size_t at = 1 + self.xid_size()
         if size < at + 4:
             fail_short(data[0], size)
         if outcome == NEW_RELATION:

@@ -21,6 +21,15 @@ from gaussdecode.wire.letters import Letter
 
 _COMMIT_BYTES: Final = 26
 _STREAM_COMMIT_BYTES: Final = 30
+_PREPARED_BYTES: Final = 31
+_PREPARED: Final = frozenset(
+    {
+        Letter.PREPARE,
+        Letter.STREAM_PREPARE,
+        Letter.COMMIT_PREPARED,
+        Letter.ROLLBACK_PREPARED,
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +74,14 @@ def record(
     """
     with connect(recording.address) as connection:
         server = slots.read_server(connection, recording.slot, recording.publications)
-        start_lsn = check_start(None, server, recording.slot)
+        start_lsn = check_start(None, server, recording.slot, two_phase=None)
         options = slots.stream_options(
             server.version,
             recording.publications,
             messages=recording.messages,
             only_local=recording.only_local,
             streaming=recording.streaming,
+            two_phase=server.slot is not None and server.slot.is_two_phase,
         )
         encoding = connection.encoding.name
         header = _header_of(recording.slot, server, start_lsn, options, encoding)
@@ -117,6 +127,8 @@ def reached(frame: bytes) -> int:
         return message.wal_end
     payload = message.payload
     if payload[:1] == Letter.COMMIT and len(payload) >= _COMMIT_BYTES:
+        return int.from_bytes(payload[10:18], "big")
+    if payload[:1] in _PREPARED and len(payload) >= _PREPARED_BYTES:
         return int.from_bytes(payload[10:18], "big")
     if payload[:1] == Letter.STREAM_COMMIT and len(payload) >= _STREAM_COMMIT_BYTES:
         return int.from_bytes(payload[14:22], "big")

@@ -22,9 +22,11 @@ from gaussdecode.source.quoting import (
     start_replication,
 )
 from gaussdecode.source.slot import PLUGIN, LandingPosition, ServerState, SlotState
+from gaussdecode.source.start import TWO_PHASE_VERSION
 from gaussdecode.wire.encoding import spelled_name
 
 _STREAMS_PARALLEL: Final = 160000
+_TWO_PHASE_PROTOCOL: Final = "3"
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN: Final = re.compile(r"(\d+)\s*(ms|s|min|h|d|)")
 
@@ -222,9 +224,16 @@ def stream_options(
     only_local: bool,
     streaming: str = NOT_STREAMED,
     binary: bool = False,
+    two_phase: bool = False,
 ) -> dict[str, str]:
-    """The options of pgoutput for a server of this version; `streaming` as configured."""
+    """The options of pgoutput for a server of this version; `streaming` as configured.
+
+    With `two_phase` the slot becomes one of which prepared transactions are sent at their PREPARE,
+    if it is not that already.
+    """
     mode, version = streaming_of(server_version, streaming)
+    if two_phase:
+        version = max(version, _TWO_PHASE_PROTOCOL)
     options = {"proto_version": version, "publication_names": publication_list(publications)}
     if mode:
         options["streaming"] = mode
@@ -232,6 +241,8 @@ def stream_options(
         options["messages"] = "true"
     if binary:
         options["binary"] = "true"
+    if two_phase:
+        options["two_phase"] = "true"
     if server_version >= 160000:
         options["origin"] = "none" if only_local else "any"
     return options
@@ -249,13 +260,16 @@ def start_stream(
     connection.start_stream(start_replication(slot, str(start_lsn), options))
 
 
-def create_slot(connection: Connection, name: str, *, failover: bool = False) -> Lsn:
+def create_slot(
+    connection: Connection, name: str, *, failover: bool = False, two_phase: bool = False
+) -> Lsn:
     """Create a logical slot; waits for the transactions that run on the server.
 
     Args:
         connection: in replication mode.
         name: of the slot.
         failover: have standbys keep it, from PostgreSQL 17 on.
+        two_phase: prepared transactions are sent at their PREPARE, from PostgreSQL 15 on.
 
     Returns:
         Its consistent point: every transaction that commits later will be streamed.
@@ -267,8 +281,11 @@ def create_slot(connection: Connection, name: str, *, failover: bool = False) ->
     version = connection.server_version
     if failover and version < 170000:
         raise SourceRefusedError("failover slots need PostgreSQL 17 or newer")
+    if two_phase and version < TWO_PHASE_VERSION:
+        raise SourceRefusedError("source.two-phase needs PostgreSQL 15 or newer")
     if version >= 150000:
-        options = "(SNAPSHOT 'nothing'" + (", FAILOVER)" if failover else ")")
+        wanted = ["SNAPSHOT 'nothing'", *["TWO_PHASE"] * two_phase, *["FAILOVER"] * failover]
+        options = f"({', '.join(wanted)})"
     else:
         options = "NOEXPORT_SNAPSHOT"
     command = f"CREATE_REPLICATION_SLOT {slot_identifier(name)} LOGICAL {PLUGIN} {options}"

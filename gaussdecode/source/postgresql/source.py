@@ -48,12 +48,13 @@ class SlowPath:
     def answer(self, end: End) -> bool:
         """See `Source.answer`."""
         receiver, relations = self._receiver, self._relations
-        is_streamed = receiver.is_streamed
+        has_xid = receiver.has_xid
         if end is End.RELATION:
-            relation = relations.define(receiver.frame(), is_streamed=is_streamed)
-            receiver.define(relation.oid, relations.record(relation, is_streamed=is_streamed))
+            relation = relations.define(receiver.frame(), is_streamed=has_xid)
+            record = relations.record(relation, is_streamed=receiver.is_in_block)
+            receiver.define(relation.oid, record)
         elif end is End.TYPE:
-            receiver.define(relations.note_type(receiver.frame(), is_streamed=is_streamed), None)
+            receiver.define(relations.note_type(receiver.frame(), is_streamed=has_xid), None)
         else:
             return False
         return True
@@ -77,7 +78,7 @@ class PostgresSource:
         problem = primary_problem(self._server, wants_standby=wants_standby)
         if problem is not None:
             raise SourceRefusedError(problem)
-        self._start_lsn = check_start(state, self._server, self._slot)
+        self._start_lsn = check_start(state, self._server, self._slot, two_phase=settings.two_phase)
         refuse_active(state, self._server)
         self._log_lsn = None if state is None else log_position(state, self._server)
         formats = self._formats(settings, say) if settings.binary else None
@@ -93,6 +94,7 @@ class PostgresSource:
             only_local=settings.decoding.only_local,
             streaming=settings.streaming,
             binary=formats is not None,
+            two_phase=settings.two_phase,
         )
 
     def _formats(self, settings: ReaderSettings, say: Log) -> Formats | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from kit import wire
-from twins.transaction import Tag, TransactionFraming
+from twins.transaction import PREPARED, Tag, TransactionFraming
 
 from gaussdecode.errors import SequenceError
 from gaussdecode.ipc.control import Control
@@ -34,6 +34,7 @@ MESSAGES = {
     Tag.STREAM_START: wire.stream_start(),
     Tag.STREAM_STOP: b"E",
     Tag.STREAM_ABORT: wire.stream_abort(),
+    Tag.PREPARE_BEGIN: wire.prepared(b"b"),
 }
 
 
@@ -44,6 +45,8 @@ def frame(step: Step, *, is_in_block: bool = False) -> bytes:
         message = wire.commit(end_lsn=end_lsn)
     elif tag is Tag.STREAM_COMMIT:
         message = wire.stream_commit(end_lsn=end_lsn)
+    elif tag in {*PREPARED, Tag.COMMIT_PREPARED}:
+        message = wire.prepared(tag.value, end_lsn=end_lsn)
     else:
         message = MESSAGES[tag]
     if is_in_block and tag.value in b"RYIUDTM":
@@ -99,11 +102,18 @@ ENDS = {
     Tag.STREAM_STOP,
     Tag.STREAM_COMMIT,
     Tag.STREAM_ABORT,
+    Tag.PREPARE_BEGIN,
+    Tag.COMMIT_PREPARED,
+    *PREPARED,
 }
 LIVES = [
     (Tag.BEGIN, Tag.COMMIT),
     (Tag.STREAM_START, Tag.STREAM_STOP, Tag.STREAM_COMMIT),
     (Tag.STREAM_START, Tag.STREAM_STOP, Tag.STREAM_ABORT),
+    (Tag.STREAM_START, Tag.STREAM_STOP, Tag.STREAM_PREPARE),
+    (Tag.PREPARE_BEGIN, Tag.PREPARE),
+    (Tag.PREPARE_BEGIN, Tag.PREPARE, Tag.COMMIT_PREPARED),
+    (Tag.PREPARE_BEGIN, Tag.PREPARE, Tag.ROLLBACK_PREPARED),
 ]
 
 
