@@ -537,7 +537,9 @@ cdef class Assembler:
     cdef OpenTransaction *find_prepared(self, const uint8_t *entry, const Event *event) noexcept nogil:
         """The prepared transaction with this number and this name, or NULL."""
         cdef OpenTransaction *transaction = opens_find(&self.prepared, event.index)
-        return transaction if transaction != NULL and self.has_gid(transaction, entry, event) else NULL
+        if transaction != NULL and not self.has_gid(transaction, entry, event):
+            return NULL
+        return transaction
 
     cdef bint has_gid(
         self, const OpenTransaction *transaction, const uint8_t *entry, const Event *event
@@ -636,7 +638,7 @@ cdef class Assembler:
         return 0
 
     def unkept(self):
-        """Numbers of the prepared transactions that are in no file, in the order of their PREPARE."""
+        """Numbers of the prepared transactions in no file, in the order of their PREPARE."""
         cdef uint32_t i
         found = [
             (self.prepared.items[i].prepared_lsn, self.prepared.items[i].stream_xid)
@@ -1287,7 +1289,7 @@ cdef class Assembler:
 
     @staticmethod
     def layout():
-        """What the bytes of a retained batch depend on; other programs may lay them out otherwise."""
+        """What the bytes of a retained batch depend on; in other programs it may differ."""
         sizes = (
             sizeof(EntryHeader), sizeof(Event), sizeof(PartHeader), sizeof(ColumnHeader),
             sizeof(Unchanged), sizeof(Misfit), sys.byteorder == "little",

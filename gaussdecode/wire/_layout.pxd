@@ -94,8 +94,7 @@ cdef enum EventKind:
     EVENT_CSN = 9               # x csn of the open transaction or 0, payload user name
     EVENT_NOTICE = 10           # index code (1 = rows may be missing), payload text
     EVENT_HEARTBEAT = 11        # x lsn, y flushed lsn, z timestamp (us since 1970)
-    EVENT_STREAM_START = 12     # x xid, flags 1 = first block of its transaction; also of a
-                                # prepared one, whose only block it is
+    EVENT_STREAM_START = 12     # x xid, flags 1 = first block, or all of a prepared one
     EVENT_STREAM_COMMIT = 13    # index xid, x commit_lsn, y end_lsn, z commit time
     EVENT_STREAM_ABORT = 14     # x xid, y xid of what was rolled back: all if equal
     # The payload of what follows is the global identifier of the transaction.

@@ -821,7 +821,7 @@ def test_prepared_transaction_outlives_its_session(tmp_path: Any) -> None:  # An
     second.assembler.absorb_bytes(entry(0, marks))
     assert second.assembler.prepared_count == 1
     second.assembler.absorb_bytes(commit)
-    assert second.assembler.sums()[2] == {"aborted": {"I": 1}, "not_wanted": {"T": 1}}
+    assert second.assembler.sums()[2] == {"aborted": {"I": 1}, "not-wanted": {"T": 1}}
     second.finish()
     assert second.lines == [
         ("b", "I", 100, 0, 1, "x"), ("a", "I", 100, 1, 2, None), ("a", "T", 100, 2, None, None),
