@@ -479,7 +479,7 @@ cdef class Assembler:
             self.catch_up()
         if known != NULL:
             if not self.has_gid(known, entry, event):
-                self.fail_prepared(entry, event, b"PREPARE", b"is prepared already, otherwise named")
+                self.fail_prepared(entry, event, b"PREPARE", b"is prepared under another name")
             tally_subtract(&self.streamed, &transaction.tally)
             tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
             self.drop_retained(transaction)
@@ -534,7 +534,9 @@ cdef class Assembler:
         self.drop_retained(transaction)
         return self.forget_prepared(transaction)
 
-    cdef OpenTransaction *find_prepared(self, const uint8_t *entry, const Event *event) noexcept nogil:
+    cdef OpenTransaction *find_prepared(
+        self, const uint8_t *entry, const Event *event
+    ) noexcept nogil:
         """The prepared transaction with this number and this name, or NULL."""
         cdef OpenTransaction *transaction = opens_find(&self.prepared, event.index)
         if transaction != NULL and not self.has_gid(transaction, entry, event):
