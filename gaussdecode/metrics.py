@@ -345,6 +345,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Rollbacks of transactions that the server never streamed; some versions send them",
         _NOTHING,
     ),
+    _gauge(
+        "collect_prepared_transactions",
+        "transactions",
+        "Prepared transactions whose rows wait here for COMMIT PREPARED or ROLLBACK PREPARED",
+        _NOTHING,
+    ),
+    _gauge(
+        "collect_prepared_seconds",
+        "seconds",
+        "Since the oldest of them was prepared; 0 for none",
+        "Large: it was forgotten; COMMIT PREPARED or ROLLBACK PREPARED it on the server.",
+    ),
     _counter("collect_transactions", "transactions", "Committed transactions released", _NOTHING),
     _counter("collect_rows", "rows", "Rows released in commit order", _NOTHING),
     _counter(

@@ -199,6 +199,7 @@ cdef class Assembler:
     cdef OpenTransactions streams
     cdef OpenTransactions prepared
     cdef dict files                 # by xid, of those that are kept
+    cdef dict waiting               # by xid, what other threads may know of the prepared ones
     cdef bint only_local
     cdef bint skip_empty
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
@@ -283,6 +284,7 @@ cdef class Assembler:
         self.excluded_names = self.excluded_users
         self.is_comparing = is_compared
         self.files = {}
+        self.waiting = {}
         for file in kept:
             self.adopt(file)
         self.framed = self.streamed
@@ -493,6 +495,7 @@ cdef class Assembler:
         transaction.prepared_us = event.z
         opens_move(&self.streams, &self.prepared, transaction)
         self.prepared_total += 1
+        self.tell_prepared(transaction)
         if event.y > self.boundary_lsn:
             self.boundary_lsn = event.y
         return 0
@@ -552,10 +555,18 @@ cdef class Assembler:
 
     cdef int forget_prepared(self, OpenTransaction *transaction) except -1 nogil:
         """It has ended, and is in the entry that tells so."""
-        if transaction.is_kept:
-            with gil:
+        with gil:
+            del self.waiting[transaction.stream_xid]
+            if transaction.is_kept:
                 self.owner.prepared_ended(self.files.pop(transaction.stream_xid))
         opens_remove(&self.prepared, transaction)
+        return 0
+
+    cdef int tell_prepared(self, const OpenTransaction *transaction) except -1 with gil:
+        self.waiting[transaction.stream_xid] = (
+            (<const char *>transaction.gid.data)[:transaction.gid.size], transaction.stream_xid,
+            transaction.prepared_lsn, transaction.prepared_us, tally_rows(&transaction.tally),
+        )
         return 0
 
     cdef int fail_prepared(
@@ -626,6 +637,7 @@ cdef class Assembler:
             transaction.tally.count[i] = file.tally[i]
         self.files[file.xid] = file
         self.point_into(transaction, file)
+        self.tell_prepared(transaction)
         tally_add(&self.streamed, &transaction.tally)
         return 0
 
@@ -726,17 +738,14 @@ cdef class Assembler:
         self.point_into(transaction, file)
 
     @property
-    def prepared_count(self):
-        """Number of prepared transactions that have not ended."""
-        return self.prepared.count
+    def prepared_transactions(self):
+        """Those that are prepared and have not ended, by the end of their PREPARE.
 
-    @property
-    def oldest_prepared_us(self):
-        """When the first of them was prepared, microseconds since 1970; None for none."""
-        cdef uint32_t i
-        return min(
-            [self.prepared.items[i].prepared_us for i in range(self.prepared.count)], default=None
-        )
+        Returns:
+            Global identifier, number, end of the PREPARE, its time in microseconds since 1970, and
+            rows, of each. Any thread may ask.
+        """
+        return sorted(self.waiting.values(), key=lambda one: one[2])
 
     # ---- release -------------------------------------------------------------------
 
@@ -1043,6 +1052,7 @@ cdef class Assembler:
         opens_free(&self.streams)
         opens_free(&self.prepared)
         self.files = {}
+        self.waiting = {}
         self.retained_bytes = 0
         if self.version_capacity:
             memset(self.by_version, 0, self.version_capacity * sizeof(PyObject *))

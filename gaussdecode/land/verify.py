@@ -191,6 +191,7 @@ class _Verification:
         except GaussDecodeError as error:
             report.add(f"the chain ends after entry {self.state.next_n - 1}: {error}")
         self.check_floor()
+        self.check_prepared()
         is_idle = was_idle and not self.disk.files.is_locked()
         self.check_lying(unfinished if is_idle else [], is_idle=is_idle)
         report.tables = len(self.tables)
@@ -278,6 +279,16 @@ class _Verification:
             self.report.add(f"entries {floor + 1} to {first - 1} are missing above the floor")
         if first == floor + 1 and self.anchor != anchor:
             self.report.add(f"entry {first} does not go on from the anchor of the floor")
+
+    def check_prepared(self) -> None:
+        """See that prepared transactions which have not ended are what was written."""
+        for file in self.state.prepared.values():
+            if self.disk.matches(file.path, file.bytes, file.checksum):
+                continue
+            if self.newest() == self.state.next_n - 1:  # else it may have ended meanwhile
+                self.report.add(
+                    f"{file.path}, of prepared transaction {file.gid!r}, is missing or not what was written"
+                )
 
     def check_entry(self, entry: CommitEntry) -> None:
         report = self.report

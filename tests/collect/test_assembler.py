@@ -723,7 +723,7 @@ def test_streamed_transactions_come_out_as_whole_ones(
         check_sums(sums, every, sink)
     shown = [Txn(tuple(kept_items(txn)), txn.origin) for txn in ended]
     assert sink.lines == expected(shown, resume, only_local)
-    assert sink.assembler.open_count == sink.assembler.prepared_count == 0
+    assert (sink.assembler.open_count, sink.assembler.prepared_transactions) == (0, [])
     assert sorted(sink.ended) == sorted(sink.files), "each file is told to have ended"
     assert (sink.assembler.retained_bytes, sink.assembler.spooled_bytes) == (0, 0)
     if is_compared:
@@ -811,7 +811,7 @@ def test_prepared_transaction_outlives_its_session(tmp_path: Any) -> None:  # An
     assert first.assembler.spooled_bytes > 0
     first.keep()
     assert first.assembler.spooled_bytes == 0
-    assert first.assembler.oldest_prepared_us == 5
+    assert first.assembler.prepared_transactions == [(b"g", 7, 50, 5, 5)]
     kept = first.files[7]
     assert (kept.gid, kept.lsn, kept.origin, kept.aborted) == (b"g", 50, b"far", [9])
 
@@ -819,14 +819,14 @@ def test_prepared_transaction_outlives_its_session(tmp_path: Any) -> None:  # An
     second = Sink(tmp_path, resume_lsn=50, only_local=False, kept=[kept])
     marks: list[Item] = [relation_mark(TABLES[3])]
     second.assembler.absorb_bytes(entry(0, marks))
-    assert second.assembler.prepared_count == 1
+    assert second.assembler.prepared_transactions == first.assembler.prepared_transactions
     second.assembler.absorb_bytes(commit)
     assert second.assembler.sums()[2] == {"aborted": {"I": 1}, "not-wanted": {"T": 1}}
     second.finish()
     assert second.lines == [
         ("b", "I", 100, 0, 1, "x"), ("a", "I", 100, 1, 2, None), ("a", "T", 100, 2, None, None),
     ]  # fmt: skip
-    assert (second.ended, second.assembler.prepared_count) == ([7], 0)
+    assert (second.ended, second.assembler.prepared_transactions) == ([7], [])
 
     third = Sink(tmp_path, resume_lsn=50, only_local=False, kept=[kept])
     third.assembler.absorb_bytes(entry(0, [relation_mark(of) for of in TABLES.values()]))

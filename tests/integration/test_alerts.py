@@ -42,6 +42,7 @@ MIB = 2**20
 LOOK_BACK: Final = {300.0: 5.0, 600.0: 6.0, 900.0: 8.0, 1800.0: 30.0, 3600.0: 8.0}
 BOUNDS: Final = {
     "GaussdecodeLagSeconds": {"> 600": "> 5"},
+    "GaussdecodePreparedLong": {"> 3600": "> 2"},
     "GaussdecodeLagBytes": {"> 10e9": "> 2e6"},
     "GaussdecodeRetainedWalGrowing": {"> 4e9": "> 24e6", "> 2e9": "> 12e6"},
     "GaussdecodeRestarts": {"> 2": "> 1"},
@@ -117,6 +118,7 @@ def test_every_alert_is_provoked() -> None:
     "GaussdecodeDown",
     "GaussdecodeMisfitValues",
     "GaussdecodeNotStreamed",
+    "GaussdecodePreparedLong",
     "GaussdecodeQuarantinedTables",
     "GaussdecodeRestarts",
 )
@@ -129,7 +131,10 @@ def test_daemon_that_ends(
 ) -> None:
     """A wrong configuration, killed processes, values that do not fit, a damaged row, a message."""
     proxy = Poisoner(database_15.server.port)
-    config = {"landing": {"on-table-error": "quarantine"}, "source": {"streaming": "on"}}
+    config = {
+        "landing": {"on-table-error": "quarantine"},
+        "source": {"streaming": "on", "two-phase": True},
+    }
     database_15.execute(f'ALTER DATABASE "{database_15.name}" SET logical_decoding_work_mem = 64')
     daemon = make_daemon(prepared(database_15), dsn=proxy.dsn(database_15), config=config)
     with proxy, supervise(daemon) as supervised, watch(daemon) as prometheus:
@@ -152,6 +157,17 @@ def test_daemon_that_ends(
         assert "savepoint" in next(
             line for line in daemon.log.read_text().splitlines() if "streaming_fallback" in line
         )
+        with database_15.connect() as session:
+            session.execute("BEGIN")
+            session.execute("INSERT INTO public.t VALUES (7, 7)")
+            session.execute("PREPARE TRANSACTION 'forgotten'")
+        prometheus.fires("GaussdecodePreparedLong")
+        status = daemon.status()
+        assert status is not None
+        (waiting,) = status["prepared_txns"]
+        assert (waiting["gid"], waiting["rows"]) == ("forgotten", 1)
+        database_15.execute("ROLLBACK PREPARED 'forgotten'")
+        prometheus.resolves("GaussdecodePreparedLong")
         database_15.execute("INSERT INTO public.t VALUES (1, 'NaN')")
         prometheus.fires("GaussdecodeMisfitValues")
         daemon.catch_up()

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import gaussdecode
 from gaussdecode.daemon.session import Session
@@ -17,6 +17,8 @@ from gaussdecode.daemon.status.serverside import server_record
 from gaussdecode.daemon.status.states import Trouble, find_causes
 from gaussdecode.daemon.status.values import NS, Record, queue_fills
 from gaussdecode.model.lsn import Lsn
+
+_MOST_PREPARED: Final = 20  # transactions of a status; arbitrary
 
 
 def status_document(
@@ -54,6 +56,8 @@ def status_document(
         "working_txn_cnt": 0 if held is None else held.open_count,
         "working_txn_memory": 0 if held is None else held.retained_bytes,
         "working_txn_spooled": 0 if held is None else held.spooled_bytes,
+        "prepared_txn_cnt": 0 if held is None else len(held.prepared_transactions),
+        "prepared_txns": [] if held is None else _prepared(held.prepared_transactions),
         "durable_lsn": str(Lsn(durable.lsn)),
         "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),
         "server_wal_end": str(Lsn(words.get("server_wal_end", 0))),
@@ -77,6 +81,20 @@ def status_document(
         "coverage": landing.coverage.to_record(),
         "version": gaussdecode.__version__,
     }
+
+
+def _prepared(waiting: Sequence[tuple[bytes, int, int, int, int]]) -> list[Record]:
+    """The prepared transactions that wait, the oldest first; not more than a screen of them."""
+    return [
+        {
+            "gid": gid.decode("utf-8", "backslashreplace"),
+            "xid": xid,
+            "lsn": str(Lsn(lsn)),
+            "seconds": round(max(0.0, time.time() - time_us / 1e6), 1),
+            "rows": rows,
+        }
+        for gid, xid, lsn, time_us, rows in sorted(waiting, key=lambda one: one[3])[:_MOST_PREPARED]
+    ]
 
 
 def _queue_records(session: Session | None) -> Record:

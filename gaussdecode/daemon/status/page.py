@@ -174,6 +174,7 @@ def _tiles(picture: Picture) -> str:
         ("open transactions", str(status["working_txn_cnt"])),
         ("their memory", size(status["working_txn_memory"])),
         ("their disk", size(status["working_txn_spooled"])),
+        ("prepared transactions", str(status["prepared_txn_cnt"])),
     )
     inner = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
     return f'<section id="now"><dl class="tiles">{inner}</dl></section>\n'

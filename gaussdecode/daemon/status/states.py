@@ -45,6 +45,7 @@ RETAINED_BYTES: Final = 4e9
 CATALOG_XMIN_AGE: Final = 500e6
 FROZEN_AGE: Final = 1e9
 NO_PROGRESS_SECONDS: Final = 600.0
+PREPARED_SECONDS: Final = 3600.0
 RESTART_SECONDS: Final = 1800.0
 WINDOW_SECONDS: Final = 900.0
 _STALLED: Final = 0.5
@@ -429,6 +430,17 @@ def _not_streamed(seen: Seen) -> Told | None:
     )
 
 
+def _prepared_long(seen: Seen) -> Told | None:
+    age = seen.get("collect_prepared_seconds") or 0.0
+    if age < PREPARED_SECONDS:
+        return None
+    count = counted(round(seen.get("collect_prepared_transactions") or 0.0), "prepared transaction")
+    return (
+        f"{count} {'waits' if count.startswith('1 ') else 'wait'}, the oldest for {span(age)}.",
+        f"End it on the server, `{HOLDERS['prepared'].query}`; its rows wait in prepared/ of the landing.",
+    )
+
+
 def _guard_blind(seen: Seen) -> Told | None:
     if seen.guard_reason is None or seen.state != "streaming":
         return None
@@ -584,6 +596,7 @@ STATES: Final[tuple[State, ...]] = (
     State("queues-full", _W, "GaussdecodeQueueFull", _queues_full),
     State("misfits", _W, "GaussdecodeMisfitValues", _misfits),
     State("not-streamed", _W, "GaussdecodeNotStreamed", _not_streamed),
+    State("prepared-long", _W, "GaussdecodePreparedLong", _prepared_long),
     State("reconnecting", _W, "GaussdecodeReconnects", _reconnects),
     State("restarting", _W, "GaussdecodeRestarts", None),
     State(

@@ -80,6 +80,7 @@ def _decoder_values(decoder: Mapping[str, int]) -> dict[str, float]:
 
 def _collector_values(collector: Collector) -> dict[str, float]:
     held = collector.assembler
+    prepared = sorted(held.prepared_transactions, key=lambda one: one[3])
     return {
         "collect_open_transactions": float(held.open_count),
         "collect_open_bytes": held.retained_bytes,
@@ -89,6 +90,10 @@ def _collector_values(collector: Collector) -> dict[str, float]:
         "collect_streamed_transactions_total": held.streamed_count,
         "collect_aborted_transactions_total": held.aborted_count,
         "collect_stray_rollbacks_total": held.stray_count,
+        "collect_prepared_transactions": float(len(prepared)),
+        "collect_prepared_seconds": max(0.0, time.time() - prepared[0][3] / 1e6)
+        if prepared
+        else 0.0,
         "collect_transactions_total": held.transaction_count,
         "collect_rows_total": held.row_count,
         "collect_skipped_transactions_total": held.resent_count,

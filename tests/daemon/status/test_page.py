@@ -48,6 +48,7 @@ IDLE = Picture(
         "lag_bytes": 0, "lag_seconds": 0.0, "reader_lsn": "16/B374D848",
         "durable_lsn": "16/B374D848", "working_txn_cnt": 0, "working_txn_memory": 0,
         "working_txn_spooled": 0,
+        "prepared_txn_cnt": 0,
         "version": "0.1.0", "pid": 1, "root": "/var/lib/gaussdecode/orders", "entry": 7,
         "server": None, "uptime_seconds": 12000.0,
         "source": {"kind": "postgresql", "version": "15.18", "host": "db1:5432", "database": "shop",

@@ -111,6 +111,10 @@ BAD: Final = (
         {"ages": {"land_suspect_entries_total": 60.0}},
     ),
     Case(
+        "prepared-long",
+        {g("collect_prepared_transactions"): "1x120", g("collect_prepared_seconds"): "3601x120"},
+    ),
+    Case(
         "not-streamed",
         {g("source_streaming_fallbacks_total"): "0x60 1x60"},
         {"ages": {"source_streaming_fallbacks_total": 60.0}},
@@ -166,6 +170,7 @@ GOOD: Final = (
          {"ages": {"land_durable_lsn": 601.0}}),
     Case("quarantined", {g("land_quarantined_tables"): "0x120"}),
     Case("snapshot-failed", {g("land_snapshot_failed_tables"): "0x120"}),
+    Case("prepared-long", {g("collect_prepared_seconds"): "3599x120"}),
     Case("not-streamed", {g("source_streaming_fallbacks_total"): "1x120"},
          {"ages": {"source_streaming_fallbacks_total": 3601.0}}),
     Case("suspect", {g("land_suspect_entries_total"): "1x120"},
