@@ -68,6 +68,20 @@ def print_postgresql(
         connection.end_stream()
 
 
+_BEGINS: Final = (pgoutput.Begin, pgoutput.PrepareBegin, pgoutput.CommitPrepared)
+_ENDS: Final = (
+    pgoutput.Commit,
+    pgoutput.Prepare,
+    pgoutput.CommitPrepared,
+    pgoutput.RollbackPrepared,
+)
+
+
+def _position(message: pgoutput.Begin | pgoutput.PrepareBegin | pgoutput.CommitPrepared) -> int:
+    """Where what begins, or stands alone, is in the order of commits."""
+    return message.prepare_lsn if isinstance(message, pgoutput.PrepareBegin) else message.commit_lsn
+
+
 class _Printing:
     """One stream from its start to a limit.
 
@@ -159,15 +173,15 @@ class _Printing:
         self._lsn = received.start_lsn or self._lsn
         self._written = max(self._written, received.start_lsn)
         message = pgoutput.parse(received.payload, encoding=self._connection.encoding)
-        if isinstance(message, pgoutput.Begin):
-            if self._is_beyond(message.commit_lsn):
+        if isinstance(message, _BEGINS):
+            if self._is_beyond(_position(message)):
                 return True
             self._is_open, self._xid = True, message.xid
         is_change = isinstance(message, _CHANGES)
         lines = list(self._styler.lines(message, received.start_lsn))
         for number, line in enumerate(lines, 1):  # a BEGIN may have waited for its first change
             self._output.line(line.encode(), is_change=is_change and number == len(lines))
-        if isinstance(message, pgoutput.Commit):
+        if isinstance(message, _ENDS):
             self._is_open, self._xid = False, None
             self._output.commit(Lsn(message.end_lsn))
         return False

@@ -173,7 +173,16 @@ class Styler:
         elif isinstance(message, pgoutput.RelationMessage):
             self._relations[message.oid] = describe(message, 1, self._user_types)
         elif isinstance(message, pgoutput.Commit):
-            yield from self._commit_lines(message)
+            yield from self._ending(self._commit_line(message))
+        elif isinstance(message, pgoutput.PrepareBegin):
+            begin = pgoutput.Begin(message.prepare_lsn, message.prepare_time_us, message.xid)
+            yield from self.lines(begin, lsn)
+        elif isinstance(message, pgoutput.Prepare):
+            yield from self._ending(self._prepared_line("PREPARE TRANSACTION", message))
+        elif isinstance(message, pgoutput.CommitPrepared):
+            yield self._prepared_line("COMMIT PREPARED", message)
+        elif isinstance(message, pgoutput.RollbackPrepared):
+            yield self._prepared_line("ROLLBACK PREPARED", message)
         elif not self._is_dropped:
             head = self._head(lsn)
             yield from self._with_begin(head + line for line in self._change_lines(message))
@@ -189,12 +198,22 @@ class Styler:
             line += f" commit_time: {format_time(message.commit_time_us)}"
         return line
 
-    def _commit_lines(self, message: pgoutput.Commit) -> Iterator[str]:
+    def _ending(self, line: str) -> Iterator[str]:
+        """The last line of a transaction, if the transaction is shown."""
         is_empty = self._begin is not None
         if self._is_dropped or (is_empty and self._decoding.skip_empty_xacts):
             self._begin = None
             return
-        yield from self._with_begin([self._commit_line(message)])
+        yield from self._with_begin([line])
+
+    def _prepared_line(
+        self,
+        what: str,
+        message: pgoutput.Prepare | pgoutput.CommitPrepared | pgoutput.RollbackPrepared,
+    ) -> str:
+        gid = message.gid.decode(errors="backslashreplace").replace("'", "''")
+        line = f"{self._head(Lsn(message.end_lsn))}{what} '{gid}'"
+        return f"{line} xid: {message.xid}" if self._decoding.include_xids else line
 
     def _commit_line(self, message: pgoutput.Commit) -> str:
         xid = f"xid: {self._xid}" if self._decoding.include_xids else ""

@@ -1,6 +1,8 @@
 """Prepared transactions that are taken at their PREPARE land as those that come at their commit."""
 
 import dataclasses
+import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -8,9 +10,12 @@ from typing import Any
 
 import pytest
 from integration.test_streaming import rows_of, stream_early
+from kit import landing
 from kit.daemon import Daemon
-from kit.postgres import Database, run
+from kit.postgres import Database, Postgres, run
 
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_CONFIG, EX_IOERR
 from gaussdecode.land.entry import parse_entry
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
@@ -20,13 +25,14 @@ pytestmark = pytest.mark.integration
 TABLES = 4
 
 
+OPEN = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+
+
 @pytest.fixture
 def preparing(database: Database) -> Iterator[Database]:
     """A database in which no prepared transaction is left behind."""
     yield database
-    for (gid,) in database.execute(
-        "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
-    ):
+    for (gid,) in database.execute(OPEN):
         database.execute(f"ROLLBACK PREPARED '{gid}'")
 
 
@@ -71,6 +77,17 @@ class Load:
                 self.waiting[table] = gid
             else:
                 run(session, "COMMIT")
+
+    def leave(self) -> None:
+        """Prepare one more, with a row in it."""
+        if len(self.waiting) == TABLES:
+            self.end(0)
+        table = next(table for table in range(TABLES) if table not in self.waiting)
+        with self.database.connect() as session:
+            run(session, "BEGIN")
+            run(session, f"INSERT INTO kit.t{table} (id) VALUES (-{self.count})")
+            run(session, "PREPARE TRANSACTION 'left'")
+        self.waiting[table] = "left"
 
     def change(self, session: Any, table: str) -> None:
         """One statement, perhaps in a savepoint that is rolled back."""
@@ -154,8 +171,7 @@ def test_prepared_equals_whole(
                         prepared.catch_up()
                     prepared.kill9()
                     prepared.start()
-            while not load.waiting:
-                load.step()
+            load.leave()
             prepared.catch_up()
             while load.waiting:
                 load.end(min(load.waiting))
@@ -169,3 +185,240 @@ def test_prepared_equals_whole(
     last = entries_of(prepared.root)
     named = {file.path for entry in last for file in entry.prepared}
     assert named == {path for entry in last for path in entry.ended}
+
+
+def prepare(database: Database, gid: str, *rows: int, table: str = "kit.t0") -> None:
+    """Prepare a transaction that inserts rows."""
+    with database.connect() as session:
+        run(session, "BEGIN")
+        for row in rows:
+            run(session, f"INSERT INTO {table} (id) VALUES (%s)", (row,))
+        run(session, f"PREPARE TRANSACTION '{gid}'")
+
+
+def landed_ids(root: Path, table: str = "kit.t0") -> list[object]:
+    """Keys in the order in which they landed."""
+    changes = landing.read(root).changes
+    return [
+        change.new["id"]
+        for change in changes
+        if ".".join(change.schema.table) == table and change.new
+    ]
+
+
+CONFIG: dict[str, Any] = {"source": {"two-phase": True}}
+POINTS = "GAUSSDECODE_FAILPOINTS"
+
+
+@pytest.fixture
+def tables_15(database_15: Database) -> Iterator[Database]:
+    """Tables and a slot; no prepared transaction is left behind."""
+    Load(database_15, Random(1)).create()
+    database_15.create_slot()
+    yield database_15
+    for (gid,) in database_15.execute(OPEN):
+        database_15.execute(f"ROLLBACK PREPARED '{gid}'")
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "prepared_written:1=kill",
+        "prepared_written:2=kill",
+        "entry_linked:1=kill",  # of the entry that names both
+        "entry_shown:1=kill",
+        "entry_linked:2=kill",  # of the entry that is beyond them
+        "position_confirmed:2=kill",
+    ],
+)
+def test_killed_at_every_step(
+    tables_15: Database, make_daemon: Callable[..., Daemon], point: str
+) -> None:
+    """Wherever the daemon dies between PREPARE and what follows, each row lands once."""
+    daemon = make_daemon(tables_15, config=CONFIG)
+    with daemon:
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    daemon.environment[POINTS] = point
+    with daemon:
+        daemon.wait_for_state("streaming")
+        prepare(tables_15, "one", 1, 2)
+        prepare(tables_15, "two", 3, table="kit.t1")
+        tables_15.execute("INSERT INTO kit.t2 VALUES (4)")
+        assert daemon.wait() == -signal.SIGKILL
+        del daemon.environment[POINTS]
+        daemon.start()
+        daemon.catch_up()
+        assert {each["gid"] for each in waiting(daemon)} == {"one", "two"}
+        daemon.kill9()
+        tables_15.execute("COMMIT PREPARED 'one'")
+        tables_15.execute("ROLLBACK PREPARED 'two'")
+        daemon.start()
+        daemon.catch_up()
+        assert waiting(daemon) == []
+        assert daemon.stop() == 0
+    ids = [landed_ids(daemon.root, f"kit.t{table}") for table in range(3)]
+    assert ids == [[1, 2], [], [4]]
+    assert main(["verify", str(daemon.root)]) == 0
+
+
+def waiting(daemon: Daemon) -> list[dict[str, Any]]:  # Any: JSON
+    """The prepared transactions that a daemon has."""
+    status = daemon.status()
+    assert status is not None
+    found: list[dict[str, Any]] = status["prepared_txns"]
+    return found
+
+
+def test_full_disk_keeps_the_prepare_unconfirmed(
+    tables_15: Database, make_daemon: Callable[..., Daemon]
+) -> None:
+    """While its file cannot be written the server is told nothing; then all goes on."""
+    daemon = make_daemon(tables_15, config=CONFIG)
+    with daemon:
+        daemon.catch_up()
+        daemon.kill9()
+        before = tables_15.slot_positions()[1]
+        daemon.environment[POINTS] = "create:2+=ENOSPC"  # the first is the lock's
+        daemon.start()
+        daemon.wait_for_state("streaming")
+        prepare(tables_15, "one", 1)
+        daemon.wait_while_running(
+            lambda: "disk is full" in daemon.get("/readyz")[1].decode(), "a full disk"
+        )
+        assert tables_15.slot_positions()[1] <= max(before, daemon.durable_lsn())
+        daemon.kill9()
+        assert list((daemon.root / "prepared").glob("[0-9a-f]*")) == []
+        daemon.environment.clear()
+        daemon.start()
+        daemon.catch_up()
+        assert [each["gid"] for each in waiting(daemon)] == ["one"]
+        tables_15.execute("COMMIT PREPARED 'one'")
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    assert landed_ids(daemon.root) == [1]
+
+
+def test_slot_that_was_not_asked_before(
+    tables_15: Database, make_daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was prepared earlier comes with its commit, once; and there is no way back."""
+    daemon = make_daemon(tables_15)
+    with daemon:
+        prepare(tables_15, "early", 1)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+        daemon.write_config(**CONFIG)
+        daemon.start()
+        daemon.catch_up()
+        assert waiting(daemon) == []
+        prepare(tables_15, "late", 2, table="kit.t1")
+        daemon.catch_up()
+        assert [each["gid"] for each in waiting(daemon)] == ["late"]
+        tables_15.execute("COMMIT PREPARED 'early'")
+        daemon.catch_up()
+        assert landed_ids(daemon.root) == [1]
+        assert main(["slot", "list", str(daemon.config_path), "--json"]) == 0
+        assert '"two_phase": true' in capsys.readouterr().out
+        assert daemon.stop() == 0
+        daemon.write_config(source={"two-phase": False})
+        daemon.start()
+        assert daemon.wait() == EX_CONFIG
+        assert "set it to true, or create another slot" in daemon.log_tail(3)
+        daemon.write_config(**CONFIG)
+        daemon.start()
+        tables_15.execute("COMMIT PREPARED 'late'")
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    assert landed_ids(daemon.root, "kit.t1") == [2]
+
+
+def test_files_that_are_gone(
+    tables_15: Database, make_daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is not passed over: the daemon stops before anything, and says what to do."""
+    daemon = make_daemon(tables_15, config=CONFIG)
+    with daemon:
+        prepare(tables_15, "one", 1)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+        (file,) = (daemon.root / "prepared").iterdir()
+        held = file.read_bytes()
+        file.unlink()
+        assert main(["verify", str(daemon.root)]) != 0
+        assert f"{file.name}, of prepared transaction 'one', is missing" in capsys.readouterr().err
+        daemon.start()
+        assert daemon.wait() == EX_IOERR
+        assert "restore it from a copy" in daemon.log_tail(5)
+        file.write_bytes(held)
+        daemon.start()
+        tables_15.execute("COMMIT PREPARED 'one'")
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    assert landed_ids(daemon.root) == [1]
+
+
+def test_both_sides_restart_and_a_new_host_begins(
+    own_server: Postgres, make_daemon: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    """A server that is killed, and a disk that is lost, between PREPARE and COMMIT PREPARED."""
+    database = Database(own_server, "kit_prepared")
+    Load(database, Random(1)).create()
+    database.create_slot()
+    mirror = {"url": f"file://{tmp_path}/mirror", "confirm": "mirror"}
+    config = {**CONFIG, "landing": {"mirror": mirror}}
+    daemon = make_daemon(database, config=config)
+    with daemon:
+        prepare(database, "one", *range(1, 50))
+        prepare(database, "two", 50, table="kit.t1")
+        daemon.catch_up()
+        own_server.kill9()
+        own_server.start()
+        database.execute("INSERT INTO kit.t2 VALUES (51)")
+        daemon.catch_up()
+        end = daemon.durable_lsn()
+        daemon.wait_while_running(lambda: database.slot_positions()[1] >= end, "it is confirmed")
+        daemon.kill9()
+    second = make_daemon(database, config=config)
+    second.root.rmdir() if second.root.exists() else None
+    with second:
+        database.execute("COMMIT PREPARED 'one'")
+        second.catch_up()
+        assert [each["gid"] for each in waiting(second)] == ["two"]
+        database.execute("ROLLBACK PREPARED 'two'")
+        second.catch_up()
+        files = tmp_path / "mirror" / "prepared"
+        second.wait_while_running(lambda: not list(files.glob("*")), "the mirror lets them go")
+        assert second.stop() == 0
+    ids = [landed_ids(tmp_path / "mirror", f"kit.t{table}") for table in range(3)]
+    assert ids == [[*range(1, 50)], [], [51]]
+
+
+def test_commands_show_prepared_transactions(
+    tables_15: Database, make_daemon: Callable[..., Daemon], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """`peek`, and a recording that is replayed."""
+    daemon = make_daemon(tables_15, config=CONFIG)
+    with daemon:
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    prepare(tables_15, "it''s", 1)
+    prepare(tables_15, "two", 2, table="kit.t1")
+    tables_15.execute("COMMIT PREPARED 'it''s'")
+    tables_15.execute("ROLLBACK PREPARED 'two'")
+    path = str(daemon.config_path)
+    assert main(["peek", path]) == 0
+    shown = "\n".join(capsys.readouterr().out.splitlines())
+    for pattern in (
+        r"BEGIN.*\n.*INSERT INTO kit.t0.*\n.*PREPARE TRANSACTION 'it''s' xid: \d+\n",
+        # Rolled back by the time it is decoded: what the server sends of it is left to the server.
+        r"BEGIN.*\n(.*INSERT INTO kit.t1.*\n)?.*PREPARE TRANSACTION 'two' xid: \d+\n",
+        r"\n.* COMMIT PREPARED 'it''s' xid: \d+\n.* ROLLBACK PREPARED 'two' xid: \d+$",
+    ):
+        assert re.search(pattern, shown) is not None, shown
+    recording = tmp_path / "stream.capture"
+    assert main(["capture", path, str(recording)]) == 0
+    assert main(["replay", str(recording), "--root", str(tmp_path / "replayed")]) == 0
+    assert landed_ids(tmp_path / "replayed") == [1]
+    assert landed_ids(tmp_path / "replayed", "kit.t1") == []
