@@ -1,8 +1,8 @@
 """Object stores of providers and what speaks as they do, and directories, through obstore."""
 
 import contextlib
-import hashlib
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -70,20 +70,6 @@ class CloudStore(Store[ObjectStore]):
         except FileNotFoundError:
             return None
 
-    def checksum(self, path: str) -> str | None:
-        """``sha256:`` and the digest of an object, read piece by piece; None where there is none."""
-
-        def read(store: ObjectStore) -> str:
-            digest = hashlib.sha256()
-            for piece in obstore.get(store, path).stream(min_chunk_size=READ_BYTES):
-                digest.update(piece)
-            return f"sha256:{digest.hexdigest()}"
-
-        try:
-            return self._do("get", path, read)
-        except FileNotFoundError:
-            return None
-
     def part(self, path: str, start: int, length: int) -> bytes:
         """Bytes of an object from `start` on: `length` of them, at least 1, or as far as it goes."""
 
@@ -122,6 +108,9 @@ class CloudStore(Store[ObjectStore]):
             self._do("delete", path, lambda store: obstore.delete(store, path))
 
     # ---- requests --------------------------------------------------------------------
+
+    def _pieces(self, client: ObjectStore, path: str) -> Iterator[bytes]:
+        return map(bytes, obstore.get(client, path).stream(min_chunk_size=READ_BYTES))
 
     def _translated(self, what: str, path: str, error: Exception) -> Exception:
         status, code = _STATUS.search(str(error)), _code(error)

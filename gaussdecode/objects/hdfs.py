@@ -9,7 +9,6 @@ Of the web addresses of several name nodes the one that is active answers.
 
 import contextlib
 import getpass
-import hashlib
 import io
 import logging
 import os
@@ -110,20 +109,6 @@ class HdfsStore(Store[_Client]):
         except FileNotFoundError:
             return None
         return int(status["length"]) if status["type"] == "FILE" else None
-
-    def checksum(self, path: str) -> str | None:
-        """``sha256:`` and the digest of an object, read piece by piece; None where there is none."""
-
-        def read(client: _Client) -> str:
-            digest = hashlib.sha256()
-            for piece in self._pieces(client, path):
-                digest.update(piece)
-            return f"sha256:{digest.hexdigest()}"
-
-        try:
-            return self._do("get", path, read)
-        except FileNotFoundError:
-            return None
 
     def part(self, path: str, start: int, length: int) -> bytes:
         """Bytes of an object from `start` on: `length` of them, at least 1, or as far as it goes."""

@@ -10,11 +10,12 @@ the machine, as the store's own tools take them.
 """
 
 import abc
+import hashlib
 import io
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -110,10 +111,6 @@ class Store(abc.ABC, Generic[_C]):
         """Size of an object; None where there is none."""
 
     @abc.abstractmethod
-    def checksum(self, path: str) -> str | None:
-        """``sha256:`` and the digest of an object, read piece by piece; None where there is none."""
-
-    @abc.abstractmethod
     def part(self, path: str, start: int, length: int) -> bytes:
         """Bytes of an object from `start` on: `length` of them, at least 1, or as far as it goes."""
 
@@ -128,6 +125,20 @@ class Store(abc.ABC, Generic[_C]):
     @abc.abstractmethod
     def remove(self, path: str) -> None:
         """Remove an object if it is there."""
+
+    def checksum(self, path: str) -> str | None:
+        """``sha256:`` and the digest of an object, read piece by piece; None where there is none."""
+
+        def read(client: _C) -> str:
+            digest = hashlib.sha256()
+            for piece in self._pieces(client, path):
+                digest.update(piece)
+            return f"sha256:{digest.hexdigest()}"
+
+        try:
+            return self._do("get", path, read)
+        except FileNotFoundError:
+            return None
 
     def below(self, directory: str) -> list[str]:
         """Paths of all objects below a directory, sorted."""
@@ -172,6 +183,10 @@ class Store(abc.ABC, Generic[_C]):
         Raises:
             ConfigError: the settings cannot be used.
         """
+
+    @abc.abstractmethod
+    def _pieces(self, client: _C, path: str) -> Iterator[bytes]:
+        """An object, of which a piece at a time is in memory."""
 
     @abc.abstractmethod
     def _translated(self, what: str, path: str, error: Exception) -> Exception:

@@ -9,9 +9,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
-from gaussdecode.errors import LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.laketable import (
+    LakeTable,
     Merge,
     add_columns,
     exists,
@@ -38,7 +38,7 @@ _NOT_IN_DELTA: Final = frozenset(" ,;{}()\n\t=")
 """Characters that a column's name may have only where Delta maps names."""
 
 
-class DeltaTable:
+class DeltaTable(LakeTable):
     """A table of Delta Lake, in a directory or by a name in a catalog.
 
     Args:
@@ -68,15 +68,6 @@ class DeltaTable:
                 place = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()[0]["location"]
             found = log.forTableWithSnapshot(session_of(self._spark), place)
         return found._2()  # noqa: SLF001 - a pair of Scala
-
-    def position(self) -> int | None:
-        """See `LakeTable`."""
-        if not self.is_there():
-            return None
-        found = self.noted()
-        if found is None:
-            raise LandingError(f"{self._name} was not made by this target, or is damaged")
-        return found
 
     def noted(self) -> int | None:
         """See `LakeTable`."""

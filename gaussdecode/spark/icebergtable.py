@@ -15,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.laketable import (
+    LakeTable,
     Merge,
     add_columns,
     exists,
@@ -52,7 +53,7 @@ def _transform(part: Partition) -> Column:
     return by
 
 
-class IcebergTable:
+class IcebergTable(LakeTable):
     """A table of Iceberg.
 
     Args:
@@ -83,15 +84,6 @@ class IcebergTable:
         spark3 = jvm_of(self._spark).org.apache.iceberg.spark.Spark3Util
         with opened(self._name):
             return spark3.loadIcebergTable(session_of(self._spark), self._name)
-
-    def position(self) -> int | None:
-        """See `LakeTable`."""
-        if not self.is_there():
-            return None
-        found = self.noted()
-        if found is None:
-            raise LandingError(f"{self._name} was not made by this target, or is damaged")
-        return found
 
     def noted(self) -> int | None:
         """See `LakeTable`: of the newest snapshot that has one, or what was noted last."""

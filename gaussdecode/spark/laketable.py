@@ -46,7 +46,17 @@ class LakeTable(Protocol):
         """Whether it was made."""
 
     def position(self) -> int | None:
-        """Number of the entry it is at; None when there is no table."""
+        """Number of the entry it is at; None when there is no table.
+
+        Raises:
+            LandingError: it is not this target's.
+        """
+        if not self.is_there():
+            return None
+        found = self.noted()
+        if found is None:
+            raise LandingError(f"{self.name()} was not made by this target, or is damaged")
+        return found
 
     def noted(self) -> int | None:
         """The same of a table that others write too; None as well where this target did not yet."""
