@@ -1,12 +1,13 @@
 """Tables of Delta Lake and Iceberg, with their jars; `test_lake` runs these with Spark 4.0."""
 
-import copy
+import dataclasses
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kit.history import Column, History, LandingWriter, Snapshot, Table, canon
-from kit.jars import jars
+from kit.lakes import CONF, last_state, live, rows_of, small, small_spark
 from kit.postgres import Database
 from kit.s3 import S3
 from psycopg.conninfo import conninfo_to_dict
@@ -23,7 +24,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.cli import main
-from gaussdecode.demo.java import provide_java
 from gaussdecode.errors import EX_IOERR, EX_OK, ConfigError, DataTestError, LandingError
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark import failpoint, lakerun
@@ -33,7 +33,7 @@ from gaussdecode.spark.deltatable import DeltaTable
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, PUT
 from gaussdecode.spark.failpoint import Step
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, settings
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET
 from gaussdecode.spark.house import APPLIES, VACUUM_SECONDS, House
 from gaussdecode.spark.icebergtable import IcebergTable
 from gaussdecode.spark.lake import open_lake
@@ -43,6 +43,7 @@ from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.layout import Layout, Partition
 from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import changelog, current, database, history, quarantine
+from gaussdecode.spark.run import Summary
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact, vacuum
@@ -53,51 +54,13 @@ from gaussdecode.spark.views import ask
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 _ODD = "it's a \\ `name`"
 LAKES = [kind for kind in FORMATS if kind != PARQUET]
-SMALL = {
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.default.parallelism": "1",
-    # Planning anew and compiling take longer than these few rows.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.session.timeZone": "America/New_York",  # results must not depend on it
-    "spark.log.level": "OFF",
-}
-CONF = {
-    **SMALL,
-    **settings(DELTA),
-    # Beside Spark's own jars; every class of `spark.jars` is first looked for in all of those.
-    "spark.driver.extraClassPath": ":".join(map(str, jars())),
-}
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small local Spark with the jars of both."""
-    scratch = tmp_path_factory.mktemp("spark")
-    os.environ["JAVA_HOME"] = str(provide_java(scratch))
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("tests")
-    for name, value in {**CONF, "spark.sql.warehouse.dir": str(scratch)}.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    assert session.version.startswith("4.0.")
-    yield session
-    session.stop()
-
-
-def rows_of(frame: DataFrame, state: Snapshot) -> list[tuple[Any, ...]]:
-    """Rows of a frame as a state has them."""
-    table = frame.select(*[f"`{name}`" for name in state.names]).toArrow()
-    return canon([tuple(row.values()) for row in table.to_pylist()])
+    with small_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 def all_of(frame: DataFrame) -> list[str]:
@@ -105,33 +68,19 @@ def all_of(frame: DataFrame) -> list[str]:
     return sorted(map(repr, frame.toArrow().to_pylist()))
 
 
-def same_history(spark: SparkSession, source: History, target: Path) -> None:
-    """The history is that of a target of plain files, which is made for it unless it is there."""
-    files = target.with_name("files")
-    if not files.exists():
-        made = Options(buckets=1, history=True)
-        apply_with(LocalEngine(), source.writer.root, files, made)
-    for table in source.tables:
-        title = f"public.{table.name}"
-        found, wanted = (history(spark, place, title) for place in (target, files))
-        assert all_of(found) == all_of(wanted.select(*map(quoted, found.columns))), title
-
-
-def same_changelog(spark: SparkSession, source: History, target: Path) -> None:
-    """The changelog is that of a target of plain files."""
-    files = target.with_name("logged")
-    made = Options(buckets=1, changelog="gd_commit_date")
+def plain_files(source: History) -> Path:
+    """A target of plain files, with all that can be kept, which was applied at once."""
+    made = Options(buckets=1, history=True, changelog="gd_commit_date")
+    files = source.writer.root.with_name("files")
     apply_with(LocalEngine(), source.writer.root, files, made)
-    for table in source.tables:
-        title = f"public.{table.name}"
-        found, wanted = (changelog(spark, place, title) for place in (target, files))
-        assert all_of(found) == all_of(wanted.select(*map(quoted, found.columns))), title
+    return files
 
 
-def last_state(source: History, table: Table) -> Snapshot | None:
-    """State after the last change that landed."""
-    states = source.states[table.name]
-    return states[max(states)] if states else None
+def same(of: Callable[..., DataFrame], spark: SparkSession, target: Path, files: Path) -> None:
+    """What of every table, its history or its changelog, is that of a target of plain files."""
+    for table in Target(files).tables():
+        found, wanted = (of(spark, place, table) for place in (target, files))
+        assert all_of(found) == all_of(wanted.select(*map(quoted, found.columns))), table
 
 
 _QUARANTINED = {"pair": "not-null doc", "bag": "not-null y"}
@@ -220,48 +169,19 @@ def test_rows_are_the_sources(
         summary = apply(
             spark, tmp_path / "landing", tmp_path / "target", format=kind,
             tests=None if kind == DELTA else _TESTS, history=kind == ICEBERG,
+            changelog="gd_commit_date" if kind == DELTA else None,
         )  # fmt: skip
         assert (summary.n, summary.orphans) == (source.writer.n - 1, 0)
         check(spark, source, tmp_path / "target", is_tested=kind != DELTA)
-    files = Options(buckets=1, history=True)
-    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "files", files)
-    same_sums(spark, tmp_path / "target", tmp_path / "files")
+    files = plain_files(source)
+    same_sums(spark, tmp_path / "target", files)
     if kind == PARQUET:
         return
-    if kind == ICEBERG:
-        same_history(spark, source, tmp_path / "target")
+    same(history if kind == ICEBERG else changelog, spark, tmp_path / "target", files)
     before = versions(spark, tmp_path / "target")
     again = apply(spark, tmp_path / "landing", tmp_path / "target")
     assert (again.tables, versions(spark, tmp_path / "target")) == (0, before)
     assert not list((tmp_path / "target").glob("staging*"))
-
-
-def small(root: Path, seed: int = 5) -> History:
-    """A source of one table with a key and one without, that changes a little."""
-    columns = [Column(1, "id", pa.int32()), Column(2, "a", pa.string(), toast=True)]
-    bag = [Column(1, "x", pa.int32()), Column(2, "y", pa.string())]
-    tables = [Table("keyed", columns, (1,), full=False), Table("bag", bag, (), full=True, rows=[])]
-    source = History(root / "landing", seed, with_schema_changes=False, tables=tables)
-    live(source)
-    return source
-
-
-def live(source: History, entries: int = 2) -> None:
-    """A few entries that certainly change both tables, and empty none."""
-    for _ in range(entries):
-        source.lsn += 10
-        seq = 0
-        for table in source.tables * 3:
-            held = copy.copy(table.rows)
-            while not (changes := source.changes(table)) or changes[0][0] == "T":
-                table.rows = copy.copy(held)
-            for change in changes:
-                source.land(table, seq, *change)
-                seq += 1
-            source.states[table.name][source.place(seq)] = Snapshot(
-                tuple(c.name for c in table.columns), table.visible()
-            )
-        source.commit()
 
 
 def killed(landing: Path, target: Path, rule: str) -> int:
@@ -291,6 +211,23 @@ def die_at(step: Step, count: int) -> Callable[[Step], None]:
     return reach
 
 
+def keep_up(spark: SparkSession, target: Path, kind: str) -> None:
+    """Do what upkeep does; Delta Lake's takes seconds for each table, so for two of six."""
+    if kind == DELTA:
+        for table in tables_of(spark, target).values():
+            table.compact()
+            table.forget(time.time(), ())
+        return
+    clock, said = [0.0], list[str]()
+    house = House(
+        SparkEngine(spark), target, keep_seconds=0, say=said.append, clock=lambda: clock[0]
+    )
+    clock[0] = VACUUM_SECONDS
+    for _ in range(APPLIES):
+        house.keep(is_changed=True)
+    assert said == ["wrote small files of 4 tables anew"]
+
+
 @pytest.mark.parametrize(
     ("kind", "step", "count"), [(DELTA, Step.LAKE_HISTORY, 2), (ICEBERG, Step.LAKE_COMMITTED, 1)]
 )
@@ -304,20 +241,12 @@ def test_run_that_ended_anywhere_is_run_again(
     """
     source = small(tmp_path)
     landing, target = tmp_path / "landing", tmp_path / "target"
-    by = "gd_commit_date" if kind == ICEBERG else None
+    by = "gd_commit_date"
     apply(spark, landing, target, format=kind, history=kind == DELTA, changelog=by)
     for table in tables_of(spark, target).values():
-        name = table._name  # type: ignore[attr-defined]  # both have one
-        spark.sql(f"DELETE FROM {name} WHERE false")
-        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('kept-by' = 'somebody')")
-    clock, said = [0.0], list[str]()
-    house = House(
-        SparkEngine(spark), target, keep_seconds=0, say=said.append, clock=lambda: clock[0]
-    )
-    clock[0] = VACUUM_SECONDS
-    for _ in range(APPLIES):
-        house.keep(is_changed=True)
-    assert said == ["wrote small files of 4 tables anew"]
+        spark.sql(f"DELETE FROM {table.name()} WHERE false")
+        spark.sql(f"ALTER TABLE {table.name()} SET TBLPROPERTIES ('kept-by' = 'somebody')")
+    keep_up(spark, target, kind)
     before = versions(spark, target)
     live(source)
     if kind == ICEBERG:
@@ -333,10 +262,10 @@ def test_run_that_ended_anywhere_is_run_again(
     assert apply(spark, landing, target).tables == 1
     assert versions(spark, target)["public.bag"] == ended["public.bag"]
     check(spark, source, target)
+    files = plain_files(source)
+    same(changelog, spark, target, files)
     if kind == DELTA:
-        same_history(spark, source, target)
-    else:
-        same_changelog(spark, source, target)
+        same(history, spark, target, files)
 
 
 @pytest.mark.parametrize("kind", [ICEBERG])  # the statement is the same
@@ -377,24 +306,60 @@ def test_travel_to_where_an_apply_ended(kind: str, spark: SparkSession, tmp_path
     table = tables_of(spark, target)["public.bag"]
     assert isinstance(table, IcebergTable)
     table._table().manageSnapshots().rollbackTo(before).commit()
-    spark.sql(f"ALTER TABLE {table._name} UNSET TBLPROPERTIES ('gaussdecode.n')")
+    spark.sql(f"ALTER TABLE {table.name()} UNSET TBLPROPERTIES ('gaussdecode.n')")
     with pytest.raises(LandingError, match="set back"):
         apply(spark, landing, target)
 
 
-@pytest.mark.parametrize("kind", LAKES)
-def test_names_in_a_catalog(
-    kind: str, spark: SparkSession, tmp_path: Path, s3: S3, database_15: Database,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Tables stand in a catalog of the session by their names, beside tables of others.
+@dataclasses.dataclass
+class Shelf:
+    """A target whose tables stand in a catalog of the session by their names.
 
-    Landing and target are at URLs; Iceberg's catalog is a database of PostgreSQL, the namespace nested.
+    Attributes:
+        spark: running.
+        kind: format.
+        source: of the tables.
+        keep: copy the source's landing to a store; gives its URL.
+        target: URL.
+        catalog: pattern of the names.
+        space: namespace of the tables.
+        layout: of table ``keyed``.
     """
-    names = {DELTA: "spark_catalog.cdc_{schema}.{table}", ICEBERG: "shop.cdc.{schema}.{table}"}
-    spaces = {DELTA: "spark_catalog.cdc_public", ICEBERG: "shop.cdc.public"}
-    by_bucket = (Partition("id", "bucket", 2),)
-    layouts = {DELTA: Layout(cluster=("id",)), ICEBERG: Layout(by_bucket, ("a",))}
+
+    spark: SparkSession
+    kind: str
+    source: History
+    keep: Callable[[], str]
+    target: str
+    catalog: str
+    space: str
+    layout: Layout
+
+    def apply(self, **changed: Any) -> Summary:  # Any: options
+        """Bring the tables to the end of the landing; options may be others than they are."""
+        options = {"catalog": self.catalog, "layouts": {"public.keyed": self.layout}, **changed}
+        return apply(self.spark, self.keep(), self.target, format=self.kind, **options)
+
+    def check(self) -> dict[str, Snapshot]:
+        """Tables hold the source's rows; give them."""
+        found = {}
+        for table in self.source.tables:
+            state = last_state(self.source, table)
+            assert state is not None
+            assert rows_of(self.spark.table(f"{self.space}.{table.name}"), state) == state.rows
+            found[f"public.{table.name}"] = state
+        return found
+
+
+@pytest.fixture
+def shelf(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    tmp_path: Path,
+    s3: S3,
+    database_15: Database,
+) -> Shelf:
+    """Of one format, at URLs; Iceberg's catalog is a database of PostgreSQL, the namespace nested."""
     at = conninfo_to_dict(database_15.dsn)
     for key, value in {
         "": "org.apache.iceberg.spark.SparkCatalog", ".type": "jdbc", ".jdbc.user": f"{at['user']}",
@@ -402,44 +367,67 @@ def test_names_in_a_catalog(
         ".jdbc.schema-version": "V1", ".clients": "1", ".warehouse": str(tmp_path),
     }.items():  # fmt: skip
         spark.conf.set(f"spark.sql.catalog.shop{key}", value)
+    catalog, space, layout = {
+        DELTA: (
+            "spark_catalog.cdc_{schema}.{table}", "spark_catalog.cdc_public", Layout(cluster=("id",))
+        ),
+        ICEBERG: (
+            "shop.cdc.{schema}.{table}", "shop.cdc.public",
+            Layout((Partition("id", "bucket", 2),), ("a",)),
+        ),
+    }[request.param]  # fmt: skip
     source, bucket = small(tmp_path), s3.bucket()
-    target = s3.url(bucket, "target")
-    foreign = f"{spaces[kind]}.bag"
-    spark.sql(f"CREATE NAMESPACE {spaces[kind]}")
-    spark.sql(f"CREATE TABLE {foreign} (a int) USING {kind}")
+    return Shelf(
+        spark, request.param, source, lambda: s3.keep(tmp_path / "landing", bucket, "landing"),
+        s3.url(bucket, "target"), catalog, space, layout,
+    )  # fmt: skip
 
-    def run() -> None:
-        landing = s3.keep(tmp_path / "landing", bucket, "landing")
-        apply(
-            spark, landing, target, format=kind, catalog=names[kind],
-            layouts={"public.keyed": layouts[kind]},
-        )  # fmt: skip
 
-    with pytest.raises(ConfigError, match="give --catalog"):
-        apply(spark, s3.keep(tmp_path / "landing", bucket, "landing"), target, format=kind)
+@pytest.mark.parametrize("shelf", LAKES, indirect=True)
+def test_names_in_a_catalog(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables stand in a catalog of the session by their names, beside tables of others."""
+    spark = shelf.spark
+    keeps_what_others_made(shelf)
+    shelf.apply()
+    n, then = shelf.source.writer.n - 1, shelf.check()
+    live(shelf.source)
+    shelf.apply()
+    shelf.check()
+    asked = ask(spark, shelf.target, "SELECT count(*) FROM public.keyed").collect()[0][0]
+    assert asked == len(shelf.source.tables[0].rows)
+    is_laid_out(shelf)
+    as_documented(spark, shelf.space, n, then)
+    made = tables_of(spark, shelf.target)["public.bag"]
+    at = made.position()
+    assert at is not None
+    made.replace(made.read().localCheckpoint(), at)
+    assert made.position() == at, "the table is no longer this target's"
+    if shelf.kind == ICEBERG:  # the same code for both
+        live(shelf.source)
+        refuses_another(shelf)
+        refuses_a_second_writer(shelf, monkeypatch)
+
+
+def keeps_what_others_made(shelf: Shelf) -> None:
+    """A table of somebody else is refused by name and stays, and so is a view."""
+    spark, foreign = shelf.spark, f"{shelf.space}.bag"
+    spark.sql(f"CREATE NAMESPACE {shelf.space}")
+    spark.sql(f"CREATE TABLE {foreign} (a int) USING {shelf.kind}")
     spark.sql("USE default")
     with pytest.raises(LandingError, match="`bag` was not made by this target"):
-        run()
+        shelf.apply()
     assert spark.table(foreign).columns == ["a"]
     spark.sql(f"DROP TABLE {foreign}")
-    if kind == DELTA:
+    if shelf.kind == DELTA:  # the other's catalog has none
         spark.sql(f"CREATE VIEW {foreign} AS SELECT 1 AS a")
         with pytest.raises(LandingError, match="`bag` cannot be opened"):
-            run()
+            shelf.apply()
         spark.sql(f"DROP VIEW {foreign}")
-    states = dict[int, dict[str, Snapshot]]()
-    for _ in range(2):
-        run()
-        held = states[source.writer.n - 1] = {}
-        for table in source.tables:
-            state = last_state(source, table)
-            assert state is not None
-            held[f"public.{table.name}"] = state
-            assert rows_of(spark.table(f"{spaces[kind]}.{table.name}"), state) == state.rows
-        asked = ask(spark, target, "SELECT count(*) FROM public.keyed").collect()[0][0]
-        assert asked == spark.table(f"{spaces[kind]}.keyed").count()
-        live(source)
-    keyed = tables_of(spark, target)["public.keyed"]
+
+
+def is_laid_out(shelf: Shelf) -> None:
+    """Table ``keyed`` has its layout, and says where it is from."""
+    spark, keyed = shelf.spark, tables_of(shelf.spark, shelf.target)["public.keyed"]
     if isinstance(keyed, IcebergTable):
         table = keyed._table()
         assert table.spec().toString().count("bucket[2]") == table.sortOrder().isSorted() == 1
@@ -448,54 +436,50 @@ def test_names_in_a_catalog(
         assert detail.clusteringColumns == ["id"]
     told = spark.sql(f"DESCRIBE TABLE EXTENDED {keyed.name()}").where("col_name = 'Comment'")
     assert told.collect()[0].data_type.endswith("key: id")
-    kept, layouts[kind] = layouts[kind], Layout()
-    with pytest.raises(ConfigError, match=r"public\.keyed was made with another layout"):
-        run()
-    layouts[kind] = kept
-    as_documented(spark, spaces[kind], states, kind)
-    check = lakerun.LakeRun._check_not_overtaken
-
-    def overtaken(of: lakerun.LakeRun, one: lakerun.Prepared) -> None:
-        monkeypatch.undo()
-        run()
-        check(of, one)
-
-    monkeypatch.setattr(lakerun.LakeRun, "_check_not_overtaken", overtaken)
-    with pytest.raises(LandingError, match="was committed by another writer at the same time"):
-        run()
-    for table in source.tables:
-        state = last_state(source, table)
-        assert state is not None
-        assert rows_of(spark.table(f"{spaces[kind]}.{table.name}"), state) == state.rows
-    for made in tables_of(spark, target).values():
-        n = made.position()
-        assert n is not None
-        made.replace(made.read().localCheckpoint(), n)
-        assert made.position() == n, "the table is no longer this target's"
-    with pytest.raises(ConfigError, match=r"are in [a-z_.{}]+, not in other.\{schema\}.\{table\}"):
-        apply(spark, s3.url(bucket, "landing"), target, catalog="other")
-    lost = tmp_path / "elsewhere"
-    with pytest.raises(
-        ConfigError, match=r"cannot use catalog nowhere \([\w.]*CatalogNotFound\w*\)"
-    ):
-        apply(spark, tmp_path / "landing", lost, format=kind, catalog="nowhere")
-    assert not lost.exists()
 
 
-def as_documented(
-    spark: SparkSession, space: str, states: dict[int, dict[str, Snapshot]], kind: str
-) -> None:
+def as_documented(spark: SparkSession, space: str, n: int, wanted: dict[str, Snapshot]) -> None:
     """What the documentation does with the table of positions gives all tables as they were at an entry."""
     page = Path(__file__, "../../../docs/spark.md").resolve().read_text()
     code = re.search(r"```python\n(positions = .*?)```", page, re.DOTALL)
     assert code is not None
     text = code[1].replace("lake.gd.positions", space.replace("public", "gd") + ".positions")
-    for n, wanted in states.items():
-        found: dict[str, Any] = {"spark": spark, "n": n, "F": F}
-        exec(text, found)
-        assert set(found["tables"]) == set(wanted)
-        for title, state in wanted.items():
-            assert rows_of(found["tables"][title], state) == state.rows, kind
+    found: dict[str, Any] = {"spark": spark, "n": n, "F": F}
+    exec(text, found)
+    assert set(found["tables"]) == set(wanted)
+    for title, state in wanted.items():
+        assert rows_of(found["tables"][title], state) == state.rows
+
+
+def refuses_another(shelf: Shelf) -> None:
+    """Another layout, another catalog, none or one that there is not: nothing is made."""
+    with pytest.raises(ConfigError, match=r"public\.keyed was made with another layout"):
+        shelf.apply(layouts={"public.keyed": Layout()})
+    with pytest.raises(ConfigError, match=r"are in [a-z_.{}]+, not in other.\{schema\}.\{table\}"):
+        apply(shelf.spark, shelf.keep(), shelf.target, catalog="other")
+    with pytest.raises(ConfigError, match="give --catalog"):
+        apply(shelf.spark, shelf.keep(), shelf.target.replace("target", "none"), format=shelf.kind)
+    lost = shelf.source.writer.root.with_name("elsewhere")
+    with pytest.raises(
+        ConfigError, match=r"cannot use catalog nowhere \([\w.]*CatalogNotFound\w*\)"
+    ):
+        apply(shelf.spark, shelf.source.writer.root, lost, format=shelf.kind, catalog="nowhere")
+    assert not lost.exists()
+
+
+def refuses_a_second_writer(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An apply that another has overtaken writes nothing over what that has written."""
+    check = lakerun.LakeRun._check_not_overtaken
+
+    def overtaken(of: lakerun.LakeRun, one: lakerun.Prepared) -> None:
+        monkeypatch.undo()
+        shelf.apply()
+        check(of, one)
+
+    monkeypatch.setattr(lakerun.LakeRun, "_check_not_overtaken", overtaken)
+    with pytest.raises(LandingError, match="was committed by another writer at the same time"):
+        shelf.apply()
+    shelf.check()
 
 
 _ROWS = """
@@ -507,9 +491,8 @@ INSERT INTO bag SELECT g % 3 FROM generate_series(1, 30) g
 """
 
 
-@pytest.mark.parametrize("kind", LAKES)
 def test_rows_that_executors_read_are_the_source_s(
-    kind: str, spark: SparkSession, tmp_path: Path, database_15: Database,
+    spark: SparkSession, tmp_path: Path, database_15: Database,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """A load, the apply after it and a comparison; of a row that is missing, the daemon is asked."""
@@ -526,7 +509,7 @@ def test_rows_that_executors_read_are_the_source_s(
         f"allow-insecure: true}}\nlanding: {{root: {landing}}}\nsnapshot: {{chunk-bytes: 64KiB}}\n"
     )
     config.chmod(0o600)
-    assert main(["spark", "snapshot", str(config), str(target), "--format", kind]) == EX_OK
+    assert main(["spark", "snapshot", str(config), str(target), "--format", ICEBERG]) == EX_OK
     writer.entry(EntryKind.IDLE, 1 << 50)  # beyond the rows' position
     apply(spark, landing, target)
     verify = ["spark", "verify", str(landing), str(target), "--config", str(config)]
@@ -599,13 +582,14 @@ def test_types_and_names(
     columns = [Column(i, name, of) for i, (name, of) in enumerate(types.items(), 1)]
     tables = [Table("odd%20name", columns, (1,), full=True)]
     source = History(tmp_path / "landing", 4, with_schema_changes=False, tables=tables)
-    for number in range(3):
-        live(source, 1)
-        apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
-        if number == 1:  # from here on columns have other names, and nothing is written anew
-            monkeypatch.delattr(DeltaTable if kind == DELTA else IcebergTable, "replace")
-            columns[2] = Column(3, "Preis = 2", columns[2].type)
-            types = {column.name: column.type for column in columns}
+    live(source, 1)
+    apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
+    # From here on columns have other names, and nothing is written anew.
+    monkeypatch.delattr(DeltaTable if kind == DELTA else IcebergTable, "replace")
+    columns[2] = Column(3, "Preis = 2", columns[2].type)
+    types = {column.name: column.type for column in columns}
+    live(source)
+    apply(spark, tmp_path / "landing", tmp_path / "target")
     found = current(spark, tmp_path / "target", "public.odd%20name").toArrow()
     state = last_state(source, tables[0])
     assert state is not None
