@@ -89,12 +89,13 @@ test-cluster: setup-test ## Spark's standalone cluster of three workers that sha
 
 # Versions are the ones that docs/mirror.md names.
 .PHONY: test-stores
-test-stores: setup-test ## mirror and tables on real HDFS, MinIO (needs Go) and Azurite (needs npm)
+test-stores: setup-test ## mirror and tables on real HDFS, MinIO (needs Go), Azurite (needs npm) and Hive's metastore
 	@[ -x build/stores/minio ] || ! command -v go >/dev/null || GOBIN=$(CURDIR)/build/stores \
 		go install github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 	@[ -d build/stores/node_modules/azurite ] || ! command -v npm >/dev/null \
 		|| npm install --silent --no-audit --no-fund --prefix build/stores azurite@3.35.0
 	$(PYTEST) tests/integration/store_cases.py $(ARGS)
+	PYTHONPATH=$(CURDIR)/.venv/pyspark-4.0 $(PYTEST) -W ignore -p no:unraisableexception tests/spark/hive_cases.py $(ARGS)
 
 .PHONY: test-sanitize
 test-sanitize: setup ## parsers, queues and collector under AddressSanitizer and UBSan, in a copy
