@@ -8,6 +8,7 @@ message; anything else is a bug and shows its traceback.
 
 import argparse
 import ast
+import gc
 import importlib
 import os
 import pkgutil
@@ -102,7 +103,8 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """Make the parser.
 
     Args:
-        only: the one command whose arguments are needed; None for all, which imports all.
+        only: the one command that is wanted: the others have neither arguments nor help. None for
+            all, which imports all; what is no command, for the help of all.
     """
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
@@ -112,8 +114,9 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         "--version", action="version", version=f"%(prog)s {gaussdecode.__version__}"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in command_names():
-        doc = _docstring(name)
+    names = command_names()
+    for name in names:
+        doc = name if only in names and only != name else _docstring(name)
         summary = doc.splitlines()[0].rstrip(".")
         sub = subparsers.add_parser(name, help=summary, description=doc, formatter_class=raw)
         if only in {None, name}:
@@ -148,8 +151,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status; see docs/operate.md.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
-    command = next((word for word in arguments if not word.startswith("-")), "")
+    command = next(iter(arguments), "")
+    if argv is None:  # the process is the command's: what is imported lives as long as it
+        gc.disable()
     args = build_parser(command).parse_args(arguments)
+    if argv is None:
+        gc.freeze()
+        gc.enable()
     began_as = os.geteuid()
     try:
         status = int(args.execute(args))

@@ -15,6 +15,7 @@ the parent says so through the control block, when it kills them, or when it die
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -117,6 +118,7 @@ def enter_child() -> tuple[dict[str, Any], Reports]:
     die_with_parent(int(settings["parent_pid"]))
     report_fd = int(settings["report_fd"])
     os.set_inheritable(report_fd, False)
+    gc.freeze()  # what is imported by now lives as long as the process
     return settings, Reports(report_fd)
 
 
