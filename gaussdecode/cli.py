@@ -152,12 +152,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     command = next(iter(arguments), "")
-    if argv is None:  # the process is the command's: what is imported lives as long as it
-        gc.disable()
-    args = build_parser(command).parse_args(arguments)
-    if argv is None:
-        gc.freeze()
-        gc.enable()
+    if argv is None:  # the process is the command's
+        args = _parse_quickly(command, arguments)
+    else:
+        args = build_parser(command).parse_args(arguments)
     began_as = os.geteuid()
     try:
         status = int(args.execute(args))
@@ -177,6 +175,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("gaussdecode: this is a bug; please report the lines above", file=sys.stderr)
         return EX_SOFTWARE
     return status
+
+
+def _parse_quickly(command: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """Import and parse, with what makes a process that lives for long start slowly at rest."""
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy's threads spin, and have no work here
+    gc.disable()  # what is imported lives as long as the process
+    args = build_parser(command).parse_args(arguments)
+    gc.freeze()
+    gc.enable()
+    return args
 
 
 def _told(error: GaussDecodeError | PermissionError) -> GaussDecodeError:

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
 from kit.s3 import S3
 from kit.turns import has_its_turn
+
+gc.disable()  # until all is imported and collected, which stays
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the daemon has it; threads would spin
 
 _numbers = itertools.count(1)
 
@@ -57,6 +61,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

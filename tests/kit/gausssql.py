@@ -149,6 +149,7 @@ class Catalogue:
         self._schema_version = -1
         self._version = ""
         self._shadows: frozenset[str] = frozenset()
+        self._held: dict[str, list[tuple[object, ...]]] = {}
 
     def close(self) -> None:
         """Drop the database."""
@@ -232,9 +233,12 @@ class Catalogue:
         self._version = server.profile.name
         return self._session
 
-    @staticmethod
-    def _follow_version(session: psycopg.Connection[tuple[object, ...]], profile: Profile) -> None:
+    def _follow_version(
+        self, session: psycopg.Connection[tuple[object, ...]], profile: Profile
+    ) -> None:
         """Give the views the columns of a version."""
+        for table in ("slot_rows", "parallel_status"):
+            self._held.pop(table, None)
         session.execute(
             "DROP TABLE IF EXISTS gs_catalog.slot_rows, gs_catalog.parallel_status CASCADE"
         )
@@ -408,20 +412,24 @@ class Catalogue:
             for at in range(result.ntuples)
         ]
 
-    @staticmethod
     def _replace(
+        self,
         session: psycopg.Connection[tuple[object, ...]],
         table: str,
         rows: Iterable[tuple[object, ...]],
     ) -> None:
+        """Have a table hold some rows; most tables hold them already."""
+        wanted = list(rows)
+        if self._held.get(table) == wanted:
+            return
         name = sql.Identifier(_SCHEMA, table)
         session.execute(sql.SQL("DELETE FROM {}").format(name))
-        held = list(rows)
-        if held:
-            marks = sql.SQL(", ").join(sql.Placeholder() * len(held[0]))
+        if wanted:
+            marks = sql.SQL(", ").join(sql.Placeholder() * len(wanted[0]))
             statement = sql.SQL("INSERT INTO {} VALUES ({})").format(name, marks)
             with session.cursor() as cursor:
-                cursor.executemany(statement, held)
+                cursor.executemany(statement, wanted)
+        self._held[table] = wanted
 
     def _write_tables(
         self, session: psycopg.Connection[tuple[object, ...]], tables: list[Table]
