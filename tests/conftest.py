@@ -16,6 +16,8 @@ from kit.turns import has_its_turn
 gc.disable()  # until all is imported and collected, which stays
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the daemon has it; threads would spin
 
+Daemon.is_forked = True
+
 _numbers = itertools.count(1)
 
 _LONG = (

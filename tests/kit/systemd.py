@@ -203,7 +203,7 @@ class Supervised:
         if process.poll() is None:
             self._watch(now)
         elif not self._is_seen:
-            self._ended(now, process.returncode)
+            self._ended(now, self.daemon.wait())
         elif self._start_at is not None and now >= self._start_at:
             self._launch()
 
