@@ -140,11 +140,11 @@ cdef packed struct RawHeader:
     uint64_t lsn                # of the first message, for errors; 0 not known
     uint64_t xid                # of the transaction it is of, or 0
     uint64_t opened_ns          # when its first message came
-    uint32_t block              # a Block
-    uint32_t reserved
     Tally framed
     Tally filtered              # rows of tables that nobody wants
     Tally before_start          # rows before the position to start from
+    uint32_t block              # a Block
+    uint32_t reserved
 
 cdef packed struct RawRelation:
     uint32_t size               # of this record with columns and JSON, padded

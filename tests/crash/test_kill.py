@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from gaussdecode.land.files import Files
 from kit.landrun import Landing
-landing = Landing(Files(Path(sys.argv[1])), "killed", with_retention=sys.argv[2] == "retention")
+landing = Landing(Files(Path(sys.argv[1])), "killed", with_retention=sys.argv[2] == "retention",
+                  with_prepared=sys.argv[3] == "prepared")
 landing.on_confirm = lambda lsn: print(lsn, flush=True)
 landing.run()
 """
@@ -40,6 +41,7 @@ POINTS = [
 def test_killed_process_lands_exactly_once(point: str, tmp_path: Path) -> None:
     """Killed at a failpoint, the landing is completed by the next process."""
     with_retention = point.startswith(("floor", "files_deleted"))
+    with_prepared = point.startswith(("prepared", "entry_linked"))
     package = Path(__file__).parents[2]
     environment = {
         **os.environ,
@@ -47,14 +49,23 @@ def test_killed_process_lands_exactly_once(point: str, tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(package), str(package / "tests")]),
     }
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), "retention" if with_retention else "plain"],
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(tmp_path),
+            "retention" if with_retention else "plain",
+            "prepared" if with_prepared else "plain",
+        ],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ended.returncode in (-signal.SIGKILL, os.EX_SOFTWARE), ended.stderr
-    again = Landing(Files(tmp_path), "second", with_retention=with_retention)
+    again = Landing(
+        Files(tmp_path), "second", with_retention=with_retention, with_prepared=with_prepared
+    )
     again.open().close()
     confirmed = {int(line) for line in ended.stdout.split()} - {
         transaction_lsn(0),
@@ -63,6 +74,8 @@ def test_killed_process_lands_exactly_once(point: str, tmp_path: Path) -> None:
     reader = Files(tmp_path)
     if not with_retention:
         assert confirmed <= {lsn for lsn, _, _ in landed_rows(reader)}
-    Landing(Files(tmp_path), "third", with_retention=with_retention).run()
+    Landing(
+        Files(tmp_path), "third", with_retention=with_retention, with_prepared=with_prepared
+    ).run()
     check_invariants(reader, again.transactions, with_retention=with_retention)
     reader.close()

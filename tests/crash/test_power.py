@@ -49,7 +49,12 @@ def wrecks(moments: list[Moment], story: str, depth: int, *, confirmed: int = 0)
 def record_run(*, with_retention: bool) -> list[Moment]:
     """Land everything on an empty disk and keep every moment."""
     files = SimFiles(record=True)
-    landing = Landing(files, transactions=TRANSACTIONS, with_retention=with_retention)
+    landing = Landing(
+        files,
+        transactions=TRANSACTIONS,
+        with_retention=with_retention,
+        with_prepared=with_retention,
+    )
     landing.on_confirm = lambda lsn: setattr(files, "note", lsn)
     landing.run()
     assert not landing.errors
@@ -72,7 +77,9 @@ def recover(wreck: Wreck, judged: set[int], *, with_retention: bool) -> list[Wre
 def go_on(image: Image, *, with_retention: bool) -> None:
     """Land the rest on a recovered disk, cutting the power after every confirmation."""
     files = SimFiles(image.copy())
-    landing = Landing(files, "last", TRANSACTIONS, with_retention=with_retention)
+    landing = Landing(
+        files, "last", TRANSACTIONS, with_retention=with_retention, with_prepared=with_retention
+    )
     cuts: list[tuple[int, Image]] = []
     landing.on_confirm = lambda lsn: cuts.append((lsn, files.image.after(Loss.LOST)))
     landing.run()

@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,11 +18,13 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.compaction import compact
 from gaussdecode.land.files import Files
 from gaussdecode.land.names import table_directory
+from gaussdecode.land.prepared import PreparedFiles
 from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify_files
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.model.account import Account, Counts
+from gaussdecode.model.entry import ENDED, PREPARED, prepared_record
 from gaussdecode.model.landing import (
     EntryKind,
     Position,
@@ -104,6 +107,7 @@ class Landing:
     token: str = "first"
     transactions: int = 5
     with_retention: bool = False
+    with_prepared: bool = False
     block: int = BLOCK
     space: SpaceWait = dataclasses.field(default_factory=lambda: SpaceWait(sleep=lambda _: None))
     on_confirm: Callable[[int], None] = lambda _: None
@@ -144,10 +148,27 @@ class Landing:
             assert position is not None
             if lsn <= position.lsn:
                 continue
-            self._transaction(intake, writer, number, lsn)
+            if self.with_prepared and number in (2, 4):
+                self._prepare(log, intake, lsn)
+            ended = [file.path for file in log.prepared] if number == self.transactions else []
+            self._transaction(intake, writer, number, lsn, {ENDED: ended} if ended else {})
             self._maintain(log)
 
-    def _transaction(self, intake: Intake, writer: Writer, number: int, lsn: int) -> None:
+    def _prepare(self, log: CommitLog, intake: Intake, lsn: int) -> None:
+        """Keep a transaction that is prepared beyond the log's position, until the last one."""
+        facts = {
+            "xid": lsn, "lsn": lsn - 1, "time_us": 0, "gid": b"g", "origin": None, "aborted": [],
+            "tally": [0] * 6, "relations": {},
+        }  # fmt: skip
+        batches = [memoryview(b"batch" * lsn)]
+        kept = PreparedFiles(log, "layout").write(facts, batches)
+        records = {PREPARED: [prepared_record(kept.file)]}
+        position = SourcePosition(0, 1, lsn)
+        intake.note(EntryRequest(kind=EntryKind.PREPARED, position=position, extra=records))
+
+    def _transaction(
+        self, intake: Intake, writer: Writer, number: int, lsn: int, extra: dict[str, Any]
+    ) -> None:  # Any: JSON
         """Land one transaction; the third is empty and moves the position only."""
         position = SourcePosition(0, 1, lsn)
         if number == 3:
@@ -172,11 +193,13 @@ class Landing:
                 commit_time=START,
                 schema_changes=tuple(changes),
                 account=account(number, {"I": 2 * len(TABLES)}, {"I": 2 * len(TABLES)}, {}),
+                extra=extra,
             )
         )
         writer.drain()
 
     def _maintain(self, log: CommitLog) -> None:
+        log.forget_prepared()
         while compact(log) is not None:
             pass
         if self.with_retention:
@@ -241,6 +264,7 @@ def unseal(files: Files) -> None:
         line, _, rest = files.read(path).partition(b"\n")
         record = json.loads(line)
         del record["elapsed_ms"]
+        record.pop("prepared", None)
         header = {**record, "hash": record["last_hash"], "version": 1}
         del header["last_hash"]
         put(files, path, canonical_json(header) + b"\n" + rest)

@@ -9,7 +9,7 @@ from gaussdecode.model.types import ColumnType, Kind
 
 EPOCH_US = 946_684_800_000_000
 RAW_MAGIC = 0x42524447
-RAW_HEADER = struct.Struct("=IIQIIQQQII3QII18Q")
+RAW_HEADER = struct.Struct("=IIQIIQQQII3Q18QII")
 KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
 Tally = tuple[int, ...]
 NONE: Tally = (0,) * len(KINDS)
@@ -328,10 +328,10 @@ def raw_batch(
         stream_xid,
         *place,
         opened_ns,
-        int(stream_xid != 0),
-        0,
         *(tally(messages, is_streamed=stream_xid != 0) if framed is None else framed),
         *filtered,
         *before_start,
+        int(stream_xid != 0),
+        0,
     )
     return padded(header) + described + section
