@@ -504,7 +504,11 @@ cdef class Assembler:
         cdef OpenTransaction *transaction = self.find_prepared(entry, event)
         if transaction == NULL:
             if event.y > self.resume_lsn:
-                self.fail_prepared(entry, event, b"COMMIT PREPARED", b"is not kept in the landing")
+                self.fail_prepared(
+                    entry, event, b"COMMIT PREPARED",
+                    b"is not kept in the landing: somebody else confirmed its PREPARE, and the server "
+                    b"does not send its rows again. Begin a new landing with a snapshot",
+                )
             return self.pass_ended(event)
         self.check_exact(transaction, event)
         tally_subtract(&self.streamed, &transaction.tally)

@@ -29,7 +29,7 @@ from gaussdecode.land.layout import read_layout
 from gaussdecode.land.making import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.entry import ENDED, CommitEntry
 from gaussdecode.model.gap import Gap
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
@@ -136,8 +136,9 @@ class Hole:
         until = made or (None if slot is None else slot.confirmed_flush_lsn) or self.log.lsn
         behind = dataclasses.replace(self.log, lsn=until, timeline=server.timeline)
         check_server(self.config, behind, server)
+        ended = _ended_in_gap(self.config, log)
         _forget_snapshots(log)
-        return _commit(log, self.gap, until, server.timeline)
+        return _commit(log, self.gap, until, server.timeline, ended)
 
     def _make_slot(self, *, failover: bool) -> Lsn:
         slots = slots_of(self.config)
@@ -223,11 +224,23 @@ def _forget_snapshots(log: CommitLog) -> None:
         store.drop(table)
 
 
-def _commit(log: CommitLog, gap: Gap, until: Lsn, timeline: int) -> CommitEntry:
+def _ended_in_gap(config: Config, log: CommitLog) -> list[str]:
+    """Paths of kept prepared transactions that the server has no more: nobody will say how they ended."""
+    kept = log.prepared
+    if not kept:
+        return []
+    with open_server(config) as connection:
+        rows = connection.query("SELECT transaction FROM pg_catalog.pg_prepared_xacts")
+    waiting = {int(xid or 0) for (xid,) in rows}
+    return [file.path for file in kept if file.xid not in waiting]
+
+
+def _commit(log: CommitLog, gap: Gap, until: Lsn, timeline: int, ended: list[str]) -> CommitEntry:
     before = log.position
     assert before is not None
     accepted = dataclasses.replace(
         gap, until_lsn=until, is_open=False, is_accepted=True, text=f"accepted: {gap.text}"
     )
     position = SourcePosition(before.epoch + 1, timeline, int(until), before.csn)
-    return log.commit(Draft(kind=EntryKind.GAP, position=position, extra=accepted.to_extra()))
+    extra = accepted.to_extra() | ({ENDED: ended} if ended else {})
+    return log.commit(Draft(kind=EntryKind.GAP, position=position, extra=extra))

@@ -182,7 +182,9 @@ def test_a_store_that_comes_and_goes(
         assert "mirror-away" in [of["name"] for of in seen["troubles"]]
         assert value(daemon, "land_mirror_up") == 0
         assert value(daemon, "land_mirror_backlog_entries") > 0
-        assert daemon.log.read_text().count("mirror_failed") <= logged + 2, "it is said when it begins"
+        assert daemon.log.read_text().count("mirror_failed") <= logged + 2, (
+            "it is said when it begins"
+        )
         daemon.kill9()
         workload.run(10)
         daemon.start()

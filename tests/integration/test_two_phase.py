@@ -19,6 +19,7 @@ from gaussdecode.errors import EX_CONFIG, EX_IOERR
 from gaussdecode.land.entry import parse_entry
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
 
@@ -422,3 +423,30 @@ def test_commands_show_prepared_transactions(
     assert main(["replay", str(recording), "--root", str(tmp_path / "replayed")]) == 0
     assert landed_ids(tmp_path / "replayed") == [1]
     assert landed_ids(tmp_path / "replayed", "kit.t1") == []
+
+
+def test_accepted_gap_ends_what_ended_in_it(
+    tables_15: Database, make_daemon: Callable[..., Daemon]
+) -> None:
+    """The slot is moved by somebody else: what the server still has waits on, the rest is gone."""
+    daemon = make_daemon(tables_15, config=CONFIG)
+    with daemon:
+        prepare(tables_15, "one", 1)
+        prepare(tables_15, "two", 2, table="kit.t1")
+        daemon.catch_up()
+        assert {each["gid"] for each in waiting(daemon)} == {"one", "two"}
+        assert daemon.stop() == 0
+        begin = str(Lsn(daemon.durable_lsn()))
+        tables_15.execute("COMMIT PREPARED 'one'")
+        end = tables_15.wal_end()
+        tables_15.execute(f"SELECT pg_replication_slot_advance('{tables_15.slot}', '{end}')")
+        assert main(["slot", "accept-gap", str(daemon.config_path), "--from-lsn", begin]) == 0
+        daemon.start()
+        daemon.catch_up()
+        assert [each["gid"] for each in waiting(daemon)] == ["two"]
+        tables_15.execute("COMMIT PREPARED 'two'")
+        daemon.catch_up()
+        assert waiting(daemon) == []
+        assert daemon.stop() == 0
+    assert landed_ids(daemon.root, "kit.t1") == [2]
+    assert landed_ids(daemon.root) == []
