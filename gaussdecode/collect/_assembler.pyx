@@ -506,8 +506,8 @@ cdef class Assembler:
             if event.y > self.resume_lsn:
                 self.fail_prepared(
                     entry, event, b"COMMIT PREPARED",
-                    b"is not kept in the landing: somebody else confirmed its PREPARE, and the server "
-                    b"does not send its rows again. Begin a new landing with a snapshot",
+                    b"is not kept in the landing: somebody else confirmed its PREPARE, and "
+                    b"the server does not send its rows again. Begin a new landing with a snapshot",
                 )
             return self.pass_ended(event)
         self.check_exact(transaction, event)
