@@ -15,7 +15,9 @@ One record of the binary style (integers big-endian)::
 
 import dataclasses
 import datetime as dt
+import functools
 import json
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -156,6 +158,7 @@ class Wanted:
     time_zone: int = 0
 
 
+@functools.cache
 def quote_identifier(name: bytes) -> bytes:
     """Quote a name where SQL needs it."""
     plain = bool(name) and name[0] in _PLAIN_FIRST and all(byte in _PLAIN for byte in name)
@@ -200,12 +203,12 @@ _JSON_ESCAPES: Final = {
 }  # fmt: skip
 
 
+_JSON_ESCAPED: Final = re.compile(rb'[\x00-\x1f"\\]')
+
+
 def json_string(text: bytes) -> bytes:
     """Print a JSON string as cJSON does: bytes from 0x80 on go out as they are."""
-    if not any(code in text for code in _JSON_ESCAPES):
-        return b'"' + text + b'"'
-    parts = [_JSON_ESCAPES.get(byte) or bytes((byte,)) for byte in text]
-    return b'"' + b"".join(parts) + b'"'
+    return b'"' + _JSON_ESCAPED.sub(lambda match: _JSON_ESCAPES[match[0][0]], text) + b'"'
 
 
 def json_array(items: Iterable[bytes]) -> bytes:
