@@ -24,8 +24,8 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
 from gaussdecode.source.postgresql.binary import read_formats, unknown_columns
 from gaussdecode.source.postgresql.connection import Connection
+from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.source.postgresql.slot import ListedTable, published_tables, read_server
-from gaussdecode.source.quoting import literal
 from gaussdecode.source.slot import LandingPosition, ServerState
 from gaussdecode.source.start import check_start, primary_problem, publication_problem, warnings
 from gaussdecode.wire.encoding import find_encoding, spelled_name
@@ -56,15 +56,14 @@ _FIDELITY: Final = {
 _COLUMNS: Final = """
     SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,
         pg_catalog.format_type(a.atttypid, a.atttypmod), bn.nspname, b.typname
-    FROM pg_catalog.pg_publication_tables p
-    JOIN pg_catalog.pg_namespace n ON n.nspname = p.schemaname
-    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+    FROM ({tables}) p JOIN pg_catalog.pg_class c ON c.oid = p.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
         AND a.attgenerated = ''
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
     JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
-    WHERE p.pubname IN ({names}) GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, a.attnum
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, a.attnum
     ORDER BY 1, 2, a.attnum
 """
 
@@ -197,9 +196,9 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
 
 
 def _columns(connection: Connection, config: Config) -> list[PlannedColumn]:
-    names = ", ".join(literal(name) for name in config.source.publication)
+    tables = tables_of(config.source.publication, connection.server_version)
     planned = []
-    for row in connection.query(_COLUMNS.format(names=names)):
+    for row in connection.query(_COLUMNS.format(tables=tables)):
         schema, table, name, oid, modifier, spelled, base_schema, base = (
             spelled_name(item or "") for item in row
         )

@@ -69,9 +69,9 @@ class PublishedTable:
         oid: pg_class.oid.
         is_root: a partitioned table that is published as one.
         identity: pg_class.relreplident.
-        filter: SQL condition on its rows, or None.
-        columns: names of those that are sent; None for all.
-        filters: condition of each publication that has it, by name; None for all rows.
+        columns: attribute numbers of those that are listed; None for all there are when it is read.
+        has_generated: these include what is generated and stored.
+        publications: that have it, by name; whether they send only some of its rows.
         evidence: another text when what is sent of it was changed, also there and back.
     """
 
@@ -80,9 +80,9 @@ class PublishedTable:
     oid: int
     is_root: bool
     identity: str
-    filter: str | None
-    columns: frozenset[str] | None
-    filters: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    columns: frozenset[int] | None
+    has_generated: bool = False
+    publications: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     evidence: str = ""
 
     @property
@@ -128,6 +128,7 @@ class TableShape:
         numbers: attribute number of each column.
         leaves: by OID.
         spelling: a `Spelling` per column, where values are to be spelled anew; else empty.
+        filter: SQL condition on its rows, or None.
         unseen: why some changes of it may not show in the stream, so that all of it must be
             read in one view; None where all show.
         evidence: another text when something of that was changed, also there and back.
@@ -140,6 +141,7 @@ class TableShape:
     numbers: tuple[int, ...]
     leaves: tuple[Leaf, ...]
     spelling: bytes = b""
+    filter: str | None = None
     unseen: str | None = None
     evidence: str = ""
     encoding: Encoding = UTF8
@@ -148,7 +150,7 @@ class TableShape:
     def fingerprint(self) -> str:
         """The same as long as chunks that were read fit together."""
         leaves = [[leaf.oid, leaf.file_node] for leaf in self.leaves]
-        parts = [self.relation.to_record(), self.numbers, leaves, self.table.filter, self.evidence]
+        parts = [self.relation.to_record(), self.numbers, leaves, self.filter, self.evidence]
         return json.dumps(parts, sort_keys=True, default=str)
 
     @property
@@ -386,9 +388,9 @@ def column_list(shape: TableShape) -> str:
     return ", ".join(identifier(column.name) for column in shape.relation.columns)
 
 
-def conditions(table: PublishedTable, where: str | None) -> list[str]:
+def conditions(shape: TableShape, where: str | None) -> list[str]:
     """What rows must fulfil: of the publication's, and of the operator's."""
-    return [f"({text})" for text in (table.filter, where) if text]
+    return [f"({text})" for text in (shape.filter, where) if text]
 
 
 def measures(shape: TableShape, *, has_checksum: bool) -> str:

@@ -71,7 +71,7 @@ RELATION: Final = relation(1, "t", 7)
 NAMES: Final = ("id", "note")
 SCHEMA: Final = table_schema(RELATION.columns, NAMES)
 PAGE: Final = 10  # rows with ids that far apart are in different pages
-PUBLISHED: Final = PublishedTable("public", "t", 7, False, "d", None, None)
+PUBLISHED: Final = PublishedTable("public", "t", 7, False, "d", None)
 Rows = dict[int, str]
 Row = tuple[str, int | None, str | None]  # operation, key and note
 

@@ -42,7 +42,7 @@ BAD, GOOD = "public.bad", "public.good"
 
 
 def _table(title: str) -> PublishedTable:
-    return PublishedTable("public", title.rpartition(".")[2], 1, False, "d", None, None)
+    return PublishedTable("public", title.rpartition(".")[2], 1, False, "d", None)
 
 
 class _Run:

@@ -111,7 +111,7 @@ class TableReader:
     def published(self) -> list[PublishedTable]:
         """See `export.TableReader`; there are no publications, but a white list."""
         return [
-            PublishedTable(table.schema, table.name, table.oid, False, table.identity, None, None)
+            PublishedTable(table.schema, table.name, table.oid, False, table.identity, None)
             for table in read_tables(self.connection, self._white_list)
             if table.is_by_row
         ]
@@ -191,7 +191,7 @@ class TableReader:
 
     def copy_chunk(self, shape: TableShape, chunk: Chunk, where: str | None) -> Iterator[bytes]:
         """See `export.TableReader`; the chunk is the table."""
-        return self._copy(_select(column_list(shape), shape, conditions(shape.table, where)))
+        return self._copy(_select(column_list(shape), shape, conditions(shape, where)))
 
     def measure_chunk(
         self, shape: TableShape, chunk: Chunk, where: str | None, *, has_checksum: bool
@@ -199,7 +199,7 @@ class TableReader:
         """See `export.TableReader`."""
         wanted = measures(shape, has_checksum=has_checksum)
         try:
-            (row,) = self.connection.query(_select(wanted, shape, conditions(shape.table, where)))
+            (row,) = self.connection.query(_select(wanted, shape, conditions(shape, where)))
         except SourceError as error:
             raise without_values(error) from None
         return measure_of(row, has_checksum=has_checksum)
@@ -220,9 +220,7 @@ class TableReader:
             for index, text in zip(keys, arrays, strict=True)
         )
         wanted = f"({columns}) IN (SELECT {listed})"
-        return self._copy(
-            _select(column_list(shape), shape, [wanted, *conditions(shape.table, where)])
-        )
+        return self._copy(_select(column_list(shape), shape, [wanted, *conditions(shape, where)]))
 
     def _copy(self, select: str) -> Iterator[bytes]:
         try:

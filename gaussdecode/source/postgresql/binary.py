@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gaussdecode.source.postgresql.connection import Connection
-from gaussdecode.source.quoting import literal
+from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.wire.encoding import spelled_name
 from gaussdecode.wire.formats import Formats, formats_of
 
@@ -19,10 +19,9 @@ _TYPES: Final = """
 """
 _COLUMNS: Final = """
     SELECT n.nspname, c.relname, a.attname, a.atttypid
-    FROM (SELECT DISTINCT schemaname, tablename FROM pg_catalog.pg_publication_tables
-        WHERE pubname IN ({names})) t
-    JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
-    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+    FROM (SELECT DISTINCT oid FROM ({tables}) s) t
+    JOIN pg_catalog.pg_class c ON c.oid = t.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     WHERE a.atttypid NOT IN ({known})
     ORDER BY 1, 2, a.attnum
@@ -47,7 +46,7 @@ def unknown_columns(
     Raises:
         SourceError: the server failed.
     """
-    names = ", ".join(literal(name) for name in publications) or "NULL"
+    tables = tables_of(publications, connection.server_version)
     known = ", ".join(map(str, sorted(formats)))
-    rows = connection.query(_COLUMNS.format(names=names, known=known))
+    rows = connection.query(_COLUMNS.format(tables=tables, known=known))
     return [".".join(spelled_name(part or "") for part in row[:3]) for row in rows]

@@ -262,7 +262,7 @@ class TableReader:
 
     def copy_chunk(self, shape: TableShape, chunk: Chunk, where: str | None) -> Iterator[bytes]:
         """See `export.TableReader`."""
-        condition = " AND ".join([chunk.condition(), *conditions(shape.table, where)])
+        condition = " AND ".join([chunk.condition(), *conditions(shape, where)])
         source = shape.leaves[chunk.leaf].quoted
         return self._copy(f"SELECT {column_list(shape)} FROM {source} WHERE {condition}")  # noqa: S608 - quoted above
 
@@ -270,7 +270,7 @@ class TableReader:
         self, shape: TableShape, chunk: Chunk, where: str | None, *, has_checksum: bool
     ) -> Measure:
         """See `export.TableReader`."""
-        condition = " AND ".join([chunk.condition(), *conditions(shape.table, where)])
+        condition = " AND ".join([chunk.condition(), *conditions(shape, where)])
         wanted = measures(shape, has_checksum=has_checksum)
         source = shape.leaves[chunk.leaf].quoted
         try:
@@ -298,7 +298,7 @@ class TableReader:
         only = "" if table.is_root else "ONLY "
         source = f"{only}{identifier(table.schema)}.{identifier(table.name)}"
         wanted = f"({', '.join(columns)}) IN (SELECT {names} FROM unnest({unnested}) u({names}))"  # noqa: S608 - quoted above
-        condition = " AND ".join([wanted, *conditions(table, where)])
+        condition = " AND ".join([wanted, *conditions(shape, where)])
         return self._copy(f"SELECT {column_list(shape)} FROM {source} WHERE {condition}")  # noqa: S608
 
     def _copy(self, select: str) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gaussdecode.source.postgresql.connection import Connection
+from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.source.quoting import literal
 from gaussdecode.wire.encoding import spelled_name
 
@@ -51,10 +52,10 @@ _USE: Final = """
         (SELECT pg_catalog.age(catalog_xmin) FROM pg_catalog.pg_replication_slots WHERE slot_name = {slot})
 """
 _UNREADABLE: Final = """
-    SELECT DISTINCT t.schemaname, t.tablename FROM pg_catalog.pg_publication_tables t
-    JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
-    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
-    WHERE t.pubname IN ({names}) AND NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+    SELECT DISTINCT n.nspname, c.relname FROM ({tables}) t
+    JOIN pg_catalog.pg_class c ON c.oid = t.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE')
         AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT'))
     ORDER BY 1, 2
 """
@@ -128,8 +129,8 @@ def inspect(connection: Connection, slot: str, publications: Sequence[str]) -> I
     rows = connection.query(
         f"SELECT name, current_setting(name) FROM pg_catalog.pg_settings WHERE name IN ({listed})"  # noqa: S608
     )
-    names = ", ".join(literal(name) for name in publications) or "NULL"
-    unreadable = connection.query(_UNREADABLE.format(names=names))
+    tables = tables_of(publications, connection.server_version)
+    unreadable = connection.query(_UNREADABLE.format(tables=tables))
     return Inspection(
         role=role or "",
         is_superuser=superuser == "t",

@@ -14,20 +14,24 @@ from gaussdecode.protocol.canonical import RelationColumn, RelationMessage, desc
 from gaussdecode.source.export import Leaf, PublishedTable, TableChangedError, TableShape
 from gaussdecode.source.postgresql.carried import Changes, Sender
 from gaussdecode.source.postgresql.connection import Connection, Row
-from gaussdecode.source.quoting import literal
+from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.wire.encoding import spelled_name
 
 _FIRST_NAMED_OID: Final = 10000  # from here on the server sends Type messages
 _ROOT: Final = "p"
 
 _PUBLISHED: Final = """
-    SELECT t.schemaname, t.tablename, c.oid, c.relkind, c.relreplident, {filter}, {columns},
-        t.pubname, pg_catalog.array_to_json(ARRAY(
+    SELECT n.nspname, c.relname, c.oid, c.relkind, c.relreplident, t.is_filtered,
+        pg_catalog.array_to_json(t.columns), t.has_generated, t.publication, pg_catalog.array_to_json(ARRAY(
             SELECT a.relid::oid::int8 FROM pg_catalog.pg_partition_ancestors(c.oid) a))
-    FROM pg_catalog.pg_publication_tables t
-    JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
-    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
-    WHERE t.pubname IN ({names}) ORDER BY 1, 2
+    FROM ({tables}) t JOIN pg_catalog.pg_class c ON c.oid = t.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2
+"""
+# Waits for the table's lock.
+_FILTERS: Final = """
+    SELECT p.pubname, pg_catalog.pg_get_expr(r.prqual, r.prrelid) FROM pg_catalog.pg_publication p
+    JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
+    WHERE r.prrelid = {oid} AND r.prqual IS NOT NULL
 """
 _COLUMNS: Final = """
     SELECT a.attname, a.atttypid, a.atttypmod, b.nspname, b.typname, a.attnum,
@@ -44,7 +48,7 @@ _COLUMNS: Final = """
             FROM pg_catalog.pg_type t JOIN d ON t.oid = d.typbasetype WHERE d.typtype = 'd')
         SELECT n.nspname, d.typname FROM d
         JOIN pg_catalog.pg_namespace n ON n.oid = d.typnamespace WHERE d.typtype <> 'd') b
-    WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped {generated}
+    WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped AND ({wanted})
     ORDER BY a.attnum
 """
 _NAME: Final = """
@@ -68,19 +72,13 @@ def read_published(
     What stands below a partitioned table that some publication sends as a whole is sent as that
     table, also where another publication has it under its own name.
     """
-    is_new = connection.server_version >= 150000
-    rows = connection.query(
-        _PUBLISHED.format(
-            filter="t.rowfilter" if is_new else "NULL",
-            columns="pg_catalog.array_to_json(t.attnames)" if is_new else "NULL",
-            names=", ".join(literal(name) for name in publications) or "NULL",
-        )
-    )
+    tables = tables_of(publications, connection.server_version)
+    rows = connection.query(_PUBLISHED.format(tables=tables))
     found: dict[str, PublishedTable] = {}
     above: dict[str, frozenset[int]] = {}
     for row in rows:
         table = _published(row)
-        above[table.title] = frozenset(json.loads(row[8] or "[]")) - {table.oid}
+        above[table.title] = frozenset(json.loads(row[9] or "[]")) - {table.oid}
         found[table.title] = _union(found.get(table.title), table)
     roots = {table.oid for table in found.values() if table.is_root}
     sent = [table for title, table in found.items() if not above[title] & roots]
@@ -94,11 +92,11 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
         raise TableChangedError(
             f"what is published of table {table.title} was changed, or it is gone"
         )
-    # Up to 17 the stream has no generated column, whatever pg_publication_tables lists.
-    generated = "" if connection.server_version >= 180000 else "AND a.attgenerated = ''"
-    rows = connection.query(_COLUMNS.format(oid=table.oid, generated=generated))
-    wanted = table.columns
-    rows = [row for row in rows if wanted is None or _name(row[0]) in wanted]
+    wanted = "a.attgenerated = ''" + " OR a.attgenerated = 's'" * table.has_generated
+    if table.columns is not None:
+        wanted = f"a.attnum IN ({', '.join(map(str, sorted(table.columns)))})"
+    rows = connection.query(_COLUMNS.format(oid=table.oid, wanted=wanted))
+    filters = _filters(connection, table)
     oids = str(table.oid)
     if table.is_root:
         tree = f"pg_catalog.pg_partition_tree({table.oid}::pg_catalog.oid::regclass)"
@@ -108,12 +106,13 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
     named = connection.query(_NAME.format(oid=table.oid))
     if [(_name(s), _name(t)) for s, t in named] != [(table.schema, table.name)]:
         raise TableChangedError(f"table {table.title} is gone, or has another name")
-    if (not rows and wanted) or (not leaves and not table.is_root):
+    if (not rows and table.columns) or (not leaves and not table.is_root):
         raise TableChangedError(f"table {table.title} is gone")
     for leaf in leaves:
         if leaf[3] != leaf[4]:
             raise TableChangedError(f"table {table.title} was rewritten or truncated just now")
-    senders = [Sender(name, frozenset(), text) for name, text in table.filters.items()]
+    senders = [Sender(name, frozenset(), text) for name, text in filters.items()]
+    some = [text for text in filters.values() if text is not None]
     carried = changes.judge(table.oid, [int(leaf[0] or 0) for leaf in leaves], senders)
     return TableShape(
         table,
@@ -121,10 +120,22 @@ def read_shape(connection: Connection, table: PublishedTable, changes: Changes) 
         tuple(str(row[7]) for row in rows),
         tuple(int(row[5] or 0) for row in rows),
         tuple(_leaf(row) for row in leaves),
+        filter=" OR ".join(f"({text})" for text in some) if len(some) == len(filters) else None,
         unseen=carried.reason,
         evidence=carried.evidence,
         encoding=connection.encoding,
     )
+
+
+def _filters(connection: Connection, table: PublishedTable) -> dict[str, str | None]:
+    """Which rows each publication sends, by its name; None for all."""
+    if not any(table.publications.values()):
+        return dict.fromkeys(table.publications)
+    rows = connection.query(_FILTERS.format(oid=table.oid))
+    texts = {name or "": text for name, text in rows}
+    if any(texts.get(name) is None for name, is_some in table.publications.items() if is_some):
+        raise TableChangedError(f"table {table.title} is gone")
+    return {name: texts[name] if is_some else None for name, is_some in table.publications.items()}
 
 
 def _name(text: str | None) -> str:
@@ -132,16 +143,17 @@ def _name(text: str | None) -> str:
 
 
 def _published(row: Row) -> PublishedTable:
-    schema, name, oid, kind, identity, condition, columns, publication, _ = row
+    schema, name, oid, kind, identity, is_filtered, columns, generated, *rest = row
+    publication, _ = rest
     return PublishedTable(
         _name(schema),
         _name(name),
         int(oid or 0),
         kind == _ROOT,
         identity or "",
-        condition,
-        None if columns is None else frozenset(map(spelled_name, json.loads(columns))),
-        {publication or "": condition},
+        None if columns is None else frozenset(json.loads(columns)),
+        generated == "t",
+        {publication or "": is_filtered == "t"},
     )
 
 
@@ -149,14 +161,14 @@ def _union(first: PublishedTable | None, second: PublishedTable) -> PublishedTab
     """What two publications send of one table."""
     if first is None:
         return second
-    both = None
-    if first.filter is not None and second.filter is not None:
-        both = f"({first.filter}) OR ({second.filter})"
     columns = None
     if first.columns is not None and second.columns is not None:
         columns = first.columns | second.columns
-    filters = {**first.filters, **second.filters}
-    return dataclasses.replace(first, filter=both, columns=columns, filters=filters)
+    publications = {**first.publications, **second.publications}
+    generated = first.has_generated or second.has_generated
+    return dataclasses.replace(
+        first, columns=columns, has_generated=generated, publications=publications
+    )
 
 
 def _relation(table: PublishedTable, rows: Sequence[Row]) -> Relation:

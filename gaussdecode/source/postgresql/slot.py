@@ -14,6 +14,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import NOT_STREAMED, STREAMED, STREAMED_PARALLEL
 from gaussdecode.source.postgresql.connection import Connection, Row
 from gaussdecode.source.postgresql.members import rows_of_members
+from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.source.quoting import (
     identifier,
     literal,
@@ -137,10 +138,8 @@ _SLOTS: Final = "pg_catalog.pg_replication_slots ORDER BY slot_name"
 _TABLES: Final = """
     SELECT DISTINCT n.nspname, c.relname, c.relreplident, EXISTS (
         SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
-    FROM pg_catalog.pg_publication_tables t
-    JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
-    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
-    WHERE t.pubname IN (%s) ORDER BY 1, 2
+    FROM ({tables}) t JOIN pg_catalog.pg_class c ON c.oid = t.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2
 """
 
 
@@ -186,8 +185,8 @@ def published_tables(connection: Connection, publications: Sequence[str]) -> lis
     Raises:
         SourceError: the server failed.
     """
-    names = ", ".join(literal(name) for name in publications) or "NULL"
-    rows = connection.query(_TABLES % names)
+    tables = tables_of(publications, connection.server_version)
+    rows = connection.query(_TABLES.format(tables=tables))
     return [
         ListedTable(
             spelled_name(schema or ""), spelled_name(name or ""), identity or "", has_key == "t"

@@ -124,7 +124,7 @@ def table_of(gauss: GaussServer) -> PublishedTable:
     transaction = gauss.store.begin()
     transaction.insert(made, {"id": "1", "v": "a\tb"}, {"id": "2", "v": None})
     transaction.commit()
-    return PublishedTable("public", "orders", made.oid, False, "d", None, None)
+    return PublishedTable("public", "orders", made.oid, False, "d", None)
 
 
 def reader_of(gauss: GaussServer, *wanted: tuple[str, str]) -> TableReader:
