@@ -271,7 +271,9 @@ class LakeRun(Run):
         base: tuple[StateFile, ...] = ()
         out = self.quarantine.get(work.table, ())
         with_history = self._begin_history(work, held)
-        if work.schema is None or (work.eras[0].resets and not with_history):
+        # Without a key, what removals before the reset find is counted.
+        is_emptied = bool(work.eras[0].resets and work.eras[0].schema.key)
+        if work.schema is None or (is_emptied and not with_history):
             out = ()
         else:
             base = (*self._stage_rows(work, held.read(), work.schema), *out)

@@ -151,7 +151,7 @@ def versions(spark: SparkSession, target: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seed", "small_bytes"), [(DELTA, 8, 1 << 20), (ICEBERG, 8, 0), (PARQUET, 8, 0)]
+    ("kind", "seed", "small_bytes"), [(DELTA, 23, 1 << 20), (ICEBERG, 8, 0), (PARQUET, 8, 0)]
 )
 def test_rows_are_the_sources(
     kind: str,
