@@ -30,7 +30,7 @@ from kit.postgres import Database, Postgres, run
 
 from gaussdecode._wire import BatchDecoder
 from gaussdecode.model.types import column_type
-from gaussdecode.wire.formats import formats_of
+from gaussdecode.wire.formats import TypeFacts, formats_of
 
 COLUMNS: Final = 8
 DECODED_ROWS: Final = 3000
@@ -82,7 +82,7 @@ def decoding(server: Postgres, name: str) -> dict[str, float]:
             f"FROM generate_series(1, {DECODED_ROWS * COLUMNS}) g) s",
         )
     relation = wire.relation([column_type(oid, modifier, None)[0]] * COLUMNS, identity=())
-    of = formats_of([(oid, sent, "")])[oid]
+    of = formats_of([TypeFacts(oid, sent, printed)])[oid]
     found = {}
     for index, form in enumerate(("text", "binary")):
         cells = [wire.Binary(row[1]) if index else str(row[0]) for row in rows]
@@ -90,7 +90,7 @@ def decoding(server: Postgres, name: str) -> dict[str, float]:
             wire.insert(cells[at : at + COLUMNS], relation.oid)
             for at in range(0, len(cells), COLUMNS)
         ]
-        formats = [(int(of.format), 0)] * COLUMNS if index else None
+        formats = [of] * COLUMNS if index else None
         raw, decoder = wire.raw_batch(messages, [relation], formats=formats), BatchDecoder()
         times = []
         for _ in range(DECODE_RUNS):

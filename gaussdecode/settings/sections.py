@@ -189,7 +189,7 @@ class SourceConfig:
             Boolean(),
             "With kind postgresql: have values sent in binary, which spares the server their text. "
             "Where a published column has a type of which only the server knows the text "
-            "(geometry, ranges, composites and others; `gaussdecode check` names them), text is asked for.",
+            "(money, regclass and its like, types of extensions; `gaussdecode check` names them), text is asked for.",
         ),
     )
     two_phase: bool = dataclasses.field(

@@ -12,9 +12,9 @@ from typing import Final
 from gaussdecode.model.relation import Relation
 from gaussdecode.settings.sections import DecodingConfig
 from gaussdecode.wire.encoding import UTF8, Encoding
-from gaussdecode.wire.formats import NOT_SENT, UNKNOWN, Formats
+from gaussdecode.wire.formats import NODE_BYTES, UNKNOWN, Formats, nodes_of
 
-_RAW_RELATION: Final = struct.Struct("=IIIIHHI")
+_RAW_RELATION: Final = struct.Struct("=IIIIHHII")
 _PLAN_COLUMN: Final = struct.Struct("=BBBBBBH")
 _FILTERED: Final = 1  # RELATION_FILTERED
 _UNREAD: Final = 2  # RELATION_UNREAD
@@ -54,7 +54,7 @@ def relation_record(
     is_streamed: bool = False,
     formats: Formats | None = None,
 ) -> bytes:
-    """Build RawRelation, PlanColumn[] and the definition, padded.
+    """Build RawRelation, PlanColumn[], SentNode[] and the definition, padded.
 
     Args:
         relation: as described.
@@ -64,6 +64,9 @@ def relation_record(
         formats: by type, how its values are sent in binary; None where they are text.
     """
     definition = json.dumps(relation.to_record(), separators=(",", ":")).encode()
+    types = () if formats is None else dict.fromkeys(each.type_oid for each in relation.columns)
+    nodes = nodes_of([(formats or {}).get(oid, UNKNOWN) for oid in types])
+    places = {oid: place for place, oid in enumerate(types, 1)}
     columns = b"".join(
         _PLAN_COLUMN.pack(
             column.type.kind,
@@ -71,13 +74,12 @@ def relation_record(
             column.type.precision,
             column.type.scale,
             column.is_identity,
-            sent.format,
-            sent.element,
+            0,
+            places.get(column.type_oid, 0),
         )
         for column in relation.columns
-        for sent in (NOT_SENT if formats is None else formats.get(column.type_oid, UNKNOWN),)
     )
-    size = _RAW_RELATION.size + len(columns) + len(definition)
+    size = _RAW_RELATION.size + len(columns) + len(nodes) + len(definition)
     padding = -size % _ALIGNMENT
     head = _RAW_RELATION.pack(
         size + padding,
@@ -86,6 +88,7 @@ def relation_record(
         _FILTERED * relation.is_filtered | _UNREAD * is_unread | _STREAMED * is_streamed,
         len(relation.columns),
         encoding.number,
+        len(nodes) // NODE_BYTES,
         len(definition),
     )
-    return head + columns + definition + bytes(padding)
+    return head + columns + nodes + definition + bytes(padding)

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memset
 
-from gaussdecode.wire._layout cimport Buffer, PlanColumn, buffer_grow
+from gaussdecode.wire._layout cimport Buffer, PlanColumn, SentNode, buffer_grow
 
 
 cdef struct Column:
@@ -16,6 +16,7 @@ cdef struct Column:
     uint32_t index              # in the relation; OLD_COLUMN set for an old one
     int32_t old_index           # where its old value goes, -1 for nowhere
     uint32_t null_count
+    const SentNode *sent        # how its values are sent in binary; NULL: as text
     Buffer validity             # 1 beyond the rows, so that only NULLs write to it
     Buffer offsets
     Buffer data

@@ -25,7 +25,6 @@ from gaussdecode.errors import WireError
 cdef enum:
     MAX_OFFSET = 0x7FFFFFFF
     MAX_PRECISION = 38
-    LAST_FORMAT = 26            # of _sent.SendFormat
 
 
 cdef int fail_column(const char *reason) except -1 with gil:
@@ -44,8 +43,6 @@ cdef int column_check(const PlanColumn *plan) except -1 nogil:
         plan.precision < 1 or plan.precision > MAX_PRECISION or plan.scale > plan.precision
     ):
         fail_column(b"decimal out of range in a relation plan")
-    if plan.send_format > LAST_FORMAT or plan.element_format > LAST_FORMAT:
-        fail_column(b"unknown send format in a relation plan")
     return 0
 
 

@@ -21,17 +21,17 @@ from gaussdecode.wire._column cimport (
 )
 from gaussdecode.wire._cursor cimport fail_wire, read_uint16, read_uint32, take
 from gaussdecode.wire._encoding cimport Codes, append_kept, append_translated, codes_of
+from gaussdecode.wire._formats cimport (
+    HELD, MALFORMED, NOT_HELD, SENT_TEXT, SENT_VERSIONED, VERSION, has_its_size,
+)
 from gaussdecode.wire._layout cimport (
-    KIND_STRING, MOVED_BYTES, OLD_COLUMN, ColumnHeader, Misfit, PartHeader, Unchanged, buffer_align,
-    buffer_append, buffer_fill, buffer_free, give_back,
+    KIND_FLOAT64, KIND_LIST, KIND_STRING, MOVED_BYTES, OLD_COLUMN, ColumnHeader, Misfit,
+    PartHeader, Unchanged, buffer_align, buffer_append, buffer_fill, buffer_free, give_back,
 )
 from gaussdecode.wire._letters cimport (
     CELL_BINARY, CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_OLD,
 )
-from gaussdecode.wire._sent cimport (
-    HELD, MALFORMED, NOT_HELD, SENT_ARRAY, SENT_NONE, SENT_TEXT, SENT_VERSIONED,
-    sent_store, sent_text,
-)
+from gaussdecode.wire._sent cimport sent_check, sent_store, sent_text, store_narrow
 from gaussdecode.wire._values cimport append_escaped, is_ascii, is_utf8
 
 from gaussdecode.errors import InexactStreamError
@@ -51,7 +51,9 @@ cdef const Codes *find_codes(uint32_t encoding) except NULL with gil:
 
 # ---- life of a part
 
-cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) except NULL nogil:
+cdef Part *part_create(
+    const RawRelation *relation, const PlanColumn *plan, const SentNode *nodes
+) except NULL nogil:
     """Make an empty part that sleeps; `part_free` takes it back."""
     cdef uint32_t index
     cdef uint32_t old_count = 0
@@ -63,7 +65,10 @@ cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) exce
         codes = find_codes(relation.encoding)
     for index in range(relation.column_count):
         column_check(&plan[index])
+        if plan[index].sent > relation.node_count:
+            fail_column(b"unknown send format in a relation plan")
         old_count += plan[index].is_identity != 0
+    sent_check(nodes, relation.node_count)
     part = <Part *>calloc(1, sizeof(Part))
     if part == NULL:
         fail_memory()
@@ -76,11 +81,13 @@ cdef Part *part_create(const RawRelation *relation, const PlanColumn *plan) exce
     part.old_column_count = old_count
     # One more, so that a table without columns allocates something.
     part.plan = <PlanColumn *>calloc(relation.column_count + 1, sizeof(PlanColumn))
-    if part.plan == NULL:
+    part.nodes = <SentNode *>calloc(relation.node_count + 1, sizeof(SentNode))
+    if part.plan == NULL or part.nodes == NULL:
         part_free(part)
         fail_memory()
         return NULL
     memcpy(part.plan, plan, relation.column_count * sizeof(PlanColumn))
+    memcpy(part.nodes, nodes, relation.node_count * sizeof(SentNode))
     return part
 
 
@@ -102,8 +109,10 @@ cdef int part_wake(Part *part) except -1 nogil:
         plan = &part.plan[index]
         column_plan(&part.columns[index], plan)
         part.columns[index].index = index
+        part.columns[index].sent = &part.nodes[plan.sent - 1] if plan.sent else NULL
         if plan.is_identity:
             column_plan(&part.old_columns[old_count], plan)
+            part.old_columns[old_count].sent = part.columns[index].sent
             part.old_columns[old_count].index = index | OLD_COLUMN
             part.columns[index].old_index = <int32_t>old_count
             old_count += 1
@@ -143,6 +152,7 @@ cdef void part_free(Part *part) noexcept nogil:
     if part != NULL:
         part_sleep(part)
         free(part.plan)
+        free(part.nodes)
         free(part)
 
 
@@ -280,34 +290,38 @@ cdef int fail_unspelled(const Part *part, uint32_t column) except -1 with gil:
     )
 
 
-cdef inline bint is_foreign_list(const Part *part, const PlanColumn *plan) noexcept nogil:
-    """Whether it is a list of letters in another encoding, which is translated as a whole."""
-    return part.codes != NULL and plan.send_format == SENT_ARRAY and (
-        plan.element_format == SENT_TEXT or plan.element_format == SENT_VERSIONED
-    )
+cdef inline bint is_foreign_list(const Part *part, const Column *column) noexcept nogil:
+    """Whether it is a list of texts in another encoding, which is translated as a whole."""
+    return part.codes != NULL and column.kind == KIND_LIST and column.element == KIND_STRING
+
+
+cdef inline bint is_versioned(const Span *span) noexcept nogil:
+    """Whether the version is the one that there is; text follows it."""
+    return span.size and span.text[0] == VERSION
 
 
 cdef int store_sent(
     Part *part, Column *column, uint32_t row, Cursor *cursor, const Span *span
 ) except -1 nogil:
     """Store one value that was sent in binary, as its text would be."""
-    cdef const PlanColumn *plan = &part.plan[column.index & ~<uint32_t>OLD_COLUMN]
-    cdef uint8_t element_format = <uint8_t>plan.element_format
     cdef const uint8_t *text
     cdef size_t size
     cdef int outcome = NOT_HELD
-    if plan.send_format == SENT_TEXT:
-        return store_value(part, column, row, span.text, span.size)
-    if plan.send_format == SENT_NONE:
+    if column.sent == NULL:
         return fail_wire(cursor, b"binary value, though binary is off", span.size + 5)
-    if not is_foreign_list(part, plan):
-        outcome = sent_store(
-            column, row, plan.send_format, element_format, span.text, span.size, &part.spelled
+    if column.width and column.kind <= KIND_FLOAT64 and has_its_size(column.sent.format, span.size):
+        outcome = store_narrow(
+            column.kind, column.sent.format, span.text,
+            column.data.data + <size_t>row * column.width,
         )
+        if outcome == HELD:
+            return 0
+    elif column.sent.format == SENT_VERSIONED and is_versioned(span):
+        return store_value(part, column, row, span.text + 1, span.size - 1)
+    elif not is_foreign_list(part, column):
+        outcome = sent_store(column, row, span.text, span.size, &part.spelled)
     if outcome == NOT_HELD:
-        outcome = sent_text(
-            plan.send_format, element_format, span.text, span.size, &part.spelled, &text, &size
-        )
+        outcome = sent_text(column.sent, span.text, span.size, &part.spelled, &text, &size)
         if outcome == HELD:
             return store_value(part, column, row, text, size)
     if outcome == MALFORMED:
@@ -334,6 +348,13 @@ cdef int read_column_count(Part *part, Cursor *cursor) except -1 nogil:
     if <uint32_t>read_uint16(cursor) != part.column_count:
         fail_wire(cursor, b"another number of columns than its relation", 2)
     return 0
+
+
+cdef inline bint is_text(const Column *column, const Span *span) noexcept nogil:
+    """Whether the bytes are the value's text; also in binary those of a text are."""
+    return span.tag == CELL_TEXT or (
+        span.tag == CELL_BINARY and column.sent != NULL and column.sent.format == SENT_TEXT
+    )
 
 
 cdef int read_span(Cursor *cursor, Span *span) except -1 nogil:
@@ -385,7 +406,7 @@ cdef int part_read_old(Part *part, Cursor *cursor, uint8_t tag) except -1 nogil:
         if part.columns[index].old_index < 0:
             continue
         column = &part.old_columns[part.columns[index].old_index]
-        if span.tag == CELL_TEXT:
+        if is_text(column, span):
             store_value(part, column, row, span.text, span.size)
         elif span.tag == CELL_BINARY:
             store_sent(part, column, row, cursor, span)
@@ -410,7 +431,7 @@ cdef int read_unchanged(
     """
     cdef Span *span = &part.old_spans[column.index]
     if old_tag == IMAGE_OLD or old_tag == IMAGE_KEY and column.old_index >= 0:
-        if span.tag == CELL_TEXT:
+        if is_text(column, span):
             return store_value(part, column, row, span.text, span.size)
         if span.tag == CELL_BINARY:
             return store_sent(part, column, row, cursor, span)
@@ -448,7 +469,7 @@ cdef int part_read_new(
     for index in range(part.column_count):
         column = &part.columns[index]
         read_span(cursor, &value)
-        if value.tag == CELL_TEXT:
+        if is_text(column, &value):
             if value.size >= MOVED_BYTES and moves and old_tag != IMAGE_KEY:
                 move_value(part, column, row, value.text, value.size)
             else:

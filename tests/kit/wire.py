@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import ColumnType, Kind
+from gaussdecode.wire.formats import NODE_BYTES, Sent, nodes_of
 
 EPOCH_US = 946_684_800_000_000
 RAW_MAGIC = 0x42524447
@@ -13,12 +14,11 @@ RAW_HEADER = struct.Struct("=IIQIIQQQII3Q18QII")
 KINDS = ("C", "I", "U", "D", "T", "M")  # what a tally counts, in its order
 Tally = tuple[int, ...]
 NONE: Tally = (0,) * len(KINDS)
-RAW_RELATION = struct.Struct("=IIIIHHI")
+RAW_RELATION = struct.Struct("=IIIIHHII")
 PLAN_COLUMN = struct.Struct("=BBBBBBH")
 DATA, END = 0, 1
 OID = 16385
 
-Format = tuple[int, int]  # of a column, and of the elements of its arrays
 Cell = bytes | str | None
 UNCHANGED = b"\0unchanged"  # no text of the server holds a zero byte
 
@@ -240,8 +240,9 @@ def padded(record: bytes) -> bytes:
     return record + bytes(-len(record) % 8)
 
 
-def raw_relation(of: Relation, formats: Sequence[Format] | None = None, encoding: int = 0) -> bytes:
+def raw_relation(of: Relation, formats: Sequence[Sent] | None = None, encoding: int = 0) -> bytes:
     """The record that tells a decoder a relation version; `formats` by column, in binary."""
+    nodes = nodes_of(formats or ())
     plan = b"".join(
         PLAN_COLUMN.pack(
             column.type.kind,
@@ -249,12 +250,13 @@ def raw_relation(of: Relation, formats: Sequence[Format] | None = None, encoding
             column.type.precision,
             column.type.scale,
             column.is_identity,
-            *sent,
+            0,
+            index if formats else 0,
         )
-        for column, sent in zip(of.columns, formats or [(0, 0)] * len(of.columns), strict=True)
+        for index, column in enumerate(of.columns, 1)
     )
     definition = json.dumps(of.to_record()).encode()
-    size = RAW_RELATION.size + len(plan) + len(definition)
+    size = RAW_RELATION.size + len(plan) + len(nodes) + len(definition)
     head = RAW_RELATION.pack(
         size + -size % 8,
         of.oid,
@@ -262,9 +264,10 @@ def raw_relation(of: Relation, formats: Sequence[Format] | None = None, encoding
         of.is_filtered,
         len(of.columns),
         encoding,
+        len(nodes) // NODE_BYTES,
         len(definition),
     )
-    return padded(head + plan + definition)
+    return padded(head + plan + nodes + definition)
 
 
 def tally(messages: Iterable[bytes], *, is_streamed: bool = False) -> Tally:
@@ -292,7 +295,7 @@ def raw_batch(
     place: tuple[int, int] = (0, 0),
     opened_ns: int = 0,
     stream_xid: int = 0,
-    formats: Sequence[Format] | None = None,
+    formats: Sequence[Sent] | None = None,
     encoding: int = 0,
 ) -> bytes:
     """A raw batch of whole messages.

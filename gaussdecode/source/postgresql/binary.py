@@ -5,18 +5,26 @@ from typing import Final
 
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.postgresql.publications import tables_of
-from gaussdecode.wire.encoding import spelled_name
-from gaussdecode.wire.formats import Formats, formats_of
+from gaussdecode.wire.encoding import UTF8, spelled_name
+from gaussdecode.wire.formats import Formats, TypeFacts, formats_of
 
+# Functions of the server itself are of language 12, internal, also where an extension names them.
+# The rows of tables are types too, and many; as columns they are rare.
 _TYPES: Final = """
-    SELECT t.oid, s.proname, coalesce(es.proname, '')
+    SELECT t.oid, coalesce(s.prosrc, ''), coalesce(o.prosrc, ''), t.typbasetype, t.typelem,
+        t.typdelim, coalesce(r.rngsubtype, m.rngtypid, 0),
+        coalesce((SELECT string_agg(a.atttypid::text, ' ' ORDER BY a.attnum)
+            FROM pg_catalog.pg_attribute a
+            WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped), '')
     FROM pg_catalog.pg_type t
-    JOIN pg_catalog.pg_proc s ON s.oid = t.typsend
-    LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem
-    LEFT JOIN pg_catalog.pg_proc es
-        ON es.oid = e.typsend AND es.pronamespace = 'pg_catalog'::regnamespace
-    WHERE s.pronamespace = 'pg_catalog'::regnamespace
+    LEFT JOIN pg_catalog.pg_proc s ON s.oid = t.typsend AND s.prolang = 12
+    LEFT JOIN pg_catalog.pg_proc o ON o.oid = t.typoutput AND o.prolang = 12
+    LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid
+    LEFT JOIN pg_catalog.pg_range m ON m.rngmultitypid = t.oid
+    WHERE t.typtype <> 'c'
+        OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid AND c.relkind = 'c')
 """
+_VERSION: Final = "SELECT pg_catalog.version()"
 _COLUMNS: Final = """
     SELECT n.nspname, c.relname, a.attname, a.atttypid
     FROM (SELECT DISTINCT oid FROM ({tables}) s) t
@@ -28,14 +36,33 @@ _COLUMNS: Final = """
 """
 
 
+# What is put into quotes goes by which bytes the server's C library takes for blanks: on Linux,
+# those of ASCII.
+_BY_BLANKS: Final = frozenset({"record_send", "range_send"})
+# Sent with the name of its encoding, and printed without.
+_BY_ENCODING: Final = frozenset({"xml_send"})
+
+
 def read_formats(connection: Connection) -> Formats:
     """How the values of each type are sent, where their text is known here.
 
     Raises:
         SourceError: the server failed.
     """
-    rows = connection.query(_TYPES)
-    return formats_of((int(oid or 0), sender or "", of or "") for oid, sender, of in rows)
+    ((version,),) = connection.query(_VERSION)
+    left_out = _BY_BLANKS if "linux" not in (version or "") else frozenset()
+    if connection.encoding != UTF8:
+        left_out |= _BY_ENCODING
+    types = (_facts(row) for row in connection.query(_TYPES))
+    return formats_of(each for each in types if each.send not in left_out)
+
+
+def _facts(row: Sequence[str | None]) -> TypeFacts:
+    oid, send, output, base, element, delimiter, subtype, attributes = (each or "" for each in row)
+    return TypeFacts(
+        int(oid), send, output, int(base), int(element), delimiter, int(subtype),
+        tuple(map(int, attributes.split())),
+    )  # fmt: skip
 
 
 def unknown_columns(
