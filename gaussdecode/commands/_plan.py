@@ -22,7 +22,7 @@ from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerProfile
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
-from gaussdecode.source.postgresql.binary import read_formats, unknown_columns
+from gaussdecode.source.postgresql.binary import Choice, choose
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.source.postgresql.slot import ListedTable, published_tables, read_server
@@ -103,7 +103,7 @@ class Plan:
         profile: of a GaussDB or openGauss that was asked, else None.
         command: what it would be told to start the stream; empty when it must not.
         coverage: what only one of publications and white list has.
-        text_columns: of which only the server knows the text; None where nobody asked for binary.
+        binary: whether values will be asked for in binary; None where nobody asked for it.
         unexamined: what could not be looked at, because the server refused.
     """
 
@@ -118,7 +118,7 @@ class Plan:
     profile: VersionProfile | None = None
     command: str = ""
     coverage: Coverage = dataclasses.field(default_factory=Coverage)
-    text_columns: list[str] | None = None
+    binary: Choice | None = None
     unexamined: list[str] = dataclasses.field(default_factory=list)
 
     def refuse(self, where: str, error: Exception) -> None:
@@ -178,8 +178,7 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
         if missing is not None and missing != str(error):
             plan.problems.append(f"publication: {missing}")
     if config.source.binary:
-        formats = read_formats(connection)
-        plan.text_columns = unknown_columns(connection, publications, formats)
+        plan.binary = choose(connection, publications)
     listed = config.decoding.white_tables
     published = published_tables(connection, publications)
     plan.coverage = compare(listed, ((table.schema, table.name) for table in published))

@@ -62,6 +62,7 @@ def _record(
         messages=config.source.messages,
         only_local=config.decoding.only_local,
         streaming=config.source.streaming,
+        binary=config.source.binary,
     )
     return record(recording, path, limits, should_stop)
 

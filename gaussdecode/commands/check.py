@@ -184,12 +184,15 @@ def _report_server(config: Config, plan: Plan, report: Report) -> None:
 
 def _binary_text(plan: Plan) -> str:
     """Whether values will be asked for in binary."""
-    if plan.text_columns is None:
+    choice = plan.binary
+    if choice is None:
         return "not known"
-    if not plan.text_columns:
-        return "on: the text of all published types is known here"
-    names = listing(plan.text_columns, len(plan.text_columns))
-    return f"off: only the server knows the text of {names}"
+    if choice.text_columns:
+        names = listing(choice.text_columns, len(choice.text_columns))
+        return f"off: only the server knows the text of {names}"
+    if choice.is_all_text:
+        return "off: all published columns are texts, which binary sends as they are"
+    return "on: the text of all published types is known here"
 
 
 def _gaussdb_facts(config: Config, server: GaussServerState) -> Iterator[tuple[str, str]]:

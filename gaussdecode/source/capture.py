@@ -30,12 +30,13 @@ from typing import IO, Any, Final, Self
 from gaussdecode.errors import ConfigError, DiskError, WireError
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.wire.formats import Formats, Sent
 
 MAGIC: Final = b"GDCAPT01"
 FORMAT: Final = 1
 _LENGTH: Final = struct.Struct("<I")
 _TRAILER: Final = struct.Struct("<IQQ")
-_MAX_HEADER_BYTES: Final = 1 << 20
+_MAX_HEADER_BYTES: Final = 1 << 24
 _WAIT_SECONDS: Final = 0.2
 
 
@@ -68,6 +69,7 @@ class CaptureHeader:
         created_time: seconds since 1970.
         style: of a GaussDB stream; None for pgoutput.
         stream_encoding: of names and values in the frames of pgoutput.
+        formats: by type, how its values are sent in binary; None where they are text.
     """
 
     identity: SourceIdentity
@@ -79,10 +81,17 @@ class CaptureHeader:
     created_time: float
     style: Style | None = None
     stream_encoding: str = "UTF8"
+    formats: Formats | None = None
 
     def to_bytes(self) -> bytes:
         """Spell it as the file does, from the magic to the first frame."""
-        record = {"format": FORMAT, **dataclasses.asdict(self), "start_lsn": str(self.start_lsn)}
+        formats = self.formats
+        plain = dataclasses.replace(self, formats=None)
+        record = {"format": FORMAT, **dataclasses.asdict(plain), "start_lsn": str(self.start_lsn)}
+        if formats is None:
+            del record["formats"]
+        else:
+            record["formats"] = {oid: sent.to_record() for oid, sent in formats.items()}
         if self.style is None:
             del record["style"]  # as it was before there were others
         if self.stream_encoding == "UTF8":
@@ -98,6 +107,9 @@ class CaptureHeader:
         fields["start_lsn"] = Lsn.parse(record["start_lsn"])
         if "style" in record:
             fields["style"] = Style(**record["style"])
+        if "formats" in record:
+            found = record["formats"].items()
+            fields["formats"] = {int(oid): Sent.from_record(sent) for oid, sent in found}
         return cls(**fields)
 
 

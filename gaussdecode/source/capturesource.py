@@ -99,7 +99,13 @@ class CaptureSource:
         receiver = PostgresReceiver(control, dispatcher, clock, known_messages(settings))
         encoding = find_encoding(self._capture.header.stream_encoding)
         self._slow_path = SlowPath(
-            receiver, Relations(white_list(settings.decoding), encoding, settings.unread)
+            receiver,
+            Relations(
+                white_list(settings.decoding),
+                encoding,
+                settings.unread,
+                self._capture.header.formats,
+            ),
         )
         return receiver
 

@@ -254,3 +254,59 @@ def test_binary_equals_text(
     assert main(["check", str(binary.config_path)]) == 0
     assert "off: only the server knows the text of kit.prices.price" in capsys.readouterr().out
     database.drop()
+
+
+def test_recording_in_binary(database_15: Database, tmp_path: Path) -> None:
+    """It says how types are sent; replayed, it lands what a recording of text lands."""
+    database = database_15
+    database.execute(TYPE_DDL)
+    columns = ", ".join(f"{spec.name} {spec.type}" for spec in KNOWN_TYPES)
+    database.execute(f"CREATE TABLE kit.keyed (id int8 PRIMARY KEY, {columns})")
+    database.create_slot()
+    stream_early(database)
+    change_everything(database, "kit.keyed", 5, "UTF8")
+    rows = []
+    for binary in (False, True):
+        directory = tmp_path / str(binary)
+        directory.mkdir()
+        source = {"binary": binary, "streaming": "on" if binary else "off"}
+        daemon = Daemon(database, directory, config={"source": source})
+        file, root = directory / "recording", directory / "replayed"
+        assert main(["capture", str(daemon.config_path), str(file)]) == 0
+        capture = Capture(file)
+        assert ("binary" in capture.header.options) == binary
+        assert (capture.header.formats is not None) == binary
+        capture.close()
+        assert main(["replay", str(file), "--root", str(root), "--decoders", "2"]) == 0
+        rows.append(rows_of(root))
+    assert rows[0] == rows[1]
+    assert len(rows[0]) > 120
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("id text PRIMARY KEY, data jsonb", "off: all published columns are texts"),
+        ("id text PRIMARY KEY, number int4", "on: the text of all published types is known"),
+    ],
+)
+def test_texts_are_asked_for_as_text(
+    database_15: Database,
+    make_daemon: Callable[..., Daemon],
+    capsys: pytest.CaptureFixture[str],
+    columns: str,
+    said: str,
+) -> None:
+    """Where all published columns are texts, binary brings nothing."""
+    database = database_15
+    database.execute("CREATE SCHEMA kit")
+    database.execute(f"CREATE TABLE kit.t ({columns})")
+    database.create_slot()
+    daemon = make_daemon(database, config={"source": {"binary": True}})
+    assert main(["check", str(daemon.config_path)]) == 0
+    assert said in capsys.readouterr().out
+    file = daemon.root.parent / "recording"
+    assert main(["capture", str(daemon.config_path), str(file)]) == 0
+    capture = Capture(file)
+    assert ("binary" in capture.header.options) == said.startswith("on")
+    capture.close()

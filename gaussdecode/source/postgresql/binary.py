@@ -1,12 +1,13 @@
 """Which values may be asked for in binary: those whose text is known without the server."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.wire.encoding import UTF8, spelled_name
-from gaussdecode.wire.formats import Formats, TypeFacts, formats_of
+from gaussdecode.wire.formats import Formats, SendFormat, TypeFacts, formats_of
 
 # Functions of the server itself are of language 12, internal, also where an extension names them.
 # The rows of tables are types too, and many; as columns they are rare.
@@ -26,16 +27,19 @@ _TYPES: Final = """
 """
 _VERSION: Final = "SELECT pg_catalog.version()"
 _COLUMNS: Final = """
-    SELECT n.nspname, c.relname, a.attname, a.atttypid
+    (SELECT n.nspname AS schema, c.relname AS relation, a.attname AS name, a.attnum, a.atttypid AS type
     FROM (SELECT DISTINCT oid FROM ({tables}) s) t
     JOIN pg_catalog.pg_class c ON c.oid = t.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    WHERE a.atttypid NOT IN ({known})
-    ORDER BY 1, 2, a.attnum
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+    AS columns
 """
-
-
+_OTHERS: Final = """
+    SELECT schema, relation, name FROM {columns} WHERE type NOT IN ({types}) ORDER BY 1, 2, attnum
+"""
+# False of a publication that has no tables yet.
+_ALL_OF: Final = "SELECT coalesce(bool_and(type IN ({types})), false) FROM {columns}"
+_AS_TEXT: Final = frozenset({SendFormat.TEXT, SendFormat.VERSIONED})
 # What is put into quotes goes by which bytes the server's C library takes for blanks: on Linux,
 # those of ASCII.
 _BY_BLANKS: Final = frozenset({"record_send", "range_send"})
@@ -65,15 +69,40 @@ def _facts(row: Sequence[str | None]) -> TypeFacts:
     )  # fmt: skip
 
 
-def unknown_columns(
-    connection: Connection, publications: Sequence[str], formats: Formats
-) -> list[str]:
-    """Published columns of other types, as ``schema.table.column``.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """Whether values are to be asked for in binary.
+
+    Attributes:
+        known: how the values of each type are sent, where their text is known here.
+        text_columns: published columns of other types, as ``schema.table.column``.
+        is_all_text: in binary all published columns come as they do anyway.
+    """
+
+    known: Formats
+    text_columns: Sequence[str]
+    is_all_text: bool
+
+    @property
+    def formats(self) -> Formats | None:
+        """How values will be sent in binary; None where text is asked for."""
+        return None if self.text_columns or self.is_all_text else self.known
+
+
+def choose(connection: Connection, publications: Sequence[str]) -> Choice:
+    """Look at the types of the published columns.
 
     Raises:
         SourceError: the server failed.
     """
-    tables = tables_of(publications, connection.server_version)
-    known = ", ".join(map(str, sorted(formats)))
-    rows = connection.query(_COLUMNS.format(tables=tables, known=known))
-    return [".".join(spelled_name(part or "") for part in row[:3]) for row in rows]
+    known = read_formats(connection)
+    same = [oid for oid, sent in known.items() if sent.format in _AS_TEXT]
+    columns = _COLUMNS.format(tables=tables_of(publications, connection.server_version))
+    ((is_all_text,),) = connection.query(_ALL_OF.format(columns=columns, types=_list(same)))
+    rows = connection.query(_OTHERS.format(columns=columns, types=_list(known)))
+    others = [".".join(spelled_name(part or "") for part in row) for row in rows]
+    return Choice(known, others, is_all_text == "t")
+
+
+def _list(types: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(types)))

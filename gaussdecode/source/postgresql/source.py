@@ -11,7 +11,7 @@ from gaussdecode.source.interface import Log, Record, identity_record
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql._known import KnownMessages
 from gaussdecode.source.postgresql._receive import PostgresReceiver
-from gaussdecode.source.postgresql.binary import read_formats, unknown_columns
+from gaussdecode.source.postgresql.binary import choose
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 from gaussdecode.source.postgresql.relations import Relations
@@ -98,12 +98,12 @@ class PostgresSource:
         )
 
     def _formats(self, settings: ReaderSettings, say: Log) -> Formats | None:
-        """How values are sent in binary; None where only the server knows the text of some."""
-        formats = read_formats(self._connection)
-        unknown = unknown_columns(self._connection, settings.publications, formats)
+        """How values are sent in binary; None where text is asked for."""
+        choice = choose(self._connection, settings.publications)
+        unknown = choice.text_columns
         if unknown:
             say("binary_not_used", columns=coverage.listing(unknown, len(unknown)))
-        return None if unknown else formats
+        return choice.formats
 
     def _compare_tables(self, settings: ReaderSettings) -> coverage.Coverage:
         items = settings.decoding.white_tables
