@@ -61,8 +61,6 @@ def parse_batch(entry: bytes) -> RawBatch:
         _,
         _,
         _,
-        _,
-        _,
         *sums,
     ) = RAW_HEADER.unpack_from(entry)
     assert size == len(entry)
