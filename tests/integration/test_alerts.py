@@ -206,7 +206,7 @@ def another_consumer(database: Database) -> Iterator[None]:
     """Somebody else reads the slot."""
     command = [
         str(database.server.program("pg_recvlogical")), "-d", database.dsn, "-S", database.slot,
-        "--start", "--no-loop", "-f", "/dev/null", "-s", "1", "-F", "0", "-o", "proto_version=1",
+        "--start", "--no-loop", "-f", "/dev/null", "-s", "0", "-F", "0", "-o", "proto_version=1",
         "-o", f"publication_names={database.publication}",
     ]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
