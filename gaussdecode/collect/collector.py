@@ -658,8 +658,7 @@ class Collector:
             return
         if self._prepared is None:
             raise SequenceError(
-                f"a transaction was prepared (number {fresh[0]}), which was not asked for: source.two-phase "
-                "is false"
+                f"transaction {fresh[0]} was prepared, and this source was not asked for such"
             )
         kept = [self._prepared.writer.write(*self.assembler.dump(xid)) for xid in fresh]
         records = [prepared_record(one.file) for one in kept]

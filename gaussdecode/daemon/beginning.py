@@ -144,6 +144,7 @@ def prepared_of(log: CommitLog, position_lsn: int) -> Prepared:
     Raises:
         LandingError: a file is missing, damaged, or of another version.
     """
+    log.doom_strays()  # what a session before wrote, and was cut off before it could be named
     files = PreparedFiles(log, Assembler.layout())
     return Prepared(
         writer=files,

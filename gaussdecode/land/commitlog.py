@@ -95,11 +95,8 @@ class CommitLog:
         self._state = recovered.state
         self._now = now
         self._lock = threading.RLock()
-        self.doomed: deque[tuple[int, str]] = deque(
-            (self._state.next_n - 1, f"{PREPARED}/{item.name}")
-            for item in disk.items(PREPARED)
-            if is_prepared_name(item.name) and f"{PREPARED}/{item.name}" not in self._state.prepared
-        )
+        self.doomed: deque[tuple[int, str]] = deque()
+        self.doom_strays()
         self._broken: BaseException | None = None
         self._uncertain = False
 
@@ -197,6 +194,17 @@ class CommitLog:
         """Files of prepared transactions that have not ended, in the order of their PREPARE."""
         with self._lock:
             return sorted(self._state.prepared.values(), key=lambda file: (file.lsn, file.path))
+
+    def doom_strays(self) -> None:
+        """Find files of prepared transactions that no entry names; nobody may be writing one."""
+        known = {*self._state.prepared, *(path for _, path in list(self.doomed))}
+        paths = (f"{PREPARED}/{item.name}" for item in self.disk.items(PREPARED))
+        strays = [
+            path
+            for path in paths
+            if path not in known and is_prepared_name(path.rpartition("/")[2])
+        ]
+        self.doomed.extend((self.next_n - 1, path) for path in strays)
 
     def forget_prepared(self, through: int | None = None) -> None:
         """Remove files of prepared transactions that ended.

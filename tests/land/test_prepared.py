@@ -98,6 +98,10 @@ def test_the_log_knows_those_that_wait(root: Path, log: CommitLog) -> None:
     """Over starts; what ended, or was never named, goes, and nothing else."""
     first, second = write(log), write(log, xid=9, lsn=0x90)
     note(log, first, second)
+    early = write(log, xid=10)
+    log.doom_strays()  # as a session does when it begins
+    log.forget_prepared()
+    assert not (root / early.file.path).exists()
     stray = write(log, xid=11)
     assert log.prepared == [second.file, first.file], "in the order of their PREPARE"
     assert verify(root).findings == []
