@@ -15,6 +15,7 @@ from gaussdecode.source.postgresql.slot import (
     list_slots,
     published_tables,
     read_server,
+    start_stream,
     stream_options,
 )
 from gaussdecode.source.slot import LandingPosition
@@ -48,6 +49,37 @@ def test_life_of_a_slot(database_of_each: Database) -> None:
         assert name not in [slot.name for slot in list_slots(connection)]
         with pytest.raises(SourceRefusedError, match="42704"):
             drop_slot(connection, name)
+
+
+def test_slots_of_prepared_transactions(database_of_each: Database) -> None:
+    """From 15 on; one that standbys keep becomes such with its first stream."""
+    database = database_of_each
+    name = f"{database.name}_x"
+    with connect(address_of(database)) as connection:
+        if connection.server_version < 150000:
+            with pytest.raises(SourceRefusedError, match="PostgreSQL 15 or newer"):
+                create_slot(connection, name, two_phase=True)
+            return
+        create_slot(connection, name, two_phase=True)
+        (state,) = [slot for slot in list_slots(connection) if slot.name == name]
+        assert state.is_two_phase
+        drop_slot(connection, name)
+        if connection.server_version < 170000:
+            return
+        create_slot(connection, name, two_phase=True, failover=True)
+        (state,) = [slot for slot in list_slots(connection) if slot.name == name]
+        assert (state.is_failover, state.is_two_phase) == (True, False)
+        options = stream_options(
+            connection.server_version, [database.publication], messages=True, only_local=False,
+            two_phase=True,
+        )  # fmt: skip
+        assert options["proto_version"] == "3"
+        start_stream(connection, name, Lsn(0), options)
+        connection.end_stream()
+    with connect(address_of(database)) as connection:
+        (state,) = [slot for slot in list_slots(connection) if slot.name == name]
+        assert (state.is_failover, state.is_two_phase) == (True, True)
+        drop_slot(connection, name)
 
 
 def test_slot_twice_is_refused(database: Database, address: SourceAddress) -> None:

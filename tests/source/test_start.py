@@ -65,7 +65,7 @@ BROKEN = {
     "log of another plug-in": (log(plugin="mppdb_decoding"), SERVER, ("mppdb_decoding",)),
     "physical slot": (LOG, slot(plugin=None, slot_type="physical"), ("physical", "pgoutput")),
     "temporary slot": (LOG, slot(is_temporary=True), ("temporary",)),
-    "two-phase slot": (LOG, slot(is_two_phase=True), ("two_phase",)),
+    "two-phase slot": (LOG, slot(is_two_phase=True), ("two_phase", "source.two-phase is false")),
     "lost slot": (LOG, slot(wal_status="lost"), ("lost", "gone")),
     "slot without WAL": (LOG, slot(restart_lsn=None), ("lost",)),
     "invalidated slot": (LOG, slot(invalidation_reason="idle_timeout"), ("idle_timeout",)),
@@ -101,6 +101,15 @@ def test_broken_rule_refuses(case: str) -> None:
     assert not caught.value.retryable
     for word in words:
         assert word in str(caught.value)
+
+
+def test_two_phase_slot_as_it_is_wanted() -> None:
+    """Wanted, or taken as it is, it may have it or not; of an old server it cannot be wanted."""
+    for state in (SERVER, slot(is_two_phase=True)):
+        assert check_start(LOG, state, "orders", two_phase=True) == SLOT.confirmed_flush_lsn
+        assert check_start(LOG, state, "orders", two_phase=None) == SLOT.confirmed_flush_lsn
+    with pytest.raises(IdentityError, match="PostgreSQL 14"):
+        check_start(LOG, server(version=140012), "orders", two_phase=True)
 
 
 def test_every_rule_is_broken_by_some_case() -> None:

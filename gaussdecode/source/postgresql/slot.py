@@ -268,7 +268,8 @@ def create_slot(
         connection: in replication mode.
         name: of the slot.
         failover: have standbys keep it, from PostgreSQL 17 on.
-        two_phase: prepared transactions are sent at their PREPARE, from PostgreSQL 15 on.
+        two_phase: prepared transactions are sent at their PREPARE, from PostgreSQL 15 on; a
+            failover slot becomes such with its first stream.
 
     Returns:
         Its consistent point: every transaction that commits later will be streamed.
@@ -283,7 +284,9 @@ def create_slot(
     if two_phase and version < TWO_PHASE_VERSION:
         raise SourceRefusedError("source.two-phase needs PostgreSQL 15 or newer")
     if version >= 150000:
-        wanted = ["SNAPSHOT 'nothing'", *["TWO_PHASE"] * two_phase, *["FAILOVER"] * failover]
+        # Newer servers refuse both at once; the first stream then asks for the one that is left.
+        is_asked = two_phase and not failover
+        wanted = ["SNAPSHOT 'nothing'", *["TWO_PHASE"] * is_asked, *["FAILOVER"] * failover]
         options = f"({', '.join(wanted)})"
     else:
         options = "NOEXPORT_SNAPSHOT"
