@@ -8,7 +8,11 @@ import pytest
 from kit.postgres import Database, Session, run
 from psycopg import errors
 
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.postgresql.carried import Changes
+from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.publications import tables_of
+from gaussdecode.source.postgresql.published import read_published, read_shape
 
 pytestmark = pytest.mark.integration
 _ROUNDS: Final = 60
@@ -186,3 +190,17 @@ def test_it_is_what_the_view_shows(database_of_each: Database, seed: int) -> Non
             assert shown == asked
         ((count,),) = run(session, "SELECT count(*) FROM pg_publication")
         assert count > _ROUNDS / 2
+
+
+def test_columns_are_those_of_the_view_that_is_read(database_of_each: Database) -> None:
+    """A list of tables that is older than a column of one of them does not hide the column."""
+    database = database_of_each
+    database.execute("CREATE TABLE t (id int4 PRIMARY KEY, v text)")
+    names = [database.publication]
+    address = SourceAddress(database.dsn + " sslmode=disable", None, True)
+    with connect(address, is_replication=False) as connection:
+        changes = Changes(connection, names, is_local_only=False)
+        (table,) = read_published(connection, names, changes)
+        database.execute("ALTER TABLE t ADD COLUMN more int4; ALTER TABLE t RENAME v TO w")
+        shape = read_shape(connection, table, changes)
+    assert [column.name for column in shape.relation.columns] == ["id", "w", "more"]
