@@ -246,13 +246,15 @@ def test_daemon_that_is_kept_out(
         def broken_off() -> int:
             return daemon.log.read_text().count("session_retrying")
 
+        end_stream = (
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+            f"WHERE slot_name = '{database.slot}'"
+        )
         for _ in range(5):
             daemon.wait_for_state("streaming")
             before = broken_off()
-            database.execute(
-                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
-                f"WHERE slot_name = '{database.slot}'"
-            )
+            # The state may be that of a moment ago, and nobody may read the slot now.
+            wait_until(lambda: database.execute(end_stream) == [(True,)], "a stream is ended")
             wait_until(lambda before=before: broken_off() > before, "the stream breaks off")  # type: ignore[misc]
         prometheus.fires("GaussdecodeReconnects")
         reasons = [
