@@ -247,7 +247,7 @@ cdef class Assembler:
     cdef Tally framed               # all since `committed`, and what was open then
     cdef Tally landed
     cdef Tally[REASON_COUNT] left_out
-    cdef Tally streamed             # of `framed`, what stands in open streamed transactions
+    cdef Tally streamed             # of `framed`, what stands in streamed and prepared ones
     cdef uint64_t[REASON_COUNT] left_out_total  # rows of entries before
     cdef Spans[SPAN_KINDS] spans
     cdef uint64_t[BUCKETS - 1] bounds_ns
@@ -669,14 +669,14 @@ cdef class Assembler:
 
         Returns:
             A dict of what `adopt` reads: ``xid``, ``lsn``, ``time_us``, ``gid``, ``origin``,
-            ``aborted``, ``tally`` and ``relations`` (descriptions by version, None for tables that
-            do not land); and its batches, an iterator of memoryviews, valid until it is kept.
+            ``aborted``, ``tally`` and, once the batches were taken, ``relations`` (descriptions by
+            version, None for tables that do not land); and its batches, an iterator of
+            memoryviews, valid until it is kept.
         """
         cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
         cdef uint32_t i
         if transaction == NULL:
             raise KeyError(xid)
-        versions = set()
         facts = {
             "xid": xid,
             "lsn": transaction.prepared_lsn,
@@ -687,12 +687,17 @@ cdef class Assembler:
             "aborted": [transaction.aborted[i] for i in range(transaction.aborted_count)],
             "tally": [transaction.tally.count[i] for i in range(TALLY_KINDS)],
         }
-        for i in range(transaction.retained_count):
-            with_data = self.retained_batch(xid, i)
-            self.note_versions(with_data, versions)
+        return facts, self.batches(xid, transaction.retained_count, facts)
+
+    def batches(self, uint32_t xid, uint32_t count, dict facts):
+        """Give them one after the other, and say at the end what tables they are of; see `dump`."""
+        cdef uint32_t i
+        versions = set()
+        for i in range(count):
+            batch = self.retained_batch(xid, i)
+            self.note_versions(batch, versions)
+            yield memoryview(batch)
         facts["relations"] = {version: self.described(version) for version in sorted(versions)}
-        count = transaction.retained_count
-        return facts, (memoryview(self.retained_batch(xid, i)) for i in range(count))
 
     cdef retained_batch(self, uint32_t xid, uint32_t index):
         """One of its batches; of what is in memory a view, valid for as long as it is retained."""

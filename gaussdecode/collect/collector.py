@@ -239,15 +239,10 @@ class Collector:
             return self.recall(version)
         relation = Relation.from_record(json.loads(definition))
         assert relation.version == version
-        if relation.is_filtered or not self._tables.is_wanted(relation):
-            return None
-        try:
-            landed = self._tables.find(relation)
-        except OF_A_TABLE as error:
-            raise self._trouble_of(relation, error) from error
-        self._versions.setdefault(landed, []).append(version)
-        self._definitions.setdefault(landed, definition)
-        return self._accumulator(landed)
+        accumulator = self._table_of(relation, definition)
+        if accumulator is not None:
+            self._versions[accumulator.table].append(version)
+        return accumulator
 
     def recall(self, version: int) -> Accumulator[Landed] | None:
         """Wake the table of a version up; None when the version was never described."""
@@ -270,7 +265,10 @@ class Collector:
 
     def prepared_table(self, definition: bytes) -> Accumulator[Landed] | None:
         """Where rows of a prepared transaction land, by a description that it was kept with."""
-        relation = Relation.from_record(json.loads(definition))
+        return self._table_of(Relation.from_record(json.loads(definition)), definition)
+
+    def _table_of(self, relation: Relation, definition: bytes) -> Accumulator[Landed] | None:
+        """Find or make the accumulator of a described table; None when it is not wanted."""
         if relation.is_filtered or not self._tables.is_wanted(relation):
             return None
         try:

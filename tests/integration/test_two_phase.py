@@ -381,7 +381,6 @@ def test_both_sides_restart_and_a_new_host_begins(
         daemon.wait_while_running(lambda: database.slot_positions()[1] >= end, "it is confirmed")
         daemon.kill9()
     second = make_daemon(database, config=config)
-    second.root.rmdir() if second.root.exists() else None
     with second:
         database.execute("COMMIT PREPARED 'one'")
         second.catch_up()
