@@ -94,7 +94,7 @@ def run_daemon(
         watch = processes.ProcessWatch(daemon.pid)
         genesis = daemon.root / "commits" / f"{0:020d}.json"
         while not genesis.exists():  # the stream begins after it
-            _check_running(daemon)
+            check_running(daemon)
             time.sleep(0.002)
         watch.restart()
         began = time.perf_counter()
@@ -105,7 +105,7 @@ def run_daemon(
         assert daemon.process is not None
         daemon.process.terminate()
         while daemon.durable_lsn() < end:
-            _check_running(daemon)
+            check_running(daemon)
             time.sleep(0.005)
         seconds = time.perf_counter() - began
         watch.look()
@@ -125,7 +125,7 @@ def run_daemon(
     }
 
 
-def _check_running(daemon: Daemon) -> None:
+def check_running(daemon: Daemon) -> None:
     if not daemon.is_running:
         raise SystemExit(f"the daemon ended:\n{daemon.log_tail()}")
 
@@ -137,7 +137,7 @@ def _wait_until_received(daemon: Daemon, end: Lsn, began: float) -> Json:
 
     def share() -> float:
         nonlocal start, status
-        _check_running(daemon)
+        check_running(daemon)
         status = daemon.status() or {}
         received = Lsn.parse(status.get("reader_lsn") or "0/0")
         start = start or received

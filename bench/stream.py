@@ -3,7 +3,7 @@
 A block of whole transactions is made row by row, and repeated at ever higher positions until the
 recording has its size (see `recording.py`), so that many gigabytes take seconds.
 
-    python bench/stream.py OUT [--tables N] [--columns N] [--rows N] [--bytes N]
+    python bench/stream.py OUT [--tables N] [--columns N] [--rows N] [--open N] [--bytes N]
 """
 
 import argparse
@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import corpus  # noqa: F401 - finds the package's test kit
 import recording
@@ -26,6 +26,8 @@ from gaussdecode.source.capture import CaptureHeader
 _START: Final = 0x1000000
 _TIME_US: Final = 820_000_000_000_000  # since 2000: in December 2025
 _BLOCK_BYTES: Final = 8 << 20
+_ROUNDS: Final = 3  # blocks of a transaction that is sent while it is open
+_BODY: Final = 4 + 25  # in a frame: where the message begins
 _TEXT: Final = 25
 _TYPES: Final = (
     (20, -1), (23, -1), (25, -1), (701, -1), (1700, (12 << 16 | 2) + 4), (1184, -1), (16, -1),
@@ -41,12 +43,15 @@ class Shape:
         tables: that change in turn, row by row.
         columns: of each table, of ten types in turn.
         rows: per transaction.
+        open: transactions that are sent while they are open, their blocks in turn; 0 for whole
+            transactions, one after the other.
         total: bytes of the recording, roughly.
     """
 
     tables: int = 1
     columns: int = 10
     rows: int = 1000
+    open: int = 0
     total: int = 300_000_000
 
 
@@ -112,11 +117,15 @@ def _blocks(shape: Shape) -> Iterator[bytes]:
 def _header(shape: Shape) -> bytes:
     identity = SourceIdentity("postgresql", "1", "bench", "bench", "pgoutput")
     options = {"proto_version": "1", "tables": str(shape.tables)}
+    if shape.open:
+        options |= {"proto_version": "2", "streaming": "on"}
     return CaptureHeader(identity, 170000, 1, "UTF8", Lsn(_START), options, time.time()).to_bytes()
 
 
 def write(path: Path, shape: Shape) -> int:
     """Write a recording; gives its rows."""
+    if shape.open:
+        return _write_open(path, shape)
     rows = _blocks(shape)
     head = _header(shape)
     relations = b"".join(_relation(table, shape.columns) for table in range(shape.tables))
@@ -161,6 +170,47 @@ def _write_large(path: Path, shape: Shape, head: bytes, relations: bytes, sample
     return transactions * blocks * per_block
 
 
+def _write_open(path: Path, shape: Shape) -> int:
+    """Blocks of `shape.open` transactions in turn, then their commits; again and again."""
+    rows = _blocks(shape)
+    size = count = done = 0
+    lsn, first = _START, 1000
+
+    def write_frames(file: BinaryIO, frames: list[bytes]) -> None:
+        nonlocal size, count
+        size += file.write(b"".join(frames))
+        count += len(frames)
+
+    with path.open("wb") as file:
+        file.write(_header(shape))
+        while size < shape.total:
+            xids = range(first, first + shape.open)
+            for part in range(_ROUNDS):
+                for xid in xids:
+                    lsn += 64
+                    inside = [next(rows) for _ in range(shape.rows // _ROUNDS)]
+                    if part == 0:
+                        inside = [_relation(t, shape.columns) for t in range(shape.tables)] + inside
+                    start = _frame(lsn, b"S" + struct.pack(">IB", xid, part == 0))
+                    stop = _frame(lsn, b"E")
+                    write_frames(file, [start, *(_inside(xid, frame) for frame in inside), stop])
+            for xid in xids:
+                lsn += 64
+                done += shape.rows // _ROUNDS * _ROUNDS
+                commit = struct.pack(">IBQQq", xid, 0, lsn, lsn + 8, _TIME_US)
+                write_frames(file, [_frame(lsn, b"c" + commit)])
+            first += shape.open
+        file.write(recording.TRAILER.pack(0, count, size))
+    return done
+
+
+def _inside(xid: int, frame: bytes) -> bytes:
+    """A framed message as it stands in a block: its transaction after its letter."""
+    (length,) = struct.unpack_from("<I", frame)
+    body = frame[4:_BODY], frame[_BODY : _BODY + 1], frame[_BODY + 1 :]
+    return struct.pack("<I", length + 4) + body[0] + body[1] + struct.pack(">I", xid) + body[2]
+
+
 def main() -> None:
     """Write one recording."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -168,9 +218,10 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=1)
     parser.add_argument("--columns", type=int, default=10)
     parser.add_argument("--rows", type=int, default=1000, help="per transaction")
+    parser.add_argument("--open", type=int, default=0, help="transactions at once; 0: whole ones")
     parser.add_argument("--bytes", type=int, default=300_000_000)
     args = parser.parse_args()
-    rows = write(args.out, Shape(args.tables, args.columns, args.rows, args.bytes))
+    rows = write(args.out, Shape(args.tables, args.columns, args.rows, args.open, args.bytes))
     print(f"{args.out}: {rows} rows, {args.out.stat().st_size} bytes")
 
 
