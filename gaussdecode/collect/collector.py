@@ -30,7 +30,8 @@ from gaussdecode.errors import LargeRowError, RowError, SequenceError, SuspectEr
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Account
 from gaussdecode.model.committimes import CommitTimes
-from gaussdecode.model.entry import ENDED, PREPARED, prepared_record
+from gaussdecode.model.csns import Csns
+from gaussdecode.model.entry import CSNS, ENDED, PREPARED, prepared_record
 from gaussdecode.model.histogram import Histogram
 from gaussdecode.model.landing import (
     EntryKind,
@@ -199,6 +200,7 @@ class Collector:
         self._changes: list[SchemaChange] = []
         self._suspects = Suspects()
         self._commit_times = CommitTimes()
+        self._csns: Csns | None = None  # of the transactions since the entry before
         self.gathered = Histogram()
         self._committed_at = time.monotonic()
         self._spool = spool
@@ -387,6 +389,7 @@ class Collector:
         with_xid, with_time = settings.include_xids, settings.include_timestamp
         if landed.directory == TRANSACTIONS:
             self._commit_times.add(np.frombuffer(memoryview(taken["time_us"]), dtype=np.int64))
+            self._note_csns(taken)
         if landed.relation is None:
             table = system_rows(
                 landed.directory,
@@ -415,6 +418,15 @@ class Collector:
             )
         )
         self._on_round()  # a transaction's release may take many row groups
+
+    def _note_csns(self, transactions: Rows) -> None:
+        """Keep the least and the greatest, where the source sends them."""
+        if transactions["csn"] is None:
+            return
+        sent = np.frombuffer(memoryview(transactions["csn"]), dtype=np.int64)
+        sent = sent[sent != 0]
+        if len(sent):
+            self._csns = Csns(int(sent.min()), int(sent.max())).joined(self._csns)
 
     def _table_rows(self, landed: Landed, relation: Relation, taken: Rows) -> pa.Table:
         """Rows as they land; an error is the table's."""
@@ -623,10 +635,11 @@ class Collector:
                 schema_changes=tuple(self._changes),
                 account=self._account(position),
                 commit_times=self._commit_times,
-                extra={ENDED: self._ended} if self._ended else {},
+                extra=self._said(),
             )
         )
         self._ended = []
+        self._csns = None
         self._commit_times = CommitTimes()
         self._position = position
         assembler.committed()
@@ -634,6 +647,15 @@ class Collector:
         self._truncates.clear()
         self._changes.clear()
         self._committed_at = time.monotonic()
+
+    def _said(self) -> dict[str, Any]:  # Any: JSON
+        """What only some entries have to say."""
+        said: dict[str, Any] = {}
+        if self._ended:
+            said[ENDED] = self._ended
+        if self._csns is not None:
+            said[CSNS] = self._csns.to_record()
+        return said
 
     def _account(self, until: SourcePosition) -> Account:
         """The sums of the stretch from the present position to the next one."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Self
 
 from gaussdecode.model.account import Account
+from gaussdecode.model.csns import Csns
 from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
@@ -36,6 +37,7 @@ PREPARED_VERSION: Final = 3
 SUMS: Final = "sums"
 PREPARED: Final = "prepared"
 ENDED: Final = "ended"
+CSNS: Final = "csns"
 FIRST_PREVIOUS: Final = "0" * 64
 """What entry 0 carries as the hash of the entry before it."""
 
@@ -70,7 +72,8 @@ class CommitEntry:
         anchor: ``retention`` only: hash of entry ``floor``.
         extra: JSON that only the writer of the kind understands; under ``sums`` the account,
             where programs that know of no sums pass over it; under ``prepared`` the files of
-            prepared transactions that it names, under ``ended`` paths of those that ended.
+            prepared transactions that it names, under ``ended`` paths of those that ended;
+            under ``csns`` the least and the greatest CSN of its transactions.
         hash: of this entry; empty until it is sealed.
     """
 
@@ -107,6 +110,12 @@ class CommitEntry:
         """Paths of such files whose transactions ended, or will be sent again."""
         return tuple(_matching(_PREPARED, path) for path in self.extra.get(ENDED, ()))
 
+    @property
+    def csns(self) -> Csns | None:
+        """The least and greatest CSN of its transactions; None where nothing is said."""
+        record = self.extra.get(CSNS)
+        return None if record is None else Csns.from_record(record)
+
     def to_bytes(self) -> bytes:
         """Give the exact bytes of the entry, its hash included."""
         return sealed(canonical_json(_to_record(self)))
@@ -133,7 +142,7 @@ class CommitEntry:
             raise ValueError(f"version {version!r}, this program reads {VERSION}")
         try:
             entry = cls(**_from_record(record), hash=found)
-            _ = entry.account, entry.prepared, entry.ended
+            _ = entry.account, entry.prepared, entry.ended, entry.csns
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"a field is missing or wrong: {error}") from error
         if entry.to_bytes() != raw:

@@ -15,14 +15,27 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.model.csns import Csns, Cut, cut_at
 from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry, parse_checkpoint
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
-from gaussdecode.spark.place import Given, Place, directories_in, names_in, place_of, read_each
+from gaussdecode.spark.place import (
+    Given,
+    Place,
+    directories_in,
+    names_in,
+    parquet_file,
+    place_of,
+    read_each,
+)
 
 _LAYOUT_VERSION: Final = 1
+_TRANSACTIONS: Final = "gd_transactions"
 _HIDES_TRUNCATE: Final = "hides-truncate"
 _MIRRORED: Final = "mirrored"
 _CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", _HIDES_TRUNCATE})
@@ -47,7 +60,8 @@ class Point:
     Attributes:
         n: number of an entry.
         lsn: the last entry whose position is not above it.
-        csn: the same for commit sequence numbers.
+        csn: the entry up to which is every transaction with a commit sequence number up to this one and
+            none above, which need not be there where transactions land by their LSN.
         time: the last entry before the first commit after it; aware.
     """
 
@@ -175,7 +189,7 @@ class Landing:
         """Find the entry a point means.
 
         Raises:
-            ConfigError: the log does not reach it, or begins after it.
+            ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
         """
         first, last = self.first_n, self.last_n
         if last < 0:
@@ -183,9 +197,9 @@ class Landing:
         if point.n is not None:
             found = point.n
         elif point.lsn is not None:
-            found = self._last_not_above("lsn", point.lsn, first, last)
+            found = self._last_not_above(point.lsn, first, last)
         elif point.csn is not None:
-            found = self._last_not_above("csn", point.csn, first, last)
+            found = self._at_csn(point.csn, first, last)
         elif point.time is not None:
             found = self._before_time(point.time, first, last)
         else:
@@ -197,12 +211,11 @@ class Landing:
             )
         return found
 
-    def _last_not_above(self, field: str, wanted: int, first: int, last: int) -> int:
-        """Search the newest epoch that reaches down to the value, from the end."""
+    def _last_not_above(self, wanted: int, first: int, last: int) -> int:
+        """Search the newest epoch that reaches down to the LSN, from the end."""
 
         def above(n: int) -> bool:
-            value = getattr(self.position(self.entry(n)), field)
-            return value is not None and value > wanted
+            return self.position(self.entry(n)).lsn > wanted
 
         newest = self.position(self.entry(last)).epoch
         start = first + bisect.bisect_left(
@@ -212,6 +225,44 @@ class Landing:
             low = [n for n in range(first, start) if not above(n)]
             return max(low, default=first - 1)
         return start + bisect.bisect_left(range(start, last + 1), True, key=above) - 1
+
+    def _at_csn(self, csn: int, first: int, last: int) -> int:
+        """The entry up to which is what has a CSN up to this one, and nothing else."""
+        found: list[Csns | None] = []
+        early: list[tuple[int, int, int]] = []  # snapshots that are ahead: index, epoch, LSN
+        for entry in self.entries(first, last):
+            of = self.csns(entry)
+            found.append(of)
+            if of is not None:  # a snapshot has these already, perhaps
+                for index, _, _ in early:
+                    found[index] = of.joined(found[index])
+            where = self.position(entry)
+            of_rows = entry.extra.get("snapshot")
+            if of_rows is not None:
+                early.append((entry.n - first, of_rows["epoch"], of_rows["lsn"]))
+            early = [one for one in early if one[1:] > (where.epoch, where.lsn)]
+        if not any(found):
+            raise ConfigError(f"{self.root}: its entries {first} to {last} have no CSN; ask by LSN")
+        cut = cut_at(csn, first, found)
+        if cut.n is None:
+            raise ConfigError(f"{self.root}: {_no_cut(csn, cut)}")
+        return cut.n
+
+    def csns(self, entry: CommitEntry) -> Csns | None:
+        """CSNs of the transactions in an entry; of one that does not say them, by their rows.
+
+        Raises:
+            ConfigError: it is of an early version, and its rows are gone.
+        """
+        if entry.csns is not None or self.position(entry).csn is None:
+            return entry.csns
+        found: Csns | None = None
+        for file in entry.files:
+            if file.table == _TRANSACTIONS and entry.kind is not EntryKind.COMPACT:
+                least, greatest = _bounds(self.root / file.path)
+                if least is not None:
+                    found = Csns(least, greatest).joined(found)
+        return found
 
     def _before_time(self, time: dt.datetime, first: int, last: int) -> int:
         for entry in self.entries(first, last):
@@ -284,6 +335,38 @@ def when_landed(
             )
         time.sleep(_POLL_SECONDS)
     return landing
+
+
+def _no_cut(csn: int, cut: Cut) -> str:
+    """Why a CSN is no point of a log, and which points are near."""
+    why = (
+        f"CSN {csn} is no point of this log, whose transactions stand in the order of their commit "
+        f"records: no entry has all transactions up to CSN {csn} and none above"
+    )
+    told = [why]
+    if cut.held_below is None:
+        told.append("the first entry that has any has some above")
+    else:
+        told.append(
+            f"entry {cut.below} has none above, and not all up to it: up to there are {cut.held_below}"
+        )
+    told.append(
+        f"entry {cut.complete} has all up to it, and some above: up to there are {cut.held_complete}"
+    )
+    return f"{'; '.join(told)}. Ask for one of these entries (--n, or Point(n=...)), or for an LSN"
+
+
+def _bounds(path: Place) -> tuple[Any, Any]:  # Any: pyarrow's scalars
+    """Least and greatest CSN in a file."""
+    try:
+        with parquet_file(path) as file:
+            both = pc.min_max(file.read(columns=["gd_csn"]).column(0)).as_py()
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error}), and its entry, of an early version, does not say its "
+            "CSNs: ask by entry, LSN or time"
+        ) from error
+    return both["min"], both["max"]
 
 
 def data_kinds(entry: CommitEntry) -> bool:

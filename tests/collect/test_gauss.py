@@ -125,6 +125,25 @@ def test_facts_come_from_whichever_side_has_them(make: Make) -> None:
     assert (request.position.lsn, request.position.csn) == (400, 43)
 
 
+def test_entries_say_the_least_and_greatest_csn(make: Make) -> None:
+    """Of their own transactions, in whatever order they come; nothing where there is none."""
+    collector, writer = make(row_group_rows=2)
+    for number, csns in enumerate(((7, 3, 9, 5), (), (8,), (4, 6))):
+        for at, csn in enumerate(csns):
+            end = 100 * number + at + 10
+            collect(collector, begin(), Mark(CSN, x=csn), Row(1, csn, "a"), commit(end))
+        if not csns:
+            collect(collector, begin(), Row(1, 1, "a"), commit(100 * number + 10))
+        collector._commit_if(is_due=True)
+    assert [request.extra.get("csns") for request in writer.requests] == [
+        {"least": 3, "greatest": 9},
+        None,
+        {"least": 8, "greatest": 8},
+        {"least": 4, "greatest": 6},
+    ]
+    assert [request.position.csn for request in writer.requests] == [5, 5, 8, 6]
+
+
 def test_csn_that_comes_late_leaves_earlier_rows_null(make: Make) -> None:
     """Rows before the first with a CSN have none."""
     collector, writer = make()

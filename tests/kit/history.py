@@ -163,12 +163,12 @@ class LandingWriter:
     def entry(
         self, kind: EntryKind, lsn: int, files: Sequence[LandingFile] = (),
         time: dt.datetime | None = None, replaced: Sequence[Replacement] = (),
-        extra: dict[str, Any] | None = None,
+        extra: dict[str, Any] | None = None, csn: int | None = None,
     ) -> int:  # fmt: skip
         """Publish an entry; give its number."""
         entry = CommitEntry(
             n=self.n, kind=kind, previous=self.previous,
-            positions={SOURCE: SourcePosition(self.epoch, 1, lsn)}, committed_time=START, mtime_ms=0,
+            positions={SOURCE: SourcePosition(self.epoch, 1, lsn, csn)}, committed_time=START, mtime_ms=0,
             commit_time=time, files=tuple(files),
             hidden=tuple(f".gd-x-{i}" for i in range(len(files))),
             replaced=tuple(replaced), extra=extra or {},

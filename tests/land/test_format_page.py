@@ -25,6 +25,7 @@ from gaussdecode.land.schemas import with_renames
 from gaussdecode.land.snapshots import ROOT
 from gaussdecode.model.account import KINDS, REASONS, Account
 from gaussdecode.model.columns import Known, Placed
+from gaussdecode.model.csns import Csns
 from gaussdecode.model.entry import CheckpointHeader, CommitEntry
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import (
@@ -167,6 +168,7 @@ CASES: dict[str, Iterable[str]] = {
     "Replacements of an entry": entry()["replaced"][0],
     "Kinds of entries": [str(kind) for kind in EntryKind],
     "Sums in extra": entry()["extra"]["sums"],
+    "CSNs in extra": Csns(1, 2).to_record(),
     "Prepared in extra": [field.name for field in dataclasses.fields(PreparedFile)],
     "Snapshot in extra": snapshot(),
     "Gap in extra": GAP.to_extra(),
