@@ -67,12 +67,8 @@ class Relation:
 
     def to_record(self) -> dict[str, Any]:  # Any: JSON
         """Make it fit for JSON."""
-        record = dataclasses.asdict(self)
-        record["columns"] = [
-            {**dataclasses.asdict(column), "type": column.type.to_record()}
-            for column in self.columns
-        ]
-        return record
+        columns = [{**_fields(column), "type": column.type.to_record()} for column in self.columns]
+        return {**_fields(self), "columns": columns}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:  # Any: JSON
@@ -83,6 +79,11 @@ class Relation:
         )
         identity = ReplicaIdentity(record["identity"])
         return cls(**{**record, "columns": columns, "identity": identity})
+
+
+def _fields(record: Relation | Column) -> dict[str, Any]:  # Any: of many types
+    """Its fields, not copied: `dataclasses.asdict` takes ten times as long."""
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 PG_CATALOG: Final = "pg_catalog"
