@@ -746,6 +746,17 @@ cdef class Assembler:
         transaction.is_kept = True
         self.point_into(transaction, file)
 
+    def show(self, uint32_t xid):
+        """Release the rows of a kept transaction as if it ended now; for an assembler with no other use."""
+        cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
+        cdef Stamp stamp
+        cdef int64_t seq = 0
+        if transaction == NULL:
+            raise KeyError(xid)
+        stamp.lsn = stamp.csn = stamp.time_us = 0
+        stamp.xid = xid
+        self.release_kept(transaction, &stamp, &seq)
+
     @property
     def prepared_transactions(self):
         """Those that are prepared and have not ended, by the end of their PREPARE.

@@ -23,6 +23,7 @@ from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows, table_rows
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
+from gaussdecode.collect.shown import Showing, Shown
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import Suspects, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
@@ -100,6 +101,9 @@ class Writer(Protocol):
         """Refuse everything from now on."""
 
 
+Show = Callable[[Any, Callable[[Shown], None]], str | None]  # Any: see `Showing`
+
+
 class Kept(Protocol):
     """What the collector needs of ``land.prepared.KeptTransaction``."""
 
@@ -111,8 +115,13 @@ class Kept(Protocol):
 class PreparedWriter(Protocol):
     """What it needs of ``land.prepared.PreparedFiles``."""
 
-    def write(self, facts: Mapping[str, Any], batches: Iterable[memoryview]) -> Kept:  # Any: JSON
-        """Write a prepared transaction, durable when this returns."""
+    def write(
+        self, facts: Mapping[str, Any], batches: Iterable[memoryview], show: Show
+    ) -> Kept:  # Any: JSON
+        """Write a prepared transaction, durable when this returns.
+
+        `show` is called with what was kept, and gives its rows for readers.
+        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -680,7 +689,7 @@ class Collector:
             raise SequenceError(
                 f"transaction {fresh[0]} was prepared, and this source was not asked for such"
             )
-        kept = [self._prepared.writer.write(*self.assembler.dump(xid)) for xid in fresh]
+        kept = [self._prepared.writer.write(*self.assembler.dump(xid), self._show) for xid in fresh]
         records = [prepared_record(one.file) for one in kept]
         self._writer.note(
             EntryRequest(
@@ -690,6 +699,24 @@ class Collector:
         for one in kept:
             self.assembler.keep(one)
         self._on_round()
+
+    def _show(self, kept: Any, put: Callable[[Shown], None]) -> str | None:  # Any: see `Showing`
+        """Give the rows of a prepared transaction for readers; why not, where that cannot be.
+
+        It is no reason to stop: nobody needs them, and it may be rolled back.
+        """
+        if kept.origin is not None and self._settings.only_local:
+            return None
+
+        def taken(part: Shown) -> None:
+            put(part)
+            self._on_round()
+
+        try:
+            Showing(self._tables, self._settings, taken).show(kept)
+        except (RowError, *OF_A_TABLE) as error:  # what it says may hold a value
+            return f"a row cannot be written ({type(error).__name__})"
+        return None
 
     def _note_suspects(self) -> None:
         """Commit what may be incomplete, before anything of it can be confirmed.

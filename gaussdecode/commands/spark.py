@@ -204,6 +204,11 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=place, help="directory or URL of the target")
     parser.add_argument("sql", help="tables go by schema.name, or name; histories by NAME_history")
     parser.add_argument("--root", type=place, help="of the landing; to travel by time or CSN")
+    parser.add_argument(
+        "--read-uncommitted", action="store_true",
+        help="NAME_prepared is changes of transactions that are prepared and may never be committed; "
+        "with --root",
+    )  # fmt: skip
     parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS")
     parser.add_argument("--json", action="store_true", help="print one object per row")
     _session_arguments(parser)
@@ -479,7 +484,10 @@ def _answer(session: "SparkSession", args: argparse.Namespace) -> int:
 
     from gaussdecode.spark.views import ask, refusal
 
-    frame = ask(session, args.target, args.sql, at=_point(args), root=args.root)
+    frame = ask(
+        session, args.target, args.sql, at=_point(args), root=args.root,
+        read_uncommitted=args.read_uncommitted,
+    )  # fmt: skip
     try:
         rows = frame.limit(args.limit + 1).collect()
     except PySparkException as error:

@@ -52,7 +52,7 @@ class Sink(io.RawIOBase):
         self.size += size
         self._digest.update(data)
         if len(self._buffer) + size > _BUFFER_BYTES:
-            self._drain()
+            self.drain()
         if size > _BUFFER_BYTES:
             self._disk.write(self._handle, self.path, memoryview(data))
         else:
@@ -70,7 +70,7 @@ class Sink(io.RawIOBase):
 
     def finish(self) -> str:
         """Make the content durable and give its checksum."""
-        self._drain()
+        self.drain()
         self._disk.space.once(f"fsync {self.path}", lambda: self._disk.files.sync(self._handle))
         self.abandon()
         return f"sha256:{self._digest.hexdigest()}"
@@ -85,7 +85,8 @@ class Sink(io.RawIOBase):
     def close(self) -> None:
         """Leave the file open for `finish`; io.IOBase calls this when it is collected."""
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Have all that was taken be in the file; not durable."""
         if self._buffer:
             with memoryview(self._buffer) as view:
                 self._disk.write(self._handle, self.path, view)

@@ -20,8 +20,13 @@ import pyarrow.compute as pc
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.csns import Csns, Cut, cut_at
-from gaussdecode.model.entry import FIRST_PREVIOUS, CommitEntry, parse_checkpoint
-from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.entry import (
+    FIRST_PREVIOUS,
+    CheckpointHeader,
+    CommitEntry,
+    parse_checkpoint,
+)
+from gaussdecode.model.landing import EntryKind, PreparedFile, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.place import (
@@ -182,6 +187,29 @@ class Landing:
     def position(self, entry: CommitEntry) -> SourcePosition:
         """Where the source is complete up to, as of an entry."""
         return entry.positions[self.source]
+
+    def prepared_at(self, n: int) -> dict[str, PreparedFile]:
+        """Files of transactions that are prepared at an entry and have not ended, by path.
+
+        Raises:
+            ConfigError: the log does not reach back to where that is told.
+        """
+        held = [one for one in self._checkpoints() if one[1] <= n]
+        waiting: dict[str, PreparedFile] = {}
+        start = self.first_n
+        if held:
+            _, last, path = held[-1]
+            waiting, start = dict(_header(self.root / path).prepared), last + 1
+        elif start:
+            raise ConfigError(
+                f"{self.root}: the log begins with entry {start}, and what was prepared at entry {n} is "
+                "told before; read a later point"
+            )
+        for entry in self.entries(start, n):
+            waiting.update((file.path, file) for file in entry.prepared)
+            for path in entry.ended:
+                waiting.pop(path, None)
+        return waiting
 
     # --- travelling ------------------------------------------------------------------------
 
@@ -400,6 +428,13 @@ def _parse(raw: bytes, where: str) -> CommitEntry:
         return CommitEntry.from_bytes(raw)
     except ValueError as error:
         raise LandingError(f"{where}: {error}; restore it from a copy of this landing") from error
+
+
+def _header(path: Place) -> CheckpointHeader:
+    try:
+        return parse_checkpoint(path.read_bytes())[0]
+    except (OSError, ValueError) as error:
+        raise LandingError(f"{path}: {error}; restore it from a copy of this landing") from error
 
 
 def _block(path: Place) -> Iterator[CommitEntry]:

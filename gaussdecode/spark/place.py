@@ -257,6 +257,15 @@ def _source(place: Place) -> Path | BinaryIO:
     return place.store.open(place.path) if isinstance(place, ObjectPath) else place
 
 
+def open_file(place: Place) -> BinaryIO:
+    """Open a file for reading in any order.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    return place.store.open(place.path) if isinstance(place, ObjectPath) else place.open("rb")
+
+
 def parquet_file(place: Place) -> pq.ParquetFile:
     """Open a Parquet file.
 

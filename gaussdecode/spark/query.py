@@ -174,6 +174,15 @@ def resolve(at: Point, root: Given | None) -> int:
     return Landing(root).resolve(at)
 
 
+def shown_entry(target: Given, at: Point, root: Given) -> int:
+    """Number of the entry that a target is shown at.
+
+    Raises:
+        ConfigError: nothing was applied yet, or there is no such point.
+    """
+    return _newest(Target(target)).n if at == Point() else resolve(at, root)
+
+
 def history(
     spark: SparkSession, target: Given, table: str, *, columns: Container[str] | None = None
 ) -> DataFrame:

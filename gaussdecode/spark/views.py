@@ -6,6 +6,7 @@ name                         is
 ``sales.orders``             the table of the source, as it is called there
 ```sales.orders.history```   its history; one name, in backticks, that no table can have
 ```sales.orders.quarantine`` its rows that failed a test of data; the same
+```sales.orders.prepared`` changes of prepared transactions, where those are asked for; the same
 ``sales.orders_history``     its history, unless the source has a table of that name
 ``orders``, ``orders_history`` the same, where no other table or history has that name
 ============================ ==========================================================
@@ -28,13 +29,16 @@ from gaussdecode.model.title import split_title
 from gaussdecode.spark.landing import Point
 from gaussdecode.spark.mentioned import mentioned
 from gaussdecode.spark.place import Given
-from gaussdecode.spark.query import current, history, quarantine, titles
+from gaussdecode.spark.query import current, history, quarantine, shown_entry, titles
 from gaussdecode.spark.session import beside
 from gaussdecode.spark.sqltext import quoted
+from gaussdecode.spark.uncommitted import prepared
 
 _HISTORY: Final = "history"
 _QUARANTINE: Final = "quarantine"
+_PREPARED: Final = "prepared"
 BESIDE: Final = (_HISTORY, _QUARANTINE)
+UNCOMMITTED: Final = (*BESIDE, _PREPARED)
 _SHOWN: Final = 10  # names in an error; arbitrary
 _LOGGER: Final = "SQLQueryContextLogger"  # of pyspark
 _UNKNOWN: Final = "TABLE_OR_VIEW_NOT_FOUND"
@@ -50,7 +54,7 @@ class Meaning(NamedTuple):
 
     Attributes:
         table: its title, as in the source.
-        beside: what of it is meant: nothing for its rows, or one of `BESIDE`.
+        beside: what of it is meant: nothing for its rows, or one of `UNCOMMITTED`.
     """
 
     table: str
@@ -67,9 +71,10 @@ class Names:
 
     Args:
         tables: titles.
+        beside: what there is of each but its rows.
     """
 
-    def __init__(self, tables: Iterable[str]) -> None:
+    def __init__(self, tables: Iterable[str], beside: Sequence[str] = BESIDE) -> None:
         self.tables = [Meaning(table) for table in sorted(tables)]
         self._exact: dict[Parts, Meaning] = {}
         self._folded: dict[Parts, list[Meaning]] = {}
@@ -78,7 +83,7 @@ class Names:
         for meaning in self.tables:
             schema, name = split_title(meaning.table)
             self._folded.setdefault(_fold((name,)), []).append(meaning)
-            for word in BESIDE:
+            for word in beside:
                 of_it, also = f"{name}_{word}", Meaning(meaning.table, word)
                 self._exact.setdefault((schema, of_it), also)
                 self._exact[also.view,] = also
@@ -126,6 +131,7 @@ def ask(
     *,
     at: Point | None = None,
     root: Given | None = None,
+    read_uncommitted: bool = False,
 ) -> DataFrame:
     """Ask in SQL, all tables at one point of the source's history.
 
@@ -135,21 +141,26 @@ def ask(
         text: the query; the names of tables as told above.
         at: see `query.current`.
         root: see `query.current`.
+        read_uncommitted: ``NAME_prepared`` is changes of transactions that are prepared at the entry shown,
+            by `root`; see `uncommitted.prepared`. No other name has any of them.
 
     Raises:
         ConfigError: the query cannot be read, or names what is not there.
     """
+    if read_uncommitted and root is None:
+        raise ConfigError("to read what is uncommitted, give the root of the landing too")
+    beside_it = UNCOMMITTED if read_uncommitted else BESIDE
     spark = beside(spark)
     is_regex = spark.conf.get("spark.sql.parser.quotedRegexColumnNames") == "true"
     columns = None if is_regex else mentioned(text)
     prefix = "" if _is_list(text) else _OURS
     try:
-        return _ask(text, _Tables(spark, target, at, root, prefix, columns))
+        return _ask(text, _Tables(spark, target, at, root, prefix, columns, beside_it))
     except ConfigError:
         if columns is None:
             raise
         # What is wrong is told best, with the names that were meant, where all columns are there.
-        return _ask(text, _Tables(spark, target, at, root, prefix))
+        return _ask(text, _Tables(spark, target, at, root, prefix, None, beside_it))
 
 
 def _is_list(text: str) -> bool:
@@ -158,7 +169,7 @@ def _is_list(text: str) -> bool:
 
 def _ask(text: str, tables: "_Tables") -> DataFrame:
     """Ask, with views of the tables that are named; raises as `ask`."""
-    names, spark = Names(titles(tables.target)), tables.spark
+    names, spark = Names(titles(tables.target), tables.beside), tables.spark
     if _is_list(text):
         for meaning in names.tables:
             tables.make(meaning)
@@ -210,6 +221,7 @@ class _Tables:
         root: of the landing.
         prefix: of their names.
         columns: that may be needed; None for all.
+        beside: see `Names`.
     """
 
     def __init__(
@@ -220,8 +232,9 @@ class _Tables:
         root: Given | None,
         prefix: str,
         columns: Container[str] | None = None,
+        beside: Sequence[str] = BESIDE,
     ) -> None:
-        self._columns = columns
+        self._columns, self.beside = columns, beside
         self.spark, self.target, self._at, self._root = spark, target, at, root
         self._prefix = prefix
         self._made: dict[str, Meaning] = {}
@@ -247,6 +260,10 @@ class _Tables:
             return history(self.spark, self.target, meaning.table, columns=self._columns)
         if meaning.beside == _QUARANTINE:
             return quarantine(self.spark, self.target, meaning.table)
+        if meaning.beside == _PREPARED:
+            assert self._root is not None
+            n = shown_entry(self.target, self._at or Point(), self._root)
+            return prepared(self.spark, self._root, meaning.table, at=Point(n=n))
         return current(
             self.spark,
             self.target,
