@@ -236,6 +236,41 @@ def test_points(spark: SparkSession, source: Source) -> None:
     assert found(prepared(spark, source.root, "public.orders", at=Point(n=1))) == []
 
 
+def test_what_waits_is_told_by_checkpoints_too(tmp_path: Path) -> None:
+    """Entry for entry the same as by all entries from the first on."""
+    make_root(tmp_path / "landing")
+    log = CommitLog.open(Files(tmp_path / "landing"), IDENTITY, block=4)
+    log.commit(Draft(kind=EntryKind.GENESIS, position=SourcePosition(1, 1, 1)))
+    files = PreparedFiles(log, "layout")
+    waits: list[set[str]] = [set()]
+    for number in range(30):
+        draft, held = Draft(kind=EntryKind.IDLE), set(waits[-1])
+        if number % 5 == 1:
+            facts = {
+                "xid": number, "lsn": number, "time_us": 1, "gid": b"g", "origin": None,
+                "aborted": [], "tally": [1], "relations": {},
+            }  # fmt: skip
+            file = files.write(facts, [memoryview(b"x")]).file
+            held.add(file.path)
+            draft = Draft(kind=EntryKind.PREPARED, extra={"prepared": [prepared_record(file)]})
+        elif number % 7 == 6:
+            draft = Draft(kind=EntryKind.IDLE, extra={"ended": [held.pop()]})
+        log.commit(draft)
+        waits.append(held)
+    log.close()
+    assert len(list((tmp_path / "landing" / "commits" / "checkpoints").iterdir())) > 3
+    landing = Landing(tmp_path / "landing")
+    assert [set(landing.prepared_at(n)) for n in range(landing.last_n + 1)] == waits
+    for path in (tmp_path / "landing" / "commits").rglob("*"):
+        if path.is_file() and int(path.name.split("-")[0].split(".")[0]) < 8:
+            path.unlink()  # as retention does
+    assert landing.first_n == 8
+    first, *_ = [last for _, last, _ in landing._checkpoints()]
+    with pytest.raises(ConfigError, match="the log begins with entry 8"):
+        landing.prepared_at(8)
+    assert [set(landing.prepared_at(n)) for n in range(first, landing.last_n + 1)] == waits[first:]
+
+
 def test_a_landing_without_any(spark: SparkSession, tmp_path: Path) -> None:
     """No rows, with all columns; a table that is not there is an error."""
     source = Source(tmp_path / "landing")
