@@ -747,7 +747,7 @@ cdef class Assembler:
         self.point_into(transaction, file)
 
     def show(self, uint32_t xid):
-        """Release the rows of a kept transaction as if it ended now; for an assembler with no other use."""
+        """Release the rows of a kept transaction as if it ended now; nothing else may follow."""
         cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
         cdef Stamp stamp
         cdef int64_t seq = 0
