@@ -35,6 +35,11 @@ sessions before kept is given back by `kept`, with the descriptions of its table
 of their versions are of another connection, and stand for nothing here. It lands at its
 COMMIT PREPARED as any other. One that the server sends once more while it is kept is left out.
 
+By CSN. Where the landing is in the order of commit sequence numbers, a transaction that has ended
+is *finished*, and is retained on until its turn comes: `pass_csn` says up to which CSN everything has
+come, releases that in its order, and moves the boundary. The batches of these transactions are
+shared: many small ones stand in one. What comes with a CSN that was passed is an error, never a row.
+
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the owner compares them with what landed, it is shown each of them, and
 told once everything up to that position has come, before anything else is released. A
@@ -72,9 +77,12 @@ from gaussdecode.wire._tally cimport (
 )
 from gaussdecode.collect._columns cimport Accumulator, Stamp, column_append_value
 from gaussdecode.collect._open cimport (
-    OpenTransaction, OpenTransactions, Retained, open_abort, open_begin, open_create, open_forget,
-    open_free, open_is_aborted, open_retain, opens_add, opens_find, opens_free, opens_move,
-    opens_remove,
+    IN_FILE, IN_MEMORY, IN_SPOOL, Batch, OpenTransaction, OpenTransactions, Retained, batch_create,
+    batch_leave, open_abort, open_begin, open_create, open_forget, open_free, open_is_aborted,
+    open_retain, opens_add, opens_find, opens_free, opens_move, opens_remove,
+)
+from gaussdecode.collect._turns cimport (
+    Finished, Turns, turns_free, turns_least, turns_pop, turns_push,
 )
 from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.ring cimport Ring
@@ -184,6 +192,8 @@ cdef class Assembler:
         excluded_users: drop transactions whose BEGIN names one of them; in UTF-8.
         is_compared: show the owner what is sent again.
         kept: files of prepared transactions, as `keep` takes.
+        by_csn: release in the order of CSNs, as `pass_csn` says.
+        resume_csn: everything up to it is durable already; only by CSN.
     """
 
     cdef object owner
@@ -198,6 +208,10 @@ cdef class Assembler:
     cdef bint is_open               # it did, and has not ended
     cdef OpenTransactions streams
     cdef OpenTransactions prepared
+    cdef bint by_csn
+    cdef Turns turns                # of those that are finished
+    cdef Batch *shared              # of the batch at hand, once something of it is finished
+    cdef Batch *fetched             # came back from the spool, and others have turns in it
     cdef dict files                 # by xid, of those that are kept
     cdef dict waiting               # by xid, what other threads may know of the prepared ones
     cdef bint only_local
@@ -214,9 +228,11 @@ cdef class Assembler:
     cdef uint64_t budget
     cdef readonly uint64_t resume_lsn
     cdef readonly uint64_t boundary_lsn
+    cdef readonly uint64_t arrived_lsn          # by CSN: the end of the last COMMIT that came
+    cdef readonly uint64_t arrived_csn          # by CSN: the highest that is finished
     cdef readonly uint64_t last_end_lsn
     cdef readonly int64_t last_commit_time_us
-    cdef readonly uint64_t last_csn             # 0 where the source sends none
+    cdef readonly uint64_t last_csn             # 0 where the source sends none; by CSN, passed
     cdef readonly uint64_t message_lsn
     cdef bint moves                             # rows of the batch are not read again
     cdef readonly uint64_t held_bytes           # in all accumulators
@@ -257,7 +273,8 @@ cdef class Assembler:
         uint64_t resume_lsn, uint64_t memory_limit, uint64_t row_limit,
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
         bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
-        bint is_compared=False, total_limit=None, kept=(),
+        bint is_compared=False, total_limit=None, kept=(), bint by_csn=False,
+        uint64_t resume_csn=0,
     ):
         cdef int i
         for i in range(BUCKETS - 1):
@@ -273,6 +290,8 @@ cdef class Assembler:
         self.resume_lsn = resume_lsn
         self.boundary_lsn = resume_lsn
         self.last_end_lsn = resume_lsn
+        self.by_csn = by_csn
+        self.last_csn = resume_csn
         self.memory_limit = memory_limit
         self.row_limit = row_limit
         self.byte_limit = byte_limit
@@ -293,6 +312,7 @@ cdef class Assembler:
         open_free(self.plain)
         opens_free(&self.streams)
         opens_free(&self.prepared)
+        turns_free(&self.turns)
         free(self.by_version)
 
     # ---- relations -----------------------------------------------------------------
@@ -370,33 +390,56 @@ cdef class Assembler:
         uint32_t first_event,
     ) except -1 nogil:
         """Keep a batch, from one of its events on, until its transaction's end comes."""
+        cdef Batch *batch
+        if self.by_csn:
+            batch = self.share(transaction, entry, size)
+        else:
+            batch = self.make_batch(transaction, entry, size, self.moves)
+        open_retain(transaction, batch).first_event = first_event
+        return 0
+
+    cdef Batch *make_batch(
+        self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size, bint moves
+    ) except NULL nogil:
+        """Keep a batch for a transaction: in memory, or where memory may hold no more of it."""
+        cdef Batch *batch = batch_create(size)
+        cdef bint is_filled = False
+        try:
+            self.fill_batch(batch, transaction, entry, moves)
+            is_filled = True
+        finally:
+            if not is_filled:
+                free(batch.data)
+                free(batch)
+        return batch
+
+    cdef int fill_batch(
+        self, Batch *batch, OpenTransaction *transaction, const uint8_t *entry, bint moves
+    ) except -1 nogil:
         cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef Retained *item = open_retain(transaction)
+        cdef uint64_t size = batch.size, head
         cdef Buffer kept
-        cdef uint64_t head
-        item.size = size
-        item.first_event = first_event
         if (
             transaction.memory_bytes + size > self.memory_limit
             or self.retained_bytes + size > self.total_limit
         ):
             with gil:
-                item.offset = self.spool.write(<const uint8_t[:size]>entry)
-            item.is_spooled = True
+                batch.offset = self.spool.write(<const uint8_t[:size]>entry)
+            batch.place = IN_SPOOL
             if transaction.spooled_bytes == 0:
                 self.spooled_count += 1
             transaction.spooled_bytes += size
             self.spooled_bytes += size
         else:
-            item.data = <uint8_t *>malloc(size)
-            if item.data == NULL:
+            batch.data = <uint8_t *>malloc(size)
+            if batch.data == NULL:
                 with gil:
                     raise MemoryError("no memory for an open transaction")
-            kept.data = item.data
+            kept.data = batch.data
             kept.size = 0
             kept.capacity = size
             head = size
-            if self.moves:      # but what stands before the rows: it is looked at once more
+            if moves:           # but what stands before the rows: it is looked at once more
                 head = header.part_offset + header.part_count * sizeof(PartHeader)
             buffer_append(&kept, entry, head)
             buffer_move(&kept, entry + head, size - head)
@@ -404,19 +447,53 @@ cdef class Assembler:
             self.retained_bytes += size
         return 0
 
-    cdef int fetch(self, const OpenTransaction *transaction, Retained *item) except -1 with gil:
+    cdef Batch *share(
+        self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size
+    ) except NULL nogil:
+        """The batch at hand, kept once for all transactions that stand in it."""
+        if self.shared == NULL:
+            self.shared = self.make_batch(transaction, entry, size, False)
+            self.shared.users = 1   # while it is at hand
+        return self.shared
+
+    cdef int leave(self, Batch *batch) except -1 nogil:
+        """A transaction retains it no more; the last one gives its memory or spool back."""
+        if batch.users == 1:
+            if batch == self.fetched:
+                self.fetched = NULL
+            if batch.place == IN_MEMORY:
+                self.retained_bytes -= batch.size
+            elif batch.place == IN_SPOOL:
+                self.spooled_bytes -= batch.size
+                with gil:
+                    self.spool.free(batch.offset, batch.size)
+        batch_leave(batch)
+        return 0
+
+    cdef int fetch(self, const OpenTransaction *transaction, Batch *batch) except -1 with gil:
         """Bring a batch back from the spool, or from the file of a prepared transaction."""
-        store = self.files[transaction.stream_xid] if transaction.is_kept else self.spool
-        cdef uint8_t *data = <uint8_t *>malloc(item.size)
+        store = self.spool if batch.place == IN_SPOOL else self.files[transaction.stream_xid]
+        cdef uint8_t *data = <uint8_t *>malloc(batch.size)
         if data == NULL:
             raise MemoryError("no memory to read a spooled batch")
         try:
-            store.read_into(item.offset, <uint8_t[:item.size]>data)
+            store.read_into(batch.offset, <uint8_t[:batch.size]>data)
         except BaseException:
             free(data)
             raise
-        item.data = data        # freed with the transaction, also when what follows fails
+        batch.data = data       # freed with the transaction, also when what follows fails
         return 0
+
+    cdef void unfetch(self, Batch *batch) noexcept nogil:
+        """Its rows were released: what others have no turn in is not needed any more."""
+        if batch.users == 1:
+            free(batch.data)
+            batch.data = NULL
+        elif batch.place == IN_SPOOL and batch != self.fetched:
+            if self.fetched != NULL:
+                free(self.fetched.data)
+                self.fetched.data = NULL
+            self.fetched = batch    # the next turn is likely to be in it
 
     cdef int release_retained(
         self, OpenTransaction *transaction, Stamp *stamp, int64_t *seq
@@ -424,49 +501,41 @@ cdef class Assembler:
         """Release what was retained, in order, one spooled batch in memory at a time."""
         cdef uint32_t i
         cdef Retained *item
-        cdef uint8_t *data
+        cdef Batch *batch
         for i in range(transaction.retained_count):
             item = &transaction.retained[i]
-            if item.data == NULL:
-                self.fetch(transaction, item)
-            data = item.data
+            batch = item.batch
+            if batch.data == NULL:
+                self.fetch(transaction, batch)
             self.release_events(
-                transaction, data, item.first_event, (<EntryHeader *>data).event_count, stamp,
-                seq, True,
+                transaction, batch.data, item.first_event,
+                min(item.stop_event, (<EntryHeader *>batch.data).event_count), stamp, seq,
+                batch.users == 1,
             )
-            self.keep_to_budget(data)
-            free(data)
-            item.data = NULL
+            self.keep_to_budget(batch.data)
+            self.unfetch(batch)
         return 0
 
     cdef int count_retained(self, OpenTransaction *transaction) except -1 nogil:
         """Count the rows of a streamed transaction that would land."""
         cdef uint32_t i
-        cdef Retained *item
+        cdef Batch *batch
         for i in range(transaction.retained_count):
-            item = &transaction.retained[i]
-            if item.data == NULL:
-                self.fetch(transaction, item)
-            self.count_rows(transaction, item.data, 0, (<EntryHeader *>item.data).event_count)
-            if item.is_spooled:
-                free(item.data)
-                item.data = NULL
+            batch = transaction.retained[i].batch
+            if batch.data == NULL:
+                self.fetch(transaction, batch)
+            self.count_rows(transaction, batch.data, 0, (<EntryHeader *>batch.data).event_count)
+            if batch.place != IN_MEMORY:
+                free(batch.data)
+                batch.data = NULL
         return 0
 
     cdef int drop_retained(self, OpenTransaction *transaction) except -1 nogil:
         """Give memory and spool back."""
-        self.retained_bytes -= transaction.memory_bytes
-        if transaction.spooled_bytes:
-            self.spooled_bytes -= transaction.spooled_bytes
-            self.free_spooled(transaction)
+        while transaction.retained_count:
+            transaction.retained_count -= 1
+            self.leave(transaction.retained[transaction.retained_count].batch)
         open_forget(transaction)
-        return 0
-
-    cdef int free_spooled(self, OpenTransaction *transaction) except -1 with gil:
-        cdef uint32_t i
-        for i in range(transaction.retained_count):
-            if transaction.retained[i].is_spooled:
-                self.spool.free(transaction.retained[i].offset, transaction.retained[i].size)
         return 0
 
     # ---- prepared transactions -----------------------------------------------------
@@ -647,12 +716,12 @@ cdef class Assembler:
 
     cdef int point_into(self, OpenTransaction *transaction, file) except -1:
         """Have all that is retained be what is in a file."""
-        cdef Retained *item
+        cdef Batch *batch
         for offset, size in file.places:
-            item = open_retain(transaction)
-            item.offset = offset
-            item.size = size
-            item.is_spooled = True
+            batch = batch_create(size)
+            batch.offset = offset
+            batch.place = IN_FILE
+            open_retain(transaction, batch)
         return 0
 
     def unkept(self):
@@ -702,11 +771,11 @@ cdef class Assembler:
     cdef retained_batch(self, uint32_t xid, uint32_t index):
         """One of its batches; of what is in memory a view, valid for as long as it is retained."""
         cdef OpenTransaction *transaction = opens_find(&self.prepared, xid)
-        cdef Retained *item = &transaction.retained[index]
-        if item.data != NULL:
-            return <uint8_t[:item.size]>item.data
-        data = bytearray(item.size)
-        self.spool.read_into(item.offset, memoryview(data))
+        cdef Batch *batch = transaction.retained[index].batch
+        if batch.data != NULL:
+            return <uint8_t[:batch.size]>batch.data
+        data = bytearray(batch.size)
+        self.spool.read_into(batch.offset, memoryview(data))
         return data
 
     cdef int note_versions(self, const uint8_t[::1] entry, set versions) except -1:
@@ -867,7 +936,7 @@ cdef class Assembler:
         return 0
 
     cdef int release(
-        self, const uint8_t *entry, uint32_t first, uint32_t commit
+        self, const uint8_t *entry, uint64_t size, uint32_t first, uint32_t commit
     ) except -1 nogil:
         """A commit came: release the retained batches and events `first` .. `commit`."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
@@ -878,7 +947,76 @@ cdef class Assembler:
             with gil:
                 fail("a COMMIT whose position is not its BEGIN's", event.x)
         self.is_open = False
+        if self.by_csn and event.y > self.resume_lsn:
+            return self.finish(event, entry, size, first, commit)
         return self.end_transaction(self.plain, event, entry, first, commit)
+
+    cdef int finish(
+        self, const Event *event, const uint8_t *entry, uint64_t size, uint32_t first,
+        uint32_t commit,
+    ) except -1 nogil:
+        """All of a transaction has come: it waits for its turn, if anything of it lands."""
+        cdef OpenTransaction *transaction = self.plain
+        cdef Finished finished
+        cdef Reason why
+        if event.y <= self.last_end_lsn:
+            self.fail_commit_order(event)
+        if transaction.csn <= self.last_csn:
+            self.fail_late(event)
+        self.catch_up()
+        self.last_end_lsn = event.y
+        self.arrived_lsn = event.y
+        self.arrived_csn = max(self.arrived_csn, transaction.csn)
+        transaction.tally.count[<int>TALLY_TRANSACTION] += 1
+        why = self.why_left_out(transaction)
+        if why != REASON_COUNT:
+            return self.leave_out(transaction, why)
+        if commit > first:
+            open_retain(transaction, self.share(transaction, entry, size))
+            transaction.retained[transaction.retained_count - 1].first_event = first
+            transaction.retained[transaction.retained_count - 1].stop_event = commit
+        finished.transaction = transaction
+        finished.commit = event[0]
+        self.plain = open_create(0)
+        turns_push(&self.turns, &finished)
+        tally_add(&self.streamed, &transaction.tally)
+        return 0
+
+    cdef int fail_late(self, const Event *event) except -1 with gil:
+        if self.plain.csn == 0:
+            return fail(
+                "a transaction without a CSN, which has no place in the order of CSNs", event.y
+            )
+        return fail(
+            f"a transaction with CSN {self.plain.csn} came after all up to CSN {self.last_csn} "
+            "had landed: it can have no place any more", event.y,
+        )
+
+    def pass_csn(self, uint64_t csn, uint64_t lsn):
+        """Release what is finished up to a CSN, in the order of CSNs.
+
+        Args:
+            csn: everything up to it has come.
+            lsn: every commit record up to there has a CSN up to `csn`.
+        """
+        with nogil:
+            self.release_turns(csn)
+        self.last_csn = max(self.last_csn, csn)
+        self.boundary_lsn = max(self.boundary_lsn, lsn)
+
+    cdef int release_turns(self, uint64_t csn) except -1 nogil:
+        cdef Finished finished
+        cdef Stamp stamp
+        while turns_least(&self.turns) <= csn:
+            finished = turns_pop(&self.turns)
+            try:
+                tally_subtract(&self.streamed, &finished.transaction.tally)
+                self.fill_stamp(finished.transaction, &finished.commit, &stamp)
+                self.land(finished.transaction, &stamp, NULL, 0, 0)
+                self.last_commit_time_us = max(self.last_commit_time_us, stamp.time_us)
+            finally:
+                open_free(finished.transaction)
+        return 0
 
     cdef int release_streamed(self, const uint8_t *entry, const Event *event) except -1 nogil:
         """A streamed transaction committed: all of it is retained."""
@@ -916,7 +1054,6 @@ cdef class Assembler:
     ) except -1 nogil:
         """Release a transaction by its commit, or say why nothing of it lands."""
         cdef Stamp stamp
-        cdef int64_t seq = 0
         cdef Reason why
         transaction.tally.count[<int>TALLY_TRANSACTION] += 1
         if event.y <= self.resume_lsn:
@@ -927,36 +1064,50 @@ cdef class Assembler:
             return self.drop_retained(transaction)
         self.catch_up()
         if event.y <= self.last_end_lsn:
-            with gil:
-                fail("a COMMIT that does not end after the one before it", event.y)
+            self.fail_commit_order(event)
         self.fill_stamp(transaction, event, &stamp)
         why = self.why_left_out(transaction)
         if why != REASON_COUNT:
-            self.foreign_count += 1
-            tally_move(&self.left_out[<int>why], &transaction.tally)
-            self.drop_retained(transaction)
+            self.leave_out(transaction, why)
         else:
-            tally_clear(&transaction.tally)
-            if transaction.is_kept:
-                self.release_kept(transaction, &stamp, &seq)
-            else:
-                self.release_retained(transaction, &stamp, &seq)
-            if commit:
-                self.release_events(transaction, entry, first, commit, &stamp, &seq, self.moves)
-            self.drop_retained(transaction)
-            if seq or not self.skip_empty:
-                self.land_transaction(transaction, &stamp, seq)
-                self.count_waiting()
-            else:
-                self.empty_count += 1
-                self.left_out[<int>BECAUSE_EMPTY].count[<int>TALLY_TRANSACTION] += 1
-            self.row_count += seq
-            self.transaction_count += 1
+            self.land(transaction, &stamp, entry, first, commit)
         self.last_end_lsn = event.y
         self.boundary_lsn = event.y
         self.last_commit_time_us = stamp.time_us
         self.last_csn = transaction.csn
         return 0
+
+    cdef int land(
+        self, OpenTransaction *transaction, Stamp *stamp, const uint8_t *entry, uint32_t first,
+        uint32_t commit,
+    ) except -1 nogil:
+        """Release what is retained of a transaction, and events `first` .. `commit`."""
+        cdef int64_t seq = 0
+        tally_clear(&transaction.tally)
+        if transaction.is_kept:
+            self.release_kept(transaction, stamp, &seq)
+        else:
+            self.release_retained(transaction, stamp, &seq)
+        if commit:
+            self.release_events(transaction, entry, first, commit, stamp, &seq, self.moves)
+        self.drop_retained(transaction)
+        if seq or not self.skip_empty:
+            self.land_transaction(transaction, stamp, seq)
+            self.count_waiting()
+        else:
+            self.empty_count += 1
+            self.left_out[<int>BECAUSE_EMPTY].count[<int>TALLY_TRANSACTION] += 1
+        self.row_count += seq
+        self.transaction_count += 1
+        return 0
+
+    cdef int leave_out(self, OpenTransaction *transaction, Reason why) except -1 nogil:
+        self.foreign_count += 1
+        tally_move(&self.left_out[<int>why], &transaction.tally)
+        return self.drop_retained(transaction)
+
+    cdef int fail_commit_order(self, const Event *event) except -1 with gil:
+        return fail("a COMMIT that does not end after the one before it", event.y)
 
     cdef int compare(self, OpenTransaction *transaction, const Event *commit) except -1 nogil:
         """Show the owner an ended transaction, which has landed before."""
@@ -1071,6 +1222,8 @@ cdef class Assembler:
         open_forget(self.plain)
         opens_free(&self.streams)
         opens_free(&self.prepared)
+        turns_free(&self.turns)
+        self.fetched = NULL
         self.files = {}
         self.waiting = {}
         self.retained_bytes = 0
@@ -1174,7 +1327,7 @@ cdef class Assembler:
             if not self.plain.is_excluded:
                 self.retain(self.plain, entry, size, first)
             return <int>(<const EntryHeader *>entry).event_count
-        self.release(entry, first, <uint32_t>commit)
+        self.release(entry, size, first, <uint32_t>commit)
         return <int>commit + 1
 
     cdef int stand_alone(self, const uint8_t *entry, const Event *event) except -1 nogil:
@@ -1271,11 +1424,27 @@ cdef class Assembler:
     cdef int absorb(self, const uint8_t *entry, uint64_t size) except -1 nogil:
         """Take one decoded batch in; nothing of it is needed afterwards."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
-        cdef const Event *events = <const Event *>(entry + header.event_offset)
-        cdef uint32_t i = 0
         if header.stream_xid:
             self.absorb_block(entry, size)
             return self.check_sums(header)
+        try:
+            self.absorb_whole(entry, size)
+        finally:
+            self.leave_shared()
+        self.check_sums(header)
+        return self.keep_to_budget(entry)
+
+    cdef int leave_shared(self) except -1 nogil:
+        """The batch at hand is done with; who has a turn in it retains it."""
+        cdef Batch *batch = self.shared
+        self.shared = NULL
+        return 0 if batch == NULL else self.leave(batch)
+
+    cdef int absorb_whole(self, const uint8_t *entry, uint64_t size) except -1 nogil:
+        """Take in a batch of transactions that are sent one after the other."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef uint32_t i = 0
         while i < header.event_count:
             if events[i].kind == EVENT_RELATION:
                 self.register(entry, &events[i])
@@ -1293,8 +1462,7 @@ cdef class Assembler:
             else:
                 self.stand_alone(entry, &events[i])
                 i += 1
-        self.check_sums(header)
-        return self.keep_to_budget(entry)
+        return 0
 
     cdef int check_sums(self, const EntryHeader *header) except -1 nogil:
         """See that all of a batch has landed, was left out, or waits for its commit."""
@@ -1341,6 +1509,11 @@ cdef class Assembler:
     def open_count(self):
         """Number of open transactions, streamed ones included, prepared ones not."""
         return self.streams.count + self.is_open
+
+    @property
+    def finished_count(self):
+        """Transactions that have ended and wait for their turn."""
+        return self.turns.count
 
     @property
     def can_hand_over(self):

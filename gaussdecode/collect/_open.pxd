@@ -5,12 +5,22 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from gaussdecode.wire._layout cimport Buffer, Tally
 
 
-cdef struct Retained:
-    uint8_t *data           # NULL: in the spool
+cdef enum Place:
+    IN_MEMORY = 0
+    IN_SPOOL = 1
+    IN_FILE = 2             # of a prepared transaction
+
+cdef struct Batch:
+    uint8_t *data           # NULL: where it lies
     uint64_t offset         # there
     uint64_t size
+    uint32_t users          # what is retained of it, by however many transactions
+    Place place
+
+cdef struct Retained:
+    Batch *batch
     uint32_t first_event
-    bint is_spooled
+    uint32_t stop_event     # at most as many as it has
 
 cdef struct OpenTransaction:
     uint32_t stream_xid     # of one that is streamed; 0: it began with a BEGIN
@@ -51,7 +61,9 @@ cdef OpenTransaction *open_create(uint32_t stream_xid) except NULL nogil
 cdef void open_begin(OpenTransaction *transaction) noexcept nogil
 cdef void open_free(OpenTransaction *transaction) noexcept nogil
 cdef void open_forget(OpenTransaction *transaction) noexcept nogil
-cdef Retained *open_retain(OpenTransaction *transaction) except NULL nogil
+cdef Retained *open_retain(OpenTransaction *transaction, Batch *batch) except NULL nogil
+cdef Batch *batch_create(uint64_t size) except NULL nogil
+cdef void batch_leave(Batch *batch) noexcept nogil
 cdef int open_abort(OpenTransaction *transaction, uint32_t subxid) except -1 nogil
 cdef bint open_is_aborted(const OpenTransaction *transaction, uint64_t xid) noexcept nogil
 

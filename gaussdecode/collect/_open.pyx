@@ -8,7 +8,6 @@ judge nothing.
 """
 
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
 
 from gaussdecode.wire._layout cimport buffer_free
 from gaussdecode.wire._tally cimport tally_clear
@@ -79,21 +78,42 @@ cdef void open_forget(OpenTransaction *transaction) noexcept nogil:
     """Let go of what is retained in memory, and of where the rest was."""
     cdef uint32_t i
     for i in range(transaction.retained_count):
-        free(transaction.retained[i].data)
+        batch_leave(transaction.retained[i].batch)
     transaction.retained_count = 0
     transaction.memory_bytes = 0
     transaction.spooled_bytes = 0
 
 
-cdef Retained *open_retain(OpenTransaction *transaction) except NULL nogil:
-    """One more retained batch, zeroed; valid until the next."""
+cdef Batch *batch_create(uint64_t size) except NULL nogil:
+    """A batch that nobody retains yet, and that is nowhere."""
+    cdef Batch *batch = <Batch *>calloc(1, sizeof(Batch))
+    if batch == NULL:
+        fail_memory()
+        return NULL
+    batch.size = size
+    return batch
+
+
+cdef void batch_leave(Batch *batch) noexcept nogil:
+    """Somebody retains nothing of it any more; with the last of them it goes."""
+    batch.users -= 1
+    if batch.users == 0:
+        free(batch.data)
+        free(batch)
+
+
+cdef Retained *open_retain(OpenTransaction *transaction, Batch *batch) except NULL nogil:
+    """Retain a batch, all events of it; valid until the next."""
     cdef Retained *item
     if transaction.retained_count == transaction.retained_capacity:
         transaction.retained = <Retained *>grown(
             transaction.retained, &transaction.retained_capacity, sizeof(Retained)
         )
     item = &transaction.retained[transaction.retained_count]
-    memset(item, 0, sizeof(Retained))
+    item.batch = batch
+    item.first_event = 0
+    item.stop_event = <uint32_t>-1
+    batch.users += 1
     transaction.retained_count += 1
     return item
 
