@@ -35,6 +35,8 @@ class SpoolLike(Protocol):
 class Assembler:
     resume_lsn: Final[int]
     boundary_lsn: Final[int]
+    arrived_lsn: Final[int]
+    arrived_csn: Final[int]
     last_end_lsn: Final[int]
     last_commit_time_us: Final[int]
     last_csn: Final[int]
@@ -67,6 +69,8 @@ class Assembler:
     @property
     def open_count(self) -> int: ...
     @property
+    def finished_count(self) -> int: ...
+    @property
     def can_hand_over(self) -> bool: ...
     def __new__(
         cls,
@@ -87,7 +91,10 @@ class Assembler:
         is_compared: bool = False,
         total_limit: int | None = None,
         kept: Iterable[object] = (),
+        by_csn: bool = False,
+        resume_csn: int = 0,
     ) -> Assembler: ...
+    def pass_csn(self, csn: int, lsn: int) -> None: ...
     @staticmethod
     def layout() -> str: ...
     def unkept(self) -> list[int]: ...

@@ -36,9 +36,10 @@ of their versions are of another connection, and stand for nothing here. It land
 COMMIT PREPARED as any other. One that the server sends once more while it is kept is left out.
 
 By CSN. Where the landing is in the order of commit sequence numbers, a transaction that has ended
-is *finished*, and is retained on until its turn comes: `pass_csn` says up to which CSN everything has
-come, releases that in its order, and moves the boundary. The batches of these transactions are
-shared: many small ones stand in one. What comes with a CSN that was passed is an error, never a row.
+is *finished*, and is retained on until its turn comes: `pass_csn` says up to which CSN everything
+has come, releases that in its order, and moves the boundary. The batches of these transactions
+are shared: many small ones stand in one. What comes with a CSN that was passed is an error, never a
+row.
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the owner compares them with what landed, it is shown each of them, and

@@ -154,6 +154,7 @@ class CollectorSettings:
     include_xids: bool
     include_timestamp: bool
     open_memory_bytes: int | None = None  # of all open transactions; None for no limit
+    by_csn: bool = False  # land in the order of CSNs
     start_csn: int = 0
     excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
@@ -177,6 +178,7 @@ class Collector:
         resent: compares what the server sends again with what landed; None when the slot is
             confirmed up to the log's position.
         prepared: keeps prepared transactions; None where the source sends none.
+        is_cut_short: asked at the end of the stream: whether there would be more of it.
     """
 
     def __init__(
@@ -190,7 +192,9 @@ class Collector:
         gate: Gate | None = None,
         resent: Resent | None = None,
         prepared: Prepared | None = None,
+        is_cut_short: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_cut_short = is_cut_short
         self._prepared = prepared
         self._ended = [] if prepared is None else list(prepared.stale)
         self._resent = resent
@@ -232,6 +236,8 @@ class Collector:
             excluded_users=[name.encode() for name in settings.excluded_users],
             is_compared=resent is not None,
             kept=() if prepared is None else prepared.kept,
+            by_csn=settings.by_csn,
+            resume_csn=(position.csn or 0) if settings.by_csn else 0,
         )
 
     @property
@@ -485,6 +491,7 @@ class Collector:
                 on_round()
                 if outcome == PUMP_END:
                     self._attendance.end()
+                    self._pass_all()
                     self._commit_if(is_due=True)
                     return
                 self._attendance.attend(self)
@@ -492,6 +499,15 @@ class Collector:
         finally:
             self._attendance.end()
             self._forget()
+
+    def _pass_all(self) -> None:
+        """By CSN: all of a recording has come, so that everybody's turn is known.
+
+        Of a part of it nothing is: a lower CSN may stand in the rest.
+        """
+        assembler = self.assembler
+        if self._settings.by_csn and not self._is_cut_short():
+            assembler.pass_csn(assembler.arrived_csn, assembler.arrived_lsn)
 
     def _pump(self, rings: Sequence[Ring]) -> int:
         """Collect for a while.

@@ -7,10 +7,15 @@ At the end it says what each stage did: its share of the time at work, waiting f
 waiting for room behind it, and which stage was the limit. Transactions that have a replication
 origin are left out, as the daemon does by default, and counted; --all-origins lands them.
 
+With --output-order 1 a recording of GaussDB lands in the order of its CSNs, as one entry, when
+all of it was read. The landing is in that order from its first entry on; another recording
+goes on with it if all its CSNs are higher.
+
 Examples:
   gaussdecode replay orders.capture --root /var/tmp/orders
   gaussdecode replay orders.capture --root /var/tmp/orders --decoders 4
   gaussdecode replay orders.capture --root /var/tmp/orders --json | jq .limit
+  gaussdecode replay orders.capture --root /var/tmp/by-csn --output-order 1
 """
 
 import argparse
@@ -58,6 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--white-table-list", default="", metavar="LIST", help="schema.table,...")
     parser.add_argument(
         "--all-origins", action="store_true", help="land what has a replication origin as well"
+    )
+    parser.add_argument(
+        "--output-order", type=int, choices=(0, 1), default=0, help="0: by commit LSN, 1: by CSN"
     )
     parser.add_argument("--json", action="store_true", help="say what it came to as JSON")
     parser.add_argument("--verbose", action="store_true", help="log every entry")
@@ -138,8 +146,13 @@ def _config(args: argparse.Namespace) -> Config:
         ConfigError: the file is no recording, or an argument is out of range.
     """
     capture = Capture(args.file)
-    slot = capture.header.identity.slot
+    identity = capture.header.identity
     capture.close()
+    if args.output_order and identity.kind != SourceKind.GAUSSDB:
+        raise ConfigError(
+            f"{args.file}: --output-order 1 needs the CSNs of GaussDB, and this is a recording "
+            f"of {identity.kind}; leave it out"
+        )
     try:
         BY_NAME["parallel-decode-num"].type.read(args.decoders)
         BY_NAME["white-table-list"].type.read(args.white_table_list)
@@ -147,13 +160,14 @@ def _config(args: argparse.Namespace) -> Config:
         raise ConfigError(str(error)) from None
     return Config(
         path=args.file,
-        slot=slot,
+        slot=identity.slot,
         source=SourceConfig(kind=SourceKind.CAPTURE, file=args.file.resolve()),
         decoding=dataclasses.replace(
             DecodingConfig.of(SourceKind.CAPTURE),
             parallel_decode_num=args.decoders,
             white_table_list=args.white_table_list,
             only_local=not args.all_origins,
+            output_order=args.output_order,
         ),
         landing=LandingConfig(root=args.root.resolve()),
         ring=RingConfig(),

@@ -77,6 +77,7 @@ def collector_settings(config: Config, *, has_stopped: bool) -> CollectorSetting
         memory_bytes=landing.memory_bytes,
         txn_memory_bytes=config.txn_memory_bytes,
         open_memory_bytes=config.reorderbuffer_bytes,
+        by_csn=decoding.output_order == 1,
         target_file_size=landing.target_file_size,
         max_commit_interval=landing.max_commit_interval,
         only_local=decoding.only_local,

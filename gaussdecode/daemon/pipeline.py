@@ -42,7 +42,7 @@ from gaussdecode.errors import (
     TableError,
 )
 from gaussdecode.ipc.control import Word
-from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
@@ -182,7 +182,8 @@ class Pipeline:
 
     def _open(self, identity: SourceIdentity) -> CommitLog:
         landing = self._config.landing
-        self.log = CommitLog.open(Files(landing.root), identity, space=self._space)
+        order = ORDER_CSN if self._config.decoding.output_order else ORDER_LSN
+        self.log = CommitLog.open(Files(landing.root), identity, order=order, space=self._space)
         for finding in self.log.findings:
             _log.info(Event.LANDING_RECOVERED, finding=finding)
         self.snapshots = SnapshotStore(self.log.disk)
@@ -460,6 +461,7 @@ class Pipeline:
             self.gate,
             resent,
             prepared_of(log, position.lsn),
+            self._should_stop,
         )
 
     def _accept(self, facts: Mapping[str, Any]) -> CommitLog:  # Any: JSON

@@ -56,6 +56,7 @@ from gaussdecode.model.landing import PreparedFile, SourceIdentity, SourcePositi
 from gaussdecode.model.seal import hash_of
 
 ORDER_LSN: Final = "lsn"
+ORDER_CSN: Final = "csn"
 
 
 def utc_now() -> dt.datetime:

@@ -959,3 +959,136 @@ def test_many_open_transactions(tmp_path: Any) -> None:  # Any: Path
     ]
     assert sink.assembler.spooled_bytes == 0
     sink.spool.close()
+
+
+# ---- by CSN
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbered:
+    """One transaction of a GaussDB stream, with its CSN."""
+
+    csn: int
+    txn: Txn
+
+
+def gauss_stream(numbered: list[Numbered]) -> list[Item]:
+    """Spell transactions as a GaussDB stream does; *i* ends at ``100 * (i + 1)``."""
+    items: list[Item] = []
+    for i, of in enumerate(numbered):
+        items.append(Mark(BEGIN, flags=1, x=5, y=i, z=1000 + i))
+        items.append(Mark(CSN, x=of.csn))
+        if of.txn.origin is not None:
+            items.append(Mark(ORIGIN, payload=of.txn.origin))
+        items += [*of.txn.items, Mark(COMMIT, flags=1, x=1000 + i, y=100 * (i + 1), z=i)]
+    return items
+
+
+@settings(deadline=None)
+@given(data=st.data(), txns=st.lists(transactions, max_size=8), only_local=st.booleans())
+def test_turns_are_in_the_order_of_csns(
+    data: st.DataObject, txns: list[Txn], only_local: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However CSNs and commits are in order, the stream is cut, spooled and passed."""
+    csns = data.draw(st.lists(st.integers(1, 12), min_size=len(txns), max_size=len(txns)))
+    numbered = [Numbered(csn, txn) for csn, txn in zip(csns, txns, strict=True)]
+    ends = [100 * (i + 1) for i in range(len(txns))]
+    lands = [not (only_local and txn.origin is not None) for txn in txns]
+    sink = Sink(
+        tmp_path_factory.getbasetemp(), by_csn=True, only_local=only_local,
+        memory_limit=data.draw(st.sampled_from([0, 600, 1 << 20])),
+        total_limit=data.draw(st.sampled_from([None, 0, 2000])),
+        row_limit=data.draw(st.sampled_from([1, 5, 1000])),
+        budget=data.draw(st.sampled_from([1, 1 << 20])),
+    )  # fmt: skip
+    assembler = sink.assembler
+    batches = cut(gauss_stream(numbered), lambda n: data.draw(st.integers(0, n)))
+    sums = []
+    arrived = 0
+    for seq, batch in enumerate(batches):
+        assembler.absorb_bytes(entry(seq, batch))
+        arrived += sum(isinstance(item, Mark) and item.kind == COMMIT for item in batch)
+        assert assembler.arrived_csn == max(csns[:arrived], default=0)
+        if data.draw(st.booleans()):
+            # Everything up to there has come; every commit up to that LSN is not above it.
+            csn = data.draw(st.integers(0, min(csns[arrived:], default=13) - 1))
+            lsn = min([end for end, of in zip(ends, csns, strict=True) if of > csn] or [900]) - 1
+            assembler.pass_csn(csn, lsn)
+            passed = max(assembler.last_csn, csn)
+            assert assembler.last_csn == passed
+            turns = [i for i in range(arrived) if csns[i] <= passed and lands[i]]
+            assert assembler.transaction_count == len(turns)
+            assert assembler.finished_count == sum(lands[:arrived]) - len(turns)
+            sums.append(assembler.sums())
+            assembler.committed()
+    assembler.pass_csn(12, 900)
+    assert (assembler.finished_count, assembler.retained_bytes, assembler.spooled_bytes) == (
+        0,
+        0,
+        0,
+    )
+    assert (assembler.last_csn, assembler.boundary_lsn) == (12, 900)
+    sums.append(assembler.sums())
+    sink.relieve()
+    order = sorted((i for i, land in enumerate(lands) if land), key=lambda i: (csns[i], ends[i]))
+    assert [row["gd_lsn"] for row in sink.transactions] == [ends[i] for i in order]
+    assert [row["gd_csn"] for row in sink.transactions] == [csns[i] for i in order]
+    for table in ("a", "b"):
+        seen = [line[2] for line in sink.lines if line[0] == table]
+        assert list(dict.fromkeys(seen)) == [ends[i] for i in order if ends[i] in seen]
+    sink.finish()
+    check_sums(sums, [item for batch in batches for item in batch], sink)
+    assert sink.lines == expected(txns, 0, only_local)
+    sink.spool.close()
+
+
+def numbered_batch(seq: int, csn: int, end: int) -> bytes:
+    """One transaction of one row."""
+    items: list[Item] = [Mark(BEGIN, flags=1, x=5), Mark(CSN, x=csn), Row(1, end, "x")]
+    if not csn:
+        del items[1]
+    return bytes(entry(seq, [relation_mark(TABLES[1]), *items, Mark(COMMIT, flags=1, y=end)]))
+
+
+def test_csn_that_was_passed_is_refused(tmp_path: Any) -> None:  # Any: Path
+    """A late transaction is an error, and nothing of it lands."""
+    sink = Sink(tmp_path, by_csn=True, resume_lsn=100, resume_csn=7)
+    sink.assembler.absorb_bytes(numbered_batch(0, 6, 100))  # sent again
+    assert sink.assembler.resent_count == 1
+    sink.assembler.absorb_bytes(numbered_batch(1, 9, 200))
+    sink.assembler.pass_csn(8, 150)
+    assert sink.assembler.boundary_lsn == 150
+    with pytest.raises(SequenceError, match=r"CSN 8 came after all up to CSN 8 had landed"):
+        sink.assembler.absorb_bytes(numbered_batch(2, 8, 300))
+    assert sink.assembler.transaction_count == 0
+
+
+def test_by_csn_everything_has_one(tmp_path: Any) -> None:  # Any: Path
+    sink = Sink(tmp_path, by_csn=True)
+    with pytest.raises(SequenceError, match="a transaction without a CSN"):
+        sink.assembler.absorb_bytes(numbered_batch(0, 0, 100))
+
+
+def test_turns_in_one_batch_share_it(tmp_path: Any) -> None:  # Any: Path
+    """A batch of many small transactions is kept once, and read back once."""
+    sink = Sink(tmp_path, by_csn=True, memory_limit=0)
+    reads: list[int] = []
+    read_into = sink.spool.read_into
+
+    def noted(offset: int, target: memoryview) -> None:
+        reads.append(offset)
+        read_into(offset, target)
+
+    count = 50
+    numbered = [Numbered(count - i, Txn((Row(1, i, "x" * 50),))) for i in range(count)]
+    batch = entry(0, [*(relation_mark(of) for of in TABLES.values()), *gauss_stream(numbered)])
+    sink.assembler.absorb_bytes(batch)
+    assert sink.assembler.spooled_bytes == len(batch)
+    sink.spool.read_into = noted  # type: ignore[method-assign]
+    sink.assembler.pass_csn(count, 10**6)
+    assert len(reads) == 1
+    assert sink.assembler.spooled_bytes == 0
+    assert [row["gd_csn"] for row in sink.transactions] == []
+    sink.relieve()
+    assert [row["gd_csn"] for row in sink.transactions] == list(range(1, count + 1))
+    sink.spool.close()

@@ -313,3 +313,23 @@ def test_a_suspect_may_stop_everything(make: Make, is_inside: bool) -> None:
     assert "landing.on-suspect is stop: set record to go on" in str(stopped.value)
     assert [request.position.lsn for request in writer.requests] == [90]
     assert stopped.value.exit_status == EX_CONFIG
+
+
+@pytest.mark.parametrize("is_cut_short", [True, False])
+def test_turns_are_known_at_the_end_alone(make: Make, *, is_cut_short: bool) -> None:
+    """By CSN nothing lands of a stream that would go on: a lower one may come."""
+    collector, writer = make(by_csn=True)
+    collector._is_cut_short = lambda: is_cut_short
+    for csn, end in ((9, 100), (7, 200), (8, 300)):
+        collect(collector, begin(), Mark(CSN, x=csn), Row(1, csn, "a"), commit(end))
+    collector._commit_if(is_due=True)
+    assert (writer.rows, writer.requests) == ({}, [])
+    collector._pass_all()
+    collector._commit_if(is_due=True)
+    if is_cut_short:
+        assert (writer.rows, writer.requests) == ({}, [])
+        return
+    assert [row["gd_csn"] for row in writer.rows["t"]] == [7, 8, 9]
+    (request,) = writer.requests
+    assert (request.position.lsn, request.position.csn) == (300, 9)
+    assert request.extra["csns"] == {"least": 7, "greatest": 9}

@@ -159,3 +159,10 @@ def test_verify_needs_a_landing(run: Run, tmp_path: Path) -> None:
     """Another directory is no landing, and one that is not there neither."""
     assert run("verify", str(tmp_path)).status == EX_IOERR
     assert run("verify", str(tmp_path / "none")).status == EX_CONFIG
+
+
+def test_postgresql_has_no_csns(recording: Path, run: Run, tmp_path: Path) -> None:
+    """The order of CSNs is refused before anything is made."""
+    done = run("replay", str(recording), "--root", str(tmp_path / "no"), "--output-order", "1")
+    assert (done.status, "a recording of postgresql" in done.err) == (EX_CONFIG, True)
+    assert not (tmp_path / "no").exists()
