@@ -449,9 +449,14 @@ def _report(
 
 
 def _stopped_text(args: argparse.Namespace, title: str, why: str) -> str:
+    from gaussdecode.spark.plan import UNTOLD
+
+    stands = f"{title} stands still, the other tables go on: {why}"
+    snapshot = f"gaussdecode snapshot CONFIG --table {title}"
+    if why == UNTOLD:
+        return f"{stands}, then snapshot it: {snapshot}"
     return (
-        f"{title} stands still, the other tables go on: {why}. Snapshot it (gaussdecode snapshot "
-        f"CONFIG --table {title}), or say which columns are which: "
+        f"{stands}. Snapshot it ({snapshot}), or say which columns are which: "
         f"gaussdecode spark columns {args.root} {args.target} {title}"
     )
 

@@ -22,6 +22,10 @@ from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema, is_same_table, why_unknown
 
 SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
+UNTOLD: Final = (
+    "rows of it were updated or deleted, and the stream does not say which, because the table has no "
+    "replica identity. Give it a key or ALTER TABLE ... REPLICA IDENTITY FULL"
+)
 _LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
 Numbering = tuple[tuple[int, int, int], ...]
 """Number, epoch and LSN of entries: which entry a row of a merged file belongs to."""
@@ -78,7 +82,7 @@ class Era:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop:
-    """A table stands still before an entry: nobody knows which of its columns are which.
+    """A table stands still before an entry: nobody knows which columns or rows are which.
 
     Attributes:
         n: complete up to this entry.
@@ -373,7 +377,10 @@ def plan_table(
             continue
         schema = schemas[change.file.schema_id]
         why = None if before is None else _why_stopped(before, schema, change, state.decided)
-        if before is not None and why is not None and not change.is_snapshot:
+        if _is_untold(schema, change):
+            old = "" if before is None else before.schema_id
+            plan.stop = Stop(change.n - 1, old, schema.schema_id, UNTOLD)
+        elif before is not None and why is not None and not change.is_snapshot:
             plan.stop = Stop(change.n - 1, before.schema_id, schema.schema_id, why)
         elif before is not None and why is not None:
             _empty(landing, plan, change, before)
@@ -391,6 +398,16 @@ def plan_table(
     if plan.stop is not None:
         plan.to = plan.stop.n
     return plan
+
+
+def _is_untold(schema: TableSchema, change: ChangeFile) -> bool:
+    """Whether rows change of which the stream does not say which they were.
+
+    PostgreSQL refuses such changes of a published table; GaussDB sends them.
+    """
+    ops = change.file.ops
+    has_changes = bool(ops.get("U") or ops.get("D"))
+    return has_changes and not any(column.identity for column in schema.columns)
 
 
 def _is_covered(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
