@@ -384,18 +384,12 @@ class Pipeline:
 
         Args:
             on_tick: called several times per second.
-            on_streaming: called when the stream is about to begin.
+            on_streaming: called when the source has begun the stream.
         """
         config = self._config
         self.is_restart_wanted = False
         if self.writer is not None:
             self.writer.discard()  # what the session before could not commit comes again
-
-        def begin(facts: Mapping[str, Any], confirm: Confirm) -> Collector:  # Any: JSON
-            collector = self._begin(facts, confirm)
-            on_streaming()
-            return collector
-
         session = Session(
             SessionSettings(
                 decoder_count=config.decoding.parallel_decode_num,
@@ -413,11 +407,12 @@ class Pipeline:
                     **({} if self.log is None else unread(self._left_out())),
                 ).to_record(),
             ),
-            begin,
+            self._begin,
             self._drain,
             self._should_stop,
             on_tick,
             self._landed_ns,
+            on_streaming,
         )
         self._session = session
         return session

@@ -132,6 +132,7 @@ class Session:
         on_tick: called several times per second, for the watchdog.
         landed_ns: monotonic time at which the writer last moved: the collector may wait for
             it for longer than a stage may stand still.
+        on_streaming: called when the source has begun the stream.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Session:
         should_stop: Callable[[], bool],
         on_tick: Callable[[], None],
         landed_ns: Callable[[], int] = lambda: 0,
+        on_streaming: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._begin = begin
@@ -149,6 +151,7 @@ class Session:
         self._should_stop = should_stop
         self._on_tick = on_tick
         self._landed_ns = landed_ns
+        self._on_streaming = on_streaming
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._reader_error: GaussDecodeError | None = None
@@ -283,6 +286,9 @@ class Session:
             relay(report, stage="source" if child.name == "reader" else "decode", child=child.name)
         elif kind == "connected":
             self._connected(report)
+        elif kind == "streaming":
+            if self._life.state is Life.STREAMING:  # else it is ending by now
+                self._on_streaming()
         elif kind == "error":
             error = from_record(report["error"])
             _log.debug(Event.CHILD_REPORTED, child=child.name, reason=str(error))

@@ -9,6 +9,7 @@ status confirms what main has landed. Imports no pyarrow.
 Reports, in this order:
 
 - ``connected``: what main needs for the genesis entry; see `Source.facts`.
+- ``streaming``: the source has begun the stream.
 - ``log``: events worth a line.
 - ``error``: why the stream ended other than on request; the end entries come after it.
 
@@ -121,6 +122,7 @@ class Reader:
         """Run the loop and the slow path until the stream ends; give the reason."""
         try:
             source.start()
+            self._reports.write("streaming")
             end = receiver.run()
             while source.answer(end):
                 end = receiver.run()

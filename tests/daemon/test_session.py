@@ -205,6 +205,24 @@ def test_reader_that_connects_too_late_is_not_answered(turn: Turn) -> None:
     session._close()
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_stream_has_begun_when_the_source_says_so(has_begun: bool) -> None:
+    """Not when it has connected: it may still refuse, as it does where the slot is in use."""
+    told: list[bool] = []
+    session = _session()
+    session._on_streaming = lambda: told.append(True)
+    session._turn(Turn.CONNECTED)
+    writing = _ended(session, "reader", SourceError("slot orders is in use by process 7"))
+    reports = [{"kind": "streaming"}] if has_begun else []
+    for report in reports:
+        session._take_report(session._children[0], report)
+    session._take_reports(1.0)
+    assert session._reader_error is not None
+    assert told == [True] * has_begun
+    os.close(writing)
+    session._close()
+
+
 # ---- the end ------------------------------------------------------------------------------
 
 

@@ -494,6 +494,8 @@ def test_slot_in_use_is_tried_again(table: Database, make_main: MakeMain) -> Non
     assert isinstance(error, SourceError)
     assert error.retryable
     assert error.sqlstate == "55006"
+    assert "streaming" not in [report["kind"] for report in second.reports]
+    first.report("streaming")
     fill(table, 1, 1)
     first.wait_for_commits(1)
     assert first.stop() == 0
