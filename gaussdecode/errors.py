@@ -85,6 +85,14 @@ class InexactStreamError(SourceError):
         self.end_lsn = end_lsn
 
 
+class SpoolFullError(SourceError):
+    """Transactions that are streamed while open need more of the disk than they may have.
+
+    Waiting would not end it: what would free room comes behind what there is no room for. Sent whole,
+    one after the other, they need less; the next session asks for that.
+    """
+
+
 class SourceRefusedError(SourceError):
     """The source will refuse again until an operator changes something."""
 

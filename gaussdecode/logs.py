@@ -51,7 +51,7 @@ class Event(enum.StrEnum):
     RELATION_CHANGED = "relation_changed"
     CATALOG_UNREADABLE = "catalog_unreadable"
     TRANSACTION_SKIPPED = "transaction_skipped"
-    TRANSACTION_SPOOLED = "transaction_spooled"
+    SPOOL_FULL = "spool_full"
     CHILD_STARTED = "child_started"
     CHILD_ENDED = "child_ended"
     CHILD_REPORTED = "child_reported"

@@ -321,6 +321,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Bytes of open transactions on disk, in spool/",
         "Large: see the disk's free space; raise max-txn-in-memory if memory is plenty.",
     ),
+    _gauge(
+        "collect_spooled_batches",
+        "batches",
+        "Decoded batches of open transactions on disk, in spool/; they are in no decode change queue any more",
+        "Large with empty queues: transactions are open, and the decoders wait for nobody.",
+    ),
+    _gauge(
+        "collect_spool_full",
+        "bool",
+        "1 while a transaction needs more room than landing.spool-bytes allows, and nothing is taken",
+        "Waiting does not end it: raise landing.spool-bytes and restart the daemon.",
+    ),
     _counter(
         "collect_spooled_transactions",
         "transactions",
@@ -461,7 +473,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         "land_free_bytes",
         "bytes",
         "Room on the file system of the landing",
-        "Alert well before 0; shorten landing.retention or grow the disk.",
+        "Alert well before land_min_free_bytes; shorten landing.retention or grow the disk.",
+    ),
+    _gauge(
+        "land_min_free_bytes",
+        "bytes",
+        "What is left free of it: landing.min-free-bytes, or a hundredth of it",
+        "With land_free_bytes below it nothing lands.",
     ),
     _gauge(
         "land_mirror_up",
@@ -501,7 +519,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "land_full_seconds",
         "seconds",
-        "Time until land_free_bytes is 0, by a straight line; not shown while it does not shrink",
+        "Time until land_free_bytes is land_min_free_bytes, by a straight line; not shown while it does not "
+        "shrink",
         "Alert well before: shorten landing.retention or grow the disk.",
     ),
     _counter(

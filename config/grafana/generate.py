@@ -160,10 +160,13 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 ("gaussdecode_collect_pending_bytes@", "{{slot}} not yet landed"),
                 ("gaussdecode_daemon_memory_budget_bytes@", "{{slot}} bound of all buffers"),
             ]),
-            Panel("lines", "spooled to disk", "bytes", 8, [
+            Panel("lines", "spooled to disk", "bytes", 6, [
                 ("gaussdecode_collect_spooled_bytes@", _SLOT),
             ]),
-            Panel("lines", "spooled transactions per minute", "short", 8, [
+            Panel("lines", "transaction too large", "bool_yes_no", 4, [
+                ("gaussdecode_collect_spool_full@", _SLOT),
+            ]),
+            Panel("lines", "spooled transactions per minute", "short", 6, [
                 (f"60 * {_rate('collect_spooled_transactions_total')}", _SLOT),
             ]),
         ),

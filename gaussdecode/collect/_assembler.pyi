@@ -44,6 +44,8 @@ class Assembler:
     held_bytes: Final[int]
     retained_bytes: Final[int]
     spooled_bytes: Final[int]
+    spooled_batches: Final[int]
+    spooling: Final[tuple[int, int, int] | None]
     spooled_count: Final[int]
     streamed_count: Final[int]
     aborted_count: Final[int]

@@ -238,7 +238,9 @@ cdef class Assembler:
     cdef bint moves                             # rows of the batch are not read again
     cdef readonly uint64_t held_bytes           # in all accumulators
     cdef readonly uint64_t retained_bytes       # of open transactions, in memory
-    cdef readonly uint64_t spooled_bytes        # of open transactions, in the spool
+    cdef readonly uint64_t spooled_bytes        # of open transactions, in the spool,
+    cdef readonly uint64_t spooled_batches      # and how many they are
+    cdef readonly object spooling               # number, commit LSN and bytes of the newest there
     cdef readonly uint64_t spooled_count        # transactions that ever went to the spool
     cdef readonly uint64_t streamed_count       # released transactions that were streamed
     cdef readonly uint64_t aborted_count        # streamed transactions that were rolled back
@@ -425,8 +427,13 @@ cdef class Assembler:
             or self.retained_bytes + size > self.total_limit
         ):
             with gil:
+                self.spooling = (
+                    transaction.xid, transaction.commit_lsn,
+                    transaction.memory_bytes + transaction.spooled_bytes,
+                )
                 batch.offset = self.spool.write(<const uint8_t[:size]>entry)
             batch.place = IN_SPOOL
+            self.spooled_batches += 1
             if transaction.spooled_bytes == 0:
                 self.spooled_count += 1
             transaction.spooled_bytes += size
@@ -466,6 +473,7 @@ cdef class Assembler:
                 self.retained_bytes -= batch.size
             elif batch.place == IN_SPOOL:
                 self.spooled_bytes -= batch.size
+                self.spooled_batches -= 1
                 with gil:
                     self.spool.free(batch.offset, batch.size)
         batch_leave(batch)
@@ -1228,6 +1236,8 @@ cdef class Assembler:
         self.files = {}
         self.waiting = {}
         self.retained_bytes = 0
+        self.spooled_bytes = 0
+        self.spooled_batches = 0
         if self.version_capacity:
             memset(self.by_version, 0, self.version_capacity * sizeof(PyObject *))
         self.accumulators = []

@@ -24,10 +24,18 @@ from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows,
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.shown import Showing, Shown
-from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.spool import BoundedSpool, Spool
 from gaussdecode.collect.suspects import Suspects, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
-from gaussdecode.errors import LargeRowError, RowError, SequenceError, SuspectError, TableError
+from gaussdecode.errors import (
+    DiskStillFullError,
+    LargeRowError,
+    RowError,
+    SequenceError,
+    SpoolFullError,
+    SuspectError,
+    TableError,
+)
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.account import Account
 from gaussdecode.model.committimes import CommitTimes
@@ -42,16 +50,19 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.model.transaction import TransactionMark
 from gaussdecode.protocol.canonical import ROWS_MAY_BE_MISSING
+from gaussdecode.settings.types import format_size
 
 IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...
 IDLE_BYTES: Final = 16 << 20  # ... or after so much WAL of others (both arbitrary)
 _SLICE_SECONDS: Final = 0.1  # arbitrary: how stale a timer may be
 _LEAST_SECONDS: Final = 0.001  # arbitrary
 _COMMIT_SHARE: Final = 4  # an entry costs at most one part in so many
+_ROOM_SECONDS: Final = 0.2  # between two looks for room in the spool; arbitrary
 _PAIR_BYTES: Final = 8  # row and column of a value that does not fit
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
@@ -63,6 +74,10 @@ OF_A_TABLE: Final = (
     pa.ArrowCapacityError,
     ValueError,
 )
+
+
+def _never() -> bool:
+    return False
 
 
 class Writer(Protocol):
@@ -155,6 +170,8 @@ class CollectorSettings:
     include_timestamp: bool
     open_memory_bytes: int | None = None  # of all open transactions; None for no limit
     by_csn: bool = False  # land in the order of CSNs
+    spool_bytes: int | None = None  # likewise on disk
+    is_streamed: bool = False  # the source sends transactions while they are open
     start_csn: int = 0
     excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
@@ -166,6 +183,8 @@ class Collector:
 
     Attributes:
         gathered: from the first transaction of each entry until the entry was asked for.
+        spool_wait: why nothing can be taken, in words, where a transaction is larger than
+            `CollectorSettings.spool_bytes`; else None.
 
     Args:
         settings: bounds.
@@ -179,6 +198,7 @@ class Collector:
             confirmed up to the log's position.
         prepared: keeps prepared transactions; None where the source sends none.
         is_cut_short: asked at the end of the stream: whether there would be more of it.
+        should_stop: asked while it waits for room in the spool; true ends the wait.
     """
 
     def __init__(
@@ -193,6 +213,7 @@ class Collector:
         resent: Resent | None = None,
         prepared: Prepared | None = None,
         is_cut_short: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = _never,
     ) -> None:
         self._is_cut_short = is_cut_short
         self._prepared = prepared
@@ -217,13 +238,17 @@ class Collector:
         self.gathered = Histogram()
         self._committed_at = time.monotonic()
         self._spool = spool
+        self._should_stop = should_stop
+        self.spool_wait: str | None = None
         self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
         self.assembler = Assembler(
             self,
             self._accumulator(tables.system(TRANSACTIONS)),
             self._accumulator(tables.system(MESSAGES)),
-            spool,
+            spool
+            if settings.spool_bytes is None
+            else BoundedSpool(spool, settings.spool_bytes, self._spool_full),
             resume_lsn=position.lsn,
             memory_limit=settings.txn_memory_bytes,
             total_limit=settings.open_memory_bytes,
@@ -693,6 +718,30 @@ class Collector:
             left_out=left_out,
         )
 
+    def _spool_full(self) -> None:
+        """Make room in the spool, or wait where nobody but an operator can.
+
+        The stream is taken in order, so that no commit that would free room can come before
+        what there is no room for. What is prepared goes to files of its own. Streamed
+        transactions are given up for whole ones, of which only one at a time needs room. One
+        that does not fit alone waits for a larger bound; the connection is kept meanwhile.
+
+        Raises:
+            SpoolFullError: they are streamed.
+            DiskStillFullError: a stop was asked for.
+        """
+        if self.assembler.unkept() and not self._attendance.is_closed:
+            self.spool_wait = None
+            self._keep_prepared()
+            return
+        self.spool_wait = text = _spool_wait(self.assembler.spooling, self._settings)
+        if self._settings.is_streamed:
+            raise SpoolFullError(text)
+        if self._should_stop():
+            raise DiskStillFullError(f"{text}; stopped while waiting")
+        self._on_round()
+        time.sleep(_ROOM_SECONDS)
+
     def _keep_prepared(self) -> None:
         """Make prepared transactions durable, before a position beyond their PREPARE can be.
 
@@ -746,6 +795,29 @@ class Collector:
                 EntryRequest(kind=EntryKind.SUSPECT, position=self._position, extra=extra)
             )
             self._suspects.forget()
+
+
+def _spool_wait(spooling: tuple[int, int, int] | None, settings: CollectorSettings) -> str:
+    """Say which transaction needs more of the spool than there may be."""
+    assert spooling is not None
+    assert settings.spool_bytes is not None
+    xid, commit_lsn, held_bytes = spooling
+    bound = f"landing.spool-bytes ({format_size(settings.spool_bytes)}) allows"
+    if settings.by_csn:
+        return (
+            f"transactions that wait for their turn by CSN need more room than {bound}: what came last is "
+            f"of transaction {xid}"
+        )
+    if settings.is_streamed:
+        return (
+            f"open transactions need more room than {bound}: what came last is of transaction {xid}, "
+            f"of which {held_bytes:,} bytes are here"
+        )
+    committed = f", which commits at {Lsn(commit_lsn)}," if commit_lsn else ""
+    return (
+        f"transaction {xid}{committed} needs more room than {bound}: {held_bytes:,} bytes of it are "
+        "here, and more comes"
+    )
 
 
 def _nothing() -> None:

@@ -2,7 +2,8 @@
 
 One file without a name below the landing's ``spool/``: it dies with the process, as the
 transactions do, which the server will send again. What a transaction gives back is written over
-by those that are still open; with the last of them the file is emptied.
+by those that are still open; with the last of them the file is emptied. It may be told how long it may
+become (`BoundedSpool`).
 """
 
 import bisect
@@ -30,6 +31,10 @@ class Extents:
     def __init__(self) -> None:
         self.end = 0
         self._free: list[tuple[int, int]] = []  # offset and size, rising; none reaches `end`
+
+    def has_gap(self, size: int) -> bool:
+        """Whether a stretch can be taken without moving the end."""
+        return any(length >= size for _, length in self._free)
 
     def take(self, size: int) -> int:
         """Take a stretch: the first that is long enough, else at the end; gives its offset."""
@@ -60,6 +65,10 @@ class Extents:
             self._free.insert(at, (offset, size))
 
 
+def _freely(_: str) -> None:
+    """All of the file system may be filled."""
+
+
 class Spool:
     """Byte store whose stretches can be given back.
 
@@ -67,13 +76,21 @@ class Spool:
         directory: exists, on the landing's file system.
         attempt: does a file operation, again and again while the disk is full; takes what
             to call it in an error, and the operation.
+        reserve: waits until the file system may be filled further; takes what for.
     """
 
-    def __init__(self, directory: Path, attempt: Attempt) -> None:
+    def __init__(
+        self, directory: Path, attempt: Attempt, reserve: Callable[[str], object] = _freely
+    ) -> None:
         self._directory = directory
         self._attempt = attempt
+        self._reserve = reserve
         self._fd = -1
         self._extents = Extents()
+
+    def has_room(self, size: int, most_bytes: int) -> bool:
+        """Whether so much can be written while the file stays within so many bytes."""
+        return self._extents.end + size <= most_bytes or self._extents.has_gap(size)
 
     def write(self, data: memoryview) -> int:
         """Write bytes where there is room, or at the end.
@@ -86,6 +103,8 @@ class Spool:
         """
         if self._fd < 0:
             self._fd = self._attempt("open a spool file", self._open)
+        if not self._extents.has_gap(data.nbytes):
+            self._reserve("write to the spool")
         offset = self._extents.take(data.nbytes)
         left, at = data, offset
         while left.nbytes:
@@ -137,3 +156,33 @@ class Spool:
             os.close(self._fd)
             self._fd = -1
         self._extents = Extents()
+
+
+class BoundedSpool:
+    """A spool whose file grows no longer than that.
+
+    Args:
+        spool: the file.
+        most_bytes: of it.
+        on_full: called while there is no room for what is to be written, again and again until
+            there is; it waits, makes room, or raises.
+    """
+
+    def __init__(self, spool: Spool, most_bytes: int, on_full: Callable[[], object]) -> None:
+        self._spool = spool
+        self._most_bytes = most_bytes
+        self._on_full = on_full
+
+    def write(self, data: memoryview) -> int:
+        """As `Spool.write`, once there is room."""
+        while not self._spool.has_room(data.nbytes, self._most_bytes):
+            self._on_full()
+        return self._spool.write(data)
+
+    def read_into(self, offset: int, target: memoryview) -> None:
+        """As `Spool.read_into`."""
+        self._spool.read_into(offset, target)
+
+    def free(self, offset: int, size: int) -> None:
+        """As `Spool.free`."""
+        self._spool.free(offset, size)

@@ -36,6 +36,7 @@ from gaussdecode.commands._table import print_table
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.spelling import size
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
+from gaussdecode.model.words import counted
 from gaussdecode.settings.load import Config, load
 
 _COLUMNS: Final = (
@@ -134,10 +135,21 @@ def _explain(record: Record) -> None:
     if isinstance(limit, dict) and limit.get("setting"):
         text = f"{limit.get('sentence')} What moves it: {limit['setting']}"
         print(f" {record['slot_name']}: {text}")
+    _show_spool(record)
     _show_holder(record)
     _show_snapshots(record)
     for trouble in record.get("troubles") or []:
         print(f"{record['slot_name']}: {trouble['what']} {trouble['action']}", file=sys.stderr)
+
+
+def _show_spool(record: Record) -> None:
+    """Say what of open transactions is in no queue any more, and not in memory."""
+    batches = record.get("working_txn_spooled_batches") or 0
+    if batches:
+        print(
+            f" {record['slot_name']}: {counted(batches, 'decoded batch', 'decoded batches')} of open "
+            f"transactions, {size(record['working_txn_spooled'])}, are in spool/ and in no queue"
+        )
 
 
 def _show_holder(record: Record) -> None:

@@ -62,13 +62,16 @@ def is_unused(log: CommitLog) -> bool:
     return all(entry.kind in _UNUSED for entry in log.iterate(0, log.next_n - 1))
 
 
-def collector_settings(config: Config, *, has_stopped: bool) -> CollectorSettings:
+def collector_settings(
+    config: Config, *, has_stopped: bool, is_streamed: bool
+) -> CollectorSettings:
     """Bounds of a session's collector.
 
     Args:
         config: checked.
         has_stopped: a table is in quarantine. What is empty without it is known again once it is
             back, so that nothing is skipped as empty until then.
+        is_streamed: the session asks for transactions while they are open.
     """
     decoding, landing = config.decoding, config.landing
     return CollectorSettings(
@@ -78,6 +81,8 @@ def collector_settings(config: Config, *, has_stopped: bool) -> CollectorSetting
         txn_memory_bytes=config.txn_memory_bytes,
         open_memory_bytes=config.reorderbuffer_bytes,
         by_csn=decoding.output_order == 1,
+        spool_bytes=landing.spool_bytes,
+        is_streamed=is_streamed,
         target_file_size=landing.target_file_size,
         max_commit_interval=landing.max_commit_interval,
         only_local=decoding.only_local,

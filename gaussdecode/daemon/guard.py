@@ -71,11 +71,13 @@ class Look:
         at: monotonic seconds.
         free_bytes: on the file system of the landing.
         slot: None where there is no server, or it did not answer.
+        kept_bytes: of what is free, what the landing leaves free.
     """
 
     at: float
     free_bytes: float
     slot: SlotView | None
+    kept_bytes: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Outlook:
     Attributes:
         look: the newest.
         invalidation_seconds: until the slot can be lost; None when it is not coming nearer.
-        full_seconds: until the disk is full; likewise.
+        full_seconds: until the landing can take no more of the disk; likewise.
         retained_rate: bytes per second by which the retained WAL grows.
         spilled_rate: bytes per second that the server spills while decoding.
         is_lost: the slot was there and is lost.
@@ -142,7 +144,7 @@ def outlook(looks: list[Look]) -> Outlook:
     return Outlook(
         looks[-1],
         seconds_to_zero(safe) if newest is not None and _can_end(newest) else None,
-        seconds_to_zero([(look.at, look.free_bytes) for look in looks]),
+        seconds_to_zero([(look.at, look.free_bytes - look.kept_bytes) for look in looks]),
         slope(retained),
         max(0.0, slope(spilled)),
         newest is not None and newest.is_lost,
@@ -180,7 +182,7 @@ class Guard:
     Args:
         settings: when to do what.
         probe: of the slot; None where there is no server.
-        free_bytes: of the landing's file system.
+        measure: free bytes of the landing's file system, and those of them that are left free.
 
     Attributes:
         outlook: newest, or None before the first look.
@@ -190,11 +192,14 @@ class Guard:
     """
 
     def __init__(
-        self, settings: GuardSettings, probe: SlotProbe | None, free_bytes: Callable[[], float]
+        self,
+        settings: GuardSettings,
+        probe: SlotProbe | None,
+        measure: Callable[[], tuple[float, float]],
     ) -> None:
         self._settings = settings
         self._probe = probe
-        self._free_bytes = free_bytes
+        self._measure = measure
         self._looks: deque[Look] = deque(maxlen=_LOOKS)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
@@ -245,7 +250,8 @@ class Guard:
                     _log.warning(Event.GUARD_BLIND, reason=str(error))
                 self.reason = str(error)
         self.look_count += 1
-        self._looks.append(Look(now, self._free_bytes(), slot))
+        free, kept = self._measure()
+        self._looks.append(Look(now, free, slot, kept))
         view = outlook(list(self._looks))
         self.outlook = view
         step = next_step(view, self._settings, self.step)

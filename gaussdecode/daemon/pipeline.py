@@ -51,7 +51,7 @@ from gaussdecode.land.mirror.restore import Told, find_layout, restore
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import Json, SnapshotStore
-from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.space import Reserve, SpaceWait
 from gaussdecode.land.writer import Intake, Writer
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Labels
@@ -64,7 +64,7 @@ from gaussdecode.model.request import EntryRequest
 from gaussdecode.model.title import table_title
 from gaussdecode.objects.store import open_store
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import Config
+from gaussdecode.settings.sections import NOT_STREAMED, Config
 from gaussdecode.snapshot.choice import stopped
 from gaussdecode.snapshot.read import published_oids
 from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning, unread
@@ -116,9 +116,11 @@ class Pipeline:
         self.server_version: int | None = None
         self._session: Session | None = None
         self._failure: BaseException | None = None
-        self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait)
+        self._reserve = reserve_of(config)
+        self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait, kept=self._reserve)
         self._catalog = lookup_of(config)
         self._was_full = False
+        self._spool_wait: str | None = None  # as it was logged
         self._is_leaving = False
         self.is_restart_wanted = False
         self.fetching: str | None = None  # how far the log is that comes from the mirror
@@ -258,7 +260,7 @@ class Pipeline:
 
     def spool(self) -> Spool:
         """Room on the landing's disk for what memory may not hold."""
-        return Spool(self._config.landing.root / SPOOL, self._space.run)
+        return Spool(self._config.landing.root / SPOOL, self._space.run, self._space.reserve)
 
     @property
     def quarantined(self) -> dict[str, str]:
@@ -311,6 +313,7 @@ class Pipeline:
         counts = self.landed.totals()
         counts["source_streaming_fallbacks_total"] = self.streaming.fallback_count
         counts["land_disk_full"] = float(self.is_waiting_for_space)
+        counts["land_free_bytes"], counts["land_min_free_bytes"] = self._reserve.measure()
         if self.mirror is not None:
             counts.update(self.mirror.stats())
         if self.writer is not None:
@@ -374,8 +377,15 @@ class Pipeline:
         self._was_full = is_full
         if self._session is not None:
             self._session.control.set(Word.DISK_WAIT, int(is_full))
+            self._note_spool_wait(self._session)
         if self.streaming.may_resume(self._durable_lsn):
             self.restart_session()
+
+    def _note_spool_wait(self, session: Session) -> None:
+        wait = None if session.collector is None else session.collector.spool_wait
+        if wait is not None and wait != self._spool_wait:
+            _log.error(Event.SPOOL_FULL, reason=wait)
+        self._spool_wait = wait
 
     # ---- sessions --------------------------------------------------------------------
 
@@ -441,7 +451,11 @@ class Pipeline:
             confirming.begin()
 
         has_stopped = bool(self.quarantined or self._aside)
-        settings = collector_settings(self._config, has_stopped=has_stopped)
+        settings = collector_settings(
+            self._config,
+            has_stopped=has_stopped,
+            is_streamed=self.streaming.mode != NOT_STREAMED,
+        )
         tables = self._tables(log, intake, table_filter)
         resent = compare_resent(
             log, start_lsn, position.lsn, self._config.decoding.excluded_users, go_on
@@ -457,6 +471,7 @@ class Pipeline:
             resent,
             prepared_of(log, position.lsn),
             self._should_stop,
+            self._must_not_wait,
         )
 
     def _accept(self, facts: Mapping[str, Any]) -> CommitLog:  # Any: JSON
@@ -610,6 +625,11 @@ class Pipeline:
         is_done = self.writer.drain(seconds)
         self.check()
         return is_done
+
+
+def reserve_of(config: Config) -> Reserve:
+    """What the landing leaves free of its file system."""
+    return Reserve(config.landing.root, config.landing.min_free_bytes)
 
 
 def _no_landing(config: Config) -> str:

@@ -1,7 +1,7 @@
 """Whether the next session asks for transactions while they are open, and for values in binary.
 
-Given what the configuration wants and how sessions ended; promises that what the server, or the
-protocol, cannot stream does not stop the slot: the session after is without, which costs
+Given what the configuration wants and how sessions ended; promises that what the server, the
+protocol or the spool's bound does not let stream does not stop the slot: the session after is without, which costs
 the server a file and time, and never a row. It is tried again with the session after that,
 which begins as soon as the transaction has landed, where it is known.
 
@@ -13,7 +13,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from gaussdecode.errors import GaussDecodeError, InexactStreamError, SourceError
+from gaussdecode.errors import (
+    GaussDecodeError,
+    InexactStreamError,
+    SourceError,
+    SpoolFullError,
+)
 from gaussdecode.settings.sections import NOT_STREAMED
 
 _MOST_REMEMBERED: Final = 100  # texts of failures; arbitrary
@@ -77,6 +82,8 @@ class Streaming:
             # until something is confirmed, the server would send it once more.
             until = None if error.end_lsn is None else max(error.end_lsn, (position or 0) + 1)
             self._fall_back(error.reason, until)
+        elif isinstance(error, SpoolFullError):
+            self._fall_back(error.reason)
         elif isinstance(error, SourceError) and error.sqlstate is not None:
             failure = _Failure(position, str(error))
             if failure == self._last or failure.text in self._known:

@@ -25,13 +25,12 @@ from typing import Final
 from gaussdecode.daemon import loss, quarantine
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.notify import Notifier
-from gaussdecode.daemon.pipeline import Pipeline
+from gaussdecode.daemon.pipeline import Pipeline, reserve_of
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.page import render_page
 from gaussdecode.daemon.status.reading import Readings
-from gaussdecode.daemon.status.values import free_bytes
 from gaussdecode.daemon.summary import Summary
 from gaussdecode.errors import (
     ConfigError,
@@ -235,7 +234,7 @@ class Supervisor:
                 drop_slot_above=config.guard.drop_slot_above,
             ),
             _probe(config),
-            lambda: free_bytes(config.landing.root),
+            reserve_of(config).measure,
         )
         self._running.guard = guard
         guard.start()
@@ -306,10 +305,10 @@ class Supervisor:
         """Run a session; an error that may pass is given back, others are raised."""
         try:
             session.run()
-        except DiskStillFullError:
+        except DiskStillFullError as error:
             if not self._should_end():
                 raise
-            _log.warning(Event.DAEMON_STOPPING, reason="the disk is full")
+            _log.warning(Event.DAEMON_STOPPING, reason=str(error))
         except GaussDecodeError as error:
             self._running.note_restart(type(error).__name__)
             if isinstance(error, TableError):

@@ -152,6 +152,7 @@ class PreparedFiles:
             DiskError: the file system failed.
         """
         disk = self._log.disk
+        disk.space.reserve(f"write transaction {facts['xid']}, which is prepared")
         sink = Sink(disk, disk.unfinished(PREPARED, self._log.next_n, "prepared"))
         places, checks = [], {}
         try:

@@ -4,12 +4,18 @@ A full disk or a full quota passes: wait, and do the same operation again. So do
 out of descriptors or kernel memory. Everything else does not: `DiskError`, and what the
 disk holds is for recovery to decide. A failed fsync is never tried again, because the
 kernel may have dropped the pages it could not write; it goes through `once`.
+
+What fills the disk (rows, the spool, prepared transactions) waits before it is full: `reserve`
+keeps a `Reserve` free, for what makes room and says how far the landing is.
 """
 
+import dataclasses
 import errno
+import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, TypeVar
 
 from gaussdecode.access import refused
@@ -23,10 +29,52 @@ PASSING: Final = frozenset(
 """Errors that end by themselves, or when somebody makes room."""
 
 POLL_SECONDS: Final = 1.0
+_MOST_RESERVED: Final = 1 << 30  # where nothing is said, and
+_SHARE: Final = 100  # no more than this part of the file system; both arbitrary
 
 
 def _never() -> bool:
     return False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reserve:
+    """Room that is kept free on a file system.
+
+    Attributes:
+        root: a directory there; before it exists, nothing is kept.
+        least_bytes: how much; None for a hundredth of the file system, 1 GiB at most.
+    """
+
+    root: Path
+    least_bytes: int | None = None
+
+    def measure(self) -> tuple[float, float]:
+        """Bytes that we may use, and those of them to be kept; 0 and 0 when it cannot be told."""
+        try:
+            found = os.statvfs(self.root)
+        except OSError:
+            return 0.0, 0.0
+        kept = self.least_bytes
+        if kept is None:
+            kept = min(_MOST_RESERVED, found.f_blocks * found.f_frsize // _SHARE)
+        return float(found.f_bavail * found.f_frsize), float(kept)
+
+    def check(self) -> None:
+        """See that there is more room than is kept.
+
+        Raises:
+            OSError: there is not; as on a full disk.
+        """
+        free, kept = self.measure()
+        if free < kept:
+            raise OSError(
+                errno.ENOSPC,
+                f"{free:,.0f} bytes are free on its file system, landing.min-free-bytes keeps {kept:,.0f}",
+            )
+
+
+NOTHING_RESERVED: Final = Reserve(Path("/"), 0)
 
 
 class SpaceWait:
@@ -36,6 +84,7 @@ class SpaceWait:
         should_stop: asked between two attempts; true ends the wait with DiskError.
         sleep: waits the given seconds.
         on_wait: told once per operation that has to wait, with the reason.
+        kept: what `reserve` leaves free.
     """
 
     def __init__(
@@ -43,10 +92,12 @@ class SpaceWait:
         should_stop: Callable[[], bool] = _never,
         sleep: Callable[[float], object] = time.sleep,
         on_wait: Callable[[str], object] | None = None,
+        kept: Reserve = NOTHING_RESERVED,
     ) -> None:
         self._should_stop = should_stop
         self._sleep = sleep
         self._on_wait = on_wait
+        self._kept = kept
         self._lock = threading.Lock()
         self._waiting = 0
 
@@ -88,6 +139,17 @@ class SpaceWait:
         finally:
             if waited:
                 self._change(-1)
+
+    def reserve(self, what: str) -> None:
+        """Wait until the disk may be filled further.
+
+        Args:
+            what: is to be written, as in `run`.
+
+        Raises:
+            DiskStillFullError: a stop was asked for while it was too full.
+        """
+        self.run(what, self._kept.check)
 
     def once(self, what: str, operation: Callable[[], T]) -> T:
         """Do an operation that must not be repeated: fsync.

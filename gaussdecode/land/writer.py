@@ -231,6 +231,7 @@ class Writer:
 
     def _encode(self, file: TableFile, group: RowGroup | None) -> None:
         if group is not None:
+            self._log.disk.space.reserve(f"write {file.table}")
             if file.sink is None:
                 file.sink = self._open(file, group)
             with self._timed("encode"):

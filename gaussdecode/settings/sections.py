@@ -398,6 +398,23 @@ class LandingConfig:
             "early or goes to disk.",
         ),
     )
+    spool_bytes: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Size(1 * MIB, 1024 * 1024 * GIB, or_none=True),
+            "Most of the disk for open transactions, in spool/. Streamed ones that need more are asked "
+            "for whole; for one that needs more alone nothing is taken any more, and an alert says so: "
+            "docs/operate.md, Bounds of the disk.",
+        ),
+    )
+    min_free_bytes: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Size(0, 1024 * 1024 * GIB, or_none=True),
+            "Rows and open transactions wait while the landing's file system has less room than this; "
+            "what makes room goes on. Unset or none: a hundredth of the file system, 1GiB at most.",
+        ),
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,7 @@ class SnapshotFile:
         self._append(rows, first)
 
     def _append(self, rows: pa.Table, first: int) -> None:
+        self._log.disk.space.reserve(f"write {self._landed.directory}")
         if self._sink is None:
             log, landed = self._log, self._landed
             directory = data_directory(landed.directory, log.today())

@@ -5,7 +5,8 @@ import dataclasses
 import os
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from kit.entries import (
     COMMIT,
     END,
     MESSAGE,
+    PREPARE,
+    STREAM_START,
     TRUNCATE,
     Item,
     Mark,
@@ -24,16 +27,16 @@ from kit.entries import (
     relation_mark,
 )
 
-from gaussdecode.collect.collector import Collector, CollectorSettings
+from gaussdecode.collect.collector import Collector, CollectorSettings, Prepared, Show
 from gaussdecode.collect.gate import Gate, Hold
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
-from gaussdecode.errors import DiskError
+from gaussdecode.errors import DiskError, DiskStillFullError, SpoolFullError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.account import Account
 from gaussdecode.model.histogram import Histogram
-from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.landing import EntryKind, PreparedFile, SourcePosition
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest, RowGroup
 
@@ -98,11 +101,28 @@ def _inserts(version: int, lsn: int, count: int) -> list[Item]:
 def make_collector(tmp_path: Path) -> Callable[..., Collector]:
     """Make a collector that writes to a given writer."""
 
-    def make(writer: _Writer, gate: Gate | None = None, **settings: int) -> Collector:
+    def make(
+        writer: _Writer,
+        gate: Gate | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        prepared: Prepared | None = None,
+        **settings: int,
+    ) -> Collector:
         tables = Tables(_Schemas(), lambda schema, name: f"{schema}.{name}", list, lambda _: None)
         spool = Spool(tmp_path, SpaceWait().run)
         bounds = dataclasses.replace(_SETTINGS, **settings)  # type: ignore[arg-type]  # sizes
-        return Collector(bounds, tables, writer, spool, SourcePosition(1, 1, 1), {}, gate)
+        position = SourcePosition(1, 1, 1)
+        return Collector(
+            bounds,
+            tables,
+            writer,
+            spool,
+            position,
+            {},
+            gate,
+            prepared=prepared,
+            should_stop=should_stop,
+        )
 
     return make
 
@@ -436,3 +456,87 @@ def test_spool_that_cannot_be_read_is_an_error_of_the_disk(tmp_path: Path) -> No
     with pytest.raises(DiskError):
         spool.free(0, 4)
     spool._fd = -1
+
+
+# ---- a bound for open transactions ---------------------------------------------------------
+
+_LARGE = [Row(1, number, "x" * 100) for number in range(100)]
+_BOUND = {"txn_memory_bytes": 0, "spool_bytes": 30_000}
+
+
+def _absorb(collector: Collector, *batches: tuple[int, list[Item]]) -> None:
+    for seq, (stream_xid, items) in enumerate(batches):
+        collector.assembler.absorb_bytes(entry(seq, items, stream_xid=stream_xid))
+
+
+def test_transaction_that_is_larger_than_the_spool_waits(
+    make_collector: Callable[..., Collector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named with its commit and the bound; the collector moves, and a stop ends it."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    rounds: list[str | None] = []
+    collector = make_collector(_Writer(), should_stop=lambda: len(rounds) == 3, **_BOUND)
+    collector._on_round = lambda: rounds.append(collector.spool_wait)
+    begin: list[Item] = [relation_mark(relation(1, "t")), Mark(BEGIN, x=0x500, z=77)]
+    _absorb(collector, (0, [*begin, *_LARGE]), (0, [*_LARGE]))
+    held = collector.assembler.spooled_bytes
+    assert (collector.spool_wait, collector.assembler.spooled_batches) == (None, 2)
+    with pytest.raises(DiskStillFullError, match=r"landing.spool-bytes .* stopped while waiting"):
+        _absorb(collector, (0, [*_LARGE]), (0, [*_LARGE]))
+    text = (
+        "transaction 77, which commits at 0/500, needs more room than landing.spool-bytes (30000B) "
+        f"allows: {held:,} bytes of it are here, and more comes"
+    )
+    assert rounds == [text] * 3
+    collector._forget()
+    assert (collector.assembler.spooled_bytes, collector.assembler.spooled_batches) == (0, 0)
+
+
+def test_streamed_transactions_that_fill_the_spool_are_given_up(
+    make_collector: Callable[..., Collector],
+) -> None:
+    """No commit that would free room can come before what there is no room for."""
+    collector = make_collector(_Writer(), is_streamed=True, **_BOUND)
+    start: list[Item] = [Mark(STREAM_START, 1, x=7), *_LARGE]
+    _absorb(collector, (0, [relation_mark(relation(1, "t"))]), (7, start))
+    nine: list[Item] = [Mark(STREAM_START, 1, x=9), *_LARGE]
+    eight: list[Item] = [Mark(STREAM_START, 1, x=8), *_LARGE]
+    with pytest.raises(SpoolFullError, match=r"open transactions .* transaction 8, of which 0"):
+        _absorb(collector, (9, nine), (8, eight))
+
+
+@dataclasses.dataclass
+class _Kept:
+    """A prepared transaction in a file."""
+
+    file: PreparedFile
+    xid: int
+    places: list[tuple[int, int]]
+    relations: dict[int, bytes | None]
+
+
+class _Files:
+    """Plays `land.prepared.PreparedFiles`."""
+
+    def write(
+        self, facts: Mapping[str, Any], batches: Iterable[memoryview], show: Show
+    ) -> _Kept:  # Any: JSON
+        places = [(0, batch.nbytes) for batch in batches]
+        path, xid, gid = f"prepared/{facts['xid']}", facts["xid"], facts["gid"].decode()
+        file = PreparedFile(path, 1, "sha256:0", xid, gid, facts["lsn"], facts["time_us"], 100)
+        return _Kept(file, facts["xid"], places, facts["relations"])
+
+
+def test_prepared_transactions_make_room(make_collector: Callable[..., Collector]) -> None:
+    """They go to files of their own before anything has to wait or be given up."""
+    writer = _Writer()
+    files = Prepared(writer=_Files())
+    collector = make_collector(writer, prepared=files, is_streamed=True, **_BOUND)
+    _absorb(collector, (0, [relation_mark(relation(1, "t"))]))
+    for xid in (7, 8):
+        prepare = Mark(PREPARE, index=xid, x=xid * 16, y=xid * 16 + 8, z=5, payload=b"g%d" % xid)
+        _absorb(collector, (xid, [Mark(STREAM_START, 1, x=xid), *_LARGE]), (0, [prepare]))
+    _absorb(collector, (9, [Mark(STREAM_START, 1, x=9), *_LARGE]))
+    assert [request.kind for request in writer.requests] == [EntryKind.PREPARED]
+    assert collector.assembler.unkept() == []
+    assert (collector.assembler.spooled_batches, collector.spool_wait) == (1, None)

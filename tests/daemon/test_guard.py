@@ -157,7 +157,7 @@ def test_the_slot_is_dropped_only_where_the_operator_asked() -> None:
 def test_a_server_that_is_away_changes_nothing() -> None:
     """A failed look is counted and its reason kept until one succeeds; the step stays."""
     views = [dataclasses.replace(CALM, safe_bytes=size) for size in (4000, 3000, 2000, 1000)]
-    guard = Guard(SETTINGS, Script([*views, None, CALM]), lambda: 1e9)
+    guard = Guard(SETTINGS, Script([*views, None, CALM]), lambda: (1e9, 0.0))
     for at in range(4):
         guard.look(10.0 * at)
     assert guard.step is Step.PAUSE
@@ -171,10 +171,19 @@ def test_a_server_that_is_away_changes_nothing() -> None:
 
 def test_each_step_is_one_line_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     """With the figures that led to it; no line while nothing changes."""
-    guard = Guard(SETTINGS, None, iter([4e9, 3e9, 2e9, 1e9, 1e8]).__next__)
+    looks = iter([(free, 1e7) for free in (4e9, 3e9, 2e9, 1e9, 1e8)])
+    guard = Guard(SETTINGS, None, looks.__next__)
     for at in range(5):
         guard.look(10.0 * at)
     text = "".join(capsys.readouterr())
     assert text.count("guard_step") == 1
     assert "pause" in text
     assert "full_seconds" in text
+
+
+def test_disk_is_full_where_room_is_kept() -> None:
+    """The line is drawn to what the landing leaves free, not to 0."""
+    looks = [Look(10.0 * at, 100.0 - 10 * at, None, 40.0) for at in range(5)]
+    assert outlook(looks).full_seconds == pytest.approx(20.0)
+    below = [*looks, Look(50.0, 30.0, None, 40.0)]
+    assert outlook(below).full_seconds == 0.0

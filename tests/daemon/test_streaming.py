@@ -3,7 +3,13 @@
 import pytest
 
 from gaussdecode.daemon.streaming import Streaming
-from gaussdecode.errors import ChildError, GaussDecodeError, InexactStreamError, SourceError
+from gaussdecode.errors import (
+    ChildError,
+    GaussDecodeError,
+    InexactStreamError,
+    SourceError,
+    SpoolFullError,
+)
 
 FAILED = SourceError("streaming: could not map filenode", "XX000")
 OTHER = SourceError("streaming: something else", "XX000")
@@ -31,6 +37,8 @@ def run(*ends: tuple[GaussDecodeError | None, int], wanted: str = "on") -> tuple
         ([(ChildError("a decoder died"), 5)] * 2, "on"),
         ([(None, 5)] * 2, "on"),
         ([(InexactStreamError("a message", 9), 5)], "off"),
+        ([(SpoolFullError("landing.spool-bytes"), 5)], "off"),
+        ([(SpoolFullError("landing.spool-bytes"), 5), (None, 7)], "on"),
         ([(FAILED, 5), (FAILED, 5), (None, 7)], "on"),
         ([(FAILED, 5), (FAILED, 5), (FAILED, 7)], "on"),
         ([(FAILED, 5), (FAILED, 5), (None, 7), (FAILED, 8)], "off"),

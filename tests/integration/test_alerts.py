@@ -31,6 +31,7 @@ from kit.rules import hurried, installed
 from kit.systemd import Supervised, Unit
 
 from gaussdecode.cli import main
+from gaussdecode.errors import EX_UNAVAILABLE
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -520,6 +521,33 @@ def test_disk_that_fills_up(
             prometheus.resolves("GaussdecodeDiskFull", "GaussdecodeDiskFillingUp")
             daemon.catch_up()
             assert daemon.stop() == 0
+
+
+@provokes("GaussdecodeSpoolFull")
+def test_transaction_that_is_too_large(
+    database_15: Database,
+    make_daemon: MakeDaemon,
+    watch: MakeWatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The bound of the spool is reached; it is named, raised, and the transaction lands."""
+    database = prepared(database_15)
+    config = {"decoding": {"max-txn-in-memory": 1}, "landing": {"spool-bytes": "1MiB"}}
+    daemon = make_daemon(database, config=config)
+    with daemon, watch(daemon) as prometheus:
+        daemon.wait_for_state("streaming")
+        filler = "SELECT g, g, repeat('x', 200) FROM generate_series(1, 40000) g"
+        database.execute(f"INSERT INTO public.t {filler}")
+        prometheus.fires("GaussdecodeSpoolFull")
+        assert "spool_full" in daemon.log.read_text()
+        assert main(["status", str(daemon.config_path)]) == EX_UNAVAILABLE
+        assert "landing.spool-bytes (1MiB)" in capsys.readouterr().err
+        assert daemon.stop() == 0
+        daemon.write_config(landing={"spool-bytes": "none"})
+        daemon.start()
+        prometheus.resolves("GaussdecodeSpoolFull")
+        daemon.catch_up()
+        assert daemon.stop() == 0
 
 
 @provokes("GaussdecodeSnapshotFailed", "GaussdecodeSuspectTransactions")

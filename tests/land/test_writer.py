@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import io
 import threading
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -351,6 +352,39 @@ def test_waiting_for_space_is_visible() -> None:
     assert not bench.writer.is_waiting_for_space
     assert bench.durable == [1, 10]
     bench.close()
+
+
+def test_rows_wait_for_what_is_kept_free_and_entries_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row group waits before its file is begun; an entry without rows is committed meanwhile."""
+    bench = Bench(SimFiles())
+    room = threading.Event()
+    waiting = threading.Event()
+
+    def nap(_: float) -> None:
+        waiting.set()
+        room.wait(10)
+
+    space = bench.log.disk.space
+    monkeypatch.setattr(space, "_sleep", nap)
+    monkeypatch.setattr(space, "_kept", types.SimpleNamespace(check=lambda: _check(room)))
+    bench.write(10, range(2))
+    bench.commit(10)
+    assert waiting.wait(10)
+    assert space.is_waiting
+    bench.intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=SourcePosition(0, 1, 1)))
+    assert [entry.kind for entry in bench.entries] == [EntryKind.GENESIS, EntryKind.SUSPECT]
+    assert not bench.files.has_directory(f"data/{A}")
+    room.set()
+    bench.writer.drain()
+    assert bench.durable == [1, 10]
+    bench.close()
+
+
+def _check(room: threading.Event) -> None:
+    if not room.is_set():
+        raise OSError(errno.ENOSPC, "landing.min-free-bytes keeps it")
 
 
 def test_largest_file_bytes_are_of_the_open_entry(bench: Bench) -> None:

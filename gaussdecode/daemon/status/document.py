@@ -56,6 +56,7 @@ def status_document(
         "working_txn_cnt": 0 if held is None else held.open_count,
         "working_txn_memory": 0 if held is None else held.retained_bytes,
         "working_txn_spooled": 0 if held is None else held.spooled_bytes,
+        "working_txn_spooled_batches": 0 if held is None else held.spooled_batches,
         "prepared_txn_cnt": 0 if held is None else len(held.prepared_transactions),
         "prepared_txns": [] if held is None else _prepared(held.prepared_transactions),
         "durable_lsn": str(Lsn(durable.lsn)),

@@ -83,6 +83,7 @@ class Context:
         is_streaming: changes come.
         reason: why not.
         is_disk_full: landing waits for room.
+        is_spool_full: a transaction is larger than the spool may be.
         decoder_count: ``parallel-decode-num``.
         lane_count: ``landing.writer-lanes``.
         usual_lag_seconds: up to here a lag is no sign of a limit.
@@ -100,6 +101,7 @@ class Context:
     read_share: float = 0.0
     decode_share: float = 0.0
     hint: ServerHint | None = None
+    is_spool_full: bool = False
 
 
 def find_limit(rates: Sample | None, context: Context) -> Limit:
@@ -114,6 +116,12 @@ def find_limit(rates: Sample | None, context: Context) -> Limit:
             Stage.DISK,
             "The disk of the landing is full: landing waits for room.",
             "free space, or a shorter landing.retention",
+        )
+    if context.is_spool_full:
+        return Limit(
+            Stage.DISK,
+            "A transaction needs more room than landing.spool-bytes allows: nothing is taken.",
+            "landing.spool-bytes",
         )
     if not context.is_streaming:
         return Limit(

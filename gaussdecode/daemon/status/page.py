@@ -174,6 +174,7 @@ def _tiles(picture: Picture) -> str:
         ("open transactions", str(status["working_txn_cnt"])),
         ("their memory", size(status["working_txn_memory"])),
         ("their disk", size(status["working_txn_spooled"])),
+        ("batches there", _count(status["working_txn_spooled_batches"])),
         ("prepared transactions", str(status["prepared_txn_cnt"])),
     )
     inner = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)

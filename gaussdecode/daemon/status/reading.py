@@ -31,7 +31,6 @@ from gaussdecode.daemon.status.states import WINDOW_SECONDS as STATES_SECONDS
 from gaussdecode.daemon.status.values import (
     Record,
     Values,
-    free_bytes,
     queue_fills,
     session_values,
     snapshot_values,
@@ -104,7 +103,6 @@ class Readings:
             "source_lag_seconds": lag["lag_seconds"],
             "land_durable_lsn": durable.lsn,
             "land_entry": durable.entry,
-            "land_free_bytes": free_bytes(facts.root),
             "daemon_memory_budget_bytes": facts.budget_bytes,
             "daemon_start_time_seconds": facts.started_time,
             "daemon_sessions_total": running.sessions,
@@ -138,6 +136,7 @@ class Readings:
             is_streaming=standing.is_streaming,
             reason=standing.reason or standing.state,
             is_disk_full=bool(self._landing.stats().get("land_disk_full")),
+            is_spool_full=_spool_wait(running.session) is not None,
             decoder_count=facts.decoder_count,
             lane_count=facts.lane_count,
             usual_lag_seconds=self._usual_lag(),
@@ -162,6 +161,7 @@ class Readings:
                 state=standing.state,
                 reason=standing.reason,
                 guard_reason=None if guard is None else guard.reason,
+                spool_reason=_spool_wait(self._running.session),
                 faults=tuple(self._running.snapshot_faults().values()),
                 limit=self.limit(),
                 rates=self._history.rates(STATES_SECONDS),
@@ -236,6 +236,12 @@ class Readings:
         guard = self._running.guard
         view = None if guard is None or guard.outlook is None else guard.outlook.look.slot
         return max(told, 0 if view is None else view.wal_end)
+
+
+def _spool_wait(session: Session | None) -> str | None:
+    """Why nothing can be taken, where a transaction is larger than the spool may be."""
+    collector = None if session is None else session.collector
+    return None if collector is None else collector.spool_wait
 
 
 def _process_ids(session: Session | None) -> dict[str, int]:

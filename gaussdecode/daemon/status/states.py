@@ -80,6 +80,7 @@ class Seen:
         state: of the daemon.
         reason: why it is not streaming.
         guard_reason: why the server could not be asked, or None.
+        spool_reason: of a transaction that is larger than the spool may be, or None.
         faults: why requests for snapshots cannot be used.
         limit: the stage that limits.
         rates: per second, over `WINDOW_SECONDS` or what there is of them.
@@ -96,6 +97,7 @@ class Seen:
     state: str
     reason: str | None
     guard_reason: str | None
+    spool_reason: str | None
     faults: tuple[str, ...]
     limit: Limit
     rates: Sample | None
@@ -123,11 +125,14 @@ class Seen:
         return pasted("gaussdecode", *words)
 
     @property
+    def unit(self) -> str:
+        """As systemd knows the daemon."""
+        return f"gaussdecode@{self.config.stem}"
+
+    @property
     def log(self) -> str:
         """The command that shows the log of the unit."""
-        return pasted(
-            "journalctl", "-u", f"gaussdecode@{self.config.stem}", "-p", "warning", "-n", "50"
-        )
+        return pasted("journalctl", "-u", self.unit, "-p", "warning", "-n", "50")
 
 
 def pasted(*words: str) -> str:
@@ -304,9 +309,33 @@ def _disk_full(seen: Seen) -> Told | None:
     if not seen.get("land_disk_full"):
         return None
     waits = f": {seen.reason}" if seen.reason else ""
+    free, kept = seen.get("land_free_bytes") or 0.0, seen.get("land_min_free_bytes") or 0.0
+    if 0 < free < kept:
+        return (
+            (
+                f"The landing's disk has {size(free)} left, and landing.min-free-bytes keeps {size(kept)}"
+                f"{waits}: nothing lands, and the slot holds back WAL."
+            ),
+            (
+                f"Make room on its file system, {pasted('df', '-h', str(seen.root))}; it goes on by itself."
+            ),
+        )
     return (
         f"The landing's disk is full{waits}: nothing lands, and the slot holds back WAL.",
         f"Make room on its file system, {pasted('df', '-h', str(seen.root))}; it goes on by itself.",
+    )
+
+
+def _spool_full(seen: Seen) -> Told | None:
+    if not seen.get("collect_spool_full"):
+        return None
+    why = seen.spool_reason or "a transaction needs more room than landing.spool-bytes allows"
+    return (
+        f"Nothing can be taken any more: {why}. The slot holds back WAL.",
+        (
+            "Waiting does not help: set landing.spool-bytes higher, or to none, where the disk has the "
+            f"room, and restart the daemon, {pasted('systemctl', 'restart', seen.unit)}; nothing is lost."
+        ),
     )
 
 
@@ -559,6 +588,14 @@ STATES: Final[tuple[State, ...]] = (
         _disk_full,
         is_unready=True,
         explains=_STUCK | _AWAY | {"not-yet-streaming"},
+    ),
+    State(
+        "spool-full",
+        _E,
+        "GaussdecodeSpoolFull",
+        _spool_full,
+        is_unready=True,
+        explains=_STUCK,
     ),
     State(
         "not-streaming",

@@ -1,9 +1,7 @@
 """Values of metrics: of one session, of the snapshots of tables, of the disk."""
 
-import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode.collect.collector import Collector
@@ -86,6 +84,8 @@ def _collector_values(collector: Collector) -> dict[str, float]:
         "collect_open_bytes": held.retained_bytes,
         "collect_pending_bytes": held.held_bytes,
         "collect_spooled_bytes": held.spooled_bytes,
+        "collect_spooled_batches": held.spooled_batches,
+        "collect_spool_full": float(collector.spool_wait is not None),
         "collect_spooled_transactions_total": held.spooled_count,
         "collect_streamed_transactions_total": held.streamed_count,
         "collect_aborted_transactions_total": held.aborted_count,
@@ -147,12 +147,3 @@ def snapshot_values(tables: list[Record], read: tuple[int, int], coverage: Cover
     }
     named = {f"gaussdecode_land_snapshot_{name}": count for name, count in counts.items()}
     return {name: {(): float(count)} for name, count in {**named, **covered}.items()}
-
-
-def free_bytes(root: Path) -> float:
-    """Room for us on the file system of a landing; 0 when it cannot be told."""
-    try:
-        found = os.statvfs(root)
-    except OSError:
-        return 0.0
-    return float(found.f_bavail * found.f_frsize)

@@ -158,6 +158,8 @@ def test_a_server_that_has_sent_all_is_no_limit(event: str) -> None:
 def test_a_full_disk_comes_first() -> None:
     """Whatever else waits, it waits for the disk."""
     assert limit(BEHIND, is_disk_full=True).stage is Stage.DISK
+    found = limit(BEHIND, is_spool_full=True)
+    assert (found.stage, found.setting) == (Stage.DISK, "landing.spool-bytes")
 
 
 def test_without_a_stream_the_reason_is_given() -> None:

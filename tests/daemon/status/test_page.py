@@ -47,7 +47,7 @@ IDLE = Picture(
         "slot_name": "orders", "parallel_decode_num": 4, "state": "streaming", "detail": None,
         "lag_bytes": 0, "lag_seconds": 0.0, "reader_lsn": "16/B374D848",
         "durable_lsn": "16/B374D848", "working_txn_cnt": 0, "working_txn_memory": 0,
-        "working_txn_spooled": 0,
+        "working_txn_spooled": 0, "working_txn_spooled_batches": 0,
         "prepared_txn_cnt": 0,
         "version": "0.1.0", "pid": 1, "root": "/var/lib/gaussdecode/orders", "entry": 7,
         "server": None, "uptime_seconds": 12000.0,

@@ -39,6 +39,7 @@ WELL: Final = Seen(
     state="streaming",
     reason=None,
     guard_reason=None,
+    spool_reason=None,
     faults=(),
     limit=Limit(Stage.ENCODE, "The lanes encode all the time.", "landing.writer-lanes"),
     rates=None,
@@ -90,6 +91,7 @@ BAD: Final = (
     Case("gap", {g("land_gap_entries_total"): "0x60 1x60"}, {"ages": {"land_gap_entries_total": 60.0}}),
     Case("slot-near-its-end", {g("source_invalidation_seconds"): "7199x120"}),
     Case("disk-full", {g("land_disk_full"): "1x120"}),
+    Case("spool-full", {g("collect_spool_full"): "1x120"}),
     Case("mirror-away", {g("land_mirror_up"): "0x120"}),
     Case("not-streaming", AWAY, {"state": "retrying", "reason": "the server is away"}),
     Case("not-streaming", AWAY, {"state": "refused", "reason": "the slot is lost"}),
@@ -121,7 +123,11 @@ BAD: Final = (
     ),
     Case(
         "disk-filling",
-        {g("land_full_seconds"): "7000x120", g("land_free_bytes"): "100000-500x120"},
+        {
+            g("land_full_seconds"): "7000x120",
+            g("land_free_bytes"): "100000-500x120",
+            g("land_min_free_bytes"): "1000x120",
+        },
         newest={g("land_free_bytes"): 40000.0},
     ),
     Case(
@@ -165,6 +171,7 @@ GOOD: Final = (
     Case("gap", {g("land_gap_entries_total"): "1x120"}, {"ages": {"land_gap_entries_total": 3601.0}}),
     Case("slot-near-its-end", {g("source_invalidation_seconds"): "7201x120"}),
     Case("disk-full", {g("land_disk_full"): "0x120"}),
+    Case("spool-full", {g("collect_spool_full"): "0x120"}),
     Case("mirror-away", {g("land_mirror_up"): "1x120"}),
     Case("no-progress", {**CONNECTED, g("source_lag_bytes"): "0x120", g("land_durable_lsn"): "7x120"},
          {"ages": {"land_durable_lsn": 601.0}}),
@@ -175,7 +182,7 @@ GOOD: Final = (
          {"ages": {"source_streaming_fallbacks_total": 3601.0}}),
     Case("suspect", {g("land_suspect_entries_total"): "1x120"},
          {"ages": {"land_suspect_entries_total": 3601.0}}),
-    Case("disk-filling", {g("land_free_bytes"): "100000x120"}),
+    Case("disk-filling", {g("land_free_bytes"): "100000x120", g("land_min_free_bytes"): "1000x120"}),
     Case("lagging", {g("source_lag_seconds"): "60x120"}),
     Case("lagging-bytes", {g("source_lag_bytes"): "9e9x120"}),
     Case("wal-retained", {g("source_retained_wal_bytes"): "9e9x120"}),
@@ -283,6 +290,34 @@ def test_all_is_well() -> None:
     """Nothing to say of a daemon that streams; the probe says one word."""
     assert find_troubles(WELL) == []
     assert readiness([]) == (True, "ready")
+
+
+def test_a_disk_of_which_room_is_kept_says_so() -> None:
+    """What is free and what is kept; a disk without any room is full."""
+    full: Values = {g("land_disk_full"): {(): 1.0}, g("land_min_free_bytes"): {(): 2e9}}
+    told = [
+        find_troubles(dataclasses.replace(WELL, values={**full, g("land_free_bytes"): {(): free}}))[
+            0
+        ].what
+        for free in (1.5e9, 0.0, 3e9)
+    ]
+    assert told[0] == (
+        "The landing's disk has 1.5 GB left, and landing.min-free-bytes keeps 2.0 GB: nothing lands, "
+        "and the slot holds back WAL."
+    )
+    assert all(what.startswith("The landing's disk is full: nothing") for what in told[1:])
+
+
+def test_a_transaction_that_is_too_large_is_named() -> None:
+    """With the command that lets it pass."""
+    values: Values = {g("collect_spool_full"): {(): 1.0}, g("source_lag_seconds"): {(): 600.0}}
+    reason = "transaction 7 needs more room than landing.spool-bytes (8MiB) allows"
+    seen = dataclasses.replace(WELL, values=values, spool_reason=reason)
+    cause, *others = find_causes(find_troubles(seen))
+    assert others == []
+    assert reason in cause.trouble.what
+    assert "`systemctl restart gaussdecode@orders`" in cause.trouble.action
+    assert [trouble.state.name for trouble in cause.consequences] == ["lagging"]
 
 
 def test_the_worst_comes_first_and_lag_names_the_limit() -> None:
