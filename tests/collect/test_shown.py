@@ -1,14 +1,20 @@
 """Rows of prepared transactions for readers: what would land of them now, and nobody is asked."""
 
+import dataclasses
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from collect.test_assembler import FIRST, TABLES, File, Schemas, Sink, Step, prepared
+from collect.test_gauss import Writer
 from kit.entries import ORIGIN, STREAM_ABORT, TRUNCATE, Item, Mark, Row, entry, relation_mark
 
-from gaussdecode.collect.collector import CollectorSettings
+from gaussdecode.collect.collector import Collector, CollectorSettings
 from gaussdecode.collect.shown import Showing, Shown
+from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
+from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.landing import SourcePosition
 
 SETTINGS = CollectorSettings(
     row_group_rows=2, row_group_bytes=1 << 20, memory_bytes=1 << 22, txn_memory_bytes=1 << 20,
@@ -87,3 +93,31 @@ def test_the_file_lands_as_before(file: File) -> None:
     assert [part.rows.to_pylist() for part in show(file)] == [
         part.rows.to_pylist() for part in show(file)
     ]
+
+
+def collector_of(tmp_path: Any, **settings: Any) -> Collector:  # Any: Path, of the settings
+    """One that was not asked anything yet."""
+    tables = Tables(Schemas(), lambda schema, name: f"{schema}.{name}", list, asked)
+    return Collector(
+        dataclasses.replace(SETTINGS, **settings), tables, Writer(),
+        Spool(tmp_path, SpaceWait().run), SourcePosition(1, 1, 1), {},
+    )  # fmt: skip
+
+
+def test_what_would_be_left_out_is_not_shown(file: File, tmp_path: Any) -> None:  # Any: Path
+    """A transaction of another origin, unless those land."""
+    parts: list[Shown] = []
+    assert collector_of(tmp_path)._show(file, parts.append) is None
+    assert parts == []
+    assert collector_of(tmp_path, only_local=False)._show(file, parts.append) is None
+    assert sum(part.rows.num_rows for part in parts) == 6
+
+
+def test_a_row_that_cannot_be_shown_stops_nothing(file: File, tmp_path: Any) -> None:  # Any: Path
+    """It is said what kind of error it was, without what that says."""
+
+    def refuse(_: Shown) -> None:
+        raise pa.ArrowInvalid("a value: 4711")
+
+    why = collector_of(tmp_path, only_local=False)._show(file, refuse)
+    assert why == "a row cannot be written (ArrowInvalid)"
