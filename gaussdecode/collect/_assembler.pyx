@@ -33,7 +33,8 @@ PREPARE moves the boundary, so it must be in a file of its own before an entry s
 names those that are not, `dump` gives what is to be written, and `keep` lets go of the memory. What
 sessions before kept is given back by `kept`, with the descriptions of its tables: the numbers
 of their versions are of another connection, and stand for nothing here. It lands at its
-COMMIT PREPARED as any other. One that the server sends once more while it is kept is left out.
+COMMIT PREPARED as any other. One that the server sends once more while it is kept is left out as it
+comes: in blocks, which may have no end of their own but that of the one that is kept.
 
 By CSN. Where the landing is in the order of commit sequence numbers, a transaction that has ended
 is *finished*, and is retained on until its turn comes: `pass_csn` says up to which CSN everything
@@ -560,11 +561,7 @@ cdef class Assembler:
         if known != NULL:
             if not self.has_gid(known, entry, event):
                 self.fail_prepared(entry, event, b"PREPARE", b"is prepared under another name")
-            tally_subtract(&self.streamed, &transaction.tally)
-            tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
-            self.drop_retained(transaction)
-            opens_remove(&self.streams, transaction)
-            return 0
+            return self.drop_again(event.index)
         if event.y > self.resume_lsn:
             self.check_exact(transaction, event)
         transaction.gid.size = 0
@@ -576,6 +573,21 @@ cdef class Assembler:
         self.tell_prepared(transaction)
         if event.y > self.boundary_lsn:
             self.boundary_lsn = event.y
+        return 0
+
+    cdef int drop_again(self, uint32_t xid) except -1 nogil:
+        """Let go of blocks of a transaction that was prepared before them, and ends elsewhere.
+
+        A server that begins behind a PREPARE may stream its rows once more, and then send its
+        COMMIT or ROLLBACK PREPARED alone.
+        """
+        cdef OpenTransaction *transaction = opens_find(&self.streams, xid)
+        if transaction == NULL:
+            return 0
+        tally_subtract(&self.streamed, &transaction.tally)
+        tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
+        self.drop_retained(transaction)
+        opens_remove(&self.streams, transaction)
         return 0
 
     cdef int commit_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
@@ -593,6 +605,7 @@ cdef class Assembler:
         if self.is_comparing and event.y <= self.resume_lsn and not transaction.is_kept:
             self.count_retained(transaction)
         self.end_transaction(transaction, event, entry, 0, 0)
+        self.drop_again(event.index)
         return self.forget_prepared(transaction)
 
     cdef int pass_ended(self, const Event *event) except -1 nogil:
@@ -602,7 +615,7 @@ cdef class Assembler:
             self.end_transaction(transaction, event, NULL, 0, 0)
         finally:
             open_free(transaction)
-        return 0
+        return self.drop_again(event.index)
 
     cdef int rollback_prepared(self, const uint8_t *entry, const Event *event) except -1 nogil:
         cdef OpenTransaction *transaction = self.find_prepared(entry, event)
@@ -610,6 +623,7 @@ cdef class Assembler:
             self.catch_up()
         if event.y > self.boundary_lsn:
             self.boundary_lsn = event.y
+        self.drop_again(event.index)
         if transaction == NULL:
             self.stray_count += 1
             return 0
@@ -1033,6 +1047,9 @@ cdef class Assembler:
         if transaction == NULL:
             with gil:
                 fail(f"a COMMIT of streamed transaction {event.index}, which never began", event.y)
+        if opens_find(&self.prepared, event.index) != NULL:
+            with gil:
+                fail(f"a COMMIT of streamed transaction {event.index}, which is prepared", event.y)
         self.check_exact(transaction, event)
         tally_subtract(&self.streamed, &transaction.tally)
         if self.is_comparing and event.y <= self.resume_lsn:
@@ -1421,7 +1438,9 @@ cdef class Assembler:
                 tally.count[<int>TALLY_MESSAGE] += 1
             else:
                 self.fail_order(&events[i])
-        if has_changes:
+        if opens_find(&self.prepared, header.stream_xid) != NULL:
+            tally_add(&self.left_out[<int>BECAUSE_RESENT], &tally)
+        elif has_changes:
             tally_add(&transaction.tally, &tally)
             tally_add(&self.streamed, &tally)
             self.retain(transaction, entry, size, 0)

@@ -851,6 +851,34 @@ def test_end_of_a_prepared_transaction_that_landed(tmp_path: Any) -> None:  # An
     assert sink.caught_up_at == [0]
 
 
+@pytest.mark.parametrize("kind", [COMMIT_PREPARED, ROLLBACK_PREPARED])
+@pytest.mark.parametrize("resume", [50, 100])
+def test_blocks_of_what_is_prepared_end_with_it(
+    tmp_path: Any, kind: int, resume: int
+) -> None:  # Any: Path
+    """A server that begins behind a PREPARE may stream the rows once more, and send their end alone."""
+    first = Sink(tmp_path)
+    first.assembler.absorb_bytes(entry(0, [relation_mark(TABLES[1])]))
+    for owner, items in prepared((7, [FIRST, Row(1, 1, "x", 7)])):
+        first.assembler.absorb_bytes(entry(1, items, stream_xid=owner))
+    first.keep()
+    kept = [first.files[7]] if resume == 50 else []  # at 100 it has ended
+
+    sink = Sink(tmp_path, resume_lsn=resume, kept=kept, memory_limit=0, is_compared=True)
+    sink.assembler.absorb_bytes(entry(0, [relation_mark(TABLES[1])]))
+    sink.assembler.absorb_bytes(entry(1, [FIRST, Row(1, 1, "x", 7)], stream_xid=7))
+    assert sink.assembler.open_count == 1
+    again: list[Item] = [Mark(STREAM_START, 0, x=7), Row(1, 1, "x", 7)]
+    sink.assembler.absorb_bytes(entry(2, again, stream_xid=7))
+    sink.assembler.absorb_bytes(entry(3, [Mark(kind, index=7, x=90, y=100, z=8, payload=b"g")]))
+    assert sink.assembler.open_count == 0
+    assert (sink.assembler.retained_bytes, sink.assembler.spooled_bytes) == (0, 0)
+    assert sink.assembler.sums()[2]["resent"]["I"] == 2
+    sink.finish()
+    is_landed = kind == COMMIT_PREPARED and resume == 50
+    assert sink.lines == [("a", "I", 100, 0, 1, "x")] * is_landed
+
+
 WRONG_PREPARED: dict[str, list[Step]] = {
     "prepare of nobody": prepared(),
     "commit of nobody": [
@@ -869,6 +897,10 @@ WRONG_PREPARED: dict[str, list[Step]] = {
     ],
     "commit as if streamed": [
         *prepared((7, [Mark(STREAM_START, 1, x=7)])),
+        (0, [Mark(STREAM_COMMIT, index=7, x=90, y=100)]),
+    ],
+    "commit as if streamed, of blocks after it": [
+        *prepared((7, [Mark(STREAM_START, 1, x=7)])), (7, [Mark(STREAM_START, 1, x=7)]),
         (0, [Mark(STREAM_COMMIT, index=7, x=90, y=100)]),
     ],
     "inside of another": [

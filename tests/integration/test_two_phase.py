@@ -379,6 +379,37 @@ def test_slot_that_was_not_asked_before(
     assert landed_ids(daemon.root, "kit.t1") == [2]
 
 
+def test_the_slot_keeps_the_wal_until_the_end(
+    tables_15: Database, make_daemon: Callable[..., Daemon]
+) -> None:
+    """Confirmed beyond its PREPARE, restart_lsn stays before the transaction until it has ended."""
+    daemon = make_daemon(tables_15, config=CONFIG)
+
+    def land_more(row: int) -> None:
+        """Let the server note a position to begin at, and confirm what is behind it."""
+        tables_15.execute("CHECKPOINT")
+        tables_15.execute(f"INSERT INTO kit.t3 (id) VALUES ({row})")
+        daemon.catch_up()
+        end = daemon.durable_lsn()
+        daemon.wait_while_running(lambda: tables_15.slot_positions()[1] >= end, "it is confirmed")
+
+    with daemon:
+        begin = tables_15.wal_end()
+        prepare(tables_15, "one", 1)
+        prepared = tables_15.wal_end()
+        for row in range(4):
+            land_more(row)
+        restart, confirmed = tables_15.slot_positions()
+        assert restart <= begin
+        assert confirmed > prepared
+        tables_15.execute("COMMIT PREPARED 'one'")
+        for row in range(4, 8):
+            land_more(row)
+        assert tables_15.slot_positions()[0] > prepared
+        assert daemon.stop() == 0
+    assert landed_ids(daemon.root) == [1]
+
+
 def test_files_that_are_gone(
     tables_15: Database, make_daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
 ) -> None:
