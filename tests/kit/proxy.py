@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 _CHUNK: Final = 16384
+_REPLICATION: Final = b"\0replication\0database\0"
 
 
 class Fault(enum.Enum):
@@ -31,6 +32,7 @@ class Proxy:
         connections: how many were accepted.
         faults: how many faults happened.
         is_away: new connections are closed at once; `cut_all` ends those that are there.
+        is_mute: what replication connections say waits here; what the server says passes.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -38,18 +40,24 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._plan: tuple[Fault, int] | None = None
+        self._plans_stream = False
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._closed = False
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
         self.faults = 0
         self.is_away = False
+        self.is_mute = False
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def plan(self, fault: Fault, after_bytes: int) -> None:
-        """Let a fault happen once, when a connection has brought so many bytes from now on."""
+    def plan(self, fault: Fault, after_bytes: int, *, of_stream: bool = False) -> None:
+        """Let a fault happen once, when a connection has brought so many bytes from now on.
+
+        With `of_stream` only replication connections count.
+        """
         with self._lock:
             self._plan = (fault, after_bytes)
+            self._plans_stream = of_stream
 
     def cut_all(self) -> None:
         """Close every connection now."""
@@ -99,18 +107,28 @@ class Proxy:
         with self._lock:
             self._pairs.add(pair)
         silent: set[socket.socket] = set()
+        is_stream: bool | None = None
+        held = b""
         with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
             selector.register(client, selectors.EVENT_READ, server)
             selector.register(server, selectors.EVENT_READ, client)
             while not self._closed:
+                if held and not self.is_mute:
+                    server.sendall(held)
+                    held = b""
                 for key, _ in selector.select(0.2):
                     source: socket.socket = key.fileobj  # type: ignore[assignment]
                     data = source.recv(_CHUNK)
                     if not data:
                         raise OSError("closed")
-                    if source not in silent:
+                    if is_stream is None:  # the first bytes are the client's start-up message
+                        is_stream = _REPLICATION in data
+                    if source is client and is_stream and self.is_mute:
+                        held += data
+                    elif source not in silent:
                         sink: socket.socket = key.data
-                        sink.sendall(self._spoil(data, source is server, pair, silent))
+                        is_counted = source is server and (is_stream or not self._plans_stream)
+                        sink.sendall(self._spoil(data, is_counted, pair, silent))
         self._close(pair)
         with self._lock:
             self._pairs.discard(pair)
@@ -118,12 +136,12 @@ class Proxy:
     def _spoil(
         self,
         data: bytes,
-        from_server: bool,
+        is_counted: bool,
         pair: tuple[socket.socket, socket.socket],
         silent: set[socket.socket],
     ) -> bytes:
         """Count the server's bytes; carry out the plan when they are used up."""
-        if not from_server:
+        if not is_counted:
             return data
         with self._lock:
             if self._plan is None:

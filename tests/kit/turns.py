@@ -15,6 +15,11 @@ from kit.install import MAJORS
 _IS_EVERY_MAJOR: Final = os.environ.get("GAUSSDECODE_MAJORS") == "all"
 
 
+def is_every_major() -> bool:
+    """Tell whether each test is to run with every major."""
+    return _IS_EVERY_MAJOR
+
+
 def majors_of(name: str) -> tuple[int, ...]:
     """Choose two for a test by its name, never two neighbours but the oldest and the newest."""
     first = zlib.crc32(name.encode()) % len(MAJORS)
