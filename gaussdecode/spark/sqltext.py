@@ -7,5 +7,6 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """A text, of which Spark puts nothing of its settings or environment in place of ``${name}``."""
+    text = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "'" + text.replace("${", "\\u0024{") + "'"
