@@ -318,6 +318,12 @@ class LandingError(GaussDecodeError):
     exit_status = EX_IOERR
 
 
+class TargetBusyError(LandingError):
+    """Another process writes the target of Spark's tables; later it does not."""
+
+    retryable = True
+
+
 class DiskError(LandingError):
     """The file system failed; what it holds now is for recovery to decide."""
 

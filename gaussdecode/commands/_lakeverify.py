@@ -242,7 +242,7 @@ class Comparison:
         except ConfigError as error:
             if self.config is not None:
                 raise
-            raise ConfigError(_in_words_of_the_command(str(error))) from None
+            raise ConfigError(in_words_of_the_command(str(error))) from None
 
     def _sums(self, held: Held) -> SourceSums:
         if self.config is None or self.server.kind is SourceKind.POSTGRESQL:
@@ -344,7 +344,7 @@ class Comparison:
         return dataclasses.replace(of, repair=text)
 
 
-def _in_words_of_the_command(text: str) -> str:
+def in_words_of_the_command(text: str) -> str:
     """What is wrong with the connection string, where no configuration has it."""
     text = text.replace("set source.allow-insecure: true", "give --allow-insecure")
     return text.replace("source.dsn: ", "--dsn: ")

@@ -12,6 +12,7 @@ Examples:
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848
   gaussdecode spark verify /var/lib/gaussdecode/orders /srv/orders --dsn "host=db dbname=shop user=cdc"
+  gaussdecode spark comments /var/lib/gaussdecode/orders /srv/lake --dsn "host=db dbname=shop user=cdc"
   gaussdecode spark status /var/lib/gaussdecode/orders /srv/orders
   gaussdecode spark columns /var/lib/gaussdecode/orders /srv/orders shop.items --was total=amount
   gaussdecode spark compact /srv/orders
@@ -42,7 +43,7 @@ from gaussdecode.commands._owner import work_as_owner_of
 from gaussdecode.commands._signals import until_signal
 from gaussdecode.commands._sparksession import EndedBy, spark_session
 from gaussdecode.commands._table import print_table
-from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK, ConfigError
+from gaussdecode.errors import EX_CONFIG, EX_IOERR, EX_OK, ConfigError, TargetBusyError
 from gaussdecode.model.words import counted
 from gaussdecode.settings.load import load
 
@@ -71,6 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _action(actions, "snapshot", _load, "load existing rows, executors reading the source")
     )
     _verify_arguments(_action(actions, "verify", _verify, "compare a target with its source"))
+    _comments_arguments(
+        _action(actions, "comments", _comments, "give tables of a lake the source's comments")
+    )
     _status_arguments(_action(actions, "status", _status, "how far is a target?"))
 
 
@@ -80,7 +84,8 @@ def execute(args: argparse.Namespace) -> int:
         getattr(args, "config", None) is not None
     ):  # the owner of the target need not be able to read it
         args.config = load(args.config).with_password_read()
-        _sparkload.check_source(args.config)
+        if args.action is not _comments:  # which reads no rows
+            _sparkload.check_source(args.config)
     if isinstance(args.target, Path):
         work_as_owner_of(args.target)
     return int(args.action(args))
@@ -278,6 +283,22 @@ def _load_arguments(parser: argparse.ArgumentParser) -> None:
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
     parser.add_argument("target", type=place, help="directory or URL of the target")
+    _source_arguments(parser)
+    parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
+    parser.add_argument(
+        "--wait", type=seconds, default=60.0, metavar="SECONDS",
+        help="for transactions of the source, and for the landing to get there",
+    )  # fmt: skip
+    parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS", help="keys shown")
+    parser.add_argument(
+        "--repair", action="store_true", help="ask the daemon for snapshots of what differs"
+    )
+    parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
+    parser.add_argument("--json", action="store_true", help="print one object")
+    _engine_arguments(parser)
+
+
+def _source_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--dsn", metavar="DSN", help="of the source, PostgreSQL; libpq's passfile works"
@@ -291,18 +312,27 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-insecure", action="store_true", help="the connection may go without verify-full"
     )
+
+
+def _comments_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Give the tables of a target of Delta Lake or Iceberg, with their histories and changelogs, the "
+        "comments that the source's tables and columns have. What is equal is not written."
+    )
+    parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
+    parser.add_argument("target", type=place, help="directory or URL of the target")
+    _source_arguments(parser)
     parser.add_argument("--tables", metavar="LIST", help="schema.table,... instead of all")
     parser.add_argument(
-        "--wait", type=seconds, default=60.0, metavar="SECONDS",
-        help="for transactions of the source, and for the landing to get there",
+        "--max-length", type=count, metavar="LETTERS",
+        help="cut longer comments; catalogs of Hive and Glue take 255 for a column",
     )  # fmt: skip
-    parser.add_argument("--limit", type=count, default=_ROWS, metavar="ROWS", help="keys shown")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing, say what would")
     parser.add_argument(
-        "--repair", action="store_true", help="ask the daemon for snapshots of what differs"
+        "--wait", type=seconds, default=60.0, metavar="SECONDS", help="for an apply that is at work"
     )
-    parser.add_argument("--metrics-file", type=Path, metavar="FILE", help="for Prometheus")
     parser.add_argument("--json", action="store_true", help="print one object")
-    _engine_arguments(parser)
+    _session_arguments(parser)
 
 
 def _days(text: str) -> float:
@@ -398,9 +428,17 @@ def _apply_until(
     found: dict[tuple[str, str], Failed] = {}
     while True:
         begun = time.monotonic()
-        summary = apply_with(
-            engine, args.root, args.target, options, to=_point(args), progress=progress
-        )
+        try:
+            summary = apply_with(
+                engine, args.root, args.target, options, to=_point(args), progress=progress
+            )
+        except TargetBusyError as error:
+            if not args.follow:
+                raise
+            progress(f"put off: {error}")
+            if stop.wait(args.interval):
+                return EX_OK
+            continue
         found |= {(of.table, of.test): of for of in summary.tests}
         _report(args, summary, time.monotonic() - begun, found.values())
         if summary.stopped_at_gap is not None:
@@ -617,3 +655,27 @@ def _verify(args: argparse.Namespace) -> int:
     else:
         print("\n".join(report_lines(result, args.limit)))
     return EX_OK if result.is_equal else EX_IOERR
+
+
+def _comments(args: argparse.Namespace) -> int:
+    from gaussdecode.commands import _lakecomments
+
+    request = _lakecomments.Request(
+        root=args.root,
+        target=args.target,
+        tables=_names(args.tables),
+        dsn=args.dsn,
+        config=args.config,
+        is_insecure_allowed=args.allow_insecure,
+        max_length=args.max_length,
+        wait=args.wait,
+        is_dry=args.dry_run,
+    )
+    asked = _lakecomments.ask(request)
+    with spark_session(args.master, _settings(args)) as session:
+        found = _lakecomments.update(session, request, asked)
+    if args.json:
+        print(json.dumps(_lakecomments.record(found, is_dry=args.dry_run)))
+    else:
+        print("\n".join(_lakecomments.report_lines(found, args.target, is_dry=args.dry_run)))
+    return EX_IOERR if any(of.is_failed for of in found) else EX_OK

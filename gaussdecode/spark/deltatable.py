@@ -10,10 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from gaussdecode.spark.catalog import Name
+from gaussdecode.spark.comments import Changed, Comments
 from gaussdecode.spark.laketable import (
     LakeTable,
     Merge,
     add_columns,
+    column_comments,
+    commented,
     exists,
     jvm_of,
     make_namespace,
@@ -90,9 +93,11 @@ class DeltaTable(LakeTable):
 
     def replace(self, rows: DataFrame, n: int, layout: Layout = PLAIN) -> None:
         """See `LakeTable`."""
+        is_new = not self.is_there()
+        if not is_new:
+            rows = commented(rows, column_comments(self.read()))
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer = writer.option("txnAppId", self._app).option("txnVersion", n)
-        is_new = not self.is_there()
         if not is_new:
             self._map_names(rows.columns)
         else:
@@ -112,7 +117,7 @@ class DeltaTable(LakeTable):
                 by = ", ".join(map(quoted, layout.cluster))
                 self._spark.sql(f"ALTER TABLE {self._name} CLUSTER BY ({by})")
             if is_new and layout.comment:
-                self._spark.sql(f"COMMENT ON TABLE {self._name} IS {literal(layout.comment)}")
+                self._say(layout.comment)
 
     def append(self, rows: DataFrame, n: int) -> None:
         """See `LakeTable`."""
@@ -161,6 +166,23 @@ class DeltaTable(LakeTable):
         with configured(self._spark, conf), merging(self._name, changes) as text:
             with named(self._name):
                 self._spark.sql(text).collect()
+
+    def comments(self) -> Comments:
+        """See `LakeTable`."""
+        said = self._snapshot().metadata().description()
+        return Comments(said or "", column_comments(self.read()))
+
+    def set_comments(self, changed: Changed) -> None:
+        """See `LakeTable`: one commit for the columns, and one for the table."""
+        with named(self._name):
+            if changed.columns:
+                texts = (f"{quoted(c)} COMMENT {literal(t)}" for c, t in changed.columns.items())
+                self._spark.sql(f"ALTER TABLE {self._name} ALTER COLUMN {', '.join(texts)}")
+            if changed.table is not None:
+                self._say(changed.table)
+
+    def _say(self, text: str) -> None:
+        self._spark.sql(f"COMMENT ON TABLE {self._name} IS {literal(text)}")
 
     def compact(self) -> None:
         """See `LakeTable`."""

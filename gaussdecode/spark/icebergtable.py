@@ -14,10 +14,13 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.catalog import Name
+from gaussdecode.spark.comments import Changed, Comments, kept
 from gaussdecode.spark.laketable import (
     LakeTable,
     Merge,
     add_columns,
+    column_comments,
+    commented,
     exists,
     flat_columns,
     jvm_of,
@@ -35,6 +38,7 @@ from gaussdecode.spark.sqltext import quoted
 
 _POSITION: Final = "gaussdecode.n"
 _OWNER: Final = "gaussdecode.landing"
+_COMMENT: Final = "comment"
 _MERGE_ON_READ: Final = {
     "format-version": "2",
     "write.merge.mode": "merge-on-read",
@@ -114,8 +118,13 @@ class IcebergTable(LakeTable):
     def replace(self, rows: DataFrame, n: int, layout: Layout = PLAIN) -> None:
         """See `LakeTable`."""
         is_new = not self.is_there()
+        said = layout.comment
         if is_new:
             make_namespace(self._spark, self._parts)
+        else:
+            before = self.comments()
+            rows = commented(rows, before.columns)
+            said = said and kept(said, before.table)
         with named(self._name):
             nested = [name for name in NESTED if name in rows.columns]
             rows = rows.withColumns({name: F.to_json(name) for name in nested})
@@ -126,8 +135,8 @@ class IcebergTable(LakeTable):
                 writer = writer.tableProperty(name, value)
             if layout.partition:
                 writer = writer.partitionedBy(*map(_transform, layout.partition))
-            if layout.comment:
-                writer = writer.tableProperty("comment", layout.comment)
+            if said:
+                writer = writer.tableProperty(_COMMENT, said)
             if self._owner is not None:
                 writer = writer.tableProperty(_OWNER, self._owner)
             writer.option(f"snapshot-property.{self._position}", str(n)).createOrReplace()
@@ -169,6 +178,26 @@ class IcebergTable(LakeTable):
         with merging(self._name, changes, flat) as text, named(self._name):
             _with_summary(self._spark, {self._position: str(n)}, text)
         self._note(n)
+
+    def comments(self) -> Comments:
+        """See `LakeTable`."""
+        table = self._table()
+        table.refresh()  # its catalog may keep what another process has changed since
+        rows = read_version(self._spark, self._name, None)
+        return Comments(table.properties().get(_COMMENT) or "", column_comments(rows))
+
+    def set_comments(self, changed: Changed) -> None:
+        """See `LakeTable`: one commit, and no snapshot."""
+        with named(self._name):
+            transaction = self._table().newTransaction()
+            if changed.table is not None:
+                transaction.updateProperties().set(_COMMENT, changed.table).commit()
+            if changed.columns:
+                update = transaction.updateSchema()
+                for name, text in changed.columns.items():
+                    update = update.updateColumnDoc(name, text or None)
+                update.commit()
+            transaction.commitTransaction()
 
     def compact(self) -> None:
         """See `LakeTable`."""

@@ -9,10 +9,12 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import types as T  # noqa: N812 - the same
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.catalog import Name
+from gaussdecode.spark.comments import Changed, Comments
 from gaussdecode.spark.events import ACTION
 from gaussdecode.spark.layout import PLAIN, Layout
 from gaussdecode.spark.mergesql import NESTED, merge_text, rename_text
@@ -71,7 +73,7 @@ class LakeTable(Protocol):
         """Rows of a version, of the newest by default."""
 
     def replace(self, rows: DataFrame, n: int, layout: Layout = PLAIN) -> None:
-        """Put rows and their columns in place of all there is, or make the table."""
+        """Put rows and their columns in place of all there is but the comments, or make the table."""
 
     def add_columns(self, fields: Sequence[T.StructField]) -> None:
         """Add columns that are not there yet; they are NULL in the rows there are."""
@@ -84,6 +86,12 @@ class LakeTable(Protocol):
 
     def merge(self, changes: Merge, n: int) -> None:
         """Apply changes."""
+
+    def comments(self) -> Comments:
+        """What it says of itself and of its columns."""
+
+    def set_comments(self, changed: Changed) -> None:
+        """Say something else; no row changes, and no position."""
 
     def compact(self) -> None:
         """Write small files anew, without those of their rows that are gone."""
@@ -103,6 +111,23 @@ def exists(spark: SparkSession, name: str) -> bool:
     """Whether a catalog has a table; errors as of `opened`."""
     with opened(name):
         return spark.catalog.tableExists(name)
+
+
+def column_comments(rows: DataFrame) -> dict[str, str]:
+    """What columns say of themselves; empty for nothing."""
+    return {field.name: field.metadata.get("comment", "") for field in rows.schema.fields}
+
+
+def commented(rows: DataFrame, comments: Mapping[str, str]) -> DataFrame:
+    """Rows whose columns say of themselves what columns of these names said."""
+    return rows.select(
+        *(
+            F.col(quoted(name)).alias(name, metadata={"comment": comments[name]})
+            if comments.get(name)
+            else quoted(name)
+            for name in rows.columns
+        )
+    )
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import ConfigError, TargetBusyError
 
 _LACKED: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}
@@ -53,7 +53,7 @@ def locked(directory: Path) -> Iterator[None]:
 
     Raises:
         ConfigError: the file system has no locks.
-        LandingError: one is at work.
+        TargetBusyError: one is at work.
     """
     handle = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
@@ -67,7 +67,7 @@ def _lock(handle: int, directory: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise LandingError(
+        raise TargetBusyError(
             f"target {directory} is being written by another process; wait for it"
         ) from None
     except OSError as error:

@@ -303,7 +303,7 @@ class Target:
 
         Raises:
             ConfigError: the file system of a directory cannot; see `localdisk`.
-            LandingError: one is at work.
+            TargetBusyError: one is at work.
         """
         if isinstance(self.root, ObjectPath):
             yield

@@ -43,6 +43,7 @@ CREATE FUNCTION gs_catalog.pg_relation_filenode(oid) RETURNS oid LANGUAGE sql
 CREATE TABLE gs_catalog.pg_attribute (attrelid oid, attname name, atttypid oid, attlen int2,
   attnum int2, attndims int4, atttypmod int4, attstorage "char", attnotnull bool, atthasdef bool,
   attisdropped bool, attinhcount int4);
+CREATE TABLE gs_catalog.pg_description (objoid oid, classoid oid, objsubid int4, description text);
 CREATE TABLE gs_catalog.pg_attrdef (oid oid, adrelid oid, adnum int2, adbin text, adsrc text,
   adgencol "char");
 CREATE TABLE gs_catalog.pg_index (indexrelid oid, indrelid oid, indnatts int2, indisunique bool,
@@ -464,6 +465,11 @@ class Catalogue:
                 for c in t.columns
             ],
         )  # fmt: skip
+        self._replace(
+            session,
+            "pg_description",
+            [(t.oid, 1259, number, text) for t in tables for number, text in t.comments],
+        )
         self._replace(
             session, "pg_attrdef",
             [

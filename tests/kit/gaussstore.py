@@ -60,6 +60,7 @@ class Table:
         index_key: columns of the identity index, for i.
         is_ustore: rows live in ustore.
         options: reloptions, beside that of ustore.
+        comments: pg_description, by number of the column; 0 for the table.
     """
 
     oid: int
@@ -71,6 +72,7 @@ class Table:
     index_key: tuple[str, ...] = ()
     is_ustore: bool = False
     options: tuple[str, ...] = ()
+    comments: tuple[tuple[int, str], ...] = ()
 
     @property
     def identity_names(self) -> tuple[str, ...]:

@@ -26,7 +26,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_IOERR, EX_OK, ConfigError, DataTestError, LandingError
 from gaussdecode.model.landing import EntryKind
-from gaussdecode.spark import failpoint, lakerun
+from gaussdecode.source.quoting import literal
+from gaussdecode.spark import failpoint, lakerun, localdisk
 from gaussdecode.spark.apply import Options, apply, apply_with
 from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, load_tests
 from gaussdecode.spark.deltatable import DeltaTable
@@ -233,11 +234,11 @@ def keep_up(spark: SparkSession, target: Path, kind: str) -> None:
 )
 def test_run_that_ended_anywhere_is_run_again(
     kind: str, step: Step, count: int, spark: SparkSession, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, told: "Told",
 ) -> None:  # fmt: skip
     """A table that has its commit is not merged again, the others are; rows are the source's.
 
-    Commits of others that change no rows do not hide the position, nor does upkeep.
+    Commits of others that change no rows do not hide the position, nor do upkeep and comments.
     """
     source = small(tmp_path)
     landing, target = tmp_path / "landing", tmp_path / "target"
@@ -247,6 +248,8 @@ def test_run_that_ended_anywhere_is_run_again(
         spark.sql(f"DELETE FROM {table.name()} WHERE false")
         spark.sql(f"ALTER TABLE {table.name()} SET TBLPROPERTIES ('kept-by' = 'somebody')")
     keep_up(spark, target, kind)
+    told.say("COLUMN bag.y", "what it's of")
+    assert told.run(landing, target)["changed"] == {DELTA: 5, ICEBERG: 3}[kind]
     before = versions(spark, target)
     live(source)
     if kind == ICEBERG:
@@ -266,6 +269,135 @@ def test_run_that_ended_anywhere_is_run_again(
     same(changelog, spark, target, files)
     if kind == DELTA:
         same(history, spark, target, files)
+    assert told.run(landing, target)["changed"] == 0
+
+
+@dataclasses.dataclass
+class Told:
+    """A database that has the tables of `small`, which says something of them, and the command that takes it over."""
+
+    database: Database
+    capsys: pytest.CaptureFixture[str]
+
+    def say(self, of: str, text: str | None) -> None:
+        """Give a table or a column a comment, or none."""
+        self.database.execute(f"COMMENT ON {of} IS {'NULL' if text is None else literal(text)}")
+
+    def run(
+        self, landing: Path, target: Path, *words: str, status: int = EX_OK
+    ) -> dict[str, Any]:  # Any: JSON
+        """Run the command; give what it says."""
+        dsn = f"{self.database.dsn} sslmode=disable"
+        self.capsys.readouterr()
+        ended = main(
+            ["spark", "comments", str(landing), str(target), "--dsn", dsn, "--allow-insecure",
+             "--json", *words]
+        )  # fmt: skip
+        said = self.capsys.readouterr()
+        assert ended == status, said.err
+        found: dict[str, Any] = json.loads(said.out)
+        found["of"] = {(of["table"].partition(".")[2], of["of"]): of for of in found["tables"]}
+        return found
+
+
+@pytest.fixture
+def told(database_15: Database, capsys: pytest.CaptureFixture[str]) -> Told:
+    """The tables, of which nothing is said yet."""
+    database_15.execute(
+        "CREATE TABLE keyed (id int4 PRIMARY KEY, a text); CREATE TABLE bag (x int4, y text)"
+    )
+    return Told(database_15, capsys)
+
+
+_SAID = {
+    "id": 'it\'s a \\ "key"; `$$`',
+    "a": "${env:HOME} ${spark.app.name} \\u0041 \\${x} €\n\t\U0001f418 " + 10_000 * "é",
+}
+
+
+@pytest.mark.parametrize("kind", LAKES)
+def test_comments_are_the_source_s(
+    kind: str, spark: SparkSession, tmp_path: Path, told: Told
+) -> None:
+    """Set, altered and removed as in the database; what is equal is not written.
+
+    A table of somebody else is left alone, another writer waited for, and a table that is replaced keeps its own.
+    """
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    source, database = small(tmp_path), told.database
+    database.execute("ALTER TABLE keyed RENAME a TO b")  # known by its number
+    source.tables[0].oid = int(database.execute("SELECT 'keyed'::regclass::oid::int8")[0][0])
+    live(source)
+    made = Options(
+        history=kind == ICEBERG, format=kind,
+        catalog="spark_catalog.told_{schema}.{table}" if kind == DELTA else None,
+    )  # fmt: skip
+    apply_with(SparkEngine(spark), landing, target, made)
+    begins = {"current": "", **({"history": "History of "} if kind == ICEBERG else {})}
+    lake, names = open_lake(spark, Target(target)), ("keyed", "bag")
+    tables = {
+        (name, of): lake.table(f"public.{name}", of.replace("current", ""))
+        for name in names
+        for of in begins
+    }
+    for of, text in {
+        "TABLE keyed": "All\n\n of them", "COLUMN keyed.id": _SAID["id"], "COLUMN keyed.b": _SAID["a"],
+        "TABLE bag": "", "COLUMN bag.y": "some",
+    }.items():  # fmt: skip
+        told.say(of, text)
+
+    def said(of: tuple[str, str]) -> tuple[str, dict[str, str]]:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {tables[of].name()}").collect()
+        (end,) = (i for i, row in enumerate(rows) if row.col_name == "# Detailed Table Information")
+        (table,) = (row.data_type for row in rows[end:] if row.col_name == "Comment")
+        parts = (i for i, row in enumerate(rows) if row.col_name.startswith("#"))
+        columns = {row.col_name: row.comment for row in rows[: next(parts)] if row.comment}
+        return table, columns
+
+    def commits() -> dict[tuple[str, str], Any]:
+        return {
+            of: table._table().operations().current().metadataFileLocation()
+            if isinstance(table, IcebergTable)
+            else table.version()
+            for of, table in tables.items()
+        }
+
+    then, only = commits(), ("--tables", "public.keyed")
+    assert told.run(landing, target, "--dry-run", *only)["changed"] == len(begins)
+    assert commits() == then
+    with localdisk.locked(target):
+        assert main(["spark", "comments", str(landing), str(target), "--dsn",
+                     f"{database.dsn} sslmode=disable", "--allow-insecure", "--wait", "0.1"]) == EX_IOERR  # fmt: skip
+    assert "is being written by another process" in told.capsys.readouterr().err
+    found = told.run(landing, target)
+    for of, begin in begins.items():
+        assert found["of"]["keyed", of]["columns"] == ["id", "a"]
+        table, columns = said(("keyed", of))
+        assert columns == _SAID
+        assert table.startswith(f"All\n\n of them\n\n{begin}public.keyed of ")
+    table, columns = said(("bag", "current"))
+    assert columns == {"y": "some"}
+    assert table.startswith("public.bag of ")
+    then = commits()
+    assert told.run(landing, target, *only)["changed"] == 0
+    assert commits() == then
+    told.say("COLUMN keyed.id", None)
+    told.say("TABLE keyed", "less")
+    foreign = tables["bag", "current"].name()
+    spark.sql(f"DROP TABLE {foreign}")
+    spark.sql(f"CREATE TABLE {foreign} (y string) USING {kind}")
+    found = told.run(landing, target, status=EX_IOERR)
+    assert found["changed"] == len(begins)
+    assert "was not made by this target" in found["of"]["bag", "current"]["left"]
+    assert found["of"]["keyed", "current"]["removed"] == ["id"]
+    assert said(("keyed", "current"))[1] == {"a": _SAID["a"]}
+    keyed = tables["keyed", "current"]
+    at = keyed.position()
+    assert at is not None
+    keyed.replace(keyed.read().localCheckpoint(), at, Layout(comment="newer"))
+    table, columns = said(("keyed", "current"))
+    assert columns == {"a": _SAID["a"]}
+    assert table.startswith("less\n\n" + "newer" * (kind == ICEBERG))
 
 
 @pytest.mark.parametrize("kind", [ICEBERG])  # the statement is the same

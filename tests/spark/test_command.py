@@ -1,14 +1,19 @@
 """The command line: apply, query, status, compact and vacuum, as an operator runs them."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from kit.history import History
 
 from gaussdecode.cli import main
-from gaussdecode.errors import EX_CONFIG
+from gaussdecode.errors import EX_CONFIG, EX_IOERR
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.spark import apply, localdisk
+from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.store import Target
 
 
 @pytest.fixture
@@ -55,6 +60,35 @@ def test_gap_ends_with_the_status_of_configuration(
     assert "--accept-gaps" in err
 
 
+def test_apply_that_follows_waits_for_another_writer(
+    history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """One that does not follow ends with 74; one that does says so, and applies the next time."""
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    spark(capsys, "apply", landing, target, "--local", "--to-n", 2)
+    with localdisk.locked(target):
+        status, _, err = spark(capsys, "apply", landing, target, "--local")
+    assert (status, "is being written by another process" in err) == (EX_IOERR, True)
+    apply_with, times = apply.apply_with, list[int]()
+
+    def busy_at_first(*given: object, **options: object) -> object:
+        times.append(len(times))
+        if len(times) == 1:
+            with localdisk.locked(target):
+                return apply_with(*given, **options)  # type: ignore[arg-type]  # as they came
+        os.kill(os.getpid(), signal.SIGTERM)
+        return apply_with(*given, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(apply, "apply_with", busy_at_first)
+    status, out, err = spark(
+        capsys, "apply", landing, target, "--local", "--follow", "--interval", "0.01"
+    )
+    assert (status, err, len(times)) == (0, "", 2)
+    put_off, done = out.index("put off: target"), out.index(f"entry 2 to {history.writer.n - 1} of")
+    assert put_off < done
+
+
 def test_compact_and_vacuum(
     history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +109,11 @@ def test_compact_and_vacuum(
         (["vacuum", "{}/nothing"], "is no target"),
         (["compact", "{}/nothing", "--local"], "is no target"),
         (["verify", "s3://a/b", "{}/t", "--dsn", "host=db", "--repair"], "in its own directory"),
+        (
+            ["comments", "{}/landing", "{}/plain", "--dsn", "host=db"],
+            "kept as parquet, whose tables",
+        ),
+        (["comments", "{}/landing", "{}/none", "--dsn", "host=db"], "is no target"),
         (["apply", "{}/landing", "{}/landing", "--local"], "something else"),
         (["apply", "{}/landing", "{}/target", "--local", "--to-n", "99"], "the log holds"),
     ],
@@ -84,6 +123,7 @@ def test_mistakes_are_answered(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """A mistake ends with status 78 and one sentence, not with a traceback."""
+    Target.create(tmp_path / "plain", Landing(tmp_path / "landing"))
     status, _, err = spark(capsys, *[word.format(tmp_path) for word in words])
     assert status == EX_CONFIG
     assert text in err
