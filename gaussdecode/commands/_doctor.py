@@ -20,11 +20,12 @@ from gaussdecode.daemon.status.states import wraparound
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.snapshots import SnapshotStore
-from gaussdecode.land.space import SpaceWait
+from gaussdecode.land.space import Reserve, SpaceWait
 from gaussdecode.model.title import table_title
 from gaussdecode.model.words import counted
 from gaussdecode.settings.dsn import is_local
 from gaussdecode.settings.sections import Config
+from gaussdecode.settings.types import format_size
 from gaussdecode.source.coverage import Coverage, listing
 from gaussdecode.source.postgresql.inspection import Inspection
 from gaussdecode.source.postgresql.slot import ListedTable
@@ -465,14 +466,21 @@ def examine_memory(config: Config, limit: int | None, whose: str) -> list[Findin
 
 
 def _room(config: Config, place: Path) -> Iterator[Finding]:
-    facts = os.statvfs(place)
-    free = facts.f_bavail * facts.f_frsize
-    wanted = _FREE_FACTOR * config.landing.target_file_size
-    if free < wanted:
+    landing, facts = config.landing, os.statvfs(place)
+    free, kept = map(int, Reserve(place, landing.min_free_bytes).measure())
+    room = max(0, free - kept)
+    if room < _FREE_FACTOR * landing.target_file_size:
         yield Finding(
-            f"{free >> 20} MiB are free for {config.landing.root}",
-            f"files of {config.landing.target_file_size >> 20} MiB and the spool need room",
-            "grow the file system, or set landing.retention",
+            f"{room >> 20} MiB are free for {landing.root}, beside {kept >> 20} MiB that are left free",
+            f"files of {landing.target_file_size >> 20} MiB and the spool need room",
+            "grow the file system, or set landing.retention, or landing.min-free-bytes",
+        )
+    elif landing.spool_bytes is not None and room < landing.spool_bytes:
+        yield Finding(
+            f"landing.spool-bytes is {format_size(landing.spool_bytes)}, and {room >> 20} MiB are free "
+            f"for {landing.root}",
+            "open transactions would fill the disk before they reach their bound",
+            "lower landing.spool-bytes, or grow the file system",
         )
     if facts.f_files and facts.f_favail < 10_000:
         yield Finding(

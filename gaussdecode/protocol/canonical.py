@@ -177,36 +177,29 @@ class StreamAbort:
 
 
 @dataclass(frozen=True, slots=True)
-class PrepareBegin:
+class _OfPrepare:
+    """What is said of a transaction that is prepared, wherever it is said."""
+
+    prepare_lsn: int
+    end_lsn: int
+    prepare_time_us: int
+    xid: int
+    gid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareBegin(_OfPrepare):
     """A prepared transaction begins; all of it follows, up to its Prepare."""
 
-    prepare_lsn: int
-    end_lsn: int
-    prepare_time_us: int
-    xid: int
-    gid: bytes
-
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
+class Prepare(_OfPrepare):
     """A transaction is prepared, and waits for its end; `end_lsn` is the position to confirm."""
 
-    prepare_lsn: int
-    end_lsn: int
-    prepare_time_us: int
-    xid: int
-    gid: bytes
-
 
 @dataclass(frozen=True, slots=True)
-class StreamPrepare:
+class StreamPrepare(_OfPrepare):
     """The same of a transaction that was sent in blocks."""
-
-    prepare_lsn: int
-    end_lsn: int
-    prepare_time_us: int
-    xid: int
-    gid: bytes
 
 
 @dataclass(frozen=True, slots=True)

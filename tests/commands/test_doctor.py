@@ -1,6 +1,7 @@
 """Tests for the doctor in `gaussdecode check`: its rules alone, then on a server."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import psycopg
@@ -156,6 +157,25 @@ def test_the_landing_is_tried_out(config: Config) -> None:
     (finding,) = examine_landing(config)
     assert "open to everybody" in finding.what
     assert list(config.landing.root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "what"),
+    [
+        ({"min_free_bytes": 1 << 60}, f"0 MiB are free for .*, beside {1 << 40} MiB that are left"),
+        (
+            {"min_free_bytes": 0, "spool_bytes": 1 << 60},
+            "landing.spool-bytes is 1048576TiB, and",
+        ),
+    ],
+)
+def test_bounds_of_the_disk_are_compared_with_it(
+    config: Config, bounds: dict[str, int], what: str
+) -> None:
+    """What is left free is not there to be used, and open transactions may not have more than there is."""
+    changed = dataclasses.replace(config.landing, **bounds)  # type: ignore[arg-type]  # sizes
+    (finding,) = examine_landing(dataclasses.replace(config, landing=changed))
+    assert re.search(what, finding.what)
 
 
 @pytest.mark.integration

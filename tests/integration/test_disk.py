@@ -332,7 +332,7 @@ def test_lost_connection_gives_the_spool_back(
         database.server.execute(f"{allow} false")
         database.server.execute(f"SELECT pg_terminate_backend({sender})")
         daemon.wait_for_state("retrying")
-        assert _spools(daemon) == []
+        daemon.wait_while_running(lambda: _spools(daemon) == [], "the file is let go")
         database.server.execute(f"{allow} true")
         run(session, "COMMIT")
         daemon.catch_up()
