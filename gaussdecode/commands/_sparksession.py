@@ -48,6 +48,8 @@ def spark_session(
     with tempfile.TemporaryDirectory(prefix="gaussdecode-spark-") as scratch:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.appName("gaussdecode")
+        # A name of a column may be ${env:HOME}, of which Spark would take the setting's value.
+        builder = builder.config("spark.sql.variable.substitute", "false")
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
             os.environ["JAVA_HOME"] = str(provide_java(Path(scratch)))
             builder = builder.master(master or "local[*]")

@@ -1,5 +1,7 @@
 """How a command with Spark ends."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -22,3 +24,15 @@ def test_what_fails_of_a_stop_is_not(capsys: pytest.CaptureFixture[str]) -> None
     assert "begins again" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt), EndedBy(stop):
         raise KeyboardInterrupt
+
+
+@pytest.mark.integration
+def test_names_are_no_settings() -> None:
+    """Spark puts no value of a setting in place of a name or a text."""
+    code = (
+        "from gaussdecode.commands._sparksession import spark_session\n"
+        "with spark_session('local[1]') as spark:\n"
+        "    print(spark.sql(\"SELECT '${env:HOME}' AS `${env:PATH}`\").toJSON().collect())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == '[\'{"${env:PATH}":"${env:HOME}"}\']\n'
