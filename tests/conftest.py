@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
 from kit.s3 import S3
@@ -17,6 +18,12 @@ gc.disable()  # until all is imported and collected, which stays
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the daemon has it; threads would spin
 
 Daemon.is_forked = True
+
+# How long an example takes is the machine's matter, and no test judges by it.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 _numbers = itertools.count(1)
 
