@@ -276,6 +276,11 @@ def test_transaction_that_is_larger_than_the_spool(
     oracle.check(daemon.root, database)
 
 
+def _troubles(daemon: Daemon) -> list[str]:
+    status = daemon.status()
+    return [] if status is None else [trouble["name"] for trouble in status["troubles"]]
+
+
 def test_open_transactions_that_fill_the_spool(
     database_15: Database, make_daemon: MakeDaemon
 ) -> None:
@@ -299,7 +304,7 @@ def test_open_transactions_that_fill_the_spool(
         status = daemon.status()
         assert status is not None
         assert (status["working_txn_cnt"], status["working_txn_spooled_batches"]) == (0, 0)
-        assert "not-streamed" in [trouble["name"] for trouble in status["troubles"]]
+        daemon.wait_while_running(lambda: "not-streamed" in _troubles(daemon), "it is told")
         run(first, "COMMIT")
         run(second, "COMMIT")
         daemon.catch_up()
