@@ -381,7 +381,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "collect_foreign_transactions",
         "transactions",
         "Transactions left out here because they have a replication origin, or come before start-at; "
-        "PostgreSQL from 16 on leaves the former out itself",
+        "PostgreSQL from 16 on leaves the former out itself, but with source.two-phase",
         "Set only-local: false, or replay with --all-origins, to land what has an origin.",
     ),
     _counter(

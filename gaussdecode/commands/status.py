@@ -136,6 +136,7 @@ def _explain(record: Record) -> None:
         text = f"{limit.get('sentence')} What moves it: {limit['setting']}"
         print(f" {record['slot_name']}: {text}")
     _show_spool(record)
+    _show_prepared(record)
     _show_holder(record)
     _show_snapshots(record)
     for trouble in record.get("troubles") or []:
@@ -149,6 +150,17 @@ def _show_spool(record: Record) -> None:
         print(
             f" {record['slot_name']}: {counted(batches, 'decoded batch', 'decoded batches')} of open "
             f"transactions, {size(record['working_txn_spooled'])}, are in spool/ and in no queue"
+        )
+
+
+def _show_prepared(record: Record) -> None:
+    """Say how many transactions are prepared and have not ended."""
+    waiting = record.get("prepared_txn_cnt") or 0
+    if waiting:
+        verb = "waits" if waiting == 1 else "wait"
+        print(
+            f" {record['slot_name']}: {counted(waiting, 'prepared transaction')} {verb} for "
+            "COMMIT PREPARED or ROLLBACK PREPARED"
         )
 
 

@@ -16,8 +16,10 @@ from typing import Final
 from gaussdecode.errors import (
     GaussDecodeError,
     InexactStreamError,
+    RowError,
     SourceError,
     SpoolFullError,
+    TableError,
 )
 from gaussdecode.settings.sections import NOT_STREAMED
 
@@ -84,12 +86,19 @@ class Streaming:
             self._fall_back(error.reason, until)
         elif isinstance(error, SpoolFullError):
             self._fall_back(error.reason)
+        elif isinstance(error, TableError | RowError) and self.shows_uncommitted:
+            self._fall_back(str(error))  # of a row that may be rolled back; whole ones are not
         elif isinstance(error, SourceError) and error.sqlstate is not None:
             failure = _Failure(position, str(error))
             if failure == self._last or failure.text in self._known:
                 self._known = [*self._known, failure.text][-_MOST_REMEMBERED:]
                 self._fall_back(failure.text)
             self._last = failure
+
+    @property
+    def shows_uncommitted(self) -> bool:
+        """Whether a row of this session may be of a transaction that is rolled back later."""
+        return self.mode != NOT_STREAMED
 
     def may_resume(self, position: int | None) -> bool:
         """Whether the transaction that could not be streamed has landed at a position."""

@@ -36,6 +36,7 @@ from gaussdecode.errors import (
     ConfigError,
     DiskStillFullError,
     GaussDecodeError,
+    RowError,
     SourceRefusedError,
     StoppedError,
     TableError,
@@ -292,6 +293,8 @@ class Supervisor:
             readings.retire(session)
             pipeline.session_ended(error)
             self._running.session = None
+            if isinstance(error, TableError | RowError) and pipeline.streaming.reason is not None:
+                continue  # the row is asked for once more, of a transaction that has committed
             if isinstance(error, TableError):
                 pipeline.stop_table(error, session)
                 continue
@@ -311,6 +314,8 @@ class Supervisor:
             _log.warning(Event.DAEMON_STOPPING, reason=str(error))
         except GaussDecodeError as error:
             self._running.note_restart(type(error).__name__)
+            if isinstance(error, TableError | RowError) and pipeline.streaming.shows_uncommitted:
+                return error
             if isinstance(error, TableError):
                 if not quarantine.helps(self._config, pipeline, error):
                     raise quarantine.advised(self._config, error) from error

@@ -118,6 +118,26 @@ def test_prints_the_servers_columns(
     assert err == "orders: The landing is behind. Do something.\n"
 
 
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(0, None), (1, "1 prepared transaction waits for"), (12, "12 prepared transactions wait for")],
+)
+def test_says_how_many_are_prepared(
+    tmp_path: Path,
+    port: int,
+    changes: dict[str, object],
+    capsys: pytest.CaptureFixture[str],
+    count: int,
+    told: str | None,
+) -> None:
+    """Where there are some."""
+    changes["prepared_txn_cnt"] = count
+    assert main(["status", config(tmp_path, port)]) == EX_OK
+    out = capsys.readouterr().out
+    end = " COMMIT PREPARED or ROLLBACK PREPARED"
+    assert (f" orders: {told}{end}" in out.splitlines()) if told else ("PREPARED" not in out)
+
+
 def test_json_gives_every_field(
     tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

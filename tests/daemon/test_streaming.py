@@ -7,11 +7,15 @@ from gaussdecode.errors import (
     ChildError,
     GaussDecodeError,
     InexactStreamError,
+    RowError,
     SourceError,
     SpoolFullError,
+    TableError,
 )
 
 FAILED = SourceError("streaming: could not map filenode", "XX000")
+OF_A_ROW = RowError("a row of 3 columns", 0, 7, 1, 16384)
+OF_A_TABLE = TableError("public", "t", 16384, 5, "a row of 3 columns")
 OTHER = SourceError("streaming: something else", "XX000")
 
 
@@ -39,6 +43,9 @@ def run(*ends: tuple[GaussDecodeError | None, int], wanted: str = "on") -> tuple
         ([(InexactStreamError("a message", 9), 5)], "off"),
         ([(SpoolFullError("landing.spool-bytes"), 5)], "off"),
         ([(SpoolFullError("landing.spool-bytes"), 5), (None, 7)], "on"),
+        ([(OF_A_ROW, 5)], "off"),
+        ([(OF_A_TABLE, 5)], "off"),
+        ([(OF_A_TABLE, 5), (OF_A_TABLE, 5)], "on"),
         ([(FAILED, 5), (FAILED, 5), (None, 7)], "on"),
         ([(FAILED, 5), (FAILED, 5), (FAILED, 7)], "on"),
         ([(FAILED, 5), (FAILED, 5), (None, 7), (FAILED, 8)], "off"),
@@ -57,7 +64,19 @@ def test_reason_is_told_once() -> None:
 
 def test_nothing_to_fall_back_from() -> None:
     """Where it is off, failures are others' business."""
-    assert run((FAILED, 5), (FAILED, 5), wanted="off") == ("off", [])
+    assert run((FAILED, 5), (FAILED, 5), (OF_A_ROW, 5), wanted="off") == ("off", [])
+
+
+def test_whole_transactions_show_nothing_uncommitted() -> None:
+    """A bad row of the session after is of a transaction that has committed; in binary too."""
+    streaming = Streaming("on", lambda _: None, wants_binary=True)
+    seen = [streaming.shows_uncommitted]
+    streaming.ended(OF_A_TABLE, 5)
+    seen.append(streaming.shows_uncommitted)
+    assert seen == [True, False]
+    unstreamed = Streaming("off", lambda _: None, wants_binary=True)
+    unstreamed.ended(OF_A_TABLE, 5)
+    assert (unstreamed.shows_uncommitted, unstreamed.is_binary) == (False, True)
 
 
 def test_streaming_resumes_when_the_transaction_has_landed() -> None:

@@ -12,6 +12,7 @@ from kit.values import ALL_TYPES, TYPE_DDL, nullable
 from kit.workload import Workload
 
 from gaussdecode.cli import main
+from gaussdecode.errors import EX_OK, EX_PROTOCOL
 from gaussdecode.source.capture import Capture
 
 pytestmark = pytest.mark.integration
@@ -136,6 +137,38 @@ def test_nothing_of_an_open_transaction_outlives_the_daemon(
     assert rows_of(streamed.root) == rows_of(whole.root)
     assert len(rows_of(streamed.root)) >= 6002
     assert not list((streamed.root / "spool").iterdir())
+
+
+@pytest.mark.parametrize("end", ["ROLLBACK", "COMMIT"])
+def test_a_bad_row_of_an_open_transaction_stops_nothing(
+    database_15: Database, make_daemon: Callable[..., Daemon], end: str
+) -> None:
+    """It may be rolled back: whole transactions are asked for, and if it comes again its table stops."""
+    database = database_15
+    database.execute("CREATE TABLE a (id int8 PRIMARY KEY, v text); CREATE TABLE b (LIKE a)")
+    database.create_slot()
+    stream_early(database)
+    config = {"source": {"streaming": "on", "max-row-bytes": "2MiB"}}
+    with make_daemon(database, config=config) as daemon, database.connect() as session:
+        run(session, "BEGIN")
+        run(session, "INSERT INTO a SELECT g, 'v' FROM generate_series(1, 2000) g")
+        run(session, "INSERT INTO a VALUES (2001, repeat('z', 3 << 20))")
+        run(session, "INSERT INTO a SELECT g, 'v' FROM generate_series(3001, 5000) g")
+        daemon.wait_while_running(
+            lambda: "streaming_fallback" in daemon.log.read_text(), "whole ones are asked for"
+        )
+        database.execute("INSERT INTO b VALUES (1, 'v')")
+        daemon.catch_up()
+        run(session, end)
+        if end == "ROLLBACK":
+            daemon.catch_up()
+            assert daemon.stop() == EX_OK
+        else:
+            assert daemon.wait() == EX_PROTOCOL
+            assert "table public.a, after " in daemon.log_tail(1)
+            assert "in column v; source.max-row-bytes allows 2097152" in daemon.log_tail(1)
+    changes = landing.read(daemon.root).changes
+    assert [(change.schema.table, change.new["id"]) for change in changes] == [(("public", "b"), 1)]
 
 
 def is_open(daemon: Daemon, count: int) -> bool:

@@ -316,6 +316,49 @@ def waiting(daemon: Daemon) -> list[dict[str, Any]]:  # Any: JSON
     return found
 
 
+@pytest.fixture
+def with_origin(servers: Callable[[int], Postgres]) -> Iterator[Database]:
+    """A database on a server that can leave out what has an origin, with one, `away`."""
+    database = Database(servers(16), "kit_with_origin")
+    database.execute("SELECT pg_replication_origin_create('away')")
+    yield database
+    for (gid,) in database.execute(OPEN):
+        database.execute(f"ROLLBACK PREPARED '{gid}'")
+    database.drop()
+    database.server.execute("SELECT pg_replication_origin_drop('away')")
+
+
+def test_an_origin_at_one_end_only(
+    with_origin: Database, make_daemon: Callable[..., Daemon]
+) -> None:
+    """What counts is who made the rows, not who ends the transaction; each of them ends."""
+    database = with_origin
+    database.execute("CREATE TABLE t (id int8 PRIMARY KEY)")
+    database.create_slot()
+    with (
+        make_daemon(database, config=CONFIG) as daemon,
+        database.connect() as here,
+        database.connect() as away,
+    ):
+        run(away, "SELECT pg_replication_origin_session_setup('away')")
+        for number, (gid, session) in enumerate(
+            [("foreign", away), ("ours", here), ("ours, undone", here), ("foreign, undone", away)]
+        ):
+            run(session, "BEGIN")
+            run(session, "INSERT INTO t VALUES (%s)", (number,))
+            run(session, f"PREPARE TRANSACTION '{gid}'")
+        daemon.catch_up()
+        assert len(waiting(daemon)) == 4
+        run(here, "COMMIT PREPARED 'foreign'")
+        run(away, "COMMIT PREPARED 'ours'")
+        run(away, "ROLLBACK PREPARED 'ours, undone'")
+        run(here, "ROLLBACK PREPARED 'foreign, undone'")
+        daemon.catch_up()
+        assert not waiting(daemon)
+        assert daemon.stop() == 0
+    assert [change.new["id"] for change in landing.read(daemon.root).changes] == [1]
+
+
 def test_full_disk_keeps_the_prepare_unconfirmed(
     tables_15: Database, make_daemon: Callable[..., Daemon]
 ) -> None:

@@ -158,6 +158,12 @@ def test_streaming_fits_the_version(
     assert (options.get("streaming"), options["proto_version"]) == (streaming, protocol)
 
 
+def test_what_has_an_origin_comes_with_its_preparation() -> None:
+    """A server that is to leave it out leaves out a PREPARE, or an end, and sends the other."""
+    options = stream_options(170000, ["p"], messages=False, only_local=True, two_phase=True)
+    assert options["origin"] == "any"
+
+
 @pytest.mark.parametrize(
     ("version", "only_local", "origin"),
     [(150018, True, None), (160000, True, "none"), (170000, False, "any")],

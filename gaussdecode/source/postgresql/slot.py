@@ -228,7 +228,9 @@ def stream_options(
     """The options of pgoutput for a server of this version; `streaming` as configured.
 
     With `two_phase` the slot becomes one of which prepared transactions are sent at their PREPARE,
-    if it is not that already.
+    if it is not that already. Then what has an origin comes too, and is left out where it lands: a
+    server that leaves out a PREPARE with an origin sends a COMMIT PREPARED without one all the same,
+    and one that leaves out the end of a transaction has told of its beginning.
     """
     mode, version = streaming_of(server_version, streaming)
     if two_phase:
@@ -243,7 +245,7 @@ def stream_options(
     if two_phase:
         options["two_phase"] = "true"
     if server_version >= 160000:
-        options["origin"] = "none" if only_local else "any"
+        options["origin"] = "none" if only_local and not two_phase else "any"
     return options
 
 
