@@ -43,6 +43,7 @@ class Event(enum.StrEnum):
     SOURCE_CONNECTED = "source_connected"
     RESENT_COMPARED = "resent_compared"
     RESENT_UNKNOWN = "resent_unknown"
+    STANDBY_PROMOTED = "standby_promoted"
     TIMELINE_FOLLOWED = "timeline_followed"
     SOURCE_LOST = "source_lost"
     STREAM_STARTED = "stream_started"

@@ -165,7 +165,7 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
         )
     if server.encoding == "SQL_ASCII":
         plan.warnings.append("database encoding SQL_ASCII: bytes that are no UTF-8 go to gd_raw")
-    primary = primary_problem(server, wants_standby=config.decoding.standby_connection)
+    primary = primary_problem(server, None, wants_standby=config.decoding.standby_connection)
     if primary is not None:
         plan.problems.append(primary)
     try:

@@ -135,6 +135,9 @@ class Pipeline:
         self._aside: dict[str, TableError] = {}
         source = config.source
         self.streaming = Streaming(source.streaming, self._on_fallback, wants_binary=source.binary)
+        self._instance = ""  # of the server that this process reads
+        self._reads_standby = False  # it was one when the session began
+        self._promoted = ""  # instance that is known to have been promoted
         self._publications: publications.Identities = {}
         self._publications_at = 0.0  # monotonic
 
@@ -217,7 +220,12 @@ class Pipeline:
     @property
     def landing_position(self) -> LandingPosition | None:
         """What the landing tells the source of itself; None for one that has not begun."""
-        return None if self.log is None else landing_position(self.log.layout, self.log.entries)
+        if self.log is None:
+            return None
+        position = landing_position(self.log.layout, self.log.entries)
+        if position is None:
+            return None
+        return dataclasses.replace(position, instance=self._instance)
 
     def _on_durable(self, position: SourcePosition) -> None:
         """Committer's thread: show it. The session whose rows they are tells its reader."""
@@ -294,6 +302,20 @@ class Pipeline:
         """Count an entry that is none of the stream's: of a snapshot, or of a quarantine."""
         self._on_landed(entry)
         self.landed.reach(entry.n)
+
+    def see_role(self, *, is_standby: bool | None) -> None:
+        """Begin anew when the standby that is read was promoted, before its WAL goes far.
+
+        What a session notes belongs to the timeline that it began with.
+        """
+        if is_standby is False and self._reads_standby and self._promoted != self._instance:
+            self._promoted = self._instance
+            _log.warning(
+                Event.STANDBY_PROMOTED,
+                text="the daemon goes on with it; take decoding.standby-connection out before the "
+                "next restart",
+            )
+            self.restart_session()
 
     def restart_session(self) -> None:
         """Have the session end in order and another one begin."""
@@ -430,6 +452,8 @@ class Pipeline:
     def _begin(self, facts: Mapping[str, Any], confirm: Confirm) -> Collector:  # Any: JSON
         """Check whose stream it is, write the genesis entry of a new log, make a collector."""
         log = self._accept(facts)
+        self._instance = str(facts.get("instance", ""))
+        self._reads_standby = bool(facts.get("is_standby", False))
         assert self.writer is not None
         timeline, start_lsn = int(facts["timeline"]), int(facts["start_lsn"])
         self._confirming = confirming = Confirming(confirm, self._reached)

@@ -381,14 +381,14 @@ class Supervisor:
         self._readings.sample()
         self._summary.tell(time.monotonic(), self._readings.lag(self._running.session))
         self._pipeline.check()
-        self._look_at_publications(self._pipeline)
+        self._look_at_server(self._pipeline)
         if self._is_reload_asked and not self._is_at_terminal:
             self._is_reload_asked = False
             _log.warning(Event.RELOAD_REFUSED, text="restart to read the configuration again")
         if not self._notifier.feed(time.monotonic(), self._is_alive):
             _log.error(Event.WATCHDOG_WITHHELD)
 
-    def _look_at_publications(self, pipeline: Pipeline) -> None:
+    def _look_at_server(self, pipeline: Pipeline) -> None:
         """Hand over what the guard has seen last, while a session streams."""
         outlook = None if self._running.guard is None else self._running.guard.outlook
         if outlook is None or outlook.look.slot is None or not self._running.standing.is_streaming:
@@ -396,6 +396,7 @@ class Supervisor:
         if outlook.look is not self._looked_at:
             self._looked_at = outlook.look
             pipeline.see_publications(outlook.look.slot.publications, outlook.look.at)
+            pipeline.see_role(is_standby=outlook.look.slot.is_standby)
 
     def _is_alive(self) -> bool:
         session = self._running.session

@@ -34,6 +34,7 @@ class SlotView:
         transaction_seconds: age of the oldest transaction that has written; None for none, and
             where the role may not see it.
         prepared_seconds: likewise, of the oldest prepared one.
+        is_standby: the server recovers; None where it was not asked.
         publications: OID and xmin of every publication of the database, and number and sum of
             the rows of what it lists, by name.
     """
@@ -57,6 +58,7 @@ class SlotView:
     frozen_age: int | None = None
     transaction_seconds: float | None = None
     prepared_seconds: float | None = None
+    is_standby: bool | None = None
     publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     @property

@@ -64,6 +64,8 @@ class ServerState:
         missing_publications: configured, but not there.
         switch_points: where each earlier timeline ended.
         is_standby: it recovers; its WAL ends where its replay is.
+        instance: tells it from every other server, and from itself before its last start; empty
+            where that is not known.
         publications: OID and xmin of those that are configured and there, and number and sum of
             the rows of what they list, by name.
     """
@@ -80,6 +82,7 @@ class ServerState:
     switch_points: Mapping[int, Lsn] = dataclasses.field(default_factory=dict)
     is_standby: bool = False
     publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    instance: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class LandingPosition:
         lsn: the durable position.
         landed_lsn: nothing that ends beyond it has landed: the position moves on where there
             is nothing to land. None for the position itself.
+        instance: of the server that this process has read it from; empty for none.
     """
 
     system_identifier: str
@@ -104,6 +108,7 @@ class LandingPosition:
     plugin: str
     lsn: Lsn
     landed_lsn: Lsn | None = None
+    instance: str = ""
 
     def to_record(self) -> dict[str, Any]:  # Any: JSON
         """Make it fit for JSON."""

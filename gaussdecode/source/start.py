@@ -53,9 +53,18 @@ class Start:
         log = self.log
         assert log is not None
         point = self.server.switch_points.get(log.timeline)
-        if point is None or self.server.timeline <= log.timeline:
+        if point is None or self.server.timeline <= log.timeline or self.is_promoted:
             return log.lsn
         return point if self.landed_lsn <= point < log.lsn else log.lsn
+
+    @property
+    def is_promoted(self) -> bool:
+        """It is the server that the log was read from, and has not been started since.
+
+        Its WAL is one, on whatever timeline: none of it was taken back.
+        """
+        log = self.log
+        return log is not None and bool(log.instance) and log.instance == self.server.instance
 
     @property
     def landed_lsn(self) -> Lsn:
@@ -152,7 +161,7 @@ def _lost(start: Start) -> str | None:
 
 
 def _timeline(start: Start) -> str | None:
-    if start.log is None or start.log.timeline in (0, start.server.timeline):
+    if start.log is None or start.log.timeline in (0, start.server.timeline) or start.is_promoted:
         return None
     if start.server.timeline < start.log.timeline:
         return (
@@ -270,14 +279,21 @@ def check_start(
     return confirmed
 
 
-def primary_problem(server: ServerState, *, wants_standby: bool) -> str | None:
+def primary_problem(
+    server: ServerState, log: LandingPosition | None, *, wants_standby: bool
+) -> str | None:
     """Say that a server is a primary where a standby is asked for, or None.
+
+    One that was promoted while this process read it is gone on with.
 
     Args:
         server: what it says.
+        log: of the landing; None for one that has no entry yet.
         wants_standby: option standby-connection.
     """
     if server.is_standby or not wants_standby:
+        return None
+    if log is not None and log.instance and log.instance == server.instance:
         return None
     return (
         "decoding.standby-connection: the server is a primary; name a standby in source.dsn, or leave "

@@ -195,6 +195,44 @@ def test_promoted_source(pair_of_its_own: Pair, make_daemon: MakeDaemon) -> None
         end_them(pair, daemon)
 
 
+def test_promoted_while_it_is_read(pair_of_its_own: Pair, make_daemon: MakeDaemon) -> None:
+    """The daemon goes on with the server, says so, and notes the new timeline before it stops."""
+    pair = pair_of_its_own
+    database, standby = pair.database, pair.standby
+    primary = database.server
+    make_slot(pair)
+    config = {
+        "source": {**SOURCE, "dsn": f"{standby.dsn(database.name)} sslmode=disable"},
+        "decoding": {"standby-connection": True},
+    }
+    daemon = make_daemon(database, config=config)
+    with daemon:
+        opened = open_and_prepare(database)
+        daemon.wait_while_running(lambda: is_there(daemon), "open and prepared")
+        standby.wait_for(primary)
+        primary.stop("immediate")
+        opened.close()
+        standby.promote()
+        database.server = standby
+        database.execute("INSERT INTO kit.plain VALUES (100, 'of the new timeline')")
+        daemon.wait_while_running(
+            lambda: "timeline_followed" in daemon.log.read_text(), "the new timeline is noted"
+        )
+        database.execute("INSERT INTO kit.plain VALUES (101, 'of the new timeline')")
+        daemon.catch_up()
+        assert daemon.log.read_text().count('"standby_promoted"') == 1
+        daemon.stop()
+        (fork,) = (e for e in landing.read_entries(daemon.root) if e["kind"] == "fork")
+        assert fork["extra"]["from_timeline"] == 1
+        daemon.start()
+        assert daemon.wait() == EX_CONFIG
+        assert "decoding.standby-connection: the server is a primary" in daemon.log_tail(5)
+        daemon.write_config(decoding={"standby-connection": False})
+        daemon.start()
+        daemon.catch_up()
+        end_them(pair, daemon)
+
+
 def make_slot(pair: Pair) -> None:
     """Make the slot on the standby, which waits for what the primary logs of running transactions."""
     with (

@@ -7,7 +7,14 @@ import pytest
 from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
-from gaussdecode.source.start import RULES, check_start, log_position, refuse_active, warnings
+from gaussdecode.source.start import (
+    RULES,
+    check_start,
+    log_position,
+    primary_problem,
+    refuse_active,
+    warnings,
+)
 
 SLOT = SlotState(
     name="orders",
@@ -179,6 +186,21 @@ def test_log_before_the_fork_stays_where_it_is() -> None:
     state = log(timeline=2, lsn=Lsn(0x400), landed_lsn=Lsn(0x300))
     assert log_position(state, SERVER) == Lsn(0x400)
     assert log_position(LOG, SERVER) == LOG.lsn
+
+
+def test_server_that_was_promoted_under_us_has_all_that_it_sent() -> None:
+    """Rows beyond the fork are of its own WAL; of any other server, or after a start, they may not be."""
+    state = log(timeline=2, lsn=Lsn(0x600), instance="1700000000.25")
+    same = server(instance="1700000000.25")
+    assert check_start(state, same, "orders") == SLOT.confirmed_flush_lsn
+    assert log_position(state, same) == state.lsn
+    assert primary_problem(same, state, wants_standby=True) is None
+    for other in (server(instance="1700000000.5"), SERVER):
+        with pytest.raises(IdentityError, match="the new primary never had"):
+            check_start(state, other, "orders")
+        assert "standby-connection" in (primary_problem(other, state, wants_standby=True) or "")
+    with pytest.raises(IdentityError, match="the new primary never had"):
+        check_start(log(timeline=2, lsn=Lsn(0x600)), SERVER, "orders")
 
 
 def test_log_without_timeline_is_not_compared() -> None:

@@ -37,7 +37,8 @@ _VIEW: Final = """
             pg_catalog.json_build_array(p.oid::int8, p.xmin::text::int8,
             (SELECT count(*) FROM ({rows}) m WHERE m.publication = p.oid),
             (SELECT COALESCE(sum(m.oid::int8), 0) FROM ({rows}) m WHERE m.publication = p.oid)))::text
-            FROM pg_catalog.pg_publication p)
+            FROM pg_catalog.pg_publication p),
+        pg_catalog.pg_is_in_recovery()
     FROM here
     LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = {slot}
     LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid
@@ -106,7 +107,7 @@ def _view(row: Row) -> SlotView:
     state, sent, spilled, spilled_txns, decoded, xmin_age, frozen_age, oldest, prepared, *rest = (
         rest
     )
-    (publications,) = rest
+    publications, is_standby = rest
     return SlotView(
         wal_end=_whole(wal_end) or 0,
         retained_bytes=_whole(retained),
@@ -125,6 +126,7 @@ def _view(row: Row) -> SlotView:
         frozen_age=_whole(frozen_age),
         transaction_seconds=_real(oldest),
         prepared_seconds=_real(prepared),
+        is_standby=is_standby == "t",
         publications={
             name: tuple(numbers) for name, numbers in json.loads(str(publications or "{}")).items()
         },

@@ -92,6 +92,7 @@ def read_server(
         switch_points=points,
         is_standby=connection.query("SELECT pg_catalog.pg_is_in_recovery()") == [("t",)],
         publications=present,
+        instance=connection.query(_INSTANCE)[0][0] or "",
     )
 
 
@@ -124,6 +125,9 @@ def _switch_points(connection: Connection, timeline: int) -> dict[int, Lsn]:
     return points
 
 
+_INSTANCE: Final = (
+    "SELECT pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())::pg_catalog.text"
+)
 _COLUMNS: Final = (
     "slot_name, plugin, slot_type, database, temporary, active, active_pid, restart_lsn, "
     "confirmed_flush_lsn, wal_status, safe_wal_size, two_phase"

@@ -75,7 +75,7 @@ class PostgresSource:
         self._connection = connect(settings.address)
         self._server = slots.read_server(self._connection, self._slot, publications, state)
         wants_standby = settings.decoding.standby_connection
-        problem = primary_problem(self._server, wants_standby=wants_standby)
+        problem = primary_problem(self._server, state, wants_standby=wants_standby)
         if problem is not None:
             raise SourceRefusedError(problem)
         self._start_lsn = check_start(state, self._server, self._slot, two_phase=settings.two_phase)
@@ -129,6 +129,8 @@ class PostgresSource:
             "start_lsn": int(self._start_lsn),
             "log_lsn": self._log_lsn,
             "timeline": server.timeline,
+            "instance": server.instance,
+            "is_standby": server.is_standby,
             "server_version": server.version,
             "encoding": server.encoding,
             "sender_timeout_ms": server.sender_timeout_ms,
