@@ -91,6 +91,22 @@ def prepared(spark: SparkSession, root: Given, table: str, *, at: Point | None =
     return _joined(spark, found, with_dropped(versions))
 
 
+def prepared_titles(root: Given, n: int) -> list[str]:
+    """``schema.name`` of the tables that transactions change which are prepared at an entry.
+
+    Raises:
+        ConfigError: see `prepared`.
+        LandingError: see `prepared`.
+    """
+    landing = Landing(root)
+    schemas = (
+        of["schema"]
+        for file in waiting_at(landing, n)
+        for of in trailer_of(landing.root / file.path, file)["shown"]
+    )
+    return sorted({table_title(schema["schema"], schema["name"]) for schema in schemas})
+
+
 def with_uncommitted(
     spark: SparkSession,
     landing: Landing,

@@ -32,7 +32,7 @@ from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import current, history, quarantine, shown_entry, titles
 from gaussdecode.spark.session import beside
 from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.uncommitted import prepared
+from gaussdecode.spark.uncommitted import prepared, prepared_titles
 
 _HISTORY: Final = "history"
 _QUARANTINE: Final = "quarantine"
@@ -249,6 +249,20 @@ class _Tables:
             self._frame(meaning).createOrReplaceTempView(quoted(view))
         return view
 
+    def find_prepared(self, parts: Sequence[str]) -> Meaning | None:
+        """Tell what the name of a table means of which nothing has landed but what is prepared."""
+        if _PREPARED not in self.beside or not parts[-1].casefold().endswith(_PREPARED):
+            return None
+        meaning = Names(prepared_titles(self._given_root(), self._entry()), UNCOMMITTED).find(parts)
+        return meaning if meaning is not None and meaning.beside == _PREPARED else None
+
+    def _given_root(self) -> Given:
+        assert self._root is not None
+        return self._root
+
+    def _entry(self) -> int:
+        return shown_entry(self.target, self._at or Point(), self._given_root())
+
     def drop(self) -> None:
         """Take the views away; what was asked of them goes on."""
         for view in self._made:
@@ -261,9 +275,9 @@ class _Tables:
         if meaning.beside == _QUARANTINE:
             return quarantine(self.spark, self.target, meaning.table)
         if meaning.beside == _PREPARED:
-            assert self._root is not None
-            n = shown_entry(self.target, self._at or Point(), self._root)
-            return prepared(self.spark, self._root, meaning.table, at=Point(n=n))
+            return prepared(
+                self.spark, self._given_root(), meaning.table, at=Point(n=self._entry())
+            )
         return current(
             self.spark,
             self.target,
@@ -295,7 +309,7 @@ def _resolved(text: str, error: PySparkException, names: Names, tables: _Tables)
             raise refusal(error) from None
         return [before + ".".join(map(quoted, rest)) + after]
     parts = parts_of(told["relationName"])
-    meaning = names.find(parts)
+    meaning = names.find(parts) or tables.find_prepared(parts)
     if meaning is None:
         raise ConfigError(
             f"the query names {'.'.join(parts)}, and there is no such table; there are: "

@@ -59,7 +59,7 @@ class Rows:
         columns = [("id", "int32", True), ("note", "string", False)]
         columns += [(*self.added, False)] if self.added else []
         return {
-            "schema": "public", "name": "orders", "oid": 0, "identity": "d", "key": ["id"],
+            "schema": "public", "name": self.table.partition(".")[2], "oid": 0, "identity": "d", "key": ["id"],
             "columns": [
                 {"name": name, "landed": name, "arrow": of, "identity": key, "attribute_number": None}
                 for name, of, key in columns
@@ -212,6 +212,15 @@ def test_sql_names_them(
         ("one", 901),
         ("it's", 902),
     ]
+    source.prepare("new", Rows([("I", 1, "of a table that is new")], table="public.fresh"))
+    apply_with(LocalEngine(), source.root, target, Options())
+    for name in ("fresh_prepared", "public.fresh_prepared", "Fresh_Prepared"):
+        status = main([*command, f"SELECT gd_gid, note FROM {name}", *asked])
+        assert status == 0, capsys.readouterr().err
+        (row,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+        assert row == {"gd_gid": "new", "note": "of a table that is new"}
+    assert main([*command, "SELECT * FROM fresh", *asked]) == EX_CONFIG
+    assert "there is no such table" in capsys.readouterr().err
     assert main([*command, "SELECT max(id) AS id FROM orders", *asked]) == 0
     assert json.loads(capsys.readouterr().out)["id"] < 900
     assert main([*command, text]) == EX_CONFIG
