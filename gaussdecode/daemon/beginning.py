@@ -80,7 +80,7 @@ def collector_settings(
         memory_bytes=landing.memory_bytes,
         txn_memory_bytes=config.txn_memory_bytes,
         open_memory_bytes=config.reorderbuffer_bytes,
-        by_csn=decoding.output_order == 1,
+        by_csn=config.lands_by_csn,
         spool_bytes=landing.spool_bytes,
         is_streamed=is_streamed,
         target_file_size=landing.target_file_size,

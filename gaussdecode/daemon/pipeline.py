@@ -187,7 +187,7 @@ class Pipeline:
 
     def _open(self, identity: SourceIdentity) -> CommitLog:
         landing = self._config.landing
-        order = ORDER_CSN if self._config.decoding.output_order else ORDER_LSN
+        order = ORDER_CSN if self._config.lands_by_csn else ORDER_LSN
         self.log = CommitLog.open(Files(landing.root), identity, order=order, space=self._space)
         for finding in self.log.findings:
             _log.info(Event.LANDING_RECOVERED, finding=finding)

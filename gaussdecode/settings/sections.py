@@ -747,6 +747,11 @@ class Config:
         return self.snapshot.wants_rows or self.landing.on_suspect == "snapshot"
 
     @property
+    def lands_by_csn(self) -> bool:
+        """The landing is in the order of CSNs; of a running slot its source refuses that."""
+        return self.source.kind is SourceKind.CAPTURE and self.decoding.output_order == 1
+
+    @property
     def snapshot_refusal(self) -> str | None:
         """Why existing rows cannot be read with these settings; None if they can."""
         if self.source.kind is SourceKind.CAPTURE:

@@ -155,8 +155,12 @@ def test_daemon_that_ends(
             session.execute("INSERT INTO public.t SELECT g, g FROM generate_series(1000, 4000) g")
             session.execute("ROLLBACK TO SAVEPOINT s")
         prometheus.fires("GaussdecodeNotStreamed")
-        assert "savepoint" in next(
-            line for line in daemon.log.read_text().splitlines() if "streaming_fallback" in line
+        daemon.wait_while_running(
+            lambda: any(
+                "streaming_fallback" in line and "savepoint" in line
+                for line in daemon.log.read_text().splitlines()
+            ),
+            "it is asked for whole",
         )
         with database_15.connect() as session:
             session.execute("BEGIN")
