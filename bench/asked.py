@@ -64,14 +64,8 @@ MORE: Final = {
 }
 
 
-# The defaults, but for the interval: what an entry waits for more is not what is measured.
-_SIZES: Final = {
-    "target-file-size": "128MiB",
-    "max-commit-interval": "300ms",
-    "row-group-rows": 131072,
-    "row-group-bytes": "64MiB",
-    "memory-bytes": "512MiB",
-}
+# What an entry waits for more is not what is measured.
+SIZES: Final = {**live.SIZES, "max-commit-interval": "300ms"}
 
 
 def fill(database: Database, name: str, rows: int) -> None:
@@ -171,7 +165,7 @@ def commit_to_durable(
     )
     database.create_slot()
     directory.mkdir()
-    config = {"source": {"streaming": streaming}, "landing": _SIZES}
+    config = {"source": {"streaming": streaming}, "landing": SIZES}
     daemon = Daemon(database, directory, config=config)
     with daemon, database.connect() as session:
         daemon.wait_for_state("streaming")

@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import asked
 import corpus
 import live
 import processes
@@ -36,7 +37,6 @@ import pyarrow.parquet as pq
 import replay
 import stream
 from kit.daemon import Daemon
-from kit.landing import Json
 from kit.postgres import Database, Postgres, run
 
 _MB: Final = 1 << 20
@@ -45,14 +45,7 @@ _ROOTS: Final = (
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
     ("/sys/fs/cgroup", "memory.max"),
 )
-_LANDING: Final[Json] = {"max-commit-interval": "300ms"}
-_DEFAULTS: Final[Json] = {
-    "target-file-size": "128MiB",
-    "row-group-rows": 131072,
-    "row-group-bytes": "64MiB",
-    "memory-bytes": "512MiB",
-}
-_SPILL_ROWS: Final = 5_000_000
+_SPILL_ROWS: Final = 20_000_000  # of which memory holds a fraction
 _TEXT_BYTES: Final = 1_000_000
 
 
@@ -106,7 +99,7 @@ def one_transaction(
     database.execute("ALTER TABLE public.t ALTER COLUMN note SET COMPRESSION pglz")
     database.create_slot()
     directory.mkdir()
-    config = {"source": {"streaming": "on"}, "landing": _DEFAULTS | _LANDING}
+    config = {"source": {"streaming": "on"}, "landing": asked.SIZES}
     daemon = Daemon(database, directory, config=config)
     with limited(limit), daemon, database.connect() as session:
         daemon.wait_for_state("streaming")
@@ -219,7 +212,7 @@ def spill(directory: Path, args: argparse.Namespace) -> dict[str, Any]:
     paths = {}
     for name, count in (("spilled", _SPILL_ROWS), ("in_memory", 1000)):
         paths[name] = directory / name
-        stream.write(paths[name], stream.Shape(rows=count, total=1_000_000_000))
+        stream.write(paths[name], stream.Shape(rows=count, total=4_500_000_000))
     found: dict[str, list[float]] = {name: [] for name in paths}
     for number in range(args.runs):
         for name, path in paths.items():

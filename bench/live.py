@@ -37,7 +37,7 @@ from kit.postgres import Database, Postgres
 
 from gaussdecode.model.lsn import Lsn
 
-_SIZES: Final = {
+SIZES: Final = {
     "target-file-size": "128MiB",
     "max-commit-interval": "10s",
     "row-group-rows": 131072,
@@ -83,7 +83,7 @@ def run_daemon(
         directory,
         config={
             "decoding": {"parallel-decode-num": decoders},
-            "landing": _SIZES,
+            "landing": SIZES,
             "source": source or {},
             "ring": {"raw-ring-bytes": "16MiB", "decoded-ring-bytes": "64MiB"},
             "monitoring": {"log-level": "info"},

@@ -53,18 +53,11 @@ class Start:
         log = self.log
         assert log is not None
         point = self.server.switch_points.get(log.timeline)
-        if point is None or self.server.timeline <= log.timeline or self.is_promoted:
+        if point is None or self.server.timeline <= log.timeline:
+            return log.lsn
+        if is_same_instance(log, self.server):
             return log.lsn
         return point if self.landed_lsn <= point < log.lsn else log.lsn
-
-    @property
-    def is_promoted(self) -> bool:
-        """It is the server that the log was read from, and has not been started since.
-
-        Its WAL is one, on whatever timeline: none of it was taken back.
-        """
-        log = self.log
-        return log is not None and bool(log.instance) and log.instance == self.server.instance
 
     @property
     def landed_lsn(self) -> Lsn:
@@ -78,6 +71,14 @@ class Start:
         """The slot, for rules that come after the one that wants it there."""
         assert self.server.slot is not None
         return self.server.slot
+
+
+def is_same_instance(log: LandingPosition | None, server: ServerState) -> bool:
+    """Whether the log was read from this server, and it has not been started since.
+
+    Its WAL is one then, on whatever timeline: none of it was taken back.
+    """
+    return log is not None and bool(log.instance) and log.instance == server.instance
 
 
 def _slot_missing(start: Start) -> str | None:
@@ -161,7 +162,9 @@ def _lost(start: Start) -> str | None:
 
 
 def _timeline(start: Start) -> str | None:
-    if start.log is None or start.log.timeline in (0, start.server.timeline) or start.is_promoted:
+    if start.log is None or start.log.timeline in (0, start.server.timeline):
+        return None
+    if is_same_instance(start.log, start.server):
         return None
     if start.server.timeline < start.log.timeline:
         return (
@@ -293,7 +296,7 @@ def primary_problem(
     """
     if server.is_standby or not wants_standby:
         return None
-    if log is not None and log.instance and log.instance == server.instance:
+    if is_same_instance(log, server):
         return None
     return (
         "decoding.standby-connection: the server is a primary; name a standby in source.dsn, or leave "

@@ -171,12 +171,7 @@ def test_promoted_source(pair_of_its_own: Pair, make_daemon: MakeDaemon) -> None
     pair = pair_of_its_own
     database, standby = pair.database, pair.standby
     primary = database.server
-    make_slot(pair)
-    config = {
-        "source": {**SOURCE, "dsn": f"{standby.dsn(database.name)} sslmode=disable"},
-        "decoding": {"standby-connection": True},
-    }
-    daemon = make_daemon(database, config=config)
+    daemon = daemon_of_standby(pair, make_daemon)
     with daemon:
         opened = open_and_prepare(database)
         daemon.wait_while_running(lambda: is_there(daemon), "open and prepared")
@@ -187,12 +182,7 @@ def test_promoted_source(pair_of_its_own: Pair, make_daemon: MakeDaemon) -> None
         standby.promote()
         database.server = standby
         daemon.start()
-        assert daemon.wait() == EX_CONFIG
-        assert "decoding.standby-connection: the server is a primary" in daemon.log_tail(5)
-        daemon.write_config(decoding={"standby-connection": False})
-        daemon.start()
-        daemon.catch_up()
-        end_them(pair, daemon)
+        go_on_as_primary(pair, daemon)
 
 
 def test_promoted_while_it_is_read(pair_of_its_own: Pair, make_daemon: MakeDaemon) -> None:
@@ -200,12 +190,7 @@ def test_promoted_while_it_is_read(pair_of_its_own: Pair, make_daemon: MakeDaemo
     pair = pair_of_its_own
     database, standby = pair.database, pair.standby
     primary = database.server
-    make_slot(pair)
-    config = {
-        "source": {**SOURCE, "dsn": f"{standby.dsn(database.name)} sslmode=disable"},
-        "decoding": {"standby-connection": True},
-    }
-    daemon = make_daemon(database, config=config)
+    daemon = daemon_of_standby(pair, make_daemon)
     with daemon:
         opened = open_and_prepare(database)
         daemon.wait_while_running(lambda: is_there(daemon), "open and prepared")
@@ -225,12 +210,27 @@ def test_promoted_while_it_is_read(pair_of_its_own: Pair, make_daemon: MakeDaemo
         (fork,) = (e for e in landing.read_entries(daemon.root) if e["kind"] == "fork")
         assert fork["extra"]["from_timeline"] == 1
         daemon.start()
-        assert daemon.wait() == EX_CONFIG
-        assert "decoding.standby-connection: the server is a primary" in daemon.log_tail(5)
-        daemon.write_config(decoding={"standby-connection": False})
-        daemon.start()
-        daemon.catch_up()
-        end_them(pair, daemon)
+        go_on_as_primary(pair, daemon)
+
+
+def daemon_of_standby(pair: Pair, make_daemon: MakeDaemon) -> Daemon:
+    """A daemon whose source is the standby, with a slot there."""
+    make_slot(pair)
+    config = {
+        "source": {**SOURCE, "dsn": f"{pair.standby.dsn(pair.database.name)} sslmode=disable"},
+        "decoding": {"standby-connection": True},
+    }
+    return make_daemon(pair.database, config=config)
+
+
+def go_on_as_primary(pair: Pair, daemon: Daemon) -> None:
+    """A start says which option is to be changed; changed, all of it lands."""
+    assert daemon.wait() == EX_CONFIG
+    assert "decoding.standby-connection: the server is a primary" in daemon.log_tail(5)
+    daemon.write_config(decoding={"standby-connection": False})
+    daemon.start()
+    daemon.catch_up()
+    end_them(pair, daemon)
 
 
 def make_slot(pair: Pair) -> None:
