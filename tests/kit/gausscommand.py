@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kit.gaussdecoder import WhiteList
 from kit.gaussprofile import Profile
-from kit.gaussstore import WhiteList
 
 MAX_COMMAND_BYTES: Final = 1023
 _STACK: Final = 100

@@ -25,10 +25,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from kit.gaussdecoder import Decoder, WhiteList
 from kit.gaussprofile import V6_0_0, Profile
 from kit.gaussserver import Behaviour, GaussServer
 from kit.gausssql import Catalogue
-from kit.gaussstore import Decoder, Store, Table, WhiteList
+from kit.gaussstore import Store, Table
 from kit.gausstypes import Printer
 from kit.gausswire import ParallelStream, Wanted, copy_data
 from kit.postgres import Postgres, make_certificates

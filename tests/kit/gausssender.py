@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from kit import gausscommand, gausswire
 from kit.gausscommand import Command, CommandError, StreamOptions
+from kit.gaussdecoder import Decoder
 from kit.gaussmessage import report, zone_offset
-from kit.gaussstore import Committed, Decoder
+from kit.gaussstore import Committed
 from kit.gausswire import ParallelStream, SerialStream, SqlStream, Wanted
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Sender:
         self._reloads = len(self._server.reloads)
         self._load: Iterator[memoryview] | None = None
         self._told_lsn = 0  # serial: all before it was sent, and a client may confirm it
+        self._out_lsn = 0  # all before it left the buffers too
         self.sent_lsn = 0
 
     # --- start -------------------------------------------------------------------------
@@ -257,7 +259,8 @@ class Sender:
         is_filtered = (options.only_local and of.origin != 0) or (
             is_excluded and not self._server.behaviour.is_sending_excluded
         )
-        if of.is_elsewhere and not options.is_parallel:
+        if not options.is_parallel and (of.is_elsewhere or not of.has_records):
+            self.sent_lsn = self._out_lsn = of.end_lsn
             return
         profile = self._server.profile
         is_dropping = options.is_parallel or profile.serial_drops
@@ -268,9 +271,12 @@ class Sender:
         last: bytes | None = None  # goes out when its commit may be confirmed, not before
         for body in stream.transaction(rendered):
             if last is not None:
+                self._out_lsn = self.sent_lsn
                 yield last
             last = gausswire.copy_data(body)
         self.sent_lsn = of.end_lsn
+        if not isinstance(stream, ParallelStream) or stream.buffer.is_empty:
+            self._out_lsn = of.end_lsn
         if last is not None:
             yield last
 
@@ -286,6 +292,7 @@ class Sender:
         """What the sender does once a second: empty the batch, say where the reader is."""
         if isinstance(self._stream, ParallelStream):
             body = self._stream.buffer.flush()
+            self._out_lsn = self.sent_lsn
             if body is not None:
                 self._put(gausswire.copy_data(body))
         if self._options.enable_heartbeat:
@@ -394,6 +401,9 @@ class Sender:
             if self._load is not None:
                 if flush > self._server.wal_end:
                     self._server.violate(f"confirmed {flush:X}, beyond all that was sent")
+            elif flush in self._server.told_lsns:
+                if not self._is_out(flush):
+                    self._server.violate(f"confirmed {flush:X}, beyond a commit that was not sent")
             elif flush > max(self.sent_lsn, self._start, self._told_lsn):
                 self._server.violate(f"confirmed {flush:X}, beyond all that was sent")
             elif flush > self._start and not (
@@ -401,6 +411,12 @@ class Sender:
             ):
                 self._server.violate(f"confirmed {flush:X}, which is no commit's end")
             slot.confirmed_lsn = max(slot.confirmed_lsn, flush)
+
+    def _is_out(self, lsn: int) -> bool:
+        """Whether every transaction whose commit record begins before a position was sent whole."""
+        committed = self._server.store.committed
+        at = bisect.bisect_left(committed, lsn, key=lambda one: one.commit_lsn)
+        return at == 0 or committed[at - 1].end_lsn <= max(self._out_lsn, self._start)
 
     def _is_commit_end(self, lsn: int) -> bool:
         committed = self._server.store.committed

@@ -9,6 +9,7 @@ What a client does wrong is not forgiven, and is written down in `GaussServer.vi
 
 import contextlib
 import dataclasses
+import re
 import socket
 import ssl
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from kit.gaussactivity import Backend
 from kit.gausscommand import CommandError
 from kit.gausspassword import User
 from kit.gaussprofile import V6_0_0, Profile
@@ -29,6 +31,7 @@ from kit.gausstypes import Printer
 CODECS: Final[Mapping[str, str]] = {
     "UTF8": "utf-8", "GBK": "gbk", "GB18030": "gb18030", "LATIN1": "latin-1", "SQL_ASCII": "utf-8",
 }  # fmt: skip
+_VIEWS: Final = ("pg_stat_activity", "pg_running_xacts", "pg_prepared_xacts")
 _EPOCH_2000: Final = 946_684_800
 PLUGINS: Final = ("mppdb_decoding", "sql_decoding", "test_decoding", "pgoutput")
 COMMERCIAL_PLUGINS: Final = (
@@ -59,6 +62,10 @@ class Behaviour:
         is_frozen: nothing is read or sent at all.
         is_sending_excluded: exclude-users is taken, and filters nothing.
         is_held: transactions are not sent; keepalives run ahead of them.
+        masks_activity: pg_stat_activity hides from a user what others do, unless SYSADMIN.
+        is_csn_local: gs_get_next_xid_csn() tells what this server has seen of a shared clock.
+        is_idle_csn_stuck: heartbeats of a CSN slot tell the CSN of the last transaction that was
+            sent, and do not move on when there is none.
     """
 
     hba: str = "sha256"
@@ -79,6 +86,9 @@ class Behaviour:
     is_frozen: bool = False
     is_held: bool = False
     is_sending_excluded: bool = False
+    masks_activity: bool = False
+    is_csn_local: bool = False
+    is_idle_csn_stuck: bool = False
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -134,6 +144,7 @@ class GaussServer:
         behaviour: how it is set up.
         clock: seconds, for timers.
         load: prepared messages that streams send in place of the store's transactions.
+        node_name: as the server calls itself.
 
     Attributes:
         port: for SQL.
@@ -146,6 +157,9 @@ class GaussServer:
             would have cost data.
         snapshots: CSN by name, of those that are exported.
         forbidden: tables that may not be read.
+        denied: pairs of a user and a function or view that it may not use.
+        told_lsns: WAL positions that SQL functions told; a stream may confirm them.
+        node_name: as the server calls itself.
         connections: how many were accepted.
         sent: bytes of CopyData sent to streaming clients.
     """
@@ -161,6 +175,7 @@ class GaussServer:
         database: str = "shop",
         clock: Callable[[], float] = time.monotonic,
         load: LoadSource | None = None,
+        node_name: str = "dn_6001",
     ) -> None:
         self.store = store
         self.load = load
@@ -175,6 +190,9 @@ class GaussServer:
         self.slots: dict[str, Slot] = {}
         self.snapshots: dict[str, int] = {}
         self.forbidden: set[tuple[str, str]] = set()
+        self.denied: set[tuple[str, str]] = set()
+        self.told_lsns: set[int] = set()
+        self.node_name = node_name
         self.violations: list[str] = []
         self.unknown_queries: list[str] = []
         self.connections = 0
@@ -372,6 +390,22 @@ class GaussServer:
     def add_user(self, user: User) -> None:
         """Let somebody log in."""
         self.users[user.name] = user
+
+    def may_see_all(self, asker: Backend | None) -> bool:
+        """Whether a session sees what other users do."""
+        user = self.users.get(asker.user) if asker else None
+        return user is not None and bool(user.rights & {"rolsuper", "rolsystemadmin"})
+
+    def check_right(self, user: str, text: str) -> None:
+        """Look whether a user may use the functions and views of a statement.
+
+        Raises:
+            CommandError: one is denied.
+        """
+        for denied, name in self.denied:
+            if denied == user and re.search(rf"\b{name}\b", text, re.IGNORECASE):
+                kind = "relation" if name in _VIEWS else "function"
+                raise CommandError(f"permission denied for {kind} {name}", "42501")
 
     def violate(self, what: str) -> None:
         """Write down what a client did."""

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from kit import gausscommand, gausspassword, gausssnapshot
+from kit.gaussactivity import Backend
 from kit.gausscommand import Command, CommandError
 from kit.gaussmessage import Result, lsn_text, message, report
 from kit.gausspassword import Question
@@ -60,6 +61,7 @@ class Session:
         is_walsender: it came with ``replication=``.
         is_streaming: START_REPLICATION was sent.
         user: who logged in.
+        backend: as other sessions see it, once it is greeted.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Session:
         self._lock = threading.Lock()
         self._closed = False
         self.transactions = gausssnapshot.Transactions(self)
+        self.backend: Backend | None = None
 
     # --- life --------------------------------------------------------------------------
 
@@ -89,6 +92,8 @@ class Session:
                 self._commands()
         finally:
             self.transactions.end()
+            if self.backend is not None:
+                self.server.store.activity.leave(self.backend)
 
     def close(self) -> None:
         """Close the connection in order."""
@@ -258,6 +263,8 @@ class Session:
             value = self.settings[name.lower()]
             out += message(b"S", name.encode() + b"\0" + value.encode() + b"\0")
         out += message(b"K", struct.pack(">II", 4711, 815)) + message(b"Z", b"I")
+        application = self.settings["application_name"]
+        self.backend = self.server.store.activity.connect(self.user, application)
         self.send(out)
 
     def _read_message(self) -> tuple[bytes, bytes]:
@@ -298,6 +305,8 @@ class Session:
         )
 
     def _query(self, text: str) -> None:
+        assert self.backend is not None
+        self.backend.run(text, self.server.store.activity.now_us())
         try:
             self._answer(text)
         except CommandError as error:
@@ -305,6 +314,7 @@ class Session:
                 raise self.fatal(error.message, error.sqlstate, error.hint) from None
             self.transactions.is_failed = self.transactions.is_open
             self.send(report(b"E", "ERROR", error.message, error.sqlstate, error.hint))
+        self.backend.rest(is_in_transaction=self.transactions.is_open)
         self.send(message(b"Z", self.transactions.status))
 
     def _answer(self, text: str) -> None:
@@ -418,6 +428,7 @@ class Session:
         Raises:
             CommandError: it fails, or the simulator does not know it.
         """
+        self.server.check_right(self.user, text)
         done = self.transactions.execute(text) or gausssnapshot.execute(self, text)
         if done is not None:
             return done
@@ -441,11 +452,15 @@ class Session:
         match = _CALL.fullmatch(text)
         if match:
             return self._call(match[2].lower(), re.findall(r"'((?:[^']|'')*)'", match[3]))
+        if self.server.behaviour.is_standby and "pg_current_xlog_insert_location" in text.lower():
+            raise CommandError("recovery is in progress", "55000")
         if self.server.catalogue is None:
             raise self._unknown(text)
         try:
             csn = self.transactions.csn
-            return Result(*self.server.catalogue.query(self.server, self.settings, text, csn))
+            return Result(
+                *self.server.catalogue.query(self.server, self.settings, text, csn, self.backend)
+            )
         except LookupError as error:
             self.server.unknown_queries.append(text)
             raise CommandError(str(error.args[0]), "42P01") from None

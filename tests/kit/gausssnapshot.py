@@ -79,6 +79,7 @@ class Transactions:
         self._session = session
         self._exported: list[str] = []
         self._isolation = _READ_COMMITTED
+        self._xid = 0
         self.csn: int | None = None
         self.is_open = False
         self.is_failed = False
@@ -90,8 +91,14 @@ class Transactions:
             return b"E"
         return b"T" if self.is_open else b"I"
 
-    def end(self) -> None:
+    def end(self, *, is_commit: bool = False) -> None:
         """End it; snapshots that it exported are gone."""
+        store = self._session.server.store
+        if self._xid and is_commit:
+            store.commit((), xid=self._xid)
+        elif self._xid:
+            store.write(40)
+        self._xid = 0
         for name in self._exported:
             self._session.server.snapshots.pop(name, None)
         self._exported.clear()
@@ -107,7 +114,7 @@ class Transactions:
             return Result([], [], "BEGIN")
         match = _END.fullmatch(text)
         if match:
-            self.end()
+            self.end(is_commit=match[1].upper() != "ROLLBACK" and not self.is_failed)
             return Result([], [], match[1].upper())
         if self.is_failed:
             raise CommandError("current transaction is aborted", "25P02")
@@ -143,7 +150,11 @@ class Transactions:
 
     def _take_xid(self) -> Result:
         store = self._session.server.store
-        xid = store.new_xid() if self.is_open else store.commit(()).xid
+        xid = self._xid or (store.new_xid() if self.is_open else store.commit(()).xid)
+        if self.is_open:
+            self._xid = xid
+            if self._session.backend is not None:
+                self._session.backend.xid = xid
         return Result([("txid_current", 20)], [(str(xid),)], "SELECT 1")
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import pq, sql
 
+from kit import gaussviews
+from kit.gaussactivity import Backend
 from kit.gaussmessage import lsn_text
 from kit.gaussprofile import Profile
 from kit.gaussstore import Table
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = "gs_catalog"
 _NUMBERS: Final = itertools.count(1)
+_TYPES: Final = {gaussviews.XID8: gaussviews.XID}
 _RIGHTS: Final = ("rolsuper", "rolcreaterole", "rolcreatedb", "rolauditadmin", "rolsystemadmin")
 _ENCODINGS: Final = {"SQL_ASCII": 0, "UTF8": 7, "LATIN1": 8, "GBK": 36, "GB18030": 39}
 # Columns that openGauss has and PostgreSQL lacks are added; the reverse are left out.
@@ -151,6 +154,7 @@ class Catalogue:
         self._version = ""
         self._shadows: frozenset[str] = frozenset()
         self._held: dict[str, list[tuple[object, ...]]] = {}
+        self._wal_end = 0
 
     def close(self) -> None:
         """Drop the database."""
@@ -160,7 +164,12 @@ class Catalogue:
             self._postgres.execute(f'DROP DATABASE IF EXISTS "{self._name}" WITH (FORCE)')
 
     def query(
-        self, server: "GaussServer", settings: Mapping[str, str], text: str, csn: int | None = None
+        self,
+        server: "GaussServer",
+        settings: Mapping[str, str],
+        text: str,
+        csn: int | None = None,
+        asker: Backend | None = None,
     ) -> tuple[list[tuple[str, int]], list[tuple[str | None, ...]], str]:
         """Answer a query.
 
@@ -169,6 +178,7 @@ class Catalogue:
             settings: of the session.
             text: the query.
             csn: of the snapshot of the session's transaction, or None.
+            asker: the session that asks.
 
         Returns:
             Name and type OID of each column, rows of texts, command tag.
@@ -181,7 +191,9 @@ class Catalogue:
             raise LookupError(f'column or relation "{absent[1]}" does not exist')
         with self._lock:
             session = self._open(server)
-            self._refresh(session, server, settings)
+            self._refresh(session, server, settings, asker)
+            if "pg_current_xlog" in text.lower():
+                server.told_lsns.add(self._wal_end)
             self._write_files(session, server, csn)
             asked = _CURRENT_USER.sub(
                 sql.Literal(settings.get("session_authorization", "")).as_string(session), text
@@ -192,7 +204,8 @@ class Catalogue:
                 session.pgconn.exec_(b"ROLLBACK")
                 raise LookupError(f"{message.decode()} (in: {' '.join(text.split())})")
         columns = [
-            ((result.fname(i) or b"").decode(), result.ftype(i)) for i in range(result.nfields)
+            ((result.fname(i) or b"").decode(), _TYPES.get(result.ftype(i), result.ftype(i)))
+            for i in range(result.nfields)
         ]
         rows = [
             tuple(
@@ -219,6 +232,7 @@ class Catalogue:
             self._session = self._postgres.connect(self._name)
             session = self._session
             session.execute(_TABLES)
+            session.execute(gaussviews.TABLES)
             self._insert_types(session)
             self._copy_types(session)
             self._follow_version(session, server.profile)
@@ -244,7 +258,7 @@ class Catalogue:
             "DROP TABLE IF EXISTS gs_catalog.slot_rows, gs_catalog.parallel_status CASCADE"
         )
         extra = [("confirmed_flush", "text")] * profile.has_confirmed_flush
-        extra += [("confirmed_csn", "int8")] * profile.is_commercial
+        extra += [("confirmed_csn", "xid8")] * profile.is_commercial
         session.execute(
             sql.SQL(_SLOTS).format(
                 columns=sql.SQL("".join(f", {name} {kind}" for name, kind in extra)),
@@ -293,6 +307,7 @@ class Catalogue:
         session: psycopg.Connection[tuple[object, ...]],
         server: "GaussServer",
         settings: Mapping[str, str],
+        asker: Backend | None,
     ) -> None:
         """Bring the tables up to what the server is now."""
         store, how = server.store, server.behaviour
@@ -303,12 +318,16 @@ class Catalogue:
             self._write_tables(session, tables)
         with server.lock:
             slots = list(server.slots.values())
+        self._wal_end = server.wal_end
+        for name, held in gaussviews.rows(server, asker):
+            self._replace(session, name, held)
         self._replace(
             session, "gs_parameters",
             [
                 ("version", server.profile.version), ("database", server.database),
                 ("standby", "on" if how.is_standby else "off"), ("encoding", how.encoding),
-                ("wal_end", lsn_text(server.wal_end)),
+                ("wal_end", lsn_text(self._wal_end)), ("skew_us", str(store.activity.skew_us)),
+                ("pid", str(asker.pid if asker else 0)),
             ],
         )  # fmt: skip
         self._replace(
@@ -537,7 +556,7 @@ def _slot_row(slot: "Slot", server: "GaussServer") -> tuple[object, ...]:
     if server.profile.has_confirmed_flush:
         row.append(lsn_text(slot.confirmed_lsn))
     if server.profile.is_commercial:
-        row.append(slot.confirmed_csn or None)
+        row.append(str(slot.confirmed_csn) if slot.confirmed_csn else None)
     return tuple(row)
 
 

@@ -8,18 +8,18 @@ tables at commit, and `Store.contents` is what the tables hold then: the oracle.
 import dataclasses
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from kit.gausstypes import Printer, parse_type
-from kit.gausswire import Column, Fields, Row, Statement, Truncate
-from kit.gausswire import Transaction as WireTransaction
+from kit.gaussactivity import Activity, Backend, Prepared
+from kit.gaussclock import FIRST_CSN, CsnClock
+from kit.gausstypes import parse_type
+from kit.gausswire import Statement
 
 Value = str | bytes | None
 Values = tuple[Value, ...]
 FIRST_LSN: Final = 0x1_6000_0000
 FIRST_XID: Final = 10_000_000_000  # beyond 32 bits, as an old openGauss has them
-FIRST_CSN: Final = 20_000
 _COMMIT_BYTES: Final = 0x68
 
 
@@ -140,6 +140,11 @@ class Committed:
     statements: tuple[Statement, ...] = ()
 
     @property
+    def has_records(self) -> bool:
+        """Whether anything but its commit record is its own."""
+        return bool(self.changes) or self.first_lsn != self.commit_lsn
+
+    @property
     def rows_after_ddl(self) -> int:
         """How many changes parallel decoding drops."""
         if self.ddl_lsn is None:
@@ -152,18 +157,27 @@ class Store:
 
     Args:
         clock: microseconds since 2000-01-01; commit times.
+        first_csn: of a clock of its own.
+        csn_clock: shared with other servers, in place of that.
 
     Attributes:
+        csn_clock: gives the CSNs.
+        known_csn: one more than the highest CSN that was seen here; without others the next one.
+        next_xid: that the next transaction will take.
+        activity: sessions and prepared transactions.
         committed: in the order of their commit records.
         wal_end: where the next record will start.
         changed: notified after every commit.
         schema_version: counts changes of tables.
-        next_csn: that the next transaction will draw, and what a new snapshot does not see.
         waiting: readers that wait for somebody's commit record.
     """
 
     def __init__(
-        self, clock: Callable[[], int] | None = None, *, first_csn: int = FIRST_CSN
+        self,
+        clock: Callable[[], int] | None = None,
+        *,
+        first_csn: int = FIRST_CSN,
+        csn_clock: CsnClock | None = None,
     ) -> None:
         ticks = itertools.count(763_734_672_098_179, 1_000_003)
         self._clock = clock or (lambda: next(ticks))
@@ -174,8 +188,10 @@ class Store:
         self.schema_version = 0
         self._rows: dict[int, dict[int, Values]] = {}
         self._oids = itertools.count(16385)
-        self._xids = itertools.count(FIRST_XID)
-        self.next_csn = first_csn
+        self.next_xid = FIRST_XID
+        self.csn_clock = csn_clock or CsnClock(first_csn)
+        self.known_csn = self.csn_clock.next
+        self.activity = Activity()
         self.waiting = 0
         self._truncated: dict[int, list[int]] = {}
         self._committing: dict[int, frozenset[int]] = {}  # CSN drawn, OIDs of its tables
@@ -261,15 +277,20 @@ class Store:
 
     def new_xid(self) -> int:
         """Take a transaction id."""
-        return next(self._xids)
+        with self.changed:
+            xid = self.next_xid
+            self.next_xid += 1
+            return xid
 
     def new_row_id(self) -> int:
         """Take a row id."""
         return next(self._row_ids)
 
-    def begin(self, *, user: str = "app", origin: int = 0) -> "Transaction":
-        """Begin a transaction."""
-        return Transaction(self, user, origin)
+    def begin(
+        self, *, user: str = "app", origin: int = 0, backend: Backend | None = None
+    ) -> "Transaction":
+        """Begin a transaction, in a session of its own unless one is given."""
+        return Transaction(self, user, origin, backend)
 
     def commit(
         self,
@@ -289,11 +310,13 @@ class Store:
     ) -> Committed:
         """Write a commit record, and apply the changes to the tables if asked to."""
         with self.changed:
+            drawn = self.csn_clock.draw() if csn is None else csn
+            self.known_csn = max(self.known_csn, drawn + 1)
             start = self.write(_COMMIT_BYTES)
             done = Committed(
                 xid=self.new_xid() if xid is None else xid,
                 subxids=tuple(subxids),
-                csn=self.draw_csn() if csn is None else csn,
+                csn=drawn,
                 first_lsn=start if first_lsn is None else first_lsn,
                 commit_lsn=start,
                 end_lsn=self.wal_end,
@@ -317,14 +340,47 @@ class Store:
 
     # --- as a snapshot sees it ---------------------------------------------------------
 
-    def draw_csn(self, tables: Sequence[Table] = ()) -> int:
+    @property
+    def next_csn(self) -> int:
+        """The CSN that the next transaction will draw, and what a new snapshot does not see."""
+        return self.csn_clock.next
+
+    def draw_csn(self, tables: Iterable[Table] = ()) -> int:
         """Take the number of a transaction that is about to write its commit record."""
         with self.changed:
-            csn = self.next_csn
-            self.next_csn += 1
-            if tables:
-                self._committing[csn] = frozenset(table.oid for table in tables)
+            csn = self.csn_clock.draw()
+            self.expect(csn, tables)
             return csn
+
+    def expect(self, csn: int, tables: Iterable[Table]) -> None:
+        """Know of a CSN that was drawn for a transaction whose commit record is yet to come."""
+        with self.changed:
+            self.known_csn = max(self.known_csn, csn + 1)
+            self._committing[csn] = frozenset(table.oid for table in tables)
+
+    def forget(self, csn: int) -> None:
+        """Know that no commit record will come for a CSN."""
+        with self.changed:
+            self._committing.pop(csn, None)
+            self.changed.notify_all()
+
+    def expected(self) -> list[int]:
+        """The CSNs that were drawn and whose commit records are yet to come, the least first."""
+        with self.changed:
+            return sorted(self._committing)
+
+    def contents_at(self, table: Table, csn: int) -> dict[int, Values]:
+        """The rows of a table after all transactions up to a CSN, by row id; columns as now."""
+        with self.changed:
+            rows: dict[int, dict[str, Value]] = {}
+            for of in sorted(self.committed, key=lambda one: one.csn):
+                for change in of.changes if of.csn <= csn else ():
+                    if table.oid in {changed.oid for changed in change.tables}:
+                        _replay(rows, change)
+            return {
+                row_id: tuple(row.get(column.name) for column in table.columns)
+                for row_id, row in rows.items()
+            }
 
     def seen(self, table: Table, csn: int) -> dict[int, Values]:
         """The rows that a snapshot sees, by row id; waits for who commits below its CSN.
@@ -390,25 +446,61 @@ class Transaction:
 
     Attributes:
         xid: of the top level.
+        backend: the session that runs it; one that came with it goes with it.
+        gid: once it is prepared.
+        csn: once it is drawn.
     """
 
-    def __init__(self, store: Store, user: str, origin: int) -> None:
+    def __init__(self, store: Store, user: str, origin: int, backend: Backend | None) -> None:
         self._store = store
         self._user = user
         self._origin = origin
+        self._owns_backend = backend is None
+        self.backend = backend or store.activity.connect(user)
+        self.work("BEGIN")
+        self.rest()
         self.xid = store.new_xid()
+        self.gid: str | None = None
+        self.csn: int | None = None
         self._subs: list[tuple[int, int]] = []  # xid of a savepoint, changes before it
         self._subxids: list[int] = []
         self._changes: list[Change] = []
         self._first_lsn: int | None = None
         self._ddl_lsn: int | None = None
         self._statements: list[Statement] = []
-        self._csn: int | None = None
+
+    # --- its session -------------------------------------------------------------------
+
+    def work(self, query: str) -> None:
+        """Let the session begin a statement, which runs until `rest`."""
+        self.backend.run(query, self._store.activity.now_us())
+
+    def rest(self) -> None:
+        """Let the session wait for its client, inside the transaction."""
+        self.backend.rest(is_in_transaction=True)
+
+    def _leave(self) -> None:
+        self.backend.rest(is_in_transaction=False)
+        if self._owns_backend:
+            self._store.activity.leave(self.backend)
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that it changed."""
+        return [table for change in self._changes for table in change.tables]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What it changed so far."""
+        return tuple(self._changes)
 
     def _put(self, size: int) -> int:
+        self.work("statement")
+        self.backend.xid = self.xid
         lsn = self._store.write(size)
         if self._first_lsn is None and not self._subs:
             self._first_lsn = lsn
+        self.rest()
         return lsn
 
     def _held(self, table: Table, row_id: int) -> Values:
@@ -469,15 +561,41 @@ class Transaction:
         """Forget the newest subtransaction."""
         del self._changes[self._subs.pop()[1] :]
 
-    def draw_csn(self) -> None:
-        """Begin to commit: the commit record is yet to be written, by `commit`."""
-        self._csn = self._store.draw_csn([t for change in self._changes for t in change.tables])
+    # --- its end -----------------------------------------------------------------------
 
-    def commit(self) -> Committed:
-        """Commit, with every subtransaction that is open."""
+    def draw_csn(self, query: str = "COMMIT") -> int:
+        """Begin to commit: the commit record is yet to be written, by `commit`.
+
+        Args:
+            query: that the session runs meanwhile; a procedure or a single statement commits too.
+        """
+        self.expect(self._store.draw_csn(self.tables), query)
+        assert self.csn is not None
+        return self.csn
+
+    def expect(self, csn: int, query: str = "COMMIT") -> None:
+        """Have a CSN, which the store knows of; the session works on the commit unless prepared."""
+        self.csn = csn
+        if self.gid is None:
+            self.backend.xid = self.xid
+            self.work(query)
+
+    def prepare(self, gid: str) -> None:
+        """Prepare it: no session has it any more, and `commit` or `rollback` ends it by its gid."""
         while self._subs:
             self.release()
-        return self._store.commit(
+        self._store.write(120)
+        activity = self._store.activity
+        assert gid not in activity.prepared
+        activity.prepared[gid] = Prepared(self.xid, gid, self._user, activity.now_us())
+        self.gid = gid
+        self._leave()
+
+    def commit(self) -> Committed:
+        """Commit, with every subtransaction that is open; write the commit record now."""
+        while self._subs:
+            self.release()
+        done = self._store.commit(
             sorted(self._changes, key=lambda change: change.lsn),
             xid=self.xid,
             subxids=self._subxids,
@@ -486,109 +604,21 @@ class Transaction:
             origin=self._origin,
             ddl_lsn=self._ddl_lsn,
             statements=self._statements,
-            csn=self._csn,
+            csn=self.csn,
         )
+        self._end()
+        return done
 
     def rollback(self) -> None:
         """Write an abort record; nothing of it will ever be sent."""
         self._store.write(40)
         self._changes.clear()
+        if self.csn is not None:
+            self._store.forget(self.csn)
+        self._end()
 
-
-# ---- what the decoders make of it --------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class WhiteList:
-    """The parsed ``white-table-list``: pairs of names, None for a star."""
-
-    items: tuple[tuple[str | None, str | None], ...] = ()
-
-    def admits(self, table: Table) -> bool:
-        """Whether rows of a table are sent."""
-        if not self.items:
-            return True
-        return any(
-            schema in (None, table.schema) and name in (None, table.name)
-            for schema, name in self.items
-        )
-
-
-class Decoder:
-    """Renders committed transactions as the server's decoder threads do."""
-
-    def __init__(
-        self,
-        printer: Printer,
-        tables: WhiteList,
-        *,
-        is_parallel: bool,
-        skips_generated: bool = False,
-    ) -> None:
-        self._printer = printer
-        self._white_list = tables
-        self._is_parallel = is_parallel
-        self._skips_generated = skips_generated
-
-    def transaction(self, of: Committed, *, is_empty: bool = False) -> WireTransaction:
-        """Render one transaction; rows after DDL are lost in parallel mode, and in old serial."""
-        return WireTransaction(
-            of.xid, of.csn, of.first_lsn, of.commit_lsn, of.end_lsn, of.commit_time_us,
-            iter(()) if is_empty else self._changes(of), of.origin, of.user.encode(self._printer.encoding),
-        )  # fmt: skip
-
-    def _changes(self, of: Committed) -> Iterator[Row | Truncate | Statement]:
-        shows_ddl = not self._is_parallel and self._printer.profile.sends_ddl
-        statements = list(of.statements) if shows_ddl else []
-        for change in self._kept(of):
-            while statements and statements[0].lsn < change.lsn:
-                yield statements.pop(0)
-            yield change
-        yield from statements
-
-    def _kept(self, of: Committed) -> Iterator[Row | Truncate]:
-        """What decoding does not drop."""
-        for change in of.changes:
-            is_lost = of.ddl_lsn is not None and change.lsn > of.ddl_lsn
-            if is_lost and (self._is_parallel or self._printer.profile.serial_drops):
-                return
-            yield self._truncate(change) if change.op == "T" else self._row(change)
-
-    def _name(self, text: str) -> bytes:
-        return text.encode(self._printer.encoding)
-
-    def _truncate(self, change: Change) -> Truncate:
-        names = [(self._name(table.schema), self._name(table.name)) for table in change.tables]
-        return Truncate(change.lsn, names)
-
-    def _row(self, change: Change) -> Row:
-        table = change.table
-        old: Fields | None = None
-        names = table.identity_names
-        if change.old is not None and names:
-            old = self._fields(table, change.old, names, is_old=True)
-        new: Fields | None = None
-        if change.new is not None:
-            names = tuple(
-                column.name
-                for column in table.columns
-                if not (self._skips_generated and column.is_generated) and not change.is_compressed
-            )
-            new = self._fields(table, change.new, names, is_old=False)
-        return Row(
-            change.op, change.lsn, self._name(table.schema), self._name(table.name), new, old,
-            is_hidden=not self._white_list.admits(table),
-        )  # fmt: skip
-
-    def _fields(
-        self, table: Table, values: Values, names: Sequence[str], *, is_old: bool
-    ) -> Fields:
-        skips_nulls = is_old and not self._printer.profile.sends_null_old
-        return [
-            (
-                Column(self._name(column.name), column.type_oid, column.type_name),
-                self._printer.print(column.type_oid, value),
-            )
-            for column, value in zip(table.columns, values, strict=True)
-            if column.name in names and not (skips_nulls and value is None)
-        ]
+    def _end(self) -> None:
+        if self.gid is None:
+            self._leave()
+        else:
+            del self._store.activity.prepared[self.gid]
