@@ -103,7 +103,10 @@ def apply_with(
     with store.locked():
         store.check_loaded()
         run = make_run(engine, landing, store, options, progress or (lambda _: None))
-        return run.run(landing.resolve(to or Point()))
+        reach = landing.reach(to or Point())
+        if reach.csn is not None and store.format != PARQUET:
+            landing.resolve(to or Point())  # says which entries are near
+        return run.run(reach.whole, reach.csn)
 
 
 def open_target(engine: Engine, target: Given, landing: Landing, options: Options) -> Target:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.place import Place, parquet_file
-from gaussdecode.spark.plan import ChangeFile
+from gaussdecode.spark.plan import ChangeFile, in_window
 from gaussdecode.spark.store import StateFile, write_parquet
 from gaussdecode.spark.tasks import numbers_of, part_of
 
@@ -55,7 +55,7 @@ def write_changelog(task: ChangelogTask) -> Iterator[str]:
                 groups = part_of(file.num_row_groups, change)
                 if not groups:
                     continue
-                rows = file.read_row_groups(groups)
+                rows = in_window(file.read_row_groups(groups), change)
         except (OSError, pa.ArrowException) as error:
             raise LandingError(f"{path} cannot be read: {error}") from error
         rows = rows.append_column("gd_n", pa.array(numbers_of(rows, change)))

@@ -71,6 +71,17 @@ def rows_of_op(path: Place, op: str, names: Sequence[str]) -> list[Row]:
     return found
 
 
+def csns_of(path: Place) -> tuple[int | None, int | None]:
+    """Least and greatest CSN of the rows of a file; None where it has none.
+
+    Raises:
+        LandingError: the file is missing or damaged.
+    """
+    with _opened(path) as file:
+        both = pc.min_max(file.read(columns=["gd_csn"]).column(0)).as_py()
+    return both["min"], both["max"]
+
+
 @contextlib.contextmanager
 def _opened(path: Place) -> Iterator[pq.ParquetFile]:
     try:

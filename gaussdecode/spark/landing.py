@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,8 +65,9 @@ class Point:
     Attributes:
         n: number of an entry.
         lsn: the last entry whose position is not above it.
-        csn: the entry up to which is every transaction with a commit sequence number up to this one and
-            none above, which need not be there where transactions land by their LSN.
+        csn: every transaction with a commit sequence number up to this one and none above. Where they
+            land in the order of CSNs that may be inside an entry; where they land by their LSN it
+            need not be there.
         time: the last entry before the first commit after it; aware.
     """
 
@@ -81,6 +82,23 @@ class Point:
             raise ConfigError(f"a point in the log is given once, not by {' and '.join(given)}")
         if self.time is not None and self.time.tzinfo is None:
             raise ConfigError("a time to travel to needs its zone, such as 2026-01-31T12:00:00Z")
+
+
+class Reach(NamedTuple):
+    """What a point of the log has: whole entries, and perhaps a part of the last one.
+
+    Attributes:
+        n: number of the last entry of which it has something.
+        csn: it has of that entry the transactions up to this CSN alone; None for all of it.
+    """
+
+    n: int
+    csn: int | None = None
+
+    @property
+    def whole(self) -> int:
+        """Number of the last entry that it has all of."""
+        return self.n if self.csn is None else self.n - 1
 
 
 class Landing:
@@ -213,12 +231,57 @@ class Landing:
 
     # --- travelling ------------------------------------------------------------------------
 
+    @property
+    def is_by_csn(self) -> bool:
+        """Whether transactions land in the order of their CSNs."""
+        return "gd_csn" in self.order
+
+    def watermark(self, entry: CommitEntry) -> int:
+        """CSN up to which everything has landed, as of an entry, and nothing above; 0 for nothing."""
+        return min(position.csn or 0 for position in entry.positions.values())
+
+    def reach(self, point: Point) -> Reach:
+        """Find what a point has; a CSN may be inside an entry, where they are the order.
+
+        Raises:
+            ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
+        """
+        if point.csn is None or not self.is_by_csn or self.last_n < 0:
+            return Reach(self.resolve(point))
+        return self._reach_of(point.csn, self.first_n, self.last_n)
+
+    def _reach_of(self, csn: int, first: int, last: int) -> Reach:
+        newest = self.watermark(self.entry(last))
+        if csn > newest:
+            raise ConfigError(
+                f"{self.root}: everything up to CSN {newest} has landed, what is up to CSN {csn} is not "
+                f"known yet; ask for {newest} at most, or again when more has landed"
+            )
+        n = self._last_until(lambda entry: self.watermark(entry) > csn, first, last)
+        held = None if n == last else self.entry(n + 1).csns
+        if held is not None and held.least <= csn:
+            return Reach(n + 1, csn)
+        if n < first:
+            raise self._beyond(n, first, last)
+        return Reach(n)
+
     def resolve(self, point: Point) -> int:
         """Find the entry a point means.
 
         Raises:
             ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
         """
+        if point.csn is not None and self.is_by_csn and self.last_n >= 0:
+            found = self.reach(point)
+            if found.csn is not None:
+                raise ConfigError(
+                    f"{self.root}: CSN {point.csn} is inside entry {found.n}, and only whole entries can be "
+                    f"shown here; ask for entry {found.whole} or {found.n} (--n, or Point(n=...))"
+                )
+            return found.n
+        return self._resolve(point)
+
+    def _resolve(self, point: Point) -> int:
         first, last = self.first_n, self.last_n
         if last < 0:
             raise ConfigError(f"{self.root}: the log is empty")
@@ -233,17 +296,24 @@ class Landing:
         else:
             found = last
         if not first <= found <= last:
-            raise ConfigError(
-                f"{self.root}: the log holds entries {first} to {last}, the point asked for is "
-                f"{'before' if found < first else 'after'} them"
-            )
+            raise self._beyond(found, first, last)
         return found
 
+    def _beyond(self, found: int, first: int, last: int) -> ConfigError:
+        return ConfigError(
+            f"{self.root}: the log holds entries {first} to {last}, the point asked for is "
+            f"{'before' if found < first else 'after'} them"
+        )
+
     def _last_not_above(self, wanted: int, first: int, last: int) -> int:
-        """Search the newest epoch that reaches down to the LSN, from the end."""
+        """The last entry whose position is not above an LSN."""
+        return self._last_until(lambda entry: self.position(entry).lsn > wanted, first, last)
+
+    def _last_until(self, is_above: Callable[[CommitEntry], bool], first: int, last: int) -> int:
+        """Search the newest epoch that reaches down to what is wanted, from the end."""
 
         def above(n: int) -> bool:
-            return self.position(self.entry(n)).lsn > wanted
+            return is_above(self.entry(n))
 
         newest = self.position(self.entry(last)).epoch
         start = first + bisect.bisect_left(

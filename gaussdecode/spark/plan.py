@@ -9,14 +9,16 @@ and so does another table under its name.
 
 import dataclasses
 import datetime as dt
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
+
+import pyarrow as pa
 
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
 from gaussdecode.model.quarantine import ended_by
-from gaussdecode.spark.events import STAMPS, Reset
-from gaussdecode.spark.glance import first_row, rows_of_op
+from gaussdecode.spark.events import STAMPS, Reset, as_int64
+from gaussdecode.spark.glance import csns_of, first_row, rows_of_op
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema, is_same_table, why_unknown
@@ -29,6 +31,11 @@ UNTOLD: Final = (
 _LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
 Numbering = tuple[tuple[int, int, int], ...]
 """Number, epoch and LSN of entries: which entry a row of a merged file belongs to."""
+
+
+Window = tuple[int, int]
+"""CSNs: above the first and up to the second."""
+_ALL: Final = (1 << 63) - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class ChangeFile:
         ignore_through: epoch and position that a snapshot of an earlier entry covers.
         epoch: of its last row.
         part: which part of how many parts of its row groups is meant.
+        window: of its rows those alone with a CSN above the first and up to the second; None for all.
     """
 
     n: int
@@ -54,6 +62,7 @@ class ChangeFile:
     ignore_through: tuple[int, ...] | None = None
     epoch: int = 0
     part: tuple[int, int] = (0, 1)
+    window: Window | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -134,6 +143,7 @@ class Plan:
             nothing of the table is in the plan, until a snapshot of it.
         commit_time: of the newest transaction in it.
         position: of the source after it: epoch, LSN and CSN; None when nothing is new.
+        part: it has of entry `to` + 1 what is up to this CSN; None for nothing.
     """
 
     to: int
@@ -144,6 +154,7 @@ class Plan:
     quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     commit_time: dt.datetime | None = None
     position: tuple[int, int, int | None] | None = None
+    part: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,6 +181,7 @@ class Applied:
         ignore_through: from an earlier snapshot.
         decided: what somebody said of its columns.
         is_stopped: it stands still before entry n + 1.
+        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
     """
 
     n: int = -1
@@ -177,6 +189,7 @@ class Applied:
     ignore_through: tuple[int, ...] | None = None
     decided: Decided = dataclasses.field(default_factory=Decided)
     is_stopped: bool = False
+    part: int = 0
 
 
 def make_plan(
@@ -188,6 +201,7 @@ def make_plan(
     only: Collection[str] | None = None,
     accept_gaps: bool = False,
     quarantined: Mapping[str, int] | None = None,
+    part: int | None = None,
 ) -> Plan:
     """Read the log and plan.
 
@@ -199,6 +213,7 @@ def make_plan(
         only: directories of the tables wanted; None for all.
         accept_gaps: go over gap entries and over what retention has taken.
         quarantined: tables that had stopped by `start`.
+        part: go on to this CSN in entry `to` + 1; None to end with entry `to`.
 
     Raises:
         LandingError: an entry is missing or damaged.
@@ -223,7 +238,11 @@ def make_plan(
             if table in plan.quarantined:
                 continue  # a snapshot brings it anew
             if entry.n > (applied[table].n if table in applied else start):
-                files.setdefault(table, []).extend(found)
+                held = applied.get(table, Applied())
+                after = held.part if entry.n == held.n + 1 else 0
+                files.setdefault(table, []).extend(windowed(landing, found, after, _ALL))
+    if part is not None and plan.gap is None and plan.to == to:
+        _add_part(landing, plan, applied, files, part, only)
     if landing.order[1] == "gd_lsn":
         files = merge_files(landing.root, files, compacts, tuple(numbering))
     for table, found in sorted(files.items()):
@@ -232,6 +251,55 @@ def make_plan(
         if planned.eras or planned.stop is not None:
             plan.tables[table] = planned
     return plan
+
+
+def _add_part(
+    landing: Landing,
+    plan: Plan,
+    applied: Mapping[str, Applied],
+    files: dict[str, list[ChangeFile]],
+    csn: int,
+    only: Collection[str] | None,
+) -> None:
+    """Take of the entry after the last one what is up to a CSN."""
+    entry = landing.entry(plan.to + 1)
+    epoch = landing.position(entry).epoch
+    for table, found in _files_of(entry, epoch, only).items():
+        held = applied.get(table, Applied())
+        if table in plan.quarantined or held.n >= entry.n:
+            continue
+        after = held.part if entry.n == held.n + 1 else 0
+        taken = windowed(landing, found, after, csn)
+        if taken:
+            files.setdefault(table, []).extend(taken)
+    plan.part = csn
+    lsn = 0 if plan.position is None else plan.position[1]
+    plan.position = (epoch, lsn, csn)
+
+
+def windowed(
+    landing: Landing, files: Sequence[ChangeFile], after: int, until: int
+) -> list[ChangeFile]:
+    """Files of one entry that have rows with a CSN above one and up to another, and these rows alone."""
+    if (after, until) == (0, _ALL):
+        return list(files)
+    found = []
+    for change in files:
+        least, greatest = csns_of(landing.root / change.file.path)
+        if least is None or greatest is None or (after < least and greatest <= until):
+            found.append(change)
+        elif least <= until and greatest > after:
+            found.append(dataclasses.replace(change, window=(after, until)))
+    return found
+
+
+def in_window(rows: pa.Table, change: ChangeFile) -> pa.Table:
+    """Of rows of a file those that are meant."""
+    if change.window is None:
+        return rows
+    csns = as_int64(rows.column("gd_csn"))
+    after, until = change.window
+    return rows.filter(pa.array((csns > after) & (csns <= until)))
 
 
 def _first(
@@ -515,7 +583,12 @@ def _is_one_era(old: TableSchema, new: TableSchema) -> bool:
 def read_truncates(landing: Landing, change: ChangeFile) -> list[Reset]:
     """Read the truncate markers of a file."""
     found = rows_of_op(landing.root / change.file.path, "T", _LANDED_STAMPS)
-    return [_reset(landing, row, number_of(row, change)) for row in found]
+    after, until = change.window or (-1, _ALL)
+    return [
+        _reset(landing, row, number_of(row, change))
+        for row in found
+        if after < (row["gd_csn"] or 0) <= until
+    ]
 
 
 def number_of(row: dict[str, Any], change: ChangeFile) -> int:  # Any: a landed row

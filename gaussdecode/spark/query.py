@@ -18,7 +18,7 @@ from gaussdecode.spark.datacheck import FAILED, held_rows, without
 from gaussdecode.spark.events import ENDS, KEY, STAMPS
 from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.frames import change_fields, read_versions
-from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.landing import Landing, Point, Reach
 from gaussdecode.spark.place import Given, Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.sqltext import quoted
@@ -73,21 +73,35 @@ def current(
         return _current(spark, store, directory, version, columns)
     if at.lsn is not None and version.history_from == -1 and at.lsn <= newest.lsn:
         return _at_lsn(history(spark, target, table, columns=columns), newest.epoch, at.lsn)
-    n = resolve(at, root)
-    exact = store.database_at(n)
-    if exact is not None and exact.n == n and directory in exact.tables and at.lsn is None:
+    reach = _reach(at, root)
+    n, part = reach.whole, reach.csn or 0
+    exact = store.database_at(n, part)
+    is_exact = exact is not None and exact.reach == (n, part) and directory in exact.tables
+    if exact is not None and is_exact and at.lsn is None:
         return _current(spark, store, directory, _version(store, exact, directory), columns)
     if version.history_from is None or n < version.history_from:
-        raise ConfigError(_no_such_point(store, table, n, version))
-    if n > newest.n:
-        raise ConfigError(f"{store.root} is at entry {newest.n}, entry {n} is not applied yet")
+        raise ConfigError(_no_such_point(store, table, reach.n, version))
+    if (n, part) > newest.reach:
+        raise ConfigError(
+            f"{store.root} is at entry {newest.n}, entry {reach.n} is not applied yet"
+        )
     if stop is not None and n > stop["n"]:
         _check_moves(store, newest, directory)
     frame = history(spark, target, table, columns=columns)
     if at.lsn is not None:
         return _at_lsn(frame, newest.epoch, at.lsn)
-    is_open = F.col("gd_to_n").isNull()
-    return frame.where((F.col("gd_n") <= n) & (is_open | (F.col("gd_to_n") > n))).drop(*ENDS)
+    has_begun = _is_reached("gd_n", "gd_csn", reach)
+    has_ended = F.col("gd_to_n").isNotNull() & _is_reached("gd_to_n", "gd_to_csn", reach)
+    return frame.where(has_begun & ~has_ended).drop(*ENDS)
+
+
+def _is_reached(n_name: str, csn_name: str, reach: Reach) -> Column:
+    """Whether a change is in what a point has."""
+    is_whole = F.col(n_name) <= reach.whole
+    if reach.csn is None:
+        return is_whole
+    csn = F.coalesce(csn_name, F.lit(0))
+    return is_whole | ((F.col(n_name) == reach.n) & (csn <= F.lit(reach.csn)))
 
 
 def _in_lake(
@@ -167,11 +181,17 @@ def resolve(at: Point, root: Given | None) -> int:
     Raises:
         ConfigError: that needs the landing, and it was not given.
     """
-    if at.n is not None:
-        return at.n
+    return at.n if at.n is not None else _landing(root).resolve(at)
+
+
+def _landing(root: Given | None) -> Landing:
     if root is None:
         raise ConfigError("to travel by LSN, CSN or time, give the root of the landing too")
-    return Landing(root).resolve(at)
+    return Landing(root)
+
+
+def _reach(at: Point, root: Given | None) -> Reach:
+    return Reach(at.n) if at.n is not None else _landing(root).reach(at)
 
 
 def shown_entry(target: Given, at: Point, root: Given) -> int:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.frames import change_fields, read_versions
-from gaussdecode.spark.landing import Landing, Point, data_kinds
+from gaussdecode.spark.landing import Landing, Point, Reach, data_kinds
 from gaussdecode.spark.place import Given, ObjectPath, Place
 from gaussdecode.spark.plan import ChangeFile, merge_files, replaces
 from gaussdecode.spark.remote import NUMBER
@@ -61,15 +61,32 @@ def changes(
     """
     landing = Landing(root)
     directory = landing.find_table(table)
-    last = landing.resolve(_point(to))
-    first = landing.first_n if from_ is None else landing.resolve(_point(from_)) + 1
+    until = landing.reach(_point(to))
+    after = None if from_ is None else landing.reach(_point(from_))
+    first, last = landing.first_n if after is None else after.whole + 1, until.n
     files = _files(landing, directory, first, last, with_merged=not with_n)
     frame, version = changes_with_version(spark, landing, directory, files, with_n=with_n)
+    frame = _between(landing, frame, after, until)
     if not read_uncommitted:
         return frame
+    last = landing.resolve(_point(to))
     from gaussdecode.spark.uncommitted import with_uncommitted
 
     return with_uncommitted(spark, landing, directory, last, frame, version)
+
+
+def _between(landing: Landing, frame: DataFrame, after: Reach | None, until: Reach) -> DataFrame:
+    """Leave out what entries have beyond the CSNs that are wanted."""
+    if after is not None and after.csn is not None:
+        frame = frame.where(~_is_up_to(landing, after))
+    return frame if until.csn is None else frame.where(_is_up_to(landing, until))
+
+
+def _is_up_to(landing: Landing, reach: Reach) -> Column:
+    epoch = landing.position(landing.entry(reach.n)).epoch
+    csn = F.coalesce("gd_csn", F.lit(0))
+    is_now = F.col("gd_epoch") == F.lit(epoch)
+    return (F.col("gd_epoch") < F.lit(epoch)) | (is_now & (csn <= F.lit(reach.csn)))
 
 
 def _point(where: int | Point | None) -> Point:

@@ -148,11 +148,16 @@ class Run:
         self.touched: set[str] = set()
         self.stopped: dict[str, Stop] = {}
 
-    def run(self, to: int) -> Summary:
-        """Plan, apply, commit."""
+    def run(self, to: int, part: int | None = None) -> Summary:
+        """Plan, apply, commit.
+
+        Args:
+            to: entry to go to.
+            part: and to this CSN in the one after it; None for nothing of that.
+        """
         summary, before = self.summary, self.before
         only = self._only()
-        if before is not None and before.n >= to and self._is_whole(only):
+        if before is not None and before.reach >= (to, part or 0) and self._is_whole(only):
             summary.n = before.n
             return summary
         applied = self._with_stopped(self._applied())
@@ -165,6 +170,7 @@ class Run:
             only=only,
             accept_gaps=self.options.accept_gaps,
             quarantined={} if before is None else before.quarantined,
+            part=part if to >= summary.from_n else None,
         )
         summary.stopped_at_gap = plan.gap
         summary.suspects = tuple(plan.suspects)
@@ -173,7 +179,8 @@ class Run:
         self.stopped = self._stopped(plan)
         summary.stopped = {self._title(t, stop): stop.why for t, stop in self.stopped.items()}
         try:
-            if plan.to > summary.from_n or any(p.eras for p in plan.tables.values()):
+            has_eras = any(planned.eras for planned in plan.tables.values())
+            if plan.to > summary.from_n or has_eras or plan.part is not None:
                 self._apply_tables(plan, applied)
                 reach(Step.TABLES_DONE)
                 self._commit_database(plan, applied, only)
@@ -210,7 +217,8 @@ class Run:
             if before is not None and before.tables.get(table) == version.v:
                 n = max(n, before.n)
             schema = self.store.schema(table, version.schema_id)
-            found[table] = Applied(n, schema, version.ignore_through)
+            part = version.part if n == version.n else 0
+            found[table] = Applied(n, schema, version.ignore_through, part=part)
         return found
 
     def _speaks_for(self, table: str) -> DatabaseVersion | None:
@@ -491,6 +499,7 @@ class Run:
             ),
             orphans=work.orphans + (0 if before is None else before.orphans),
             created=utc_now(),
+            part=self._part(work, plan),
         )
         self.store.commit_table(work.table, version)
         self.summary.tables += 1
@@ -498,6 +507,13 @@ class Run:
         self.progress(
             f"{work.table}: version {version.v} at entry {version.n}, {counted(rows, 'row')}"
         )
+
+    def _part(self, work: Work, plan: Plan) -> int:
+        """CSN up to which a table has something of the entry after its last one."""
+        if work.table not in self.stopped:
+            return plan.part or 0
+        before = work.version
+        return 0 if before is None or before.n != work.to else before.part
 
     def _commit_database(
         self, plan: Plan, applied: Mapping[str, Applied], only: Collection[str] | None
@@ -516,7 +532,7 @@ class Run:
             self.summary.n = self.summary.from_n
             self.progress(f"the database stays at entry {self.summary.n}: {len(behind)} tables are")
             return
-        if (newer := ahead(plan, applied)) is not None:
+        if (newer := ahead(plan, applied, is_by_csn=self.landing.is_by_csn)) is not None:
             self.summary.n = self.summary.from_n
             self.progress(
                 f"the database stays at entry {self.summary.n}: {newer} was loaded at a position that "
@@ -541,6 +557,7 @@ class Run:
             changelog=self.options.changelog or ("" if before is None else before.changelog),
             stopped={table: dataclasses.asdict(stop) for table, stop in self.stopped.items()},
             created=utc_now(),
+            part=plan.part or 0,
         )
         self._announce(version)
         self.store.commit_database(version)
@@ -591,9 +608,10 @@ def _since(version: TableVersion | None, field: str, n_before: int, is_wanted: b
     return n_before if is_wanted else None
 
 
-def ahead(plan: Plan, applied: Mapping[str, Applied]) -> str | None:
+def ahead(plan: Plan, applied: Mapping[str, Applied], *, is_by_csn: bool) -> str | None:
     """A table whose rows were read at a later position than the plan gets to; None for none."""
-    to = (0, 0) if plan.position is None else plan.position[:2]
+    epoch, lsn, csn = plan.position or (0, 0, 0)
+    to = (epoch, csn or 0) if is_by_csn else (epoch, lsn)
     covered = ((table, state.ignore_through) for table, state in sorted(applied.items()))
     return next((table for table, until in covered if until is not None and until > to), None)
 

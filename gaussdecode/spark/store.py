@@ -110,6 +110,7 @@ class TableVersion:
         accepted_gaps: gap entries it went over.
         orphans: removals that found no row; above 0 the slot is younger than the rows.
         created: when.
+        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
     """
 
     v: int
@@ -127,6 +128,7 @@ class TableVersion:
     accepted_gaps: tuple[int, ...] = ()
     orphans: int = 0
     created: str = ""
+    part: int = 0
 
     @property
     def files(self) -> tuple[StateFile, ...]:
@@ -176,6 +178,7 @@ class DatabaseVersion:
         changelog: they get a changelog, partitioned by this column; empty for none.
         stopped: by directory, the tables that stand still: fields of `plan.Stop`.
         created: when.
+        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
     """
 
     k: int
@@ -193,6 +196,12 @@ class DatabaseVersion:
     changelog: str = ""
     stopped: dict[str, Json] = dataclasses.field(default_factory=dict)
     created: str = ""
+    part: int = 0
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How far it is: entries, and the CSN in the one after them."""
+        return (self.n, self.part)
 
     @classmethod
     def from_record(cls, record: Json) -> Self:
@@ -379,11 +388,11 @@ class Target:
             read_json(self.root / "database" / f"{number:020d}.json")
         )
 
-    def database_at(self, n: int) -> DatabaseVersion | None:
-        """The newest version of the database that is not beyond an entry."""
+    def database_at(self, n: int, part: int = 0) -> DatabaseVersion | None:
+        """The newest version of the database that is not beyond an entry, and a CSN in the one after it."""
         for k in reversed(self.database_versions()):
             found = self.database(k)
-            if found is not None and found.n <= n:
+            if found is not None and found.reach <= (n, part):
                 return found
         return None
 

@@ -31,7 +31,7 @@ from gaussdecode.spark.events import (
 )
 from gaussdecode.spark.keys import buckets_of
 from gaussdecode.spark.place import Place, parquet_file
-from gaussdecode.spark.plan import ChangeFile
+from gaussdecode.spark.plan import ChangeFile, in_window
 from gaussdecode.spark.schema import TableSchema, conform
 from gaussdecode.spark.spread import Sizes, shared_out
 from gaussdecode.spark.store import StateFile, write_file
@@ -147,7 +147,7 @@ def read_changes(task: MapTask, change: ChangeFile) -> Iterator[pa.Table]:
     try:
         with parquet_file(path) as file:
             for group in part_of(file.num_row_groups, change):
-                rows = file.read_row_group(group)
+                rows = in_window(file.read_row_group(group), change)
                 rows = conform(rows, job.schemas[change.file.schema_id], job.schema)
                 yield to_events(
                     rows,

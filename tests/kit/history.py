@@ -126,8 +126,11 @@ class Snapshot:
 class LandingWriter:
     """Writes entries of a landing one after the other."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self, root: Path, *, order: str = "lsn", sources: Sequence[str] = (SOURCE,)
+    ) -> None:
         self.root = root
+        self.sources = tuple(sources)
         self.n = 0
         self.previous = FIRST_PREVIOUS
         self.epoch = 0
@@ -137,8 +140,12 @@ class LandingWriter:
             (root / name).mkdir(parents=True)
         layout = {
             "version": 1, "landing_id": hashlib.sha256(str(root).encode()).hexdigest()[:32],
-            "created": START.isoformat(), "order": "lsn", "sources": {SOURCE: {}},
-            "capabilities": ["checkpoints", "compact", "retention"],
+            "created": START.isoformat(), "order": order,
+            "sources": {source: {} for source in self.sources},
+            "capabilities": [
+                "checkpoints", "compact", "retention",
+                *(["several-sources"] if len(self.sources) > 1 else []),
+            ],
         }  # fmt: skip
         (root / "layout.json").write_text(json.dumps(layout))
         self.entry(EntryKind.GENESIS, 0)
@@ -168,7 +175,8 @@ class LandingWriter:
         """Publish an entry; give its number."""
         entry = CommitEntry(
             n=self.n, kind=kind, previous=self.previous,
-            positions={SOURCE: SourcePosition(self.epoch, 1, lsn, csn)}, committed_time=START, mtime_ms=0,
+            positions={s: SourcePosition(self.epoch, 1, lsn, csn) for s in self.sources},
+            committed_time=START, mtime_ms=0,
             commit_time=time, files=tuple(files),
             hidden=tuple(f".gd-x-{i}" for i in range(len(files))),
             replaced=tuple(replaced), extra=extra or {},
@@ -237,7 +245,7 @@ class History:
                  tables: list[Table] | None = None, keys: int = 6) -> None:  # fmt: skip
         self.rng = Random(seed)
         self.tables = shop() if tables is None else tables
-        self.writer = LandingWriter(root)
+        self.writer = self.make_writer(root)
         self.with_schema_changes = with_schema_changes
         self.keys = keys
         self.lsn = 1000
@@ -245,6 +253,10 @@ class History:
         self.landed: dict[str, list[tuple[str, pa.Schema, dict[str, Any]]]] = {}
         self.states: dict[str, dict[Place, Snapshot]] = {t.name: {} for t in self.tables}
         self.ends: dict[int, Place] = {0: (0, 0, 0)}
+
+    def make_writer(self, root: Path) -> LandingWriter:
+        """Of its landing."""
+        return LandingWriter(root)
 
     def run(self, entries: int) -> None:
         """Let it live for so many data entries."""
@@ -276,10 +288,11 @@ class History:
         seq = 0
         for _ in range(self.rng.randint(1, 7)):
             table = self.rng.choice(self.tables)
-            for change in self.changes(table):
+            found = self.changes(table)
+            for change in found:
                 self.land(table, seq, *change)
                 seq += 1
-            if seq:
+            if found:
                 self.states[table.name][self.place(seq - 1)] = state_of(table)
 
     def changes(self, table: Table) -> list[tuple[str, Row | None, Row | None, list[str]]]:
@@ -436,15 +449,19 @@ class History:
 
     def commit(self) -> int:
         """Publish what waits as a data entry, one file per table and schema."""
+        n = self.writer.entry(EntryKind.DATA, self.lsn, self.files(), self.time)
+        self.ends[n] = self.place(1 << 40)
+        return n
+
+    def files(self) -> list[LandingFile]:
+        """Write what waits."""
         files: list[LandingFile] = []
         for directory, rows in self.landed.items():
             for schema_id, schema, part in runs(rows):
                 content = pa.Table.from_pylist(part, schema=schema)
                 files.append(self.writer.file(directory, schema_id, content, len(files)))
         self.landed = {}
-        n = self.writer.entry(EntryKind.DATA, self.lsn, files, self.time)
-        self.ends[n] = self.place(1 << 40)
-        return n
+        return files
 
     def snapshot(self, table: Table, where: str | None = None) -> None:
         """Land a table as it is now, before the changes that led there.

@@ -1,0 +1,132 @@
+"""In a landing in the order of CSNs every CSN is a point, inside an entry too, and exact."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kit.csnhistory import CsnHistory
+from kit.history import canon, state_at
+from pyspark.sql import SparkSession
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.spark import query
+from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.reading import changes
+from gaussdecode.spark.store import Target
+from gaussdecode.spark.vectors import current_rows
+
+END = 1 << 40
+Rows = list[tuple[Any, ...]]  # Any: values
+
+
+def rows_in(target: Path) -> dict[str, Rows]:
+    """Current rows of each table of the newest version, by its name at the source."""
+    store = Target(target)
+    database = store.database()
+    assert database is not None
+    found: dict[str, Rows] = {}
+    for directory, number in database.tables.items():
+        version = store.version(directory, number)
+        schema = store.schema(directory, version.schema_id)
+        read = [current_rows(store.table_root(directory), file) for file in version.current]
+        rows = (
+            pa.concat_tables(part.select(list(schema.names)) for part in read).to_pylist()
+            if read
+            else []
+        )
+        found[schema.name] = canon([tuple(row[name] for name in schema.names) for row in rows])
+    return found
+
+
+def expected(history: CsnHistory, csn: int) -> dict[str, Rows]:
+    """What the source had after the transactions up to a CSN; tables that had any change."""
+    found = {}
+    for name, states in history.states.items():
+        state = state_at(states, (0, csn, END))
+        if state is not None:
+            found[name] = state.rows
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_csn_is_a_point(tmp_path: Path, seed: int) -> None:
+    """Applied from one CSN to the next, in steps inside of entries and over several."""
+    history = CsnHistory(tmp_path / "landing", seed)
+    history.run(6)
+    options = Options(history=True, changelog="gd_op")
+    wanted = sorted({*history.rng.sample(history.csns, 6), *range(101, history.mark + 1, 3)})
+    for csn in wanted:
+        apply_with(
+            LocalEngine(), tmp_path / "landing", tmp_path / "target", options, to=Point(csn=csn)
+        )
+        found = rows_in(tmp_path / "target")
+        assert found == expected(history, csn), (csn, seed)
+        again = apply_with(
+            LocalEngine(), tmp_path / "landing", tmp_path / "target", options, to=Point(csn=csn)
+        )
+        assert again.tables == 0
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", options)
+    assert rows_in(tmp_path / "target") == expected(history, history.mark)
+    store, landing = Target(tmp_path / "target"), Landing(tmp_path / "landing")
+    database = store.database()
+    assert database is not None
+    for table, number in database.tables.items():  # each change once, whatever the steps were
+        files = [f for e in landing.entries(0, landing.last_n) for f in e.files if f.table == table]
+        logged = store.version(table, number).changelog
+        assert sum(file.rows for file in logged) == sum(file.rows for file in files)
+
+
+def test_a_csn_that_has_not_landed(tmp_path: Path) -> None:
+    """Refused with the newest one; what follows an entry without transactions is known."""
+    history = CsnHistory(tmp_path / "landing", 1)
+    history.run(3)
+    landing = Landing(tmp_path / "landing")
+    assert landing.reach(Point(csn=history.mark)).n == landing.last_n
+    with pytest.raises(
+        ConfigError, match=rf"up to CSN {history.mark} has landed.*{history.mark + 1}"
+    ):
+        landing.reach(Point(csn=history.mark + 1))
+
+
+def test_where_only_whole_entries_are_shown(tmp_path: Path) -> None:
+    """A CSN inside an entry is an error there, which names the entries beside it."""
+    history = CsnHistory(tmp_path / "landing", 3)
+    history.run(5)
+    landing = Landing(tmp_path / "landing")
+    inside = [csn for csn in history.csns if landing.reach(Point(csn=csn)).csn is not None]
+    found = landing.reach(Point(csn=inside[0]))
+    with pytest.raises(ConfigError, match=rf"inside entry {found.n}.*{found.n - 1} or {found.n}"):
+        landing.resolve(Point(csn=inside[0]))
+
+
+def test_spark_reads_at_every_csn(spark: SparkSession, tmp_path: Path) -> None:
+    """Changes up to and after a CSN, and by history the rows as they were."""
+    history = CsnHistory(tmp_path / "landing", 5)
+    history.run(4)
+    root, target = tmp_path / "landing", tmp_path / "target"
+    apply_with(LocalEngine(), root, target, Options(history=True))
+    every = [
+        (row["gd_csn"], row["gd_seq"]) for row in changes(spark, root, "public.plain").collect()
+    ]
+    landing = Landing(root)
+    chosen = [csn for csn in history.csns if landing.reach(Point(csn=csn)).csn is not None][:3]
+    assert chosen, "no CSN inside an entry: the test tells nothing"
+    for csn in [*chosen, history.mark]:
+        at = Point(csn=csn)
+        before = changes(spark, root, "public.plain", to=at).collect()
+        after = changes(spark, root, "public.plain", from_=at).collect()
+        assert sorted((r["gd_csn"], r["gd_seq"]) for r in before) == sorted(
+            p for p in every if p[0] <= csn
+        )
+        assert sorted((r["gd_csn"], r["gd_seq"]) for r in after) == sorted(
+            p for p in every if p[0] > csn
+        )
+        for table in ("pair", "bag"):
+            state = state_at(history.states[table], (0, csn, END))
+            shown = query.current(spark, target, f"public.{table}", at=at, root=root)
+            names = [c.name for c in next(t for t in history.tables if t.name == table).columns]
+            rows = canon([tuple(row[name] for name in names) for row in shown.collect()])
+            assert rows == ([] if state is None else state.rows), (table, csn)
