@@ -7,9 +7,8 @@ inside an entry the two orders differ. A key lives on one source.
 from pathlib import Path
 from typing import Any
 
-from kit.history import History, LandingWriter, Place, shop
-
 from gaussdecode.model.landing import EntryKind
+from kit.history import History, LandingWriter, Place, shop
 
 
 class CsnHistory(History):
