@@ -608,7 +608,7 @@ def _since(version: TableVersion | None, field: str, n_before: int, is_wanted: b
     return n_before if is_wanted else None
 
 
-def ahead(plan: Plan, applied: Mapping[str, Applied], *, is_by_csn: bool) -> str | None:
+def ahead(plan: Plan, applied: Mapping[str, Applied], *, is_by_csn: bool = False) -> str | None:
     """A table whose rows were read at a later position than the plan gets to; None for none."""
     epoch, lsn, csn = plan.position or (0, 0, 0)
     to = (epoch, csn or 0) if is_by_csn else (epoch, lsn)
