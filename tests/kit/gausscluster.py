@@ -180,18 +180,24 @@ class GaussCluster:
 
     def create_table(
         self, schema: str, name: str, columns: Mapping[str, str], *, key: Sequence[str] = (),
-        identity: str = "d",
+        identity: str = "d", is_replicated: bool = False,
     ) -> dict[str, Table]:  # fmt: skip
         """Create a table on all nodes; give it by node."""
-        return {
-            node: server.store.create_table(schema, name, columns, key=key, identity=identity)
-            for node, server in self.servers.items()
-        }
+        made = {}
+        for node, server in self.servers.items():
+            table = server.store.create_table(schema, name, columns, key=key, identity=identity)
+            if is_replicated:
+                table = dataclasses.replace(table, is_replicated=True)
+                server.store.put_table(table)
+            made[node] = table
+        return made
 
-    def create_slots(self, name: str, plugin: str = "mppdb_decoding") -> None:
-        """Create a slot of one name on all nodes."""
+    def create_slots(
+        self, name: str, plugin: str = "mppdb_decoding", *, output_order: int = 0
+    ) -> None:
+        """Create a slot of one name on all nodes; CSN slots with output order 1."""
         for server in self.servers.values():
-            server.create_slot(name, plugin)
+            (server.create_csn_slot if output_order else server.create_slot)(name, plugin)
 
     def begin(self, *, user: str = "app") -> GlobalTransaction:
         """Begin a transaction."""

@@ -270,6 +270,8 @@ class StreamOptions:
     timezone_is_utc: bool = False
     auto_advance: bool = False
     output_order: int = 0
+    slice_id: int = -1
+    start_position: tuple[int, int] = (0, 0)
 
     @property
     def is_parallel(self) -> bool:
@@ -338,6 +340,14 @@ def _names(_name: str, value: str) -> object:
     return frozenset(item.strip() for item in value.split(",") if item.strip())
 
 
+def _position(name: str, value: str) -> object:
+    """Read a CSN and an LSN, both as plain numbers."""
+    match = re.fullmatch(r"(\d{1,20})/(\d{1,20})", value)
+    if match is None:
+        raise _unparsed(name, value)
+    return int(match[1]), int(match[2])
+
+
 def _no_sequences(name: str, value: str) -> object:
     if parse_bool(name, value):
         raise _unparsed(name, value)
@@ -382,13 +392,15 @@ _COMMERCIAL: Final[Mapping[str, Reader]] = {
     "exclude-users": _names, "dynamic-resolution": _bool, "enable-heartbeat": _bool,
     "output-order": _whole(0, 1), "auto-advance": _bool, "skip-generated-columns": _bool,
     "enable-ddl-decoding": _bool, "enable-ddl-json-format": _bool, "timezone-is-utc": _bool,
-    "decode-sequence": _no_sequences, "start-position": _text, "slice-id": _whole(-1, 8192),
+    "decode-sequence": _no_sequences, "start-position": _position, "slice-id": _whole(-1, 8192),
     "logical-receiver-num": _whole(1, 20),
 }  # fmt: skip
 _COMMERCIAL_PARALLEL: Final[Mapping[str, Reader]] = {
     "change-log-max-len": _whole(1, 65535), "max-decode-to-sender-cache-num": _whole(1, 65535),
     "max-txn-in-memory": _whole(0, 1 << 20), "max-reorderbuffer-in-memory": _whole(0, 1 << 10),
 }  # fmt: skip
+# Of the section "Distributed Strong-Consistency Decoding".
+_BY_CSN: Final = ("logical-receiver-num", "slice-id", "start-position")
 _SQL_PLUGIN: Final = frozenset(
     ("parallel-decode-num", "include-xids", "include-timestamp", "skip-empty-xacts", "only-local")
 )
@@ -453,6 +465,9 @@ def parse_options(
         field = name.replace("-", "_") + ("_ms" if name == "sender-timeout" else "")
         if field in fields:
             setattr(result, field, found)
+    for name, _ in given:
+        if name in _BY_CSN and not result.output_order:
+            raise CommandError(f'option "{name}" cannot be set when output-order is 0')
     if result.include_timestamp is None:
         result.include_timestamp = not parallel
     return result

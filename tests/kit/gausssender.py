@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kit import gausscommand, gausswire
 from kit.gausscommand import Command, CommandError, StreamOptions
+from kit.gausscsn import CsnQueue
 from kit.gaussdecoder import Decoder
 from kit.gaussmessage import report, zone_offset
 from kit.gaussstore import Committed
@@ -51,6 +52,7 @@ class Sender:
         self._bodies: Iterator[bytes] = iter(())
         self._stream: ParallelStream | SerialStream | None = None
         self._next = 0
+        self._by_csn: CsnQueue | None = None
         self._last_sent = self._last_heard = self._server.clock()
         self._asked = False
         self._is_first_keepalive = True
@@ -140,8 +142,9 @@ class Sender:
         if options.is_parallel:
             letter = options.decode_style or _PLUGIN_STYLES.get(self._slot.plugin, "b")
             self._stream = ParallelStream(
-                letter, options.sending_batch, wanted, profile, server.now_us
-            )
+                letter, options.sending_batch, wanted, profile, server.now_us,
+                is_by_csn=bool(options.output_order),
+            )  # fmt: skip
         elif self._slot.plugin == "sql_decoding":
             self._stream = SqlStream(wanted, profile, server.now_us)
         else:
@@ -166,6 +169,9 @@ class Sender:
             self._next = bisect.bisect_left(
                 server.store.committed, start, key=lambda one: one.commit_lsn
             )
+        if options.output_order:
+            after = max(self._slot.confirmed_csn, options.start_position[0] - 1)
+            self._by_csn = CsnQueue(server.store, after)
         self._last_heard = server.clock()
         if server.load is not None:
             if not (options.is_parallel and letter == "b" and options.sending_batch):
@@ -237,12 +243,9 @@ class Sender:
                 return
         body = next(self._bodies, None)
         while body is None and not self._server.behaviour.is_held:
-            with self._server.store.changed:
-                committed = self._server.store.committed
-                if self._next >= len(committed):
-                    break
-                transaction = committed[self._next]
-                self._next += 1
+            transaction = self._take()
+            if transaction is None:
+                break
             self._bodies = self._transaction(transaction)
             body = next(self._bodies, None)
         if body is not None:
@@ -250,6 +253,34 @@ class Sender:
             return
         if self._server.clock() - self._last_sent >= self._server.behaviour.flush_seconds:
             self._tick()
+
+    def _take(self) -> Committed | None:
+        """Take the next transaction, if there is one."""
+        if self._by_csn is not None:
+            found = self._by_csn.take()
+            return None if found is None else self._of_slice(found)
+        with self._server.store.changed:
+            committed = self._server.store.committed
+            if self._next >= len(committed):
+                return None
+            self._next += 1
+            return committed[self._next - 1]
+
+    def _of_slice(self, of: Committed) -> Committed:
+        """Leave out the rows of replicated tables, but on the first slice.
+
+        Raises:
+            CommandError: there are some, and the client did not say which slice this is.
+        """
+        replicated = [
+            change for change in of.changes if any(table.is_replicated for table in change.tables)
+        ]
+        if replicated and self._options.slice_id == -1:
+            raise CommandError("slice-id is needed to decode a replication table", "22023")
+        if not replicated or self._options.slice_id == 0:
+            return of
+        kept = tuple(change for change in of.changes if change not in replicated)
+        return dataclasses.replace(of, changes=kept)
 
     def _transaction(self, of: Committed) -> Iterator[bytes]:
         """Give the messages of one transaction."""
@@ -269,7 +300,13 @@ class Sender:
             yield self._ddl_notice(of) + gausswire.READY
         rendered = self._decoder.transaction(of, is_empty=is_filtered or of.is_elsewhere)
         last: bytes | None = None  # goes out when its commit may be confirmed, not before
-        for body in stream.transaction(rendered):
+        csn, lsn = options.start_position
+        from_lsn = lsn if csn == of.csn else 0
+        if isinstance(stream, ParallelStream):
+            bodies = stream.transaction(rendered, from_lsn)
+        else:
+            bodies = stream.transaction(rendered)
+        for body in bodies:
             if last is not None:
                 self._out_lsn = self.sent_lsn
                 yield last
@@ -301,14 +338,21 @@ class Sender:
 
     def _heartbeat(self) -> bytes:
         server = self._server
-        lsn, stamp = server.wal_end, (server.now_us() + gausswire.EPOCH_2000_US) // 1000
+        lsn = read = flushed = server.wal_end
+        if self._by_csn is not None:
+            is_stuck = server.behaviour.is_idle_csn_stuck
+            read = self._by_csn.sent_csn if is_stuck else self._by_csn.passed()
+            flushed = server.store.next_csn
+        stamp = (server.now_us() + gausswire.EPOCH_2000_US) // 1000
         letter = self._options.decode_style or "b"
         header = gausswire.wal_header(lsn, server.now_us())
         if self._options.is_parallel and letter == "b":
             framed = server.behaviour.heartbeat_framed
-            return gausswire.copy_data(header + gausswire.heartbeat(lsn, lsn, stamp, framed=framed))
-        shown = gausswire.lsn_text(lsn)
-        text = b"HeartBeat: %b %b %d" % (shown, shown, stamp)
+            return gausswire.copy_data(
+                header + gausswire.heartbeat(read, flushed, stamp, framed=framed)
+            )
+        shown = (gausswire.lsn_text(read), gausswire.lsn_text(flushed))
+        text = b"HeartBeat: %b %b %d" % (*shown, stamp)
         if self._options.sending_batch:
             text = struct.pack(">IQ", len(text) + 8, lsn) + text + bytes(4)
         return gausswire.copy_data(header + text)
@@ -330,10 +374,14 @@ class Sender:
         """Up to where a serial stream has sent everything, WAL without commits included."""
         store, is_idle = self._server.store, not self._out
         with store.changed:
-            is_idle &= self._next >= len(store.committed)
+            if self._by_csn is not None:
+                is_idle &= self._by_csn.passed() + 1 >= store.next_csn
+            else:
+                is_idle &= self._next >= len(store.committed)
             if is_idle and not self._server.behaviour.is_held:
                 return store.wal_end
-        return max(self.sent_lsn, self._start, self._told_lsn)
+        sent = 0 if self._by_csn is not None else self.sent_lsn  # one with a later record may wait
+        return max(sent, self._start, self._told_lsn)
 
     # --- what the client says ----------------------------------------------------------
 
@@ -401,6 +449,10 @@ class Sender:
             if self._load is not None:
                 if flush > self._server.wal_end:
                     self._server.violate(f"confirmed {flush:X}, beyond all that was sent")
+            elif self._by_csn is not None:
+                if not self._by_csn.is_out(flush):
+                    self._server.violate(f"confirmed {flush:X}, beyond a commit that was not sent")
+                slot.confirmed_csn = max(slot.confirmed_csn, self._by_csn.confirm(flush))
             elif flush in self._server.told_lsns:
                 if not self._is_out(flush):
                     self._server.violate(f"confirmed {flush:X}, beyond a commit that was not sent")

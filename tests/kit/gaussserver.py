@@ -94,9 +94,10 @@ class Behaviour:
 
 @dataclasses.dataclass(slots=True)
 class Slot:
-    """A replication slot; the last two fields are what a crash leaves of it.
+    """A replication slot; the last three fields are what a crash leaves of it.
 
     Attributes:
+        confirmed_csn: up to which nothing is sent any more; 0 for a slot that goes by LSN.
         decoders: of the stream that runs, when it is active.
     """
 
@@ -111,15 +112,23 @@ class Slot:
     decoders: int = 1
     disk_restart_lsn: int = 0
     disk_confirmed_lsn: int = 0
+    disk_confirmed_csn: int = 0
 
     def save(self) -> None:
         """Write it to disk."""
         self.disk_restart_lsn, self.disk_confirmed_lsn = self.restart_lsn, self.confirmed_lsn
+        self.disk_confirmed_csn = self.confirmed_csn
 
     def load(self) -> None:
         """Read it back."""
         self.restart_lsn, self.confirmed_lsn = self.disk_restart_lsn, self.disk_confirmed_lsn
+        self.confirmed_csn = self.disk_confirmed_csn
         self.is_active = False
+
+    @property
+    def position(self) -> int:
+        """What SQL tells of it: where it is confirmed, a CSN in the place of an LSN."""
+        return self.confirmed_csn or self.confirmed_lsn
 
 
 class LoadSource(Protocol):
@@ -356,11 +365,13 @@ class GaussServer:
                 slot.restart_lsn = max(slot.restart_lsn, min(slot.confirmed_lsn, self.wal_end))
                 slot.save()
 
-    def rewind(self, name: str, lsn: int) -> None:
-        """Let a slot forget what was confirmed after a position."""
+    def rewind(self, name: str, lsn: int, csn: int | None = None) -> None:
+        """Let a slot forget what was confirmed after a position, or a CSN."""
         with self.lock:
             slot = self.slots[name]
             slot.confirmed_lsn = min(slot.confirmed_lsn, lsn)
+            if csn is not None:
+                slot.confirmed_csn = min(slot.confirmed_csn, csn)
             slot.save()
 
     # --- what sessions ask -------------------------------------------------------------
@@ -415,6 +426,11 @@ class GaussServer:
     def create_slot(self, name: str, plugin: str = "mppdb_decoding", csn: int = 0) -> Slot:
         """Create a logical slot at the end of the WAL.
 
+        Args:
+            name: of it.
+            plugin: of it.
+            csn: of a CSN slot: up to this one nothing is sent; 0 for a slot that goes by LSN.
+
         Raises:
             CommandError: it exists, there is no such plug-in, or this is a standby.
         """
@@ -433,6 +449,20 @@ class GaussServer:
             slot.save()
             self.slots[name] = slot
             return slot
+
+    def create_csn_slot(self, name: str, plugin: str = "mppdb_decoding") -> Slot:
+        """Create a CSN slot: what draws its CSN from now on is sent.
+
+        Raises:
+            CommandError: it exists, there is no such plug-in, or this is no GaussDB.
+        """
+        if not self.profile.is_commercial:
+            raise CommandError(
+                "function pg_create_logical_replication_slot(unknown, unknown, integer) does not "
+                "exist",
+                "42883",
+            )
+        return self.create_slot(name, plugin, self.store.next_csn - 1)
 
     def drop_slot(self, name: str) -> None:
         """Drop a slot.
@@ -469,6 +499,11 @@ class GaussServer:
             slot = self.slot(name)
             if slot.is_active:
                 raise CommandError(f'replication slot "{name}" is already active', "55006")
+            if slot.confirmed_csn:
+                last = self.store.next_csn - 1
+                slot.confirmed_csn = max(slot.confirmed_csn, min(confirmed_lsn, last))
+                slot.save()
+                return slot
             slot.confirmed_lsn = max(slot.confirmed_lsn, min(confirmed_lsn, self.wal_end))
             slot.restart_lsn = max(slot.restart_lsn, min(restart_lsn, self.wal_end))
             slot.save()

@@ -42,6 +42,7 @@ _CALL: Final = re.compile(
     r"\s*\(([^()]*)\)(?:\s+AS\s+\w+)?\s*",
     re.IGNORECASE | re.DOTALL,
 )
+_ARGUMENT: Final = re.compile(r"'((?:[^']|'')*)'|(\d+)")
 _REPORTED: Final = (
     "server_version", "server_encoding", "client_encoding", "DateStyle", "IntervalStyle",
     "TimeZone", "integer_datetimes", "is_superuser", "session_authorization",
@@ -386,7 +387,7 @@ class Session:
         elif command.name == "ADVANCE_REPLICATION":
             slot = server.advance_slot(command.slot, *command.lsns)
             columns = [("slot_name", _TEXT), ("confirmed_flush", _TEXT)]
-            self.send_result(Result(columns, [(slot.name, lsn_text(slot.confirmed_lsn))], "SELECT"))
+            self.send_result(Result(columns, [(slot.name, lsn_text(slot.position))], "SELECT"))
         elif command.name == "START_REPLICATION":
             self._stream(command)
         else:
@@ -399,7 +400,7 @@ class Session:
             raise CommandError("logical decoding requires a database connection", "55000")
         slot = self.server.create_slot(command.slot, command.plugin)
         columns = ["slot_name", "consistent_point", "snapshot_name", "output_plugin"]
-        row = [slot.name, lsn_text(slot.confirmed_lsn), None, slot.plugin]
+        row = [slot.name, lsn_text(slot.position), None, slot.plugin]
         if "USE_SNAPSHOT" in command.flags:
             columns.append("snapshot_csn")
             row.append("4711")
@@ -451,7 +452,7 @@ class Session:
             return Result([], [], match[1].upper())
         match = _CALL.fullmatch(text)
         if match:
-            return self._call(match[2].lower(), re.findall(r"'((?:[^']|'')*)'", match[3]))
+            return self._call(match[2].lower(), [a or b for a, b in _ARGUMENT.findall(match[3])])
         if self.server.behaviour.is_standby and "pg_current_xlog_insert_location" in text.lower():
             raise CommandError("recovery is in progress", "55000")
         if self.server.catalogue is None:
@@ -484,17 +485,22 @@ class Session:
             return Result([(name, 2278)], [("",)], "SELECT 1")
         if name == "pg_create_logical_replication_slot":
             gausscommand.check_slot_name(values[0])
-            slot = server.create_slot(values[0], values[1])
+            if values[2:] not in ([], ["0"], ["1"]):
+                raise CommandError("output_order must be 0 or 1", "22023")
+            makes = server.create_slot if values[2:] != ["1"] else server.create_csn_slot
+            if len(values) > 2 and not server.profile.is_commercial:
+                makes = server.create_csn_slot  # which refuses it
+            slot = makes(values[0], values[1])
             columns = [("slotname", _TEXT), ("xlog_position", _TEXT)]
-            return Result(columns, [(slot.name, lsn_text(slot.confirmed_lsn))], "SELECT 1")
+            return Result(columns, [(slot.name, lsn_text(slot.position))], "SELECT 1")
         slot = server.slot(values[0])
         high, low = values[1].split("/")
         target = int(high, 16) << 32 | int(low, 16)
-        if target < slot.confirmed_lsn:
+        if target < slot.position:
             raise CommandError(
-                f"cannot move slot to {values[1]}, minimum is {lsn_text(slot.confirmed_lsn)}",
+                f"cannot move slot to {values[1]}, minimum is {lsn_text(slot.position)}",
                 "22023",
             )
         slot = server.advance_slot(values[0], 0, target)
         columns = [("slot_name", _TEXT), ("end_lsn", _TEXT)]
-        return Result(columns, [(slot.name, lsn_text(slot.confirmed_lsn))], "SELECT 1")
+        return Result(columns, [(slot.name, lsn_text(slot.position))], "SELECT 1")

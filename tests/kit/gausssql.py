@@ -554,7 +554,7 @@ def _slot_row(slot: "Slot", server: "GaussServer") -> tuple[object, ...]:
         slot.is_active, None, "9000", lsn_text(slot.restart_lsn), False,
     ]  # fmt: skip
     if server.profile.has_confirmed_flush:
-        row.append(lsn_text(slot.confirmed_lsn))
+        row.append(None if slot.confirmed_csn else lsn_text(slot.confirmed_lsn))
     if server.profile.is_commercial:
         row.append(str(slot.confirmed_csn) if slot.confirmed_csn else None)
     return tuple(row)

@@ -61,6 +61,7 @@ class Table:
         is_ustore: rows live in ustore.
         options: reloptions, beside that of ustore.
         comments: pg_description, by number of the column; 0 for the table.
+        is_replicated: every node of the cluster has all its rows.
     """
 
     oid: int
@@ -73,6 +74,7 @@ class Table:
     is_ustore: bool = False
     options: tuple[str, ...] = ()
     comments: tuple[tuple[int, str], ...] = ()
+    is_replicated: bool = False
 
     @property
     def identity_names(self) -> tuple[str, ...]:

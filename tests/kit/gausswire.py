@@ -391,13 +391,16 @@ class Buffer:
         """Remember the position of a row or of the start of a commit record."""
         self._write_location = max(self._write_location, lsn)
 
-    def add(self, record: bytes, lsn: int, commit_lsn: int) -> bytes | None:
+    def add(
+        self, record: bytes, lsn: int, commit_lsn: int, *, is_last: bool = False
+    ) -> bytes | None:
         """Append one record; give a CopyData body when the buffer is full.
 
         Args:
             record: of the style.
             lsn: that a batched statement shows.
             commit_lsn: start of the commit record of its transaction.
+            is_last: nothing may follow it in its body.
         """
         out = self._out
         if not out:
@@ -406,7 +409,7 @@ class Buffer:
         if self._batch and not self._is_binary:
             out += struct.pack(">IQ", len(record) + 8, lsn)
         out += record
-        is_full = len(out) > self._batch * BATCH_BYTES
+        is_full = is_last or len(out) > self._batch * BATCH_BYTES
         if self._is_binary:
             out += b"F" if is_full else b"P"
         elif is_full and self._batch:
@@ -440,35 +443,49 @@ class ParallelStream:
         wanted: Wanted,
         profile: Profile = V6_0_0,
         clock: Callable[[], int] = lambda: 0,
+        *,
+        is_by_csn: bool = False,
     ) -> None:
         self.style = _STYLES[letter](wanted, profile)
+        self._is_by_csn = is_by_csn  # BEGIN and COMMIT have bodies of their own
         self.buffer = Buffer(letter, batch, profile, clock)
         self._skips = wanted.skip_empty
 
-    def transaction(self, of: Transaction) -> Iterator[bytes]:
-        """Give the bodies that a transaction fills."""
+    def transaction(self, of: Transaction, from_lsn: int = 0) -> Iterator[bytes]:
+        """Give the bodies that a transaction fills.
+
+        Args:
+            of: the transaction.
+            from_lsn: what stands before it is left out, and BEGIN with it; 0 for nothing.
+        """
         style, buffer = self.style, self.buffer
 
-        def put(record: bytes, lsn: int) -> Iterator[bytes]:
-            body = buffer.add(record, lsn, of.commit_lsn)
+        def put(record: bytes, lsn: int, *, is_alone: bool = False) -> Iterator[bytes]:
+            is_last = is_alone and self._is_by_csn
+            before = buffer.flush() if is_last else None
+            if before is not None:
+                yield before
+            body = buffer.add(record, lsn, of.commit_lsn, is_last=is_last)
             if body is not None:
                 yield body
 
-        begun = False
-        if not self._skips:
+        begun = from_lsn != 0
+        if not self._skips and not begun:
             begun = True
-            yield from put(style.begin(of), of.first_lsn)
+            yield from put(style.begin(of), of.first_lsn, is_alone=True)
         for change in of.changes:
             if isinstance(change, Truncate | Statement) or change.is_hidden:
+                continue
+            if change.lsn < from_lsn:
                 continue
             buffer.handle(change.lsn)
             if not begun:
                 begun = True
-                yield from put(style.begin(of), of.first_lsn)
+                yield from put(style.begin(of), of.first_lsn, is_alone=True)
             yield from put(style.row(change), change.lsn)
         buffer.handle(of.commit_lsn)
-        if begun:
-            yield from put(style.commit(of), of.end_lsn)
+        if begun and of.end_lsn >= from_lsn:
+            yield from put(style.commit(of), of.end_lsn, is_alone=True)
 
 
 # ---- serial mode -------------------------------------------------------------------------
@@ -622,7 +639,10 @@ def keepalive(
 
 
 def heartbeat(lsn: int, flushed_lsn: int, timestamp: int, *, framed: bool) -> bytes:
-    """The payload of a binary heartbeat, as the document words it or framed as a record."""
+    """The payload of a binary heartbeat, as the document words it or framed as a record.
+
+    In the order of CSNs the two positions are CSNs: that was sent, and that comes next.
+    """
     body = b"h" + struct.pack(">QQq", lsn, flushed_lsn, timestamp)
     return (struct.pack(">IQ", 33, lsn) if framed else b"") + body + b"F"
 
