@@ -92,6 +92,43 @@ def test_a_csn_slot_goes_by_csn(cluster: GaussCluster, batch: str, seed: int) ->
         assert rows == [(c.op, c.lsn) for of in by_csn for c in of.changes]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_comes_late(cluster: GaussCluster, seed: int) -> None:
+    """While a history runs, nothing comes at or below a CSN that a commit or a heartbeat told."""
+    cluster.create_slots("s", output_order=1)
+    history = History(cluster, seed, truncates=False, linger=0.8)
+    server = cluster.servers["dn1"]
+    server.behaviour.flush_seconds = 0.001
+    csns: list[int] = []
+    beats = 0
+    with Client(server.port, replication=True) as client:
+        client.start("s", enable_heartbeat="on", skip_empty_xacts="true", **BY_CSN)
+
+        def read() -> None:
+            nonlocal beats
+            for body in client.receive(1).bodies:
+                if body[:1] == b"\0" and body[12:13] == b"h":
+                    beats += 1
+                    passed.append(struct.unpack_from(">Q", body, 13)[0])
+                    continue
+                for record in binary_records(body):
+                    if record.kind == "B":
+                        assert record.csn > max(passed)
+                        csns.append(record.csn)
+                        passed.append(record.csn)
+
+        passed = [0]
+        for _ in range(80):
+            history.run(10)
+            read()
+        history.finish()
+        wanted = sorted(of.csn for of in server.store.committed if of.changes)
+        while len(csns) < len(wanted):
+            read()
+    assert csns == wanted
+    assert beats
+
+
 def test_a_batch_ends_with_its_transaction(cluster: GaussCluster) -> None:
     """With sending-batch BEGIN and COMMIT are alone, and rows share a body with their own."""
     server = cluster.servers["dn1"]
