@@ -117,6 +117,65 @@ def test_a_history_inverts(seed: int) -> None:
     assert inverted
 
 
+class Mark:
+    """Says when everything below a CSN has its commit record, from what the nodes tell.
+
+    Attributes:
+        csn: everything below it.
+        low: WAL position of each node before the CSN was taken.
+        high: of each node, once all that ran then has ended or is seen at rest.
+    """
+
+    def __init__(self, cluster: GaussCluster) -> None:
+        self._stores = {name: server.store for name, server in cluster.servers.items()}
+        self.low = {name: store.wal_end for name, store in self._stores.items()}
+        self.csn = cluster.clock.next
+        self.high: dict[str, int] = {}
+        self._began = {name: store.activity.now_us() for name, store in self._stores.items()}
+        self._running = {name: self._now(store) for name, store in self._stores.items()}
+
+    @staticmethod
+    def _now(store: Store) -> set[int]:
+        return {one.xid for one in store.activity.running() if one.xid}
+
+    def look(self) -> bool:
+        """Look again; say whether it holds."""
+        for name, store in self._stores.items():
+            left = self._running[name] & self._now(store)
+            for backend in store.activity.backends.values():
+                if backend.state != "active" or (backend.query_start_us or 0) > self._began[name]:
+                    left.discard(backend.xid)
+            self._running[name] = left
+            if not left:
+                self.high.setdefault(name, store.wal_end)
+        return len(self.high) == len(self._stores)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_nodes_tell_bounds_what_is_to_come(seed: int) -> None:
+    """When all that ran beside the next CSN has ended, every commit record below it is written."""
+    cluster = GaussCluster()
+    cluster.servers["dn2"].store.activity.skew_us = -3_600_000_000
+    history = History(cluster, seed, linger=0.7)
+    marks: list[Mark] = []
+    pending: list[Mark] = []
+    for _ in range(150):
+        history.run(6)
+        pending.append(Mark(cluster))
+        marks += [mark for mark in pending if mark.look()]
+        pending = [mark for mark in pending if mark not in marks]
+    history.finish()
+    assert len(marks) > 20
+    late = 0
+    for mark in marks:
+        for name, server in cluster.servers.items():
+            for of in server.store.committed:
+                assert of.csn >= mark.csn or of.end_lsn <= mark.high[name]
+                assert of.csn < mark.csn or of.end_lsn > mark.low[name]
+                late += of.csn < mark.csn and of.end_lsn > mark.low[name]
+    assert late, "no commit record came between the two positions"
+
+
 def test_a_history_is_of_its_seed() -> None:
     """The same seed gives the same history, another one another."""
 
