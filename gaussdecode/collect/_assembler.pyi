@@ -95,6 +95,7 @@ class Assembler:
         kept: Iterable[object] = (),
         by_csn: bool = False,
         resume_csn: int = 0,
+        resume_until: int = 0,
     ) -> Assembler: ...
     def pass_csn(self, csn: int, lsn: int) -> None: ...
     @staticmethod

@@ -40,7 +40,8 @@ By CSN. Where the landing is in the order of commit sequence numbers, a transact
 is *finished*, and is retained on until its turn comes: `pass_csn` says up to which CSN everything
 has come, releases that in its order, and moves the boundary. The batches of these transactions
 are shared: many small ones stand in one. What comes with a CSN that was passed is an error, never a
-row.
+row; but for what stood in the log, up to `resume_until`, when the position was taken: that has landed,
+and was sent again. A keepalive tells how far all has come (`arrived_lsn`), and moves no boundary.
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the owner compares them with what landed, it is shown each of them, and
@@ -196,6 +197,7 @@ cdef class Assembler:
         kept: files of prepared transactions, as `keep` takes.
         by_csn: release in the order of CSNs, as `pass_csn` says.
         resume_csn: everything up to it is durable already; only by CSN.
+        resume_until: up to there in the log stood all of that; what ends behind it is late.
     """
 
     cdef object owner
@@ -229,8 +231,10 @@ cdef class Assembler:
     cdef uint64_t byte_limit
     cdef uint64_t budget
     cdef readonly uint64_t resume_lsn
+    cdef uint64_t resume_csn
+    cdef uint64_t resume_until
     cdef readonly uint64_t boundary_lsn
-    cdef readonly uint64_t arrived_lsn          # by CSN: the end of the last COMMIT that came
+    cdef readonly uint64_t arrived_lsn          # by CSN: up to there all has come
     cdef readonly uint64_t arrived_csn          # by CSN: the highest that is finished
     cdef readonly uint64_t last_end_lsn
     cdef readonly int64_t last_commit_time_us
@@ -278,7 +282,7 @@ cdef class Assembler:
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
         bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
         bint is_compared=False, total_limit=None, kept=(), bint by_csn=False,
-        uint64_t resume_csn=0,
+        uint64_t resume_csn=0, uint64_t resume_until=0,
     ):
         cdef int i
         for i in range(BUCKETS - 1):
@@ -296,6 +300,9 @@ cdef class Assembler:
         self.last_end_lsn = resume_lsn
         self.by_csn = by_csn
         self.last_csn = resume_csn
+        self.resume_csn = resume_csn
+        self.resume_until = resume_until
+        self.arrived_lsn = resume_lsn
         self.memory_limit = memory_limit
         self.row_limit = row_limit
         self.byte_limit = byte_limit
@@ -984,11 +991,16 @@ cdef class Assembler:
         cdef Reason why
         if event.y <= self.last_end_lsn:
             self.fail_commit_order(event)
+        self.last_end_lsn = event.y
+        self.arrived_lsn = event.y
+        if 0 < transaction.csn <= self.resume_csn and event.y <= self.resume_until:
+            self.resent_count += 1
+            transaction.tally.count[<int>TALLY_TRANSACTION] += 1
+            tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
+            return self.drop_retained(transaction)
         if transaction.csn <= self.last_csn:
             self.fail_late(event)
         self.catch_up()
-        self.last_end_lsn = event.y
-        self.arrived_lsn = event.y
         self.arrived_csn = max(self.arrived_csn, transaction.csn)
         transaction.tally.count[<int>TALLY_TRANSACTION] += 1
         why = self.why_left_out(transaction)
@@ -1083,6 +1095,7 @@ cdef class Assembler:
         cdef Reason why
         transaction.tally.count[<int>TALLY_TRANSACTION] += 1
         if event.y <= self.resume_lsn:
+            self.arrived_lsn = max(self.arrived_lsn, event.y)
             self.resent_count += 1
             tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
             if self.is_comparing:
@@ -1368,7 +1381,9 @@ cdef class Assembler:
         elif event.kind == EVENT_KEEPALIVE:
             if event.x >= self.resume_lsn:
                 self.catch_up()
-            if event.x > self.boundary_lsn:
+            if self.by_csn:
+                self.arrived_lsn = max(self.arrived_lsn, event.x)
+            elif event.x > self.boundary_lsn:
                 self.boundary_lsn = event.x
             if event.flags & 1:
                 self.keepalive_is_urgent = True

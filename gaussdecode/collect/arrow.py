@@ -48,6 +48,8 @@ GD_FIELDS: Final[tuple[pa.Field, ...]] = (
     pa.field("gd_unchanged", _NAMES),
 )
 _STAMPS: Final = ("gd_epoch", "gd_lsn", "gd_seq", "gd_csn", "gd_xid", "gd_ts")
+SOURCE_FIELD: Final = pa.field("gd_source", pa.string(), nullable=False)
+"""Where a landing has several sources."""
 TRANSACTIONS: Final = "gd_transactions"
 MESSAGES: Final = "gd_messages"
 _BY_NAME: Final = {field.name: field for field in GD_FIELDS}
@@ -133,6 +135,11 @@ def system_schema(table: str) -> pa.Schema:
         stamps.remove(_BY_NAME["gd_seq"])
     fields = [pa.field(name, arrow_type(column)) for name, column in SYSTEM_COLUMNS[table]]
     return pa.schema([*stamps, *fields])
+
+
+def with_source(schema: pa.Schema) -> pa.Schema:
+    """The same, and which source a row is of, after its epoch."""
+    return schema.insert(schema.get_field_index("gd_epoch") + 1, SOURCE_FIELD)
 
 
 def _buffer(memory: OwnedMemory | None) -> pa.Buffer | None:
@@ -289,6 +296,7 @@ def table_rows(
     *,
     with_xid: bool,
     with_time: bool,
+    source: str | None = None,
 ) -> pa.Table:
     """Build a row group of a table.
 
@@ -300,9 +308,11 @@ def table_rows(
         epoch: of the source.
         with_xid: else ``gd_xid`` is NULL (``include-xids: false``).
         with_time: else ``gd_ts`` is NULL (``include-timestamp: false``).
+        source: of the rows, where the schema has it.
     """
     rows = taken["rows"]
     arrays = _stamps(taken, epoch, with_xid=with_xid, with_time=with_time)
+    arrays |= _source_of(rows, source)
     arrays["gd_op"] = _op_array(taken)
     landed = frozenset(schema.names)
     skipped = [index for index, name in enumerate(names) if name not in landed]
@@ -316,13 +326,24 @@ def table_rows(
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
+def _source_of(rows: int, source: str | None) -> dict[str, pa.Array]:
+    return {} if source is None else {SOURCE_FIELD.name: pa.repeat(pa.scalar(source), rows)}
+
+
 def system_rows(
-    table: str, taken: Rows, epoch: int, *, with_xid: bool, with_time: bool
+    table: str,
+    taken: Rows,
+    epoch: int,
+    *,
+    with_xid: bool,
+    with_time: bool,
+    source: str | None = None,
 ) -> pa.Table:
     """Build a row group of ``gd_transactions`` or ``gd_messages``."""
     rows = taken["rows"]
-    schema = system_schema(table)
+    schema = system_schema(table) if source is None else with_source(system_schema(table))
     arrays = _stamps(taken, epoch, with_xid=with_xid, with_time=with_time)
+    arrays |= _source_of(rows, source)
     if table == MESSAGES:
         _blank_outside(arrays)
     for (name, column), new in zip(SYSTEM_COLUMNS[table], taken["new"], strict=True):

@@ -27,6 +27,7 @@ from gaussdecode.collect.shown import Showing, Shown
 from gaussdecode.collect.spool import BoundedSpool, Spool
 from gaussdecode.collect.suspects import Suspects, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
+from gaussdecode.collect.together import Together
 from gaussdecode.errors import (
     DiskStillFullError,
     LargeRowError,
@@ -175,6 +176,7 @@ class CollectorSettings:
     start_csn: int = 0
     excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
+    source: str | None = None  # whose rows these are, where a landing has several sources
     most_tables: int = 1000  # that keep their place in memory between entries; arbitrary
 
 
@@ -199,6 +201,8 @@ class Collector:
         prepared: keeps prepared transactions; None where the source sends none.
         is_cut_short: asked at the end of the stream: whether there would be more of it.
         should_stop: asked while it waits for room in the spool; true ends the wait.
+        together: says when to cut an entry, with the collectors of other sources or by CSN; None
+            where this one decides alone.
     """
 
     def __init__(
@@ -214,7 +218,9 @@ class Collector:
         prepared: Prepared | None = None,
         is_cut_short: Callable[[], bool] = lambda: False,
         should_stop: Callable[[], bool] = _never,
+        together: Together | None = None,
     ) -> None:
+        self._together = together
         self._is_cut_short = is_cut_short
         self._prepared = prepared
         self._ended = [] if prepared is None else list(prepared.stale)
@@ -240,6 +246,7 @@ class Collector:
         self._spool = spool
         self._should_stop = should_stop
         self.spool_wait: str | None = None
+        self.name = settings.source or ""
         self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
         self.assembler = Assembler(
@@ -263,7 +270,13 @@ class Collector:
             kept=() if prepared is None else prepared.kept,
             by_csn=settings.by_csn,
             resume_csn=(position.csn or 0) if settings.by_csn else 0,
+            resume_until=(position.until or 0) if settings.by_csn else 0,
         )
+
+    @property
+    def position(self) -> SourcePosition:
+        """Up to where entries were asked for."""
+        return self._position
 
     @property
     def suspect_count(self) -> int:
@@ -366,6 +379,7 @@ class Collector:
                 Position(lsn, seq),
                 cascade=bool(flags & _CASCADE),
                 restart_identity=bool(flags & _RESTART_IDENTITY),
+                source=self._settings.source,
             )
         )
 
@@ -437,6 +451,7 @@ class Collector:
                 self._position.epoch,
                 with_xid=with_xid,
                 with_time=with_time,
+                source=settings.source,
             )
         else:
             table = self._table_rows(landed, landed.relation, taken)
@@ -455,6 +470,7 @@ class Collector:
                 has_key_change=taken["has_key_change"]
                 or (landed.updates_may_change_key and ops.get("U", 0) > 0),
                 metadata=metadata_of(landed),
+                source=settings.source,
             )
         )
         self._on_round()  # a transaction's release may take many row groups
@@ -480,6 +496,7 @@ class Collector:
                 self._position.epoch,
                 with_xid=settings.include_xids,
                 with_time=settings.include_timestamp,
+                source=settings.source,
             )
         except OF_A_TABLE as error:
             raise self._trouble_of(relation, error) from error
@@ -514,6 +531,11 @@ class Collector:
             while True:
                 outcome = self._pump(rings)
                 on_round()
+                if self._together is not None:
+                    self._cut_together(self._together)
+                    if outcome == PUMP_END:
+                        return
+                    continue
                 if outcome == PUMP_END:
                     self._attendance.end()
                     self._pass_all()
@@ -663,30 +685,57 @@ class Collector:
         if not assembler.can_hand_over or self._attendance.is_closed:
             return
         self._keep_prepared()
-        has_content = assembler.waiting_count > 0
-        if not has_content and assembler.boundary_lsn <= self._position.lsn:
+        if not assembler.waiting_count and assembler.boundary_lsn <= self._position.lsn:
             assembler.answered()
             return
+        self._writer.commit(self._request(self._position.until))
+
+    def _cut_together(self, together: Together) -> None:
+        """Do what is due of an entry that others have a part in, or that waits for a mark.
+
+        By CSN nothing is released between two entries, so that nobody has to wait for the others.
+        """
+        assembler = self.assembler
+        cut = together.look(
+            self.name,
+            arrived_lsn=assembler.arrived_lsn if self._settings.by_csn else assembler.boundary_lsn,
+            waiting=assembler.finished_count,
+            held_bytes=assembler.retained_bytes,
+        )
+        if cut is None:
+            return
+        self._note_suspects()
+        lows, csn, highs = cut
+        assembler.pass_csn(csn, lows[self.name])
+        together.give(self.name, self._request(highs[self.name]))
+
+    def _request(self, until: int | None) -> EntryRequest:
+        """Hand all over that is released, and say what an entry of it says; begin the next one.
+
+        Args:
+            until: by CSN, up to where in the log all of it stood.
+        """
+        assembler = self.assembler
+        has_content = assembler.waiting_count > 0
         for landed in sorted(self._accumulators, key=lambda landed: landed.order):
             self.flush(self._accumulators[landed])
         position = dataclasses.replace(
             self._position,
             lsn=assembler.boundary_lsn,
             csn=assembler.last_csn or self._position.csn,
+            until=until,
         )
         if has_content:
             self.gathered.add(self._age)
-        self._writer.commit(
-            EntryRequest(
-                kind=EntryKind.DATA if has_content else EntryKind.IDLE,
-                position=position,
-                commit_time=_time(assembler.last_commit_time_us) if has_content else None,
-                truncates=tuple(self._truncates),
-                schema_changes=tuple(self._changes),
-                account=self._account(position),
-                commit_times=self._commit_times,
-                extra=self._said(),
-            )
+        request = EntryRequest(
+            kind=EntryKind.DATA if has_content else EntryKind.IDLE,
+            position=position,
+            commit_time=_time(assembler.last_commit_time_us) if has_content else None,
+            truncates=tuple(self._truncates),
+            schema_changes=tuple(self._changes),
+            account=self._account(position),
+            commit_times=self._commit_times,
+            extra=self._said(),
         )
         self._ended = []
         self._csns = None
@@ -697,6 +746,7 @@ class Collector:
         self._truncates.clear()
         self._changes.clear()
         self._committed_at = time.monotonic()
+        return request
 
     def _said(self) -> dict[str, Any]:  # Any: JSON
         """What only some entries have to say."""

@@ -20,6 +20,7 @@ from gaussdecode.collect.arrow import (
     arrow_type,
     system_schema,
     table_schema,
+    with_source,
 )
 from gaussdecode.model.columns import (
     GONE,
@@ -288,9 +289,9 @@ def known_of(record: dict[str, Any] | None, oid: int) -> Known:  # Any: JSON
     return Known(numbers, frozenset(record.get("dropped", ())))
 
 
-def system_record(table: str) -> dict[str, Any]:  # Any: JSON
+def system_record(table: str, schema: pa.Schema) -> dict[str, Any]:  # Any: JSON
     """Describe the schema of a system table."""
-    columns = [{"name": field.name, "arrow": str(field.type)} for field in system_schema(table)]
+    columns = [{"name": field.name, "arrow": str(field.type)} for field in schema]
     return {
         "schema": None,
         "name": table,
@@ -312,6 +313,8 @@ class Tables:
         earlier: the last schema of a directory that landed before this stream; None for none.
         skip_generated: stored generated columns do not land.
         is_wanted: whether a table lands at all.
+        source: of the rows, where a landing has several: then they say so, and a table, which has an
+            OID of its own on each of them, has none in its schema.
 
     Attributes:
         is_wanted: the same.
@@ -327,7 +330,9 @@ class Tables:
         *,
         skip_generated: bool = False,
         is_wanted: Callable[[Relation], bool] = lambda _: True,
+        source: str | None = None,
     ) -> None:
+        self._source = source
         self.is_wanted = is_wanted
         self._schemas = schemas
         self._directory_of = directory_of
@@ -342,8 +347,8 @@ class Tables:
     def system(self, table: str) -> Landed:
         """``gd_transactions`` or ``gd_messages``."""
         assert table in (TRANSACTIONS, MESSAGES)
-        schema_id, _ = self._schemas.schema_id_for(table, system_record(table))
-        schema = system_schema(table)
+        schema = self._with_source(system_schema(table))
+        schema_id, _ = self._schemas.schema_id_for(table, system_record(table, schema))
         return Landed(table, schema_id, schema, (), None, 0)
 
     def find(self, relation: Relation) -> Landed:
@@ -356,6 +361,8 @@ class Tables:
         if self._skip_generated:
             skipped = generated_columns(relation, catalog, placed.numbers)
         record = schema_record(relation, names, catalog, placed, skipped)
+        if self._source is not None:
+            record["oid"] = 0
         schema_id, _ = self._schemas.schema_id_for(directory, record)
         current = self._current.get(directory)
         if current is not None and current.schema_id == schema_id:
@@ -364,7 +371,7 @@ class Tables:
         landed = Landed(
             directory,
             schema_id,
-            table_schema(relation.columns, names, skipped),
+            self._with_source(table_schema(relation.columns, names, skipped)),
             tuple(names),
             relation,
             self._order,
@@ -398,7 +405,7 @@ class Tables:
         landed = Landed(
             self._directory_of(relation.namespace, relation.name),
             packed.schema_id,
-            table_schema(relation.columns, names, packed.skipped),
+            self._with_source(table_schema(relation.columns, names, packed.skipped)),
             tuple(names),
             relation,
             packed.order,
@@ -406,6 +413,9 @@ class Tables:
         )
         self._current.setdefault(landed.directory, landed)
         return landed, definition
+
+    def _with_source(self, schema: pa.Schema) -> pa.Schema:
+        return schema if self._source is None else with_source(schema)
 
     def _place(self, directory: str, relation: Relation, catalog: CatalogTable | None) -> Placed:
         """Find the numbers of a relation's columns, and remember what that proves."""

@@ -98,7 +98,7 @@ class Hole:
             IdentityError: something else is wrong, which accepting a gap does not cure.
             SourceError: the server cannot be asked.
         """
-        state = landing_position(log.layout, log.entries)
+        state = landing_position(log.layout, log.entries, log.source)
         if state is None:
             raise ConfigError(f"{config.path.name}: the landing has no entry, nothing is missing")
         server = ask_server(config, state)

@@ -144,7 +144,9 @@ def plan_landing(config: Config, plan: Plan) -> None:
             disk = Disk(files, SpaceWait(should_stop=lambda: True), "check")
             layout = read_layout(disk)
             plan.landing = "empty" if layout is None else "holds no entry yet"
-            plan.log = None if layout is None else landing_position(layout, Entries(disk))
+            plan.log = (
+                None if layout is None else landing_position(layout, Entries(disk), config.slot)
+            )
         finally:
             files.close()
     except AccessError as error:

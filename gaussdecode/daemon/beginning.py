@@ -35,17 +35,16 @@ class Confirming:
         self._reached = reached
         self._has_begun = False
 
-    def __call__(self, position: SourcePosition) -> None:
+    def tell(self) -> None:
         """Something has become durable."""
-        if self._has_begun:
+        position = self._reached() if self._has_begun else None
+        if position is not None:
             self._confirm(position)
 
     def begin(self) -> None:
         """From now on confirm what may be confirmed, first of all what may be by now."""
         self._has_begun = True  # before the position is read: none may fall in between
-        position = self._reached()
-        if position is not None:
-            self._confirm(position)
+        self.tell()
 
 
 def goes_on_at(known: SourcePosition, timeline: int, log_lsn: int | None) -> SourcePosition:

@@ -10,7 +10,7 @@ import datetime as dt
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gaussdecode.errors import FencedError, MirrorError
@@ -36,7 +36,7 @@ class Mirror:
         log: open.
         settings: of the mirror; it is on.
         is_compacting: small files are merged here.
-        on_shipped: told the position up to which the store has everything.
+        on_shipped: told that `positions` may have moved.
         on_error: told an error that trying again cannot mend; then the thread ends.
         clock: monotonic seconds.
 
@@ -53,7 +53,7 @@ class Mirror:
         settings: MirrorConfig,
         *,
         is_compacting: bool,
-        on_shipped: Callable[[SourcePosition], object],
+        on_shipped: Callable[[], object],
         on_error: Callable[[BaseException], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,9 +76,9 @@ class Mirror:
         self.removed_entries = 0
 
     @property
-    def position(self) -> SourcePosition | None:
-        """Up to where the store has everything; None while that is not known."""
-        return self._shipper.position
+    def positions(self) -> Mapping[str, SourcePosition]:
+        """Per source, up to where the store has everything; none while that is not known."""
+        return self._shipper.positions
 
     @property
     def shipped(self) -> int:
@@ -171,8 +171,8 @@ class Mirror:
     def _tell(self) -> None:
         while self._waiting and self._waiting[0][0] <= self.shipped:
             self._waiting.popleft()
-        if self.position is not None:
-            self._on_shipped(self.position)
+        if self.positions:
+            self._on_shipped()
 
     def _tidy(self) -> None:
         now = self._clock()
@@ -208,7 +208,7 @@ class Mirror:
 def mirror_of(
     config: Config,
     log: CommitLog,
-    on_shipped: Callable[[SourcePosition], object],
+    on_shipped: Callable[[], object],
     on_error: Callable[[BaseException], object],
 ) -> Mirror | None:
     """The mirror that a configuration asks for."""

@@ -8,48 +8,38 @@ recovery does not wait for a server), else when the first connection has told wh
 
 import dataclasses
 import secrets
-import time
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Self
 
-from gaussdecode.collect.collector import Collector
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.spool import Spool
-from gaussdecode.collect.suspects import STOPPED
-from gaussdecode.collect.tables import Tables
+from gaussdecode.collect.together import Together
 from gaussdecode.daemon import publications, quarantine
-from gaussdecode.daemon.beginning import (
-    Confirming,
-    collector_settings,
-    compare_resent,
-    goes_on_at,
-    is_unused,
-    prepared_of,
-)
 from gaussdecode.daemon.housekeeping import Housekeeper
+from gaussdecode.daemon.joint import Joint
+from gaussdecode.daemon.marking import Marking
 from gaussdecode.daemon.mirroring import Mirror, mirror_of
-from gaussdecode.daemon.position import landing_position
-from gaussdecode.daemon.session import Confirm, Session, SessionSettings
+from gaussdecode.daemon.session import Session
+from gaussdecode.daemon.side import Side
 from gaussdecode.daemon.status.landed import Landed
 from gaussdecode.daemon.streaming import Streaming
 from gaussdecode.errors import (
     ConfigError,
     GaussDecodeError,
     StoppedError,
-    SuspectError,
     TableError,
 )
 from gaussdecode.ipc.control import Word
 from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
-from gaussdecode.land.layout import HIDES_TRUNCATE, read_layout
+from gaussdecode.land.layout import read_layout
 from gaussdecode.land.mirror.known import check_url, read_state
 from gaussdecode.land.mirror.restore import Told, find_layout, restore
-from gaussdecode.land.names import SPOOL, safe_columns, table_directory
-from gaussdecode.land.schemas import read_schema
+from gaussdecode.land.names import SPOOL
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.space import Reserve, SpaceWait
 from gaussdecode.land.writer import Intake, Writer
@@ -59,33 +49,16 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.histogram import Counted
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.relation import Relation
-from gaussdecode.model.request import EntryRequest
 from gaussdecode.model.title import table_title
 from gaussdecode.objects.store import open_store
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import NOT_STREAMED, Config
+from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import stopped
 from gaussdecode.snapshot.read import published_oids
-from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning, unread
-from gaussdecode.source.address import source_address
-from gaussdecode.source.catalog import CatalogTable
-from gaussdecode.source.coverage import UNSENT, Coverage, listing
-from gaussdecode.source.lookup import lookup_of
-from gaussdecode.source.postgresql.members import read_members
-from gaussdecode.source.settings import ReaderSettings
+from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning
+from gaussdecode.source.coverage import Coverage
 from gaussdecode.source.slot import LandingPosition
 
-_FIRST_EPOCH: Final = 1
-_HIDDEN: Final = (
-    "the stream shows no TRUNCATE and no DDL (parallel decoding, or a server that never sends "
-    "them): a table that is emptied keeps its rows in what is built from this landing"
-)
-_HIDDEN_ADVICE: Final = (
-    "source.invisible-truncate is stop: decode serially on openGauss 6.0.0 or newer, or set warn"
-)
-_NOT_LISTED: Final = "published, but not on decoding.white-table-list: none of their changes land"
-_NOT_PUBLISHED: Final = "on decoding.white-table-list, but no configured publication has them"
 _log = get_logger("daemon")
 
 
@@ -99,7 +72,8 @@ class Pipeline:
 
     Attributes:
         landed: up to where, and what; written by the threads that commit.
-        coverage: what only one of publications and white list has; written by main's thread.
+        sides: the sources, by name.
+        together: cuts the entries of the sessions that run now, where collectors do not decide alone.
     """
 
     def __init__(
@@ -112,13 +86,17 @@ class Pipeline:
         self._should_stop = should_stop
         self._is_paused = is_paused
         self.landed = Landed()
-        self.coverage = Coverage()
-        self.server_version: int | None = None
-        self._session: Session | None = None
+        members = config.members
+        self.sides = {
+            name: Side(name, member, self, is_one_of_several=len(members) > 1)
+            for name, member in members.items()
+        }
+        self.together: Together | None = None
+        self._intake: Intake | None = None
+        self._begin_lock = threading.RLock()
         self._failure: BaseException | None = None
         self._reserve = reserve_of(config)
-        self._space = SpaceWait(self._must_not_wait, on_wait=self._on_wait, kept=self._reserve)
-        self._catalog = lookup_of(config)
+        self._space = SpaceWait(self.must_not_wait, on_wait=self._on_wait, kept=self._reserve)
         self._was_full = False
         self._spool_wait: str | None = None  # as it was logged
         self._is_leaving = False
@@ -126,20 +104,12 @@ class Pipeline:
         self.fetching: str | None = None  # how far the log is that comes from the mirror
         self._housekeeper: Housekeeper | None = None
         self.mirror: Mirror | None = None
-        self._confirming: Confirming | None = None
-        self.gate = Gate(self.spool, self._must_not_wait)
+        self.gate = Gate(self.spool, self.must_not_wait)
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
         self.table_filter: TableFilter | None = None
         self._stopped: dict[str, str] = {}
         self._aside: dict[str, TableError] = {}
-        source = config.source
-        self.streaming = Streaming(source.streaming, self._on_fallback, wants_binary=source.binary)
-        self._instance = ""  # of the server that this process reads
-        self._reads_standby = False  # it was one when the session began
-        self._promoted = ""  # instance that is known to have been promoted
-        self._publications: publications.Identities = {}
-        self._publications_at = 0.0  # monotonic
 
     def __enter__(self) -> Self:
         """Begin; `recover` opens the landing."""
@@ -156,12 +126,12 @@ class Pipeline:
         kind = self._config.source.kind
         if kind is SourceKind.CAPTURE:
             make_root(root)
-        identity = _kept_identity(root)
-        if identity is None and self._config.mirror.is_on:
-            identity = begin_from_mirror(self._config, self._space, self._on_fetching)
+        kept = _kept_identities(root)
+        if not kept and self._config.mirror.is_on:
+            kept = begin_from_mirror(self._config, self._space, self._on_fetching)
             self.fetching = None
-        if identity is not None:
-            self._open(dataclasses.replace(identity, slot=self._config.slot, kind=kind.value))
+        if kept:
+            self._open(self._as_configured(kept))
         if kind is not SourceKind.CAPTURE and (self.log is None or self.log.is_empty):
             raise ConfigError(_no_landing(self._config))
 
@@ -179,16 +149,45 @@ class Pipeline:
             self.mirror.close()
         if self.writer is not None:
             self.writer.close()
-        self._catalog.close()
+        for side in self.sides.values():
+            side.close()
         if self.log is not None:
             self.log.close()
 
     # ---- landing ---------------------------------------------------------------------
 
-    def _open(self, identity: SourceIdentity) -> CommitLog:
+    def _as_configured(self, kept: Mapping[str, SourceIdentity]) -> dict[str, SourceIdentity]:
+        """What a landing says of its sources, with the slots of the configuration."""
+        kind = self._config.source.kind.value
+        if len(kept) == len(self.sides) == 1:
+            (identity,) = kept.values()
+            return {
+                name: dataclasses.replace(identity, slot=name, kind=kind) for name in self.sides
+            }
+        named = dict.fromkeys(self.sides, next(iter(kept.values()))) | {
+            name: identity for name, identity in kept.items() if name in self.sides
+        }
+        return {
+            name: dataclasses.replace(identity, slot=self.sides[name].config.slot, kind=kind)
+            for name, identity in named.items()
+        }
+
+    def open_log(self, name: str, identity: SourceIdentity) -> CommitLog:
+        """The log; made where nobody has yet."""
+        return self.log or self._open({name: identity})
+
+    def _open(self, identities: Mapping[str, SourceIdentity]) -> CommitLog:
         landing = self._config.landing
         order = ORDER_CSN if self._config.lands_by_csn else ORDER_LSN
-        self.log = CommitLog.open(Files(landing.root), identity, order=order, space=self._space)
+        (name, identity), *rest = identities.items()
+        self.log = CommitLog.open(
+            Files(landing.root),
+            identity,
+            source=name,
+            others=dict(rest),
+            order=order,
+            space=self._space,
+        )
         for finding in self.log.findings:
             _log.info(Event.LANDING_RECOVERED, finding=finding)
         self.snapshots = SnapshotStore(self.log.disk)
@@ -218,36 +217,65 @@ class Pipeline:
         return self.log
 
     @property
+    def _first(self) -> Side:
+        return next(iter(self.sides.values()))
+
+    @property
     def landing_position(self) -> LandingPosition | None:
-        """What the landing tells the source of itself; None for one that has not begun."""
-        if self.log is None:
-            return None
-        position = landing_position(self.log.layout, self.log.entries)
-        if position is None:
-            return None
-        return dataclasses.replace(position, instance=self._instance)
+        """What the landing tells its source, or the first of several; None before it has begun."""
+        return self._first.landing_position
+
+    @property
+    def coverage(self) -> Coverage:
+        """What only one of publications and white list has, of the first source that says so."""
+        found = (side.coverage for side in self.sides.values() if side.coverage != Coverage())
+        return next(found, self._first.coverage)
+
+    @property
+    def server_version(self) -> int | None:
+        """Of the newest stream's server, as a number; None before there was one."""
+        return self._first.server_version
+
+    @property
+    def streaming(self) -> Streaming:
+        """How the source, or the first of several, is asked for open transactions."""
+        return self._first.streaming
 
     def _on_durable(self, position: SourcePosition) -> None:
         """Committer's thread: show it. The session whose rows they are tells its reader."""
         assert self.log is not None
         self.landed.reach(self.log.next_n - 1, position.lsn)
 
-    def _on_shipped(self, position: SourcePosition) -> None:
-        """Mirror's thread: have the session's server told, where it is told what the store has."""
-        confirming = self._confirming
-        if self._confirms_mirror and confirming is not None:
-            confirming(position)
+    def _on_shipped(self) -> None:
+        """Mirror's thread: have the sessions' servers told, where they are told what the store has."""
+        if self._confirms_mirror:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """Have every session's reader told what it may confirm."""
+        for side in self.sides.values():
+            if side.confirming is not None:
+                side.confirming.tell()
 
     @property
     def _confirms_mirror(self) -> bool:
         return self._config.mirror.is_on and self._config.mirror.confirm == "mirror"
 
-    def _reached(self) -> SourcePosition | None:
-        """Up to where what has landed may be confirmed."""
+    def reached(self, name: str) -> SourcePosition | None:
+        """Up to where what has landed of a source may be confirmed."""
         assert self.log is not None
         if not self._confirms_mirror:
-            return self.log.position
-        return None if self.mirror is None else self.mirror.position
+            return self.log.positions.get(name)
+        return None if self.mirror is None else self.mirror.positions.get(name)
+
+    def intake(self) -> Intake:
+        """Of the sessions that run now; the first of them begins it."""
+        assert self.writer is not None
+        with self._begin_lock:
+            if self._intake is None:
+                confirm = None if self._confirms_mirror else lambda _: self._confirm()
+                self._intake = self.writer.begin(confirm)
+            return self._intake
 
     def _on_landed(self, entry: CommitEntry) -> None:
         """Committer's thread: count what an entry brought."""
@@ -255,7 +283,7 @@ class Pipeline:
         if self.mirror is not None:
             self.mirror.wake()
         self.landed.add(entry)
-        (position,) = entry.positions.values()
+        position = next(iter(entry.positions.values()))
         if entry.kind is EntryKind.DATA:
             _log.debug(
                 Event.BATCH_LANDED,
@@ -277,20 +305,25 @@ class Pipeline:
             self._stopped = stopped(self.snapshots.ledger())
         return self._stopped
 
-    def stop_table(self, error: TableError, session: Session) -> None:
+    @property
+    def has_aside(self) -> bool:
+        """Tables are left out of which the log does not say so yet."""
+        return bool(self._aside)
+
+    def stop_table(self, error: TableError, session: Session | Joint) -> None:
         """Between sessions: leave a table out from here on, and say so as soon as that may be."""
-        collector = session.collector
-        if collector is not None and collector.assembler.is_comparing:
+        collectors = [one.collector for one in session.members if one.collector is not None]
+        if any(collector.assembler.is_comparing for collector in collectors):
             self._aside[table_title(error.namespace, error.name)] = error
         else:
             quarantine.record(self._config, self, error)
 
-    def _left_out(self) -> dict[str, Json]:
+    def left_out(self) -> dict[str, Json]:
         """The ledger, with tables that are left out and not yet written down there."""
         aside = {title: quarantine.left_out(error) for title, error in self._aside.items()}
         return {**self.snapshots.ledger(), **aside}
 
-    def _commit_aside(self, intake: Intake) -> None:
+    def commit_aside(self, intake: Intake) -> None:
         """Say of which tables nothing lands, before anything else does."""
         for error in self._aside.values():
             quarantine.commit(self._config, self, intake, error)
@@ -302,20 +335,6 @@ class Pipeline:
         """Count an entry that is none of the stream's: of a snapshot, or of a quarantine."""
         self._on_landed(entry)
         self.landed.reach(entry.n)
-
-    def see_role(self, *, is_standby: bool | None) -> None:
-        """Begin anew when the standby that is read was promoted, before its WAL goes far.
-
-        What a session notes belongs to the timeline that it began with.
-        """
-        if is_standby is False and self._reads_standby and self._promoted != self._instance:
-            self._promoted = self._instance
-            _log.warning(
-                Event.STANDBY_PROMOTED,
-                text="the daemon goes on with it; take decoding.standby-connection out before the "
-                "next restart",
-            )
-            self.restart_session()
 
     def restart_session(self) -> None:
         """Have the session end in order and another one begin."""
@@ -333,7 +352,9 @@ class Pipeline:
     def stats(self) -> dict[str, float]:
         """Values of the landing, by metric without its prefix; also while it is recovered."""
         counts = self.landed.totals()
-        counts["source_streaming_fallbacks_total"] = self.streaming.fallback_count
+        counts["source_streaming_fallbacks_total"] = sum(
+            side.streaming.fallback_count for side in self.sides.values()
+        )
         counts["land_disk_full"] = float(self.is_waiting_for_space)
         counts["land_free_bytes"], counts["land_min_free_bytes"] = self._reserve.measure()
         if self.mirror is not None:
@@ -367,23 +388,8 @@ class Pipeline:
     def _on_fetching(self, what: str, done: int, total: int) -> None:
         """Recovery's thread: say how far it is, and end it when a stop is asked for."""
         self.fetching = f"the log comes from the mirror: {done} of {total} {what}"
-        if self._must_not_wait():
+        if self.must_not_wait():
             raise StoppedError(f"{self.fetching}; the next start begins it again")
-
-    @property
-    def _durable_lsn(self) -> int | None:
-        position = None if self.log is None else self.log.position
-        return None if position is None else position.lsn
-
-    def _on_fallback(self, reason: str) -> None:
-        _log.error(Event.STREAMING_FALLBACK, reason=reason)
-
-    def session_ended(self, error: GaussDecodeError | None) -> None:
-        """A session has ended; the next may be asked for otherwise."""
-        self.streaming.ended(error, self._durable_lsn)
-
-    def _must_not_wait(self) -> bool:
-        return self._failure is not None or self._is_leaving or self._should_stop()
 
     def check(self) -> None:
         """Called several times per second.
@@ -397,254 +403,95 @@ class Pipeline:
         if self._was_full and not is_full:
             _log.info(Event.DISK_FREED)
         self._was_full = is_full
-        if self._session is not None:
-            self._session.control.set(Word.DISK_WAIT, int(is_full))
-            self._note_spool_wait(self._session)
-        if self.streaming.may_resume(self._durable_lsn):
-            self.restart_session()
+        for side in self.sides.values():
+            if side.session is not None:
+                side.session.control.set(Word.DISK_WAIT, int(is_full))
+            if side.streaming.may_resume(side.durable_lsn):
+                self.restart_session()
+        self._note_spool_wait()
 
-    def _note_spool_wait(self, session: Session) -> None:
-        wait = None if session.collector is None else session.collector.spool_wait
+    def _note_spool_wait(self) -> None:
+        waits = (side.spool_wait for side in self.sides.values())
+        wait = next((one for one in waits if one is not None), None)
         if wait is not None and wait != self._spool_wait:
             _log.error(Event.SPOOL_FULL, reason=wait)
         self._spool_wait = wait
 
     # ---- sessions --------------------------------------------------------------------
 
-    def session(self, on_tick: Callable[[], None], on_streaming: Callable[[], None]) -> Session:
-        """Make the next session, from the durable position.
+    def session(
+        self, on_tick: Callable[[], None], on_streaming: Callable[[], None]
+    ) -> Session | Joint:
+        """Make the next session, or one of each source, from the durable position.
 
         Args:
             on_tick: called several times per second.
-            on_streaming: called when the source has begun the stream.
+            on_streaming: called when the source has begun the stream, or all of them have.
         """
-        config = self._config
         self.is_restart_wanted = False
         if self.writer is not None:
             self.writer.discard()  # what the session before could not commit comes again
-        session = Session(
-            SessionSettings(
-                decoder_count=config.decoding.parallel_decode_num,
-                queue_entries=config.decoding.parallel_queue_size,
-                raw_ring_bytes=config.ring.raw_ring_bytes,
-                decoded_ring_bytes=config.ring.decoded_ring_bytes,
-                kept_buffer_bytes=config.decoding.kept_buffer_bytes,
-                max_row_bytes=config.source.max_row_bytes,
-                reader=dataclasses.replace(
-                    ReaderSettings.of(
-                        config, self.landing_position, str(config.landing.root / SPOOL)
-                    ),
-                    streaming=self.streaming.mode,
-                    binary=self.streaming.is_binary,
-                    **({} if self.log is None else unread(self._left_out())),
-                ).to_record(),
-            ),
-            self._begin,
-            self._drain,
+        self._intake = None
+        if not self._config.cuts_together:
+            return self._first.make_session(self._should_stop, on_tick, on_streaming)
+        names = tuple(self.sides)
+        self.together = together = Together(
+            names, lambda request: self.intake().commit(request), self._config.reorderbuffer_bytes
+        )
+
+        def make(name: str, should_stop: Callable[[], bool], told: Callable[[], None]) -> Session:
+            return self.sides[name].make_session(should_stop, lambda: None, told)
+
+        def marks(on_error: Callable[[BaseException], None]) -> Marking:
+            members = {name: side.config for name, side in self.sides.items()}
+            return Marking(together, members, on_error)
+
+        return Joint(
+            make,
+            names,
+            marks if self._config.lands_by_csn else None,
             self._should_stop,
             on_tick,
-            self._landed_ns,
             on_streaming,
         )
-        self._session = session
-        return session
 
-    def _begin(self, facts: Mapping[str, Any], confirm: Confirm) -> Collector:  # Any: JSON
-        """Check whose stream it is, write the genesis entry of a new log, make a collector."""
-        log = self._accept(facts)
-        self._instance = str(facts.get("instance", ""))
-        self._reads_standby = bool(facts.get("is_standby", False))
-        assert self.writer is not None
-        timeline, start_lsn = int(facts["timeline"]), int(facts["start_lsn"])
-        self._confirming = confirming = Confirming(confirm, self._reached)
-        intake = self.writer.begin(None if self._confirms_mirror else confirming)
-        table_filter = self._choose_tables(is_new=is_unused(log))
-        if log.is_empty:
-            start = SourcePosition(_FIRST_EPOCH, timeline, start_lsn)
-            intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start))
-            intake.drain()
-        self._check_publications(log, intake, facts)
-        assert log.position is not None
-        position = goes_on_at(log.position, timeline, facts["log_lsn"])
-        has_forked = log.position.timeline not in (0, timeline)
+    def session_ended(self, error: GaussDecodeError | None) -> None:
+        """A session has ended, or those of all sources; the next may be asked for otherwise."""
+        for side in self.sides.values():
+            side.session_ended(error)
 
-        def go_on() -> None:
-            if has_forked:
-                self._note_fork(log, intake, position)
-            self._commit_aside(intake)
-            confirming.begin()
-
-        has_stopped = bool(self.quarantined or self._aside)
-        settings = collector_settings(
-            self._config,
-            has_stopped=has_stopped,
-            is_streamed=self.streaming.mode != NOT_STREAMED,
-        )
-        tables = self._tables(log, intake, table_filter)
-        resent = compare_resent(
-            log, start_lsn, position.lsn, self._config.decoding.excluded_users, go_on
-        )
-        return Collector(
-            settings,
-            tables,
-            intake,
-            self.spool(),
-            position,
-            log.schemas,
-            self.gate,
-            resent,
-            prepared_of(log, position.lsn),
-            self._should_stop,
-            self._must_not_wait,
-        )
-
-    def _accept(self, facts: Mapping[str, Any]) -> CommitLog:  # Any: JSON
-        """See that the stream is the landing's, and say what is to be known of it."""
-        identity = SourceIdentity(**facts["identity"])
-        log = self.log or self._open(identity)
-        log.check_identity(identity)
-        if facts.get("hides_truncate"):
-            self._accept_hidden(log)
-        self.server_version = int(facts["server_version"])
-        _log.info(Event.SOURCE_CONNECTED, **facts["identity"], version=self.server_version)
-        for warning in facts.get("warnings", ()):
-            _log.warning(Event.SERVER_KNOWN_BUG, text=warning)
-        self._note_coverage(Coverage.from_record(facts.get("coverage", {})))
-        return log
-
-    def _tables(self, log: CommitLog, intake: Intake, table_filter: TableFilter) -> Tables:
-        return Tables(
-            intake.schemas,
-            table_directory,
-            safe_columns,
-            self._look_up,
-            self._earlier_schemas(log),
-            skip_generated=self._config.decoding.skip_generated_columns,
-            is_wanted=table_filter.is_wanted,
-        )
-
-    def _note_fork(self, log: CommitLog, intake: Intake, position: SourcePosition) -> None:
-        """Write down that the log goes on with another timeline of its server.
-
-        Where it had moved on over WAL of the older timeline in which there was nothing to land,
-        it goes on below its position, in the next epoch.
-        """
-        assert log.position is not None
-        known = log.position
-        extra = {"from_lsn": known.lsn, "from_timeline": known.timeline}
-        intake.commit(EntryRequest(kind=EntryKind.FORK, position=position, extra=extra))
-        intake.drain()
-        _log.warning(
-            Event.TIMELINE_FOLLOWED,
-            timeline=position.timeline,
-            position=str(Lsn(position.lsn)),
-            from_timeline=known.timeline,
-            from_position=str(Lsn(known.lsn)),
-        )
-
-    def _note_coverage(self, coverage: Coverage) -> None:
-        """Say, once, what only one of publications and white list has."""
-        if coverage == self.coverage:
-            return
-        self.coverage = coverage
-        if coverage.unlisted:
-            tables = listing(coverage.unlisted, coverage.unlisted_count)
-            _log.warning(Event.TABLES_NOT_LISTED, tables=tables, reason=_NOT_LISTED)
-        if coverage.unpublished:
-            tables = listing(coverage.unpublished, coverage.unpublished_count)
-            _log.warning(Event.TABLES_NOT_PUBLISHED, tables=tables, reason=_NOT_PUBLISHED)
-
-        if coverage.unsent:
-            tables = listing(coverage.unsent, coverage.unsent_count)
-            _log.warning(Event.TABLES_NOT_PUBLISHED, tables=tables, reason=UNSENT)
-
-    def _check_publications(
-        self,
-        log: CommitLog,
-        intake: Intake,
-        facts: Mapping[str, Any],  # Any: JSON
-    ) -> None:
-        """See that the publications are those that the landing followed before.
-
-        The entry comes first: said twice after a crash is no harm.
-        """
-        self._publications_at = time.monotonic()
-        self._publications = seen = publications.read_identities(facts.get("publications", {}))
-        known, listed = publications.known_to(self.snapshots)
-        if publications.are_known(known, seen):
-            return
-        members, gone = read_members(
-            source_address(self._config), self._config.source.publication, listed
-        )
-        self._publications = seen = publications.with_members(seen, members)
-        found = publications.differences(known, seen)
-        gone = publications.taken_out(gone, known, seen)
-        assert log.position is not None
-        if found or gone:
-            extra = publications.suspect(found, log.position.lsn, int(facts["wal_end"]), gone)
-            if self._config.landing.on_suspect == "stop":
-                raise SuspectError(f"{extra['text']}. {STOPPED}")
-            _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
-            intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=log.position, extra=extra))
-        publications.remember(self.snapshots, seen, members)
+    def choose_tables(self, *, is_new: bool) -> TableFilter:
+        """Write down how the landing begins, before it does; and see what is left out of it."""
+        config, store = self._config, self.snapshots
+        with self._begin_lock:
+            if config.snapshot_refusal is None:
+                note_beginning(store, config, lambda: published_oids(config), is_new=is_new)
+            self.table_filter = TableFilter(store, config, self.left_out())
+            self._stopped = stopped(store.ledger())
+            return self.table_filter
 
     def see_publications(self, seen: publications.Identities, at: float) -> None:
         """Take what the server had at a time; what differs is recorded by the next session."""
-        ours = {name: of for name, of in seen.items() if name in self._publications}
-        if at > self._publications_at and not publications.are_known(self._publications, ours):
-            self.restart_session()
+        self._first.see_publications(seen, at)
 
-    def _choose_tables(self, *, is_new: bool) -> TableFilter:
-        """Write down how the landing begins, before it does; and see what is left out of it."""
-        config, store = self._config, self.snapshots
-        if config.snapshot_refusal is None:
-            note_beginning(store, config, lambda: published_oids(config), is_new=is_new)
-        self.table_filter = TableFilter(store, config, self._left_out())
-        self._stopped = stopped(store.ledger())
-        return self.table_filter
+    def see_role(self, *, is_standby: bool | None) -> None:
+        """Begin anew when the standby that is read was promoted, before its WAL goes far."""
+        self._first.see_role(is_standby=is_standby)
 
-    def _accept_hidden(self, log: CommitLog) -> None:
-        """Say that the stream shows no TRUNCATE and no DDL, here and to readers.
-
-        Raises:
-            ConfigError: the operator does not want to land such a stream.
-        """
-        if self._config.source.invisible_truncate == "stop":
-            raise ConfigError(f"{self._config.path.name}: {_HIDDEN}; {_HIDDEN_ADVICE}")
-        log.require(HIDES_TRUNCATE)
-        _log.warning(Event.CONFIG_WARNING, text=_HIDDEN)
-
-    def _earlier_schemas(self, log: CommitLog) -> Callable[[str], Json | None]:
-        """What the tables' schemas were where the stream begins.
-
-        A snapshot after that position may have landed already; what it says of columns holds
-        from there on, and not for the changes before it.
-        """
-        assert log.position is not None
-        start, schemas, ledger = log.position.lsn, dict(log.schemas), self.snapshots.ledger()
-        ahead = {title for title, done in ledger.items() if int(done.get("lsn") or 0) > start}
-
-        def earlier(directory: str) -> Json | None:
-            schema_id = schemas.get(directory)
-            record = None if schema_id is None else read_schema(log.disk, directory, schema_id)
-            if record is None or table_title(record["schema"], record["name"]) in ahead:
-                return None
-            return record
-
-        return earlier
-
-    def _look_up(self, relation: Relation) -> CatalogTable | None:
-        """Ask the catalogue; what it cannot tell only makes a schema less detailed."""
-        known_failures = self._catalog.failure_count
-        table = self._catalog.look_up(relation)
-        if self._catalog.failure_count > known_failures:
-            _log.warning(Event.CATALOG_UNREADABLE, reason=self._catalog.failure)
-        return table
-
-    def _landed_ns(self) -> int:
+    def landed_ns(self) -> int:
+        """Monotonic time at which the writer last moved."""
         return 0 if self.writer is None else self.writer.moved_ns
 
-    def _drain(self, seconds: float) -> bool:
+    def must_not_wait(self) -> bool:
+        """Whether a wait is to end."""
+        return self._failure is not None or self._is_leaving or self._should_stop()
+
+    def should_stop(self) -> bool:
+        """Whether the sessions are to end."""
+        return self._should_stop()
+
+    def drain(self, seconds: float) -> bool:
+        """Wait for the writer to commit all it was given; True when it has."""
         assert self.writer is not None
         is_done = self.writer.drain(seconds)
         self.check()
@@ -669,8 +516,8 @@ def _no_landing(config: Config) -> str:
 
 def begin_from_mirror(
     config: Config, space: SpaceWait | None = None, told: Told = lambda *_: None
-) -> SourceIdentity | None:
-    """Fetch the landing that a mirror holds into an empty root; None where it holds none.
+) -> dict[str, SourceIdentity]:
+    """Fetch the landing that a mirror holds into an empty root; gives whose it is, if any.
 
     Args:
         config: with a mirror.
@@ -684,11 +531,11 @@ def begin_from_mirror(
     store = open_store(config.mirror)
     layout = find_layout(store)
     if layout is None:
-        return None
-    if config.slot not in layout.sources:
+        return {}
+    if set(config.members) != set(layout.sources):
         raise ConfigError(
             f"{config.path.name}: landing.mirror.url: {store.url} holds the landing of slot "
-            f"{', '.join(layout.sources)}, not of {config.slot}; correct one of them"
+            f"{', '.join(layout.sources)}, not of {', '.join(config.members)}; correct one of them"
         )
     make_root(root)
     files = Files(root)
@@ -699,19 +546,16 @@ def begin_from_mirror(
     finally:
         files.close()
     _log.warning(Event.MIRROR_FETCHED, url=config.mirror.url, entry=last)
-    return _kept_identity(root)
+    return _kept_identities(root)
 
 
-def _kept_identity(root: Path) -> SourceIdentity | None:
-    """Whose landing is at `root`; None where there is none yet."""
+def _kept_identities(root: Path) -> dict[str, SourceIdentity]:
+    """Whose landing is at `root`, by name; nobody's where there is none yet."""
     if not root.is_dir():
-        return None
+        return {}
     files = Files(root)
     try:
         layout = read_layout(Disk(files, SpaceWait(), "look"))
     finally:
         files.close()
-    if layout is None:
-        return None
-    (identity,) = layout.sources.values()
-    return identity
+    return {} if layout is None else dict(layout.sources)

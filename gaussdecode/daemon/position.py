@@ -7,18 +7,23 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.slot import LandingPosition
 
 
-def landing_position(layout: Layout, entries: Entries) -> LandingPosition | None:
+def landing_position(layout: Layout, entries: Entries, source: str) -> LandingPosition | None:
     """Read it from the newest entries; None for a log that has none.
+
+    Args:
+        layout: of the landing.
+        entries: of its log.
+        source: name of the source that is told.
 
     Raises:
         LandingError: an entry is damaged.
         DiskError: the file system failed.
     """
-    ((name, identity),) = layout.sources.items()
+    identity = layout.sources[source]
     numbers = entries.numbers()
     if not numbers:
         return None
-    position = entries.one(numbers[-1]).positions[name]
+    position = entries.one(numbers[-1]).positions[source]
     return LandingPosition(
         system_identifier=identity.system_identifier,
         timeline=position.timeline,
@@ -26,5 +31,5 @@ def landing_position(layout: Layout, entries: Entries) -> LandingPosition | None
         slot=identity.slot,
         plugin=identity.plugin,
         lsn=Lsn(position.lsn),
-        landed_lsn=Lsn(landed_lsn(entries, name)),
+        landed_lsn=Lsn(landed_lsn(entries, source)),
     )

@@ -170,6 +170,16 @@ class Session:
         self.facts: Facts | None = None
         self.collector_round_ns = time.monotonic_ns()
 
+    @property
+    def members(self) -> "tuple[Session, ...]":
+        """Itself: see `daemon.joint`."""
+        return (self,)
+
+    @property
+    def lead(self) -> "Session":
+        """Itself."""
+        return self
+
     # ---- life ------------------------------------------------------------------------
 
     def run(self) -> None:

@@ -26,6 +26,7 @@ from gaussdecode.daemon import loss, quarantine
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline, reserve_of
+from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.http import MonitoringServer
@@ -304,7 +305,7 @@ class Supervisor:
             if error is not None and not self._stop.is_set():
                 self._wait(error, time.monotonic() - began)
 
-    def _run_one(self, pipeline: Pipeline, session: Session) -> GaussDecodeError | None:
+    def _run_one(self, pipeline: Pipeline, session: Session | Joint) -> GaussDecodeError | None:
         """Run a session; an error that may pass is given back, others are raised."""
         try:
             session.run()

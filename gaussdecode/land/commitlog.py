@@ -36,7 +36,7 @@ import datetime as dt
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Self
 
 from gaussdecode.errors import LandingError
@@ -70,7 +70,7 @@ class CommitLog:
     Attributes:
         disk: the landing's files.
         layout: content of ``layout.json``.
-        source: name of the one source.
+        source: name of the one source, or of the first of several.
         entries: reads committed entries.
         findings: what recovery did or saw that an operator should know, in sentences.
         bare: data files of entries up to this number may be in the mirror only.
@@ -88,7 +88,7 @@ class CommitLog:
     ) -> None:
         self.disk = disk
         self.layout = layout
-        (self.source,) = layout.sources
+        self.source = next(iter(layout.sources))
         self.entries = Entries(disk)
         self.findings = recovered.findings
         self.bare = bare_until(disk)
@@ -108,6 +108,7 @@ class CommitLog:
         identity: SourceIdentity,
         *,
         source: str | None = None,
+        others: Mapping[str, SourceIdentity] | None = None,
         order: str = ORDER_LSN,
         space: SpaceWait | None = None,
         now: Callable[[], dt.datetime] = utc_now,
@@ -120,6 +121,7 @@ class CommitLog:
             files: the root; closed by `close`.
             identity: of the source that will be landed.
             source: its name in the entries; the slot's name by default.
+            others: of the other sources, by name, where the landing has several.
             order: ``lsn`` or ``csn``.
             space: waits when the disk is full.
             now: clock for the times of entries.
@@ -135,13 +137,19 @@ class CommitLog:
         files.check_root()
         disk = Disk(files, space or SpaceWait(), writer or secrets.token_hex(8))
         passed_over = disk.space.run("lock the landing", files.lock)
-        name = source or identity.slot
+        sources = {source or identity.slot: identity, **(others or {})}
         layout = layouts.read_layout(disk)
         if layout is None:
             recovery.refuse_without_layout(disk)
-            layout = layouts.Layout(secrets.token_hex(16), now(), order, {name: identity})
+            sources = {name: sources[name] for name in sorted(sources)}
+            several = (layouts.SEVERAL,) if len(sources) > 1 else ()
+            layout = layouts.Layout(
+                secrets.token_hex(16), now(), order, sources, (*layouts.CAPABILITIES, *several)
+            )
             layouts.create_layout(disk, layout)
-        layouts.check_layout(layout, name, identity, order)
+        layouts.check_sources(layout, sources)
+        for name, one in sources.items():
+            layouts.check_layout(layout, name, one, order)
         checkpoints = Checkpoints(disk, Entries(disk), block)
         layout = layouts.with_seal(disk, layout)
         recovered = recovery.recover(disk, checkpoints)
@@ -161,8 +169,19 @@ class CommitLog:
 
     @property
     def position(self) -> SourcePosition | None:
-        """The durable position of the source; None in an empty log."""
+        """The durable position of the source, or the first of several; None in an empty log."""
         return self._state.positions.get(self.source)
+
+    @property
+    def positions(self) -> dict[str, SourcePosition]:
+        """The durable position of each source, by name; none in an empty log."""
+        with self._lock:
+            return dict(self._state.positions)
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it is of several sources."""
+        return len(self.layout.sources) > 1
 
     @property
     def floor(self) -> int:
@@ -224,13 +243,17 @@ class CommitLog:
         """An entry failed where only recovery can tell whether it happened."""
         return self._uncertain
 
-    def check_identity(self, identity: SourceIdentity) -> None:
+    def check_identity(self, identity: SourceIdentity, source: str | None = None) -> None:
         """Refuse another source than the one the landing belongs to.
+
+        Args:
+            identity: what the source is.
+            source: its name; of the first one by default.
 
         Raises:
             IdentityError: and the text says what differs.
         """
-        layouts.check_layout(self.layout, self.source, identity, self.layout.order)
+        layouts.check_layout(self.layout, source or self.source, identity, self.layout.order)
 
     def require(self, capability: str) -> None:
         """Have every reader refuse this landing that does not know of something.

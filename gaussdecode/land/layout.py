@@ -8,6 +8,7 @@ hash gets it at the next start.
 import dataclasses
 import datetime as dt
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self
 
 from gaussdecode.errors import ConfigError, IdentityError, LandingError
@@ -24,8 +25,10 @@ MIRRORED: Final = "mirrored"
 """Of a local landing alone: files that its log names may be in its mirror only."""
 HIDES_TRUNCATE: Final = "hides-truncate"
 """Capability of readers: to know that tables may have been emptied or altered unseen."""
+SEVERAL: Final = "several-sources"
+"""Capability of all: to know that files and positions are of several sources."""
 _FIELDS: Final = frozenset(("version", "landing_id", "created", "order", "sources", "capabilities"))
-_KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE, MIRRORED})
+_KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE, MIRRORED, SEVERAL})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Layout:
             a new landing at the same path.
         created: when.
         order: ``lsn`` or ``csn``.
-        sources: by name; exactly one in version 1.
+        sources: by name, in the order of the configuration; one, or several with the capability.
         capabilities: what a program must understand to work on this landing.
         is_sealed: read from a file with its hash, or not from a file.
     """
@@ -78,12 +81,21 @@ class Layout:
                 landing_id=str(record["landing_id"]),
                 created=parse_time(record["created"]),
                 order=str(record["order"]),
-                sources={k: SourceIdentity(**v) for k, v in record["sources"].items()},
+                sources=_sources(record),
                 capabilities=tuple(record["capabilities"]),
                 is_sealed=looks_sealed(raw),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise LandingError(f"{LAYOUT}: {error}; restore it from a copy") from error
+
+
+def _sources(record: dict[str, Any]) -> dict[str, SourceIdentity]:  # Any: JSON
+    sources = {
+        name: SourceIdentity(**record["sources"][name]) for name in sorted(record["sources"])
+    }
+    if not sources or (len(sources) > 1) != (SEVERAL in record["capabilities"]):
+        raise ValueError(f"it names {len(sources)} sources")
+    return sources
 
 
 def _check_version(record: dict[str, Any]) -> None:  # Any: JSON
@@ -143,19 +155,49 @@ def _rewrite(disk: Disk, layout: Layout) -> Layout:
     return layout
 
 
+def check_sources(layout: Layout, names: Iterable[str]) -> None:
+    """Refuse a landing of other sources than the configuration names.
+
+    Raises:
+        IdentityError: one is missing, or too many.
+    """
+    given = sorted(names)
+    kept = sorted(layout.sources)
+    if given == kept:
+        return
+    spelled = ", ".join(map(repr, kept))
+    if len(given) == len(kept) == 1:
+        raise IdentityError(
+            f"the landing is of slot {spelled}, not {given[0]!r}. Correct the slot, or land into a new "
+            "root"
+        )
+    raise IdentityError(
+        f"the landing is of {_spell_sources(kept)}, the configuration of {_spell_sources(given)}: what "
+        "it holds is complete over its own sources only. Correct the configuration, or, after a data "
+        "node was added or removed, land into a new root"
+    )
+
+
+def _spell_sources(names: Sequence[str]) -> str:
+    what = "slot" if len(names) == 1 else "the sources"
+    return f"{what} {', '.join(map(repr, names))}"
+
+
 def check_layout(layout: Layout, source: str, identity: SourceIdentity, order: str) -> None:
     """Refuse a landing that belongs to another source, and say what differs.
+
+    Args:
+        layout: of the landing.
+        source: name of a source of it.
+        identity: what the source is now.
+        order: as it would be landed.
 
     Raises:
         IdentityError: it does not belong together.
     """
-    kept = layout.sources.get(source)
-    if kept is None or len(layout.sources) != 1:
-        names = ", ".join(map(repr, sorted(layout.sources)))
-        raise IdentityError(
-            f"the landing is of slot {names}, not {source!r}. Correct the slot, or land into a new "
-            "root"
-        )
+    if source not in layout.sources:
+        check_sources(layout, [source])
+    kept = layout.sources[source]
     differences = [
         f"{field.replace('_', ' ')} {getattr(kept, field)!r} in the landing, "
         f"{getattr(identity, field)!r} now"
@@ -165,7 +207,8 @@ def check_layout(layout: Layout, source: str, identity: SourceIdentity, order: s
     if layout.order != order:
         differences.append(f"order {layout.order!r} in the landing, {order!r} now")
     if differences:
+        which = f" than what is at {source!r} now" if len(layout.sources) > 1 else ""
         raise IdentityError(
-            f"the landing belongs to another source: {'; '.join(differences)}. Point the "
+            f"the landing belongs to another source{which}: {'; '.join(differences)}. Point the "
             "configuration at the right server and slot, or land into a new root"
         )

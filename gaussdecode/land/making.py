@@ -17,7 +17,7 @@ import dataclasses
 import datetime as dt
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gaussdecode.errors import AccountError, LandingError
@@ -33,8 +33,8 @@ from gaussdecode.land.names import (
     parent,
 )
 from gaussdecode.land.state import LogState, ranks
-from gaussdecode.model.account import Account, counted_files, say
-from gaussdecode.model.entry import SUMS, CommitEntry
+from gaussdecode.model.account import Account, counted_files, files_of, say
+from gaussdecode.model.entry import SUMS, SUMS_BY_SOURCE, CommitEntry
 from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
@@ -44,6 +44,7 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
+from gaussdecode.model.request import Reached
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class HiddenFile:
         has_unchanged: some row has unchanged TOAST columns.
         has_key_change: some row changes its key.
         checksum: ``sha256:`` and digest.
+        source: whose rows they are, where there are several; else None.
     """
 
     path: str
@@ -75,6 +77,7 @@ class HiddenFile:
     has_unchanged: bool
     has_key_change: bool
     checksum: str
+    source: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Draft:
         anchor: its hash.
         extra: JSON for the entry.
         account: the sums of its stretch of the stream, or None where it covers none.
+        others: position and sums of the other sources, by name, where there are several.
     """
 
     kind: EntryKind
@@ -117,6 +121,7 @@ class Draft:
     anchor: str | None = None
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # Any: JSON
     account: Account | None = None
+    others: Mapping[str, Reached] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,7 +145,7 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
     Args:
         draft: what is to be committed.
         state: of the log.
-        source: name of the one source.
+        source: name of the one source, or the first of several.
         now: aware; gives the partition and the modification times.
 
     Raises:
@@ -152,6 +157,7 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
     positions = dict(state.positions)
     if draft.position is not None:
         positions[source] = draft.position
+    positions.update({name: reached.position for name, reached in draft.others.items()})
     entry = CommitEntry(
         n=state.next_n,
         kind=draft.kind,
@@ -171,10 +177,10 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
         ),
         floor=draft.floor,
         anchor=draft.anchor,
-        extra=_extra(draft),
+        extra=_extra(draft, source),
     ).sealed()
     state.check_next(entry)
-    _check_account(draft, entry, state.positions.get(source), positions[source])
+    _check_accounts(_accounts(draft, source), entry, state.positions)
     return Plan(entry, tuple(moves), draft.schemas)
 
 
@@ -184,20 +190,32 @@ def partition_day(now: dt.datetime, state: LogState) -> dt.date:
     return today if state.committed_time is None else max(today, state.committed_time.date())
 
 
-def _extra(draft: Draft) -> dict[str, Any]:  # Any: JSON
-    return (
-        draft.extra if draft.account is None else {**draft.extra, SUMS: draft.account.to_record()}
-    )
+def _accounts(draft: Draft, source: str) -> dict[str, Account]:
+    """The sums of each source."""
+    given = {source: draft.account} | {name: of.account for name, of in draft.others.items()}
+    return {name: account for name, account in given.items() if account is not None}
 
 
-def _check_account(
-    draft: Draft, entry: CommitEntry, before: SourcePosition | None, after: SourcePosition
+def _extra(draft: Draft, source: str) -> dict[str, Any]:  # Any: JSON
+    records = {name: account.to_record() for name, account in _accounts(draft, source).items()}
+    if draft.others:
+        return {**draft.extra, SUMS_BY_SOURCE: records}
+    return {**draft.extra, **{SUMS: record for record in records.values()}}
+
+
+def _check_accounts(
+    accounts: Mapping[str, Account], entry: CommitEntry, before: Mapping[str, SourcePosition]
 ) -> None:
     """Refuse what does not add up; nothing is decided yet."""
-    account = draft.account
-    if account is None:
+    if not accounts:
         return
-    wrong = account.wrong_place(before, after) or account.wrong(counted_files(entry.files))
+    wrong: str | None = None
+    for source, account in accounts.items():
+        wrong = (
+            wrong
+            or account.wrong_place(before.get(source), entry.positions[source])
+            or account.wrong(counted_files(files_of(entry.files, source)))
+        )
     for file in entry.files:
         if file.ops and sum(file.ops.values()) != file.rows:
             wrong = wrong or f"{file.path} holds {file.rows} rows, of which {say(file.ops)} count"
@@ -212,7 +230,9 @@ def _place(
     draft: Draft, n: int, date: dt.date
 ) -> tuple[list[HiddenFile], list[LandingFile], list[tuple[str, str]]]:
     """Put the files of a draft in order and give them their final names."""
-    files = sorted(draft.files, key=lambda file: (file.table, file.first, file.path))
+    files = sorted(
+        draft.files, key=lambda file: (file.table, file.source or "", file.first, file.path)
+    )
     landed: list[LandingFile] = []
     moves: list[tuple[str, str]] = []
     for table, group in itertools.groupby(files, key=lambda file: file.table):
@@ -327,6 +347,7 @@ def _landed(file: HiddenFile, path: str) -> LandingFile:
         has_unchanged=file.has_unchanged,
         has_key_change=file.has_key_change,
         checksum=file.checksum,
+        source=file.source,
     )
 
 

@@ -130,6 +130,8 @@ class LogState:
             new = entry.positions.get(source)
             if new is None or (new.epoch, new.lsn) < (position.epoch, position.lsn):
                 raise LandingError(f"commit log: entry {entry.n} goes back before {position}")
+            if new.epoch == position.epoch and (new.csn or 0) < (position.csn or 0) and new.until:
+                raise LandingError(f"commit log: entry {entry.n} goes back before {position}")
 
     def fold(self, entry: CommitEntry) -> None:
         """Take in the next entry.

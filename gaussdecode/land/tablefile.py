@@ -31,6 +31,7 @@ class TableFile:
     Attributes:
         table: encoded directory name.
         schema_id: of all its rows.
+        source: whose rows they are, where there are several; else None.
         pending: row groups waiting for a lane.
         sink: once the first row group is being encoded.
         is_scheduled: a lane has it, or it is in the queue of the lanes.
@@ -40,6 +41,7 @@ class TableFile:
 
     table: str
     schema_id: str
+    source: str | None = None
     pending: deque[RowGroup] = dataclasses.field(default_factory=deque)
     sink: ParquetSink | None = None
     is_scheduled: bool = False
@@ -95,6 +97,7 @@ class TableFile:
             has_unchanged=self._has_unchanged,
             has_key_change=self._has_key_change,
             checksum=checksum,
+            source=self.source,
         )
         return self.result
 
@@ -118,7 +121,7 @@ class OpenEntry:
         self._target = target_file_size
         self._max_open = max_open_files
         self._beside_left = lanes
-        self._open: dict[tuple[str, str], list[TableFile]] = {}
+        self._open: dict[tuple[str, str, str | None], list[TableFile]] = {}
         self._used: dict[TableFile, None] = {}  # a set in order of last use
 
     @property
@@ -136,7 +139,7 @@ class OpenEntry:
         Returns:
             The file, and one that was sealed to keep the number of open ones bounded.
         """
-        key = (group.table_dir, group.schema_id)
+        key = (group.table_dir, group.schema_id, group.source)
         candidates = [file for file in self._open.get(key, ()) if not self.close_if_full(file)]
         self._open[key] = candidates
         for file in candidates:
@@ -146,7 +149,7 @@ class OpenEntry:
         if candidates and not (wants_more and self._beside_left):
             return self._use(min(candidates, key=lambda file: len(file.pending))), None
         self._beside_left -= bool(candidates)
-        file = TableFile(group.table_dir, group.schema_id)
+        file = TableFile(*key)
         candidates.append(file)
         self.files.append(file)
         self.unfinished += 1

@@ -20,6 +20,7 @@ from gaussdecode.land.entry import Entries
 from gaussdecode.land.mirror.known import without_transactions
 from gaussdecode.land.names import MESSAGES, TRANSACTIONS
 from gaussdecode.model.account import TRANSACTIONS as KIND
+from gaussdecode.model.account import files_of
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
 from gaussdecode.model.transaction import TransactionMark
@@ -95,17 +96,17 @@ def landed_lsn(entries: Entries, source: str) -> int:
         entry = entries.one(n)
         found = entry.positions[source].lsn
         if entry.kind not in _WITHOUT_ROWS:
-            return _end_of(entry, found)
+            return _end_of(entry, found, source)
     return found
 
 
-def _end_of(entry: CommitEntry, position: int) -> int:
-    """Where the last of an entry's rows ended."""
+def _end_of(entry: CommitEntry, position: int, source: str) -> int:
+    """Where the last of an entry's rows of a source ended."""
     if entry.kind is EntryKind.SNAPSHOT:
         said = entry.extra.get("snapshot", {})
         return max(position, int(said.get("lsn", 0)))
     # A message that no transaction holds stands at its beginning.
-    ends = [file.last.lsn + (file.table == MESSAGES) for file in entry.files]
+    ends = [file.last.lsn + (file.table == MESSAGES) for file in files_of(entry.files, source)]
     return min(position, max(ends)) if entry.kind is EntryKind.DATA and ends else position
 
 

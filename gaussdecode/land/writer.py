@@ -420,4 +420,5 @@ def _draft(sealed: Sealed) -> Draft:
         schema_changes=request.schema_changes,
         extra=request.extra,
         account=request.account,
+        others=request.others,
     )

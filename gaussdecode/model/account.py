@@ -66,6 +66,11 @@ def counted_files(files: Iterable[LandingFile]) -> dict[str, int]:
     return add(counted(file.table, file.rows, file.ops) for file in files)
 
 
+def files_of(files: Iterable[LandingFile], source: str) -> list[LandingFile]:
+    """Those with rows of a source; files that name none are the only source's."""
+    return [file for file in files if file.source in (None, source)]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
     """The sums of one stretch of the stream.

@@ -32,6 +32,17 @@ class CommitTimes:
         if self._held > 2 * LIMIT:
             self._round()
 
+    def join(self, other: "CommitTimes") -> None:
+        """Take what another one has gathered."""
+        for times, weights in other.held():
+            self._keep(times, weights)
+        if self._held > 2 * LIMIT:
+            self._round()
+
+    def held(self) -> list[tuple[_Integers, _Integers]]:
+        """Times, and how often each of them."""
+        return list(zip(self._times, self._weights, strict=True))
+
     def tell(self, histogram: Histogram, now: float) -> None:
         """Count how long ago each of them was.
 
@@ -39,7 +50,7 @@ class CommitTimes:
             histogram: where.
             now: seconds since 1970.
         """
-        for times, weights in zip(self._times, self._weights, strict=True):
+        for times, weights in self.held():
             histogram.add_all(now - times / 1e6, weights)
 
     def _keep(self, times: _Integers, weights: _Integers) -> None:

@@ -35,6 +35,7 @@ HEADER_VERSION: Final = 2
 PREPARED_VERSION: Final = 3
 """Of those that name prepared transactions: who does not know of them must not go on."""
 SUMS: Final = "sums"
+SUMS_BY_SOURCE: Final = "sums_by_source"
 PREPARED: Final = "prepared"
 ENDED: Final = "ended"
 CSNS: Final = "csns"
@@ -71,7 +72,8 @@ class CommitEntry:
         floor: ``retention`` only: entries up to this number may be gone.
         anchor: ``retention`` only: hash of entry ``floor``.
         extra: JSON that only the writer of the kind understands; under ``sums`` the account,
-            where programs that know of no sums pass over it; under ``prepared`` the files of
+            where programs that know of no sums pass over it, under ``sums_by_source`` one for each
+            of several sources; under ``prepared`` the files of
             prepared transactions that it names, under ``ended`` paths of those that ended;
             under ``csns`` the least and the greatest CSN of its transactions.
         hash: of this entry; empty until it is sealed.
@@ -96,9 +98,27 @@ class CommitEntry:
 
     @property
     def account(self) -> Account | None:
-        """The sums of its stretch of the stream; None where there are none."""
+        """The sums of its stretch of the stream; None where there are none, or several."""
         record = self.extra.get(SUMS)
         return None if record is None else Account.from_record(record)
+
+    @property
+    def accounts(self) -> dict[str, Account]:
+        """The sums of the stretch of each source; none where there are none."""
+        records = self.extra.get(SUMS_BY_SOURCE)
+        if records is not None:
+            return {name: Account.from_record(record) for name, record in records.items()}
+        account = self.account
+        if account is None:
+            return {}
+        (source,) = self.positions
+        return {source: account}
+
+    @property
+    def watermark(self) -> int | None:
+        """The CSN that all of its sources' positions have; None where they have several or none."""
+        csns = {position.csn for position in self.positions.values()}
+        return csns.pop() if len(csns) == 1 else None
 
     @property
     def prepared(self) -> tuple[PreparedFile, ...]:
@@ -142,7 +162,7 @@ class CommitEntry:
             raise ValueError(f"version {version!r}, this program reads {VERSION}")
         try:
             entry = cls(**_from_record(record), hash=found)
-            _ = entry.account, entry.prepared, entry.ended, entry.csns
+            _ = entry.accounts, entry.prepared, entry.ended, entry.csns
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"a field is missing or wrong: {error}") from error
         if entry.to_bytes() != raw:
@@ -165,18 +185,24 @@ def parse_time(text: str) -> dt.datetime:
 
 def position_record(position: SourcePosition) -> dict[str, _Json]:
     """Make a source's position fit for JSON."""
-    return dataclasses.asdict(position)
+    return _given(dataclasses.asdict(position), "until")
 
 
 def parse_position(record: dict[str, _Json]) -> SourcePosition:
     """Read what `position_record` wrote."""
-    csn = record["csn"]
+    csn, until = record["csn"], record.get("until")
     return SourcePosition(
         epoch=_whole(record["epoch"]),
         timeline=_whole(record["timeline"]),
         lsn=_whole(record["lsn"]),
         csn=None if csn is None else _whole(csn),
+        until=None if until is None else _whole(until),
     )
+
+
+def _given(record: dict[str, _Json], name: str) -> dict[str, _Json]:
+    """Leave a field out that says nothing: older programs know none of it."""
+    return {key: value for key, value in record.items() if key != name or value is not None}
 
 
 # A checkpoint: header line, then one line per entry, each its exact bytes.
@@ -307,7 +333,7 @@ def _to_record(entry: CommitEntry) -> dict[str, _Json]:
         "files": [_file_record(file) for file in entry.files],
         "hidden": list(entry.hidden),
         "truncates": [
-            {**dataclasses.asdict(item), "position": _pair(item.position)}
+            _given({**dataclasses.asdict(item), "position": _pair(item.position)}, "source")
             for item in entry.truncates
         ],
         "schema_changes": [
@@ -357,7 +383,7 @@ def _from_record(record: dict[str, _Json]) -> dict[str, _Json]:
 
 def _file_record(file: LandingFile) -> dict[str, _Json]:
     record = {field: getattr(file, field) for field in LandingFile.__slots__}
-    return {**record, "first": _pair(file.first), "last": _pair(file.last)}
+    return _given({**record, "first": _pair(file.first), "last": _pair(file.last)}, "source")
 
 
 def _parse_file(record: dict[str, _Json]) -> LandingFile:

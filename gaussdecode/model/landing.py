@@ -25,13 +25,17 @@ class SourcePosition:
         epoch: rises when LSNs may repeat (new snapshot, accepted gap, another cluster).
         timeline: of the server that streamed it; 0 where the source has none.
         lsn: the durable position.
-        csn: commit sequence number, or None where the source has none.
+        csn: commit sequence number, or None where the source has none. In a landing in the order of
+            CSNs the watermark: everything up to it has landed, and nothing above it.
+        until: in such a landing, up to where in the log everything up to `csn` stood: what ends
+            behind that and has such a CSN came too late. None in others.
     """
 
     epoch: int
     timeline: int
     lsn: int
     csn: int | None = None
+    until: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class LandingFile:
         has_unchanged: some row has unchanged TOAST columns.
         has_key_change: some row changes its key.
         checksum: ``sha256:`` and 64 hexadecimal digits over the whole file.
+        source: whose rows they are, where a landing has several sources; else None.
     """
 
     table: str
@@ -82,6 +87,7 @@ class LandingFile:
     has_unchanged: bool
     has_key_change: bool
     checksum: str
+    source: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,12 +99,14 @@ class Truncate:
         position: of the T row.
         cascade: TRUNCATE ... CASCADE.
         restart_identity: TRUNCATE ... RESTART IDENTITY.
+        source: where a landing has several sources: whose rows of the table are gone; else None.
     """
 
     table: str
     position: Position
     cascade: bool
     restart_identity: bool
+    source: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

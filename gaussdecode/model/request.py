@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ class RowGroup:
         has_unchanged: some row has unchanged TOAST columns.
         has_key_change: some row changes its key.
         metadata: key-value metadata for the file.
+        source: whose rows they are, where a landing has several sources; else None.
     """
 
     table_dir: str
@@ -46,6 +48,7 @@ class RowGroup:
     has_unchanged: bool = False
     has_key_change: bool = False
     metadata: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
+    source: str | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -54,19 +57,33 @@ class RowGroup:
         return size
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reached:
+    """How far one of several sources is with an entry.
+
+    Attributes:
+        position: up to here everything is complete.
+        account: the sums of its stretch.
+    """
+
+    position: SourcePosition
+    account: Account | None
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRequest:
     """What the collector says about everything written since the last one.
 
     Attributes:
         kind: of the entry.
-        position: up to here everything is complete.
+        position: up to here everything is complete; of the first source, where there are several.
         commit_time: of the newest transaction, or None.
         truncates: tables emptied.
         schema_changes: tables whose rows change over.
         extra: JSON for the entry.
         account: the sums of the stretch; what moves the position along the stream needs them.
         commit_times: of its transactions.
+        others: how far the other sources are, by name, where there are several.
     """
 
     kind: EntryKind
@@ -77,3 +94,4 @@ class EntryRequest:
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # Any: JSON
     account: Account | None = None
     commit_times: CommitTimes = dataclasses.field(default_factory=CommitTimes)
+    others: Mapping[str, Reached] = dataclasses.field(default_factory=dict)

@@ -748,8 +748,19 @@ class Config:
 
     @property
     def lands_by_csn(self) -> bool:
-        """The landing is in the order of CSNs; of a running slot its source refuses that."""
-        return self.source.kind is SourceKind.CAPTURE and self.decoding.output_order == 1
+        """The landing is in the order of CSNs."""
+        kinds = (SourceKind.GAUSSDB, SourceKind.CAPTURE)
+        return self.source.kind in kinds and self.decoding.output_order == 1
+
+    @property
+    def cuts_together(self) -> bool:
+        """Entries are cut where several sources are, or where a mark of CSNs is."""
+        is_marked = self.lands_by_csn and self.source.kind is not SourceKind.CAPTURE
+        return is_marked or len(self.members) > 1
+
+    @property
+    def members(self):
+        return {self.slot: self}
 
     @property
     def snapshot_refusal(self) -> str | None:

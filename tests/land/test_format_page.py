@@ -14,7 +14,14 @@ import pytest
 from kit import stranger
 from kit.history import History
 
-from gaussdecode.collect.arrow import GD_FIELDS, MESSAGES, TRANSACTIONS, system_schema, table_schema
+from gaussdecode.collect.arrow import (
+    GD_FIELDS,
+    MESSAGES,
+    TRANSACTIONS,
+    system_schema,
+    table_schema,
+    with_source,
+)
 from gaussdecode.collect.suspects import Suspects
 from gaussdecode.collect.tables import schema_record, system_record
 from gaussdecode.daemon import publications
@@ -67,10 +74,10 @@ def entry() -> Json:
     position = Position(1, 2)
     made = CommitEntry(
         n=1, kind=EntryKind.DATA, previous="0" * 64, mtime_ms=1, committed_time=NOW,
-        positions={"s": SourcePosition(0, 1, 2)},
+        positions={"s": SourcePosition(0, 1, 2, 3, 4)},
         files=(LandingFile("t", "data/t/f.parquet", 1, 1, position, position, "x", {"I": 1},
-                           False, False, "sha256:" + "0" * 64),),
-        hidden=(".gd-x",), truncates=(Truncate("t", position, False, False),),
+                           False, False, "sha256:" + "0" * 64, "s"),),
+        hidden=(".gd-x",), truncates=(Truncate("t", position, False, False, "s"),),
         schema_changes=(SchemaChange("t", position, "x", None),),
         replaced=(Replacement("c", ("f",), 1, 2),),
         extra={"sums": Account((0, 1), (0, 2), {}, {}).to_record()},
@@ -140,8 +147,8 @@ def compact() -> set[str]:
 
 
 def fork() -> set[str]:
-    """What the pipeline writes."""
-    text = (Path(__file__).parents[2] / "gaussdecode/daemon/pipeline.py").read_text()
+    """What a source's sessions write."""
+    text = (Path(__file__).parents[2] / "gaussdecode/daemon/side.py").read_text()
     (found,) = re.findall(r"extra = (\{\"from_lsn\"[^}]*\})", text)
     return set(re.findall(r'"(\w+)":', found))
 
@@ -153,7 +160,9 @@ def names(of: Iterable[pa.Field]) -> set[str]:
 
 TABLE = names(
     field
-    for field in table_schema([Column("c", 23, -1, "integer", ColumnType(Kind.INT32), True)], ["c"])
+    for field in with_source(
+        table_schema([Column("c", 23, -1, "integer", ColumnType(Kind.INT32), True)], ["c"])
+    )
     if field.name.startswith("gd_")
 )
 GAP = Gap(GapReason.SLOT_LOST, Lsn(1), Lsn(2), True, "x")
@@ -180,8 +189,8 @@ CASES: dict[str, Iterable[str]] = {
     "Columns of a table's files": TABLE,
     "Schemas": [*schema(), "hash"],
     "Columns of a schema": [*schema()["columns"][0]],
-    "gd_transactions": names(system_schema(TRANSACTIONS)),
-    "gd_messages": names(system_schema(MESSAGES)),
+    "gd_transactions": names(with_source(system_schema(TRANSACTIONS))),
+    "gd_messages": names(with_source(system_schema(MESSAGES))),
     "Checkpoints": header(),
 }
 
@@ -199,7 +208,11 @@ def test_every_word_is_on_the_page() -> None:
     missing = [word for word in words if f"`{word}`" not in TEXT and word not in set("IUDR")]
     assert not missing
     assert {field.name for field in GD_FIELDS} <= TABLE
-    assert {key for column in system_record(TRANSACTIONS)["columns"] for key in column} == {
+    assert {
+        key
+        for column in system_record(TRANSACTIONS, system_schema(TRANSACTIONS))["columns"]
+        for key in column
+    } == {
         "name",
         "arrow",
     }

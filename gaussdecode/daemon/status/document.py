@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import gaussdecode
+from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, Running
 from gaussdecode.daemon.status.history import Sample
@@ -42,8 +43,8 @@ def status_document(
         rates: of the last seconds, or None.
     """
     session, standing, durable = running.session, running.standing, landing.landed.durable
-    words = {} if session is None else session.control.snapshot()
-    held = None if session is None or session.collector is None else session.collector.assembler
+    words = {} if session is None else session.lead.control.snapshot()
+    held = _Held.of(session)
     return {
         "slot_name": facts.slot,
         "source": {**facts.source, "version": _version(facts, landing.server_version)},
@@ -53,12 +54,12 @@ def status_document(
         "parallel_decode_num": facts.decoder_count,
         **_queue_records(session),
         "reader_lsn": str(Lsn(words.get("received_lsn", 0))),
-        "working_txn_cnt": 0 if held is None else held.open_count,
-        "working_txn_memory": 0 if held is None else held.retained_bytes,
-        "working_txn_spooled": 0 if held is None else held.spooled_bytes,
-        "working_txn_spooled_batches": 0 if held is None else held.spooled_batches,
-        "prepared_txn_cnt": 0 if held is None else len(held.prepared_transactions),
-        "prepared_txns": [] if held is None else _prepared(held.prepared_transactions),
+        "working_txn_cnt": held.open_count,
+        "working_txn_memory": held.retained_bytes,
+        "working_txn_spooled": held.spooled_bytes,
+        "working_txn_spooled_batches": held.spooled_batches,
+        "prepared_txn_cnt": len(held.prepared),
+        "prepared_txns": _prepared(held.prepared),
         "durable_lsn": str(Lsn(durable.lsn)),
         "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),
         "server_wal_end": str(Lsn(words.get("server_wal_end", 0))),
@@ -70,7 +71,7 @@ def status_document(
         "root": str(facts.root),
         "pid": os.getpid(),
         "children": {} if session is None else session.process_ids(),
-        "stages": {} if session is None else _stages(session, landing.stats()),
+        "stages": {} if session is None else _stages(session.lead, landing.stats()),
         "limit": dataclasses.asdict(limit),
         "is_well": not any(item.state.ends_status for item in troubles),
         "is_ready": not any(item.state.is_unready for item in troubles),
@@ -82,6 +83,29 @@ def status_document(
         "coverage": landing.coverage.to_record(),
         "version": gaussdecode.__version__,
     }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Held:
+    """What the assemblers of all sources hold."""
+
+    open_count: int
+    retained_bytes: int
+    spooled_bytes: int
+    spooled_batches: int
+    prepared: list[tuple[bytes, int, int, int, int]]
+
+    @classmethod
+    def of(cls, session: Session | Joint | None) -> "_Held":
+        members = () if session is None else session.members
+        held = [one.collector.assembler for one in members if one.collector is not None]
+        return cls(
+            sum(one.open_count for one in held),
+            sum(one.retained_bytes for one in held),
+            sum(one.spooled_bytes for one in held),
+            sum(one.spooled_batches for one in held),
+            [waiting for one in held for waiting in one.prepared_transactions],
+        )
 
 
 def _prepared(waiting: Sequence[tuple[bytes, int, int, int, int]]) -> list[Record]:
@@ -98,7 +122,7 @@ def _prepared(waiting: Sequence[tuple[bytes, int, int, int, int]]) -> list[Recor
     ]
 
 
-def _queue_records(session: Session | None) -> Record:
+def _queue_records(session: Session | Joint | None) -> Record:
     """As the server shows its own, and in more words."""
     raw, decoded = queue_fills(session)
     return {
@@ -120,7 +144,7 @@ def _version(facts: DaemonFacts, number: int | None) -> str | None:
     return ".".join(map(str, (major, *parts)))
 
 
-def _memory(session: Session | None) -> int:
+def _memory(session: Session | Joint | None) -> int:
     """Of all processes; what they share counts in each."""
     ids = [os.getpid(), *({} if session is None else session.process_ids()).values()]
     return sum(use.resident_bytes for use in map(read_use, ids) if use is not None)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from gaussdecode.daemon.guard import Guard
+from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.status.landed import Landed
 from gaussdecode.metrics import Labels
@@ -129,7 +130,7 @@ class Running:
     """
 
     standing: Standing = Standing()
-    session: Session | None = None
+    session: Session | Joint | None = None
     sessions: int = 0
     restarts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     is_slot_lost: bool = False

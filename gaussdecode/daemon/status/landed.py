@@ -105,7 +105,7 @@ class Landed:
 
     def add(self, entry: CommitEntry) -> None:
         """Count what an entry brought."""
-        (position,) = entry.positions.values()
+        position = next(iter(entry.positions.values()))
         commit = Commit(
             entry.n,
             str(entry.kind),

@@ -9,6 +9,7 @@ import os
 import time
 
 import gaussdecode
+from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.status.changes import Changes
 from gaussdecode.daemon.status.document import status_document
@@ -32,7 +33,7 @@ from gaussdecode.daemon.status.values import (
     Record,
     Values,
     queue_fills,
-    session_values,
+    running_values,
     snapshot_values,
 )
 from gaussdecode.ipc.control import Word
@@ -57,12 +58,12 @@ class Readings:
         self._history = History()
         self._changes = Changes(WATCHED)
         self._processes = Processes()
-        self._past: tuple[Values, Session | None] = {}, None  # and the last session in it
+        self._past: tuple[Values, Session | Joint | None] = {}, None  # and the last session in it
 
-    def retire(self, session: Session) -> None:
+    def retire(self, session: Session | Joint) -> None:
         """Carry the counters of a session that ends along; those who read see them once."""
         values, _ = self._past
-        self._past = _sum(values, session_values(session), is_past=True), session
+        self._past = _sum(values, running_values(session), is_past=True), session
 
     def metrics(self) -> Values:
         """All metrics, for `metrics.Exposition`."""
@@ -70,7 +71,7 @@ class Readings:
         session = running.session
         values, retired = self._past  # after the session is read: none may be missed
         if session is not None and session is not retired:
-            values = _sum(values, session_values(session), is_past=False)
+            values = _sum(values, running_values(session), is_past=False)
         limit = self.limit().stage
         own: Values = {
             **{name: {(): value} for name, value in self._plain(session).items()},
@@ -93,7 +94,7 @@ class Readings:
             values |= histogram_values(f"gaussdecode_{name}", counted)
         return values
 
-    def _plain(self, session: Session | None) -> dict[str, float]:
+    def _plain(self, session: Session | Joint | None) -> dict[str, float]:
         """Metrics without labels that are no session's."""
         facts, running, landing = self._facts, self._running, self._landing
         lag, durable = self.lag(session), landing.landed.durable
@@ -210,7 +211,7 @@ class Readings:
             self._history.rates(WINDOW_SECONDS),
         )
 
-    def lag(self, session: Session | None) -> dict[str, float]:
+    def lag(self, session: Session | Joint | None) -> dict[str, float]:
         """How far what has landed is behind the server's end of WAL."""
         landed = self._reached(session)
         return {
@@ -218,33 +219,35 @@ class Readings:
             "lag_seconds": self._lag.seconds(time.monotonic(), landed),
         }
 
-    def _reached(self, session: Session | None) -> int:
+    def _reached(self, session: Session | Joint | None) -> int:
         """Up to where nothing is left to land; what is idle is read before what was received."""
         durable = self._landing.landed.durable.lsn
         if session is None:
             return durable
-        idle = session.control.get(Word.IDLE_LSN)
-        return reached(durable, session.control.get(Word.RECEIVED_LSN), idle)
+        control = session.lead.control
+        idle = control.get(Word.IDLE_LSN)
+        return reached(durable, control.get(Word.RECEIVED_LSN), idle)
 
-    def _wal_end(self, session: Session | None) -> int:
+    def _wal_end(self, session: Session | Joint | None) -> int:
         """The newest end that is known.
 
         The stream tells it only with what it sends: while the server gathers a large
         transaction it sends nothing, and only the guard sees how far the WAL is.
         """
-        told = 0 if session is None else session.control.snapshot()["server_wal_end"]
+        told = 0 if session is None else session.lead.control.snapshot()["server_wal_end"]
         guard = self._running.guard
         view = None if guard is None or guard.outlook is None else guard.outlook.look.slot
         return max(told, 0 if view is None else view.wal_end)
 
 
-def _spool_wait(session: Session | None) -> str | None:
+def _spool_wait(session: Session | Joint | None) -> str | None:
     """Why nothing can be taken, where a transaction is larger than the spool may be."""
-    collector = None if session is None else session.collector
-    return None if collector is None else collector.spool_wait
+    collectors = [] if session is None else [one.collector for one in session.members]
+    waits = (one.spool_wait for one in collectors if one is not None)
+    return next((wait for wait in waits if wait is not None), None)
 
 
-def _process_ids(session: Session | None) -> dict[str, int]:
+def _process_ids(session: Session | Joint | None) -> dict[str, int]:
     """Of this process and its children, by name."""
     return {"main": os.getpid(), **({} if session is None else session.process_ids())}
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gaussdecode.collect.collector import Collector
+from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.metrics import STAGE_SECONDS, Labels, histogram_values
@@ -16,8 +17,42 @@ Values = dict[str, dict[Labels, float]]
 Record = dict[str, Any]  # Any: JSON
 
 
-def session_values(session: Session) -> Values:
-    """Everything that belongs to one session."""
+# Gauges that are of one stream: of several, those of the first stand for all.
+_OF_ONE: Final = frozenset(
+    {
+        "gaussdecode_source_received_lsn",
+        "gaussdecode_source_server_wal_end_lsn",
+        "gaussdecode_source_confirmed_lsn",
+        "gaussdecode_source_silence_seconds",
+        "gaussdecode_source_heartbeat_lsn",
+        "gaussdecode_collect_prepared_seconds",
+    }
+)
+
+
+def running_values(session: Session | Joint) -> Values:
+    """Everything that belongs to one session, or to those of all sources: decoders are counted on."""
+    total: Values = {}
+    decoders = 0
+    for member in session.members:
+        for name, series in session_values(member, decoders).items():
+            into = total.setdefault(name, {})
+            for labels, value in series.items():
+                if name in _OF_ONE:
+                    into.setdefault(labels, value)
+                else:
+                    into[labels] = into.get(labels, 0.0) + value
+        decoders += len(member.decoded_rings)
+    return total
+
+
+def session_values(session: Session, first_decoder: int = 0) -> Values:
+    """Everything that belongs to one session.
+
+    Args:
+        session: of one source.
+        first_decoder: number of its first decoder among all.
+    """
     plain = _reader_values(session.control.snapshot())
     values: Values = {}
     if session.collector is not None:
@@ -40,7 +75,8 @@ def session_values(session: Session) -> Values:
             **_decoder_values(session.control.decoder_snapshot(index)),
         }
         for name, value in series.items():
-            values.setdefault(f"gaussdecode_{name}", {})[(str(index),)] = float(value)
+            label = str(first_decoder + index)
+            values.setdefault(f"gaussdecode_{name}", {})[(label,)] = float(value)
     return values
 
 
@@ -110,12 +146,11 @@ def _durations(collector: Collector) -> dict[Labels, Counted]:
     return {(stage,): counted for stage, counted in stages.items()}
 
 
-def queue_fills(session: Session | None) -> tuple[list[Fill], list[Fill]]:
+def queue_fills(session: Session | Joint | None) -> tuple[list[Fill], list[Fill]]:
     """Of the read and of the decode change queues, by decoder; none between two sessions."""
-    if session is None:
-        return [], []
-    decoded = [Fill.of(ring) for ring in session.decoded_rings]
-    raw = [Fill.of(ring) for ring in session.raw_rings]
+    members = () if session is None else session.members
+    decoded = [Fill.of(ring) for one in members for ring in one.decoded_rings]
+    raw = [Fill.of(ring) for one in members for ring in one.raw_rings]
     return raw or [Fill(0, of.max_entries, 0, of.max_bytes) for of in decoded], decoded
 
 

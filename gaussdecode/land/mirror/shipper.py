@@ -76,7 +76,7 @@ class Shipper:
 
     Attributes:
         shipped: number of the newest entry that the store has; -1 before it is known.
-        position: up to there the store has everything; None before it is known.
+        positions: per source, up to there the store has everything; none before it is known.
     """
 
     def __init__(self, log: CommitLog, store: Objects, *, is_compacting: bool = False) -> None:
@@ -101,7 +101,7 @@ class Shipper:
         self._begins_at = 0  # in an empty mirror: no entry is there before this one
         self._aged: deque[tuple[int, float]] = deque()
         self.shipped = -1
-        self.position: SourcePosition | None = None
+        self.positions: dict[str, SourcePosition] = {}
         if 0 <= self._state.shipped < log.next_n and self._state.shipped > log.floor:
             self._reach(self._state.shipped, log.entries.one(self._state.shipped))
 
@@ -148,7 +148,7 @@ class Shipper:
             self._reach(newest, entry)
             self._begins_at = 0
         else:
-            self.shipped, self.position = self._log.floor, None
+            self.shipped, self.positions = self._log.floor, {}
             self._begins_at = self._log.floor + 1
         held = checkpoints(self._store.names(CHECKPOINTS)[1])
         self._checkpointed = held[-1][1] if held else -1
@@ -237,7 +237,7 @@ class Shipper:
 
     def _reach(self, n: int, entry: CommitEntry) -> None:
         self.shipped = n
-        self.position = entry.positions[self._log.source]
+        self.positions = dict(entry.positions)
 
     def _put_files(self, entry: CommitEntry) -> list[str]:
         """Put the data files of an entry; gives those that were not there."""

@@ -1,0 +1,223 @@
+"""One entry of what several collectors have, or of all below a mark of CSNs.
+
+Between a thread that offers marks (`daemon.marking`) and the collectors, one of each source::
+
+    offer -> every collector has received up to the mark -> every collector releases what is below
+    it, hands it to the writer, and gives its part -> the last one asks for the entry
+
+An entry is cut where all of them are at the mark, and nowhere else: what committed on several
+sources under one CSN is in it whole, or not at all. By CSN a collector has released nothing between
+two marks, so that none has to wait for the others after it gave its part.
+
+Who dies in between takes the parts of all along: the sessions of a landing end together, what was
+handed to the writer without an entry is thrown away, and the servers send it again.
+"""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from gaussdecode.model.csns import Csns
+from gaussdecode.model.entry import CSNS, ENDED
+from gaussdecode.model.landing import EntryKind, SchemaChange
+from gaussdecode.model.request import EntryRequest, Reached
+
+_FULL_SHARE: Final = 2  # of the memory for open transactions, when a mark is due at once
+_LATE_SECONDS: Final = 0.2  # after which a source is said to be waited for; arbitrary
+
+
+class Cut(NamedTuple):
+    """Up to where an entry goes.
+
+    Attributes:
+        lows: per source, an LSN up to which every commit record has a CSN up to `csn`.
+        csn: everything up to it lands with this entry or has landed.
+        highs: per source, an LSN up to which every commit record with such a CSN stood.
+    """
+
+    lows: Mapping[str, int]
+    csn: int
+    highs: Mapping[str, int]
+
+
+@dataclasses.dataclass(slots=True)
+class Seen:
+    """What a collector said of itself last.
+
+    Attributes:
+        arrived_lsn: up to there everything has been received.
+        waiting: transactions that have ended and wait for their turn.
+        held_bytes: memory that they take.
+    """
+
+    arrived_lsn: int = 0
+    waiting: int = 0
+    held_bytes: int = 0
+
+
+class Together:
+    """Cuts entries over the collectors of all sources.
+
+    Args:
+        names: of the sources, in the order of the landing.
+        commit: asks for an entry; may block while the one before is under way.
+        memory_bytes: of the transactions that wait; when half of it is full a mark is due.
+    """
+
+    def __init__(
+        self, names: Sequence[str], commit: Callable[[EntryRequest], None], memory_bytes: int
+    ) -> None:
+        self._names = tuple(names)
+        self._commit = commit
+        self._memory_bytes = memory_bytes
+        self._changed = threading.Condition()
+        self._cut: Cut | None = None
+        self._offered_at = 0.0
+        self._arrived: set[str] = set()
+        self._parts: dict[str, EntryRequest] = {}
+        self._seen = {name: Seen() for name in names}
+        self._waiting_since = 0.0
+        self.entry_count = 0
+
+    # ---- who offers marks --------------------------------------------------------------
+
+    def offer(self, cut: Cut) -> None:
+        """Have the collectors cut an entry; the one before must be done."""
+        with self._changed:
+            assert self._cut is None
+            self._cut = cut
+            self._offered_at = time.monotonic()
+
+    def wait_done(self, seconds: float) -> bool:
+        """Wait until the entry was asked for; False when it was not in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._cut is None, seconds)
+
+    def wait_due(self, seconds: float, interval: float) -> bool:
+        """Wait until transactions have waited long enough for a mark; False when none have.
+
+        Args:
+            seconds: how long at most.
+            interval: that a transaction may wait.
+        """
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                due = self._due_at(interval)
+                if due is not None and due <= now:
+                    return True
+                if now >= deadline:
+                    return False
+                self._changed.wait(min(deadline, due or deadline) - now)
+
+    def _due_at(self, interval: float) -> float | None:
+        if sum(seen.held_bytes for seen in self._seen.values()) * _FULL_SHARE > self._memory_bytes:
+            return 0.0
+        return self._waiting_since + interval if self._waiting_since else None
+
+    def late(self) -> list[str]:
+        """Sources that have not received all up to the mark, a moment after it was offered."""
+        with self._changed:
+            if self._cut is None or time.monotonic() - self._offered_at < _LATE_SECONDS:
+                return []
+            return [name for name in self._names if name not in self._arrived]
+
+    @property
+    def held_seconds(self) -> float:
+        """For how long the mark that was offered has been waited for; 0 where none was."""
+        with self._changed:
+            return time.monotonic() - self._offered_at if self._cut is not None else 0.0
+
+    def arrived_lsns(self) -> dict[str, int]:
+        """Up to where each source has been received."""
+        with self._changed:
+            return {name: seen.arrived_lsn for name, seen in self._seen.items()}
+
+    # ---- collectors --------------------------------------------------------------------
+
+    def look(self, name: str, *, arrived_lsn: int, waiting: int, held_bytes: int) -> Cut | None:
+        """Say how far a collector is; gives the cut that it is to make now.
+
+        Args:
+            name: of its source.
+            arrived_lsn: up to there everything has been received.
+            waiting: transactions that have ended and wait.
+            held_bytes: memory that they take.
+        """
+        with self._changed:
+            seen = self._seen[name]
+            seen.arrived_lsn, seen.waiting, seen.held_bytes = arrived_lsn, waiting, held_bytes
+            if waiting and not self._waiting_since:
+                self._waiting_since = time.monotonic()
+                self._changed.notify_all()
+            elif held_bytes * _FULL_SHARE > self._memory_bytes:
+                self._changed.notify_all()
+            cut = self._cut
+            if cut is None or name in self._parts:
+                return None
+            if arrived_lsn >= cut.highs[name]:
+                self._arrived.add(name)
+            return cut if len(self._arrived) == len(self._names) else None
+
+    def give(self, name: str, part: EntryRequest) -> None:
+        """Give a collector's part of the entry; the last one asks for it."""
+        with self._changed:
+            self._parts[name] = part
+            if len(self._parts) < len(self._names):
+                return
+            request = joined([(each, self._parts[each]) for each in self._names])
+        self._commit(request)
+        with self._changed:
+            self.entry_count += 1
+            self._parts.clear()
+            self._arrived.clear()
+            self._cut = None
+            self._waiting_since = 0.0
+            self._changed.notify_all()
+
+
+def joined(parts: Sequence[tuple[str, EntryRequest]]) -> EntryRequest:
+    """One entry of the parts of several sources, in the order of the landing."""
+    (_, first), *rest = parts
+    if not rest:
+        return first
+    requests = [part for _, part in parts]
+    for _, part in rest:
+        first.commit_times.join(part.commit_times)
+    times = [part.commit_time for part in requests if part.commit_time is not None]
+    has_content = any(part.kind is EntryKind.DATA for part in requests)
+    return dataclasses.replace(
+        first,
+        kind=EntryKind.DATA if has_content else EntryKind.IDLE,
+        commit_time=max(times, default=None),
+        truncates=tuple(item for part in requests for item in part.truncates),
+        schema_changes=_changes(requests),
+        extra=_extra(requests),
+        others={name: Reached(part.position, part.account) for name, part in rest},
+    )
+
+
+def _changes(requests: Sequence[EntryRequest]) -> tuple[SchemaChange, ...]:
+    """Those of all; a table that changes over on every source does so once."""
+    found: dict[tuple[str, str], SchemaChange] = {}
+    for request in requests:
+        for change in request.schema_changes:
+            found.setdefault((change.table, change.schema_id), change)
+    return tuple(found.values())
+
+
+def _extra(requests: Sequence[EntryRequest]) -> dict[str, object]:
+    extra: dict[str, object] = {}
+    ended = [path for request in requests for path in request.extra.get(ENDED, ())]
+    if ended:
+        extra[ENDED] = ended
+    csns: Csns | None = None
+    for request in requests:
+        if CSNS in request.extra:
+            csns = Csns.from_record(request.extra[CSNS]).joined(csns)
+    if csns is not None:
+        extra[CSNS] = csns.to_record()
+    return extra

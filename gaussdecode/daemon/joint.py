@@ -1,0 +1,169 @@
+"""The sessions of a landing of several sources, or of one by CSN: they begin and end together.
+
+Each runs in a thread of its own, which starts its processes and watches them. One that ends, in
+order or not, has the others end in order; the first error is the error of all. What had not become
+an entry by then comes again from every server.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from gaussdecode.daemon.session import POLL_SECONDS, Session
+from gaussdecode.errors import GaussDecodeError
+
+_JOIN_SECONDS: Final = 0.05
+
+
+class Marks(Protocol):
+    """What runs beside the sessions while all of them stream."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def close(self) -> None:
+        """End, and wait for it."""
+
+
+class Joint:
+    """Runs sessions until one of them ends.
+
+    Args:
+        make: makes the session of a source, given what it is to ask whether to stop, and whom to
+            tell that it streams.
+        names: of the sources.
+        marks: runs once all of them stream; None where nothing has to.
+        should_stop: asked several times per second.
+        on_tick: called several times per second by who runs this; may raise.
+        on_streaming: called when all of them stream.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[str, Callable[[], bool], Callable[[], None]], Session],
+        names: tuple[str, ...],
+        marks: Callable[[Callable[[BaseException], None]], Marks] | None,
+        should_stop: Callable[[], bool],
+        on_tick: Callable[[], None],
+        on_streaming: Callable[[], None],
+    ) -> None:
+        self._should_stop = should_stop
+        self._on_tick = on_tick
+        self._on_streaming = on_streaming
+        self._is_ending = False
+        self._streaming: set[str] = set()
+        self._has_told = False
+        self._errors: list[tuple[str, BaseException]] = []
+        self._lock = threading.Lock()
+        self._make_marks = marks
+        self._marks: Marks | None = None
+        self.sessions: Mapping[str, Session] = {
+            name: make(name, self._must_end, self._told(name)) for name in names
+        }
+
+    @property
+    def members(self) -> tuple[Session, ...]:
+        """Every session, in the order of the sources."""
+        return tuple(self.sessions.values())
+
+    @property
+    def lead(self) -> Session:
+        """The first of them, where one has to stand for all."""
+        return self.members[0]
+
+    @property
+    def failed(self) -> str | None:
+        """The source whose session ended in an error first; None while none has."""
+        return self._errors[0][0] if self._errors else None
+
+    def _must_end(self) -> bool:
+        return self._is_ending or self._should_stop()
+
+    def _told(self, name: str) -> Callable[[], None]:
+        return lambda: self._streaming.add(name)
+
+    def run(self) -> None:
+        """Stream until stopped, or until one of them ends.
+
+        Raises:
+            GaussDecodeError: why the first of them ended other than on request.
+        """
+        threads = [
+            threading.Thread(
+                target=self._run_one, args=item, name=f"session-{item[0]}", daemon=True
+            )
+            for item in self.sessions.items()
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                self._is_ending |= not all(thread.is_alive() for thread in threads)
+                self._begin_marks()
+                if self._marks is not None and self._must_end():
+                    self._marks.close()
+                    self._marks, self._make_marks = None, None
+                threads[0].join(_JOIN_SECONDS)
+                self._tick()
+        finally:
+            self._is_ending = True
+            if self._marks is not None:
+                self._marks.close()
+            for thread in threads:
+                thread.join()
+        for _, error in self._errors:
+            raise error
+
+    def _begin_marks(self) -> None:
+        """Once all of them stream."""
+        if self._is_ending or len(self._streaming) < len(self.sessions):
+            return
+        if not self._has_told:
+            self._has_told = True
+            self._on_streaming()
+        if self._make_marks is not None and self._marks is None:
+            self._marks = self._make_marks(self._on_error)
+            self._marks.start()
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if now - self._ticked_at >= POLL_SECONDS:
+            self._ticked_at = now
+            self._on_tick()
+
+    _ticked_at = 0.0
+
+    def _run_one(self, name: str, session: Session) -> None:
+        try:
+            session.run()
+        except BaseException as error:  # noqa: BLE001  # raised where they are waited for
+            self._keep(name, error)
+
+    def _on_error(self, error: BaseException) -> None:
+        self._keep("", error)
+        self._is_ending = True
+
+    def _keep(self, name: str, error: BaseException) -> None:
+        with self._lock:
+            if name and len(self.sessions) > 1 and isinstance(error, GaussDecodeError):
+                error.add_note(f"source {name}")
+            self._errors.append((name, error))
+
+    def stuck_stage(self) -> str | None:
+        """A sentence about a stage that should have moved and has not; None while all is well."""
+        for name, session in self.sessions.items():
+            stuck = session.stuck_stage()
+            if stuck is not None:
+                return f"{name}: {stuck}" if len(self.sessions) > 1 else stuck
+        return None
+
+    def process_ids(self) -> dict[str, int]:
+        """Process number of each child, by name."""
+        if len(self.sessions) == 1:
+            return self.members[0].process_ids()
+        return {
+            f"{name}: {child}": pid
+            for name, session in self.sessions.items()
+            for child, pid in session.process_ids().items()
+        }
