@@ -39,9 +39,10 @@ comes: in blocks, which may have no end of their own but that of the one that is
 By CSN. Where the landing is in the order of commit sequence numbers, a transaction that has ended
 is *finished*, and is retained on until its turn comes: `pass_csn` says up to which CSN everything
 has come, releases that in its order, and moves the boundary. The batches of these transactions
-are shared: many small ones stand in one. What comes with a CSN that was passed is an error, never a
-row; but for what stood in the log, up to `resume_until`, when the position was taken: that has landed,
-and was sent again. A keepalive tells how far all has come (`arrived_lsn`), and moves no boundary.
+are shared: many small ones stand in one. What comes with a CSN that was passed is an error, never
+a row; but for what stood in the log, up to `resume_until`, when the position was taken: that has
+landed, and was sent again. A keepalive tells how far all has come (`arrived_lsn`), and moves no
+boundary.
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the owner compares them with what landed, it is shown each of them, and

@@ -176,7 +176,8 @@ class CollectorSettings:
     start_csn: int = 0
     excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
-    source: str | None = None  # whose rows these are, where a landing has several sources
+    name: str = ""  # of the source
+    source: str | None = None  # the same, where a landing has several sources and rows say so
     most_tables: int = 1000  # that keep their place in memory between entries; arbitrary
 
 
@@ -246,7 +247,6 @@ class Collector:
         self._spool = spool
         self._should_stop = should_stop
         self.spool_wait: str | None = None
-        self.name = settings.source or ""
         self._on_round: Callable[[], None] = _nothing
         self.misfit_count = 0
         self.assembler = Assembler(
@@ -697,7 +697,7 @@ class Collector:
         """
         assembler = self.assembler
         cut = together.look(
-            self.name,
+            self._settings.name,
             arrived_lsn=assembler.arrived_lsn if self._settings.by_csn else assembler.boundary_lsn,
             waiting=assembler.finished_count,
             held_bytes=assembler.retained_bytes,
@@ -706,8 +706,9 @@ class Collector:
             return
         self._note_suspects()
         lows, csn, highs = cut
-        assembler.pass_csn(csn, lows[self.name])
-        together.give(self.name, self._request(highs[self.name]))
+        name = self._settings.name
+        assembler.pass_csn(csn, lows[name])
+        together.give(name, self._request(highs[name]))
 
     def _request(self, until: int | None) -> EntryRequest:
         """Hand all over that is released, and say what an entry of it says; begin the next one.

@@ -9,20 +9,22 @@ a slot that was read before the daemon's first start is a gap like any other.
 The files belong to the landing's owner, also where root runs the command; see `_owner`.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from gaussdecode.commands._gap import ask_server, check_server
 from gaussdecode.commands._server import is_gaussdb
 from gaussdecode.errors import ConfigError
-from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
-from gaussdecode.land.layout import check_layout, read_layout
+from gaussdecode.land.layout import check_layout, check_sources, read_layout
 from gaussdecode.land.making import Draft
 from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.request import Reached
 from gaussdecode.objects.store import open_store
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.slot import PLUGIN, ServerState, SlotState
@@ -57,27 +59,62 @@ def prepare_root(config: Config) -> None:
         )
     if layout is not None:
         plugin = config.source.plugin if is_gaussdb(config) else PLUGIN
-        identity = _identity(config, ask_server(config, None), plugin)
-        check_layout(layout, config.slot, identity, layout.order)
+        check_sources(layout, config.members)
+        for name, member in config.members.items():
+            identity = _identity(member, ask_server(member, None), plugin)
+            check_layout(layout, name, identity, order_of(config))
 
 
-def begin_landing(config: Config, made_at: Lsn | None = None) -> Lsn:
-    """Write the first entry of a landing where its slot stands.
+def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> dict[str, Lsn]:
+    """Write the first entry of a landing where its slots stand.
 
-    Where nothing but a first entry is there yet, the beginning moves to where the slot stands now.
+    Where nothing but a first entry is there yet, the beginning moves to where they stand now.
 
     Args:
-        config: of a server.
-        made_at: where the slot was just made; where it stands, when it was there before.
+        config: of one server, or several.
+        made_at: where slots were just made, by source; where they stand, when they were there before.
 
     Returns:
-        Where the landing begins.
+        Where the landing begins, by source.
 
     Raises:
         ConfigError: the root cannot be used.
         SourceError: the server cannot be asked, or the slot cannot be landed.
         LandingError: the landing belongs to another source, or is in use.
     """
+    begins = {
+        name: _beginning(member, (made_at or {}).get(name))
+        for name, member in config.members.items()
+    }
+    prepare_root(config)
+    identities = {name: begin[0] for name, begin in begins.items()}
+    (first, identity), *others = identities.items()
+    files = Files(config.landing.root)
+    try:
+        log = CommitLog.open(
+            files,
+            identity,
+            source=first,
+            others=dict(others),
+            order=order_of(config),
+            space=SpaceWait(should_stop=lambda: True),
+        )
+        kind = EntryKind.GENESIS if log.is_empty else EntryKind.IDLE
+        reached = {name: Reached(begin[1], None) for name, begin in begins.items()}
+        position = reached.pop(log.source).position
+        log.commit(Draft(kind=kind, position=position, others=reached))
+    finally:
+        files.close()
+    return {name: Lsn(begin[1].lsn) for name, begin in begins.items()}
+
+
+def order_of(config: Config) -> str:
+    """The order of a landing with this configuration."""
+    return ORDER_CSN if config.lands_by_csn else ORDER_LSN
+
+
+def _beginning(config: Config, made_at: Lsn | None) -> tuple[SourceIdentity, SourcePosition]:
+    """Whose stream a source is, and where the landing begins with it."""
     server = ask_server(config, None)
     check_server(config, None, server)
     slot = server.slot
@@ -85,16 +122,7 @@ def begin_landing(config: Config, made_at: Lsn | None = None) -> Lsn:
     _refuse_read(config, slot)
     lsn = made_at or slot.confirmed_flush_lsn or Lsn(0)
     identity = _identity(config, server, slot.plugin or "")
-    prepare_root(config)
-    files = Files(config.landing.root)
-    try:
-        log = CommitLog.open(files, identity, space=SpaceWait(should_stop=lambda: True))
-        kind = EntryKind.GENESIS if log.is_empty else EntryKind.IDLE
-        position = SourcePosition(_FIRST_EPOCH, server.timeline, int(lsn))
-        log.commit(Draft(kind=kind, position=position))
-    finally:
-        files.close()
-    return lsn
+    return identity, SourcePosition(_FIRST_EPOCH, server.timeline, int(lsn))
 
 
 def _identity(config: Config, server: ServerState, plugin: str) -> SourceIdentity:

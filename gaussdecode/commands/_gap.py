@@ -21,7 +21,7 @@ from typing import Final
 from gaussdecode.commands._server import is_gaussdb, open_pair, open_server
 from gaussdecode.commands._slots import slots_of
 from gaussdecode.daemon.position import landing_position
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, SourceRefusedError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
@@ -174,6 +174,9 @@ def check_server(config: Config, log: LandingPosition | None, server: ServerStat
     if isinstance(server, GaussServerState):
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         gaussserver.check_start(log, server, config.slot, plugins)
+        problem = gaussserver.csn_slot_problem(server.slot)
+        if problem is not None:
+            raise SourceRefusedError(problem)
     else:
         start.check_start(log, server, config.slot, two_phase=config.source.two_phase)
 

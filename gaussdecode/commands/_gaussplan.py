@@ -90,6 +90,8 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
         plan.start_lsn = pair.check_start(config, plan.log)
     except SourceRefusedError as error:
         plan.problems.append(f"slot: {error}")
+    if (problem := gaussserver.csn_slot_problem(state.slot)) is not None:
+        plan.problems.append(f"slot: {problem}")
     stored = read_tables(pair.sql, WhiteList(config.decoding.white_tables))
     found = unsent(stored)
     if found.unsent:

@@ -29,8 +29,13 @@ _STANDBY_WAIT: Final = (
 class Slots(Protocol):
     """What can be done with slots; each call connects, and closes again."""
 
-    def create(self, *, failover: bool) -> Lsn:
-        """Make the configured slot; gives its consistent point."""
+    def create(self, *, failover: bool, is_landed: bool = True) -> Lsn:
+        """Make the configured slot; gives its consistent point.
+
+        Args:
+            failover: standbys keep it.
+            is_landed: for a landing, else for peek and get.
+        """
 
     def list(self) -> list[SlotState]:
         """All slots of the server."""
@@ -65,7 +70,7 @@ class _PostgresSlots:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def create(self, *, failover: bool) -> Lsn:
+    def create(self, *, failover: bool, is_landed: bool = True) -> Lsn:
         config = self._config
         with open_server(config) as connection:
             server = slot.read_server(connection, config.slot, config.source.publication)
@@ -99,15 +104,16 @@ class _GaussSlots:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def create(self, *, failover: bool) -> Lsn:
+    def create(self, *, failover: bool, is_landed: bool = True) -> Lsn:
         if failover:
             raise ConfigError(
                 f"{self._config.path.name}: --failover has no use with kind gaussdb: its standbys "
                 "know the slot where enable_slot_log is on"
             )
         plugin = self._config.source.plugin
+        is_by_csn = not is_landed and self._config.decoding.output_order == 1
         with open_sql(self._config) as sql:
-            return gaussserver.create_slot(sql, self._config.slot, plugin)
+            return gaussserver.create_slot(sql, self._config.slot, plugin, is_by_csn=is_by_csn)
 
     def list(self) -> list[SlotState]:
         with open_sql(self._config) as sql:

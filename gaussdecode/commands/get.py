@@ -16,7 +16,7 @@ import argparse
 from gaussdecode.commands._landed import refuse_landed
 from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.commands._peeking import add_limits, print_changes
-from gaussdecode.errors import EX_OK
+from gaussdecode.errors import EX_OK, ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,5 +28,10 @@ def execute(args: argparse.Namespace) -> int:
     """Stream, print and confirm until a limit is reached."""
     config = load_as_owner(args.config)
     refuse_landed(config, "get changes")
+    if config.decoding.output_order == 1:
+        raise ConfigError(
+            f"{config.path.name}: decoding.output-order: 1 is possible for peek and for a landing: get "
+            "confirms by position, below which other transactions may still be to come in that order"
+        )
     print_changes(config, args, is_confirming=True)
     return EX_OK

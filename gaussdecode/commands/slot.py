@@ -25,6 +25,7 @@ Examples:
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +36,7 @@ from gaussdecode.commands._landed import has_landing, refuse_landed
 from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.commands._slots import slots_of
 from gaussdecode.commands._table import print_table
-from gaussdecode.errors import EX_OK, ConfigError
+from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.slot import SlotState
@@ -48,6 +49,7 @@ _COLUMNS: Final = (
     "active",
     "restart_lsn",
     "confirmed_flush",
+    "confirmed_csn",
     "wal_status",
     "safe_wal_size",
 )
@@ -97,25 +99,68 @@ def _create(config: Config, args: argparse.Namespace) -> None:
     refuse_landed(config, "create the slot")
     if not args.no_landing:
         prepare_root(config)
-    lsn = slots_of(config).create(failover=args.failover)
-    if not args.no_landing:
-        begin_landing(config, lsn)
-    print_table(("slotname", "xlog_position"), [(config.slot, str(lsn))])
+    made: dict[str, Lsn] = {}
+    try:
+        for name, member in config.members.items():
+            made[name] = slots_of(member).create(
+                failover=args.failover, is_landed=not args.no_landing
+            )
+        if not args.no_landing:
+            begin_landing(config, made)
+    except GaussDecodeError:
+        if len(config.members) > 1:
+            _take_back(config, made)
+        raise
+    _print_slots(config, made)
+
+
+def _take_back(config: Config, made: Mapping[str, Lsn]) -> None:
+    """Drop what was made of several slots: one that nobody reads would fill its server's disk."""
+    for name in made:
+        member = config.members[name]
+        slots_of(member).drop()
+        print(f"slot {member.slot} of {name} is dropped again", file=sys.stderr)
+
+
+def _print_slots(config: Config, lsns: Mapping[str, Lsn]) -> None:
+    """Where each slot stands, as the server's own function shows it."""
+    rows = [(name, config.members[name].slot, str(lsn)) for name, lsn in lsns.items()]
+    if len(rows) == 1:
+        print_table(("slotname", "xlog_position"), [row[1:] for row in rows])
+    else:
+        print_table(("source", "slotname", "xlog_position"), rows)
 
 
 def _adopt(config: Config, _args: argparse.Namespace) -> None:
     refuse_landed(config, "adopt the slot")
-    lsn = begin_landing(config)
-    print_table(("slotname", "xlog_position"), [(config.slot, str(lsn))])
+    _print_slots(config, begin_landing(config))
 
 
 def _list(config: Config, args: argparse.Namespace) -> None:
+    if len(config.members) > 1:
+        _list_of_several(config, is_json=args.json)
+        return
     records = [_record(slot) for slot in slots_of(config).list()]
     if args.json:
         for record in records:
             print(json.dumps(record))
     else:
         print_table(_COLUMNS, [[_cell(record[name]) for name in _COLUMNS] for record in records])
+
+
+def _list_of_several(config: Config, *, is_json: bool) -> None:
+    """The slots of every source's server."""
+    records = [
+        {"source": name, **_record(slot)}
+        for name, member in config.members.items()
+        for slot in slots_of(member).list()
+    ]
+    if is_json:
+        for record in records:
+            print(json.dumps(record))
+        return
+    columns = ("source", *_COLUMNS)
+    print_table(columns, [[_cell(record[name]) for name in columns] for record in records])
 
 
 def _record(slot: SlotState) -> dict[str, object]:
@@ -130,6 +175,7 @@ def _record(slot: SlotState) -> dict[str, object]:
         "confirmed_flush": None
         if slot.confirmed_flush_lsn is None
         else str(slot.confirmed_flush_lsn),
+        "confirmed_csn": slot.confirmed_csn,
         "wal_status": slot.wal_status,
         "safe_wal_size": slot.safe_wal_size,
         "two_phase": slot.is_two_phase,
@@ -145,6 +191,11 @@ def _cell(value: object) -> str:
 
 
 def _drop(config: Config, args: argparse.Namespace) -> None:
+    for member in config.members.values():
+        _drop_one(member, args)
+
+
+def _drop_one(config: Config, args: argparse.Namespace) -> None:
     slots = slots_of(config)
     slot = next((found for found in slots.list() if found.name == config.slot), None)
     if slot is not None and slot.is_active:
@@ -183,6 +234,11 @@ def _answer(question: str) -> str:
 
 
 def _accept_gap(config: Config, args: argparse.Namespace) -> None:
+    if config.cuts_together:
+        raise ConfigError(
+            f"{config.path.name}: a gap cannot be accepted in a landing of several sources or in the order "
+            "of CSNs: what is complete up to a CSN could not be told any more. Land into a new root"
+        )
     with open_log(config) as log:
         hole = Hole.find(config, log)
         _confirm_gap(config, hole, args.from_lsn)

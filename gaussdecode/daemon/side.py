@@ -266,6 +266,7 @@ class Side:
                 has_stopped=bool(shared.quarantined or shared.has_aside),
                 is_streamed=self.streaming.mode != NOT_STREAMED,
             ),
+            name=self.name,
             source=self.name if self._is_one_of_several else None,
         )
         resent = None

@@ -24,9 +24,9 @@ from typing import Final
 
 from gaussdecode.daemon import loss, quarantine
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
+from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline, reserve_of
-from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.http import MonitoringServer

@@ -200,7 +200,7 @@ def _extra(draft: Draft, source: str) -> dict[str, Any]:  # Any: JSON
     records = {name: account.to_record() for name, account in _accounts(draft, source).items()}
     if draft.others:
         return {**draft.extra, SUMS_BY_SOURCE: records}
-    return {**draft.extra, **{SUMS: record for record in records.values()}}
+    return {**draft.extra, **({SUMS: records[source]} if records else {})}
 
 
 def _check_accounts(

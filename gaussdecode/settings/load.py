@@ -8,6 +8,7 @@ server can tell is left to ``gaussdecode check``. The sections are in `settings`
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from gaussdecode.settings.sections import (
     DecodingConfig,
     GuardConfig,
     LandingConfig,
+    Member,
     MirrorConfig,
     MonitoringConfig,
     RingConfig,
@@ -52,6 +54,9 @@ __all__ = [
 ]
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_LEAST_MEMBERS: Final = 2
+_MEMBER_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_ONE_EACH: Final = "has no use with sources: each of them has a reader of its own, always"
 _SECRET_KEYS: Final = frozenset({"password", "passwd", "pgpassword", "secret"})
 _NEEDED: Final = {
     SourceKind.POSTGRESQL: ("dsn", "publication"),
@@ -84,6 +89,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {  # Any: the section classes share n
 _TOP_KEYS: Final = (
     "slot",
     "source",
+    "sources",
     "decoding",
     "landing",
     "ring",
@@ -174,11 +180,16 @@ class _Reader:
         fields = {name: self._fields(tree, name, cls) for name, cls in SECTIONS.items()}
         kind = fields["source"].get("kind")
         slot_name = GAUSSDB_SLOT_NAME if kind is SourceKind.GAUSSDB else SLOT_NAME
-        slot = self._value(tree, "", "slot", slot_name, is_required=True)
+        members = self._members(tree)
+        slot: object = ",".join(members)
+        if "sources" not in tree:
+            slot = self._value(tree, "", "slot", slot_name, is_required=True)
         given = self._options(tree, kind)
         self._check_source(tree, fields["source"])
         if kind is SourceKind.GAUSSDB:
             self._check_gaussdb(tree, fields["source"], given)
+        if "sources" in tree:
+            self._check_members(tree, members, fields, given)
         self._check_landing(tree, fields["landing"])
         self._check_mirror(tree, fields["landing.mirror"])
         self._check_monitoring(tree, fields["monitoring"])
@@ -187,15 +198,105 @@ class _Reader:
             return None
         if kind is SourceKind.GAUSSDB:
             slot = slot.lower()  # as the server reads a name without quotes
+            members = {
+                name: dataclasses.replace(member, slot=member.slot.lower())
+                for name, member in members.items()
+            }
         sections = {name.rpartition(".")[2]: cls(**fields[name]) for name, cls in SECTIONS.items()}
         source = sections["source"]
         decoding = DecodingConfig.of(source.kind, given, source.plugin)
         config = Config(path=self.path, slot=slot, decoding=decoding, **sections)
+        if members:
+            slot = ",".join(members)
+            config = dataclasses.replace(config, slot=slot).with_members(members)
         if config.landing.on_suspect == "snapshot" and config.snapshot_refusal is not None:
             at = _lines(self._sub(tree, "landing"))("on-suspect")
             self.problems.append((at, f"landing.on-suspect: snapshot: {config.snapshot_refusal}"))
             return None
         return config
+
+    # ---- several sources -------------------------------------------------------------
+
+    def _members(self, tree: Section) -> dict[str, Member]:
+        """Read the sources that stand under `sources`, as far as they are right."""
+        section = self._sub(tree, "sources")
+        if "sources" in tree and len(section) < _LEAST_MEMBERS:
+            reason = "names fewer than two; of one, write slot and source.dsn"
+            self.problems.append((tree["sources"].line, f"sources: {reason}"))
+        members: dict[str, Member] = {}
+        for name in sorted(section):
+            before = len(self.problems)
+            if not _MEMBER_NAME.fullmatch(name):
+                allowed = "1 to 63 letters, digits, _ or -"
+                self.problems.append((section[name].line, f"sources.{name}: allowed: {allowed}"))
+                continue
+            values = self._fields(section, name, Member, f"sources.{name}")
+            if len(self.problems) == before:
+                members[name] = Member(**values)
+        return members
+
+    def _check_members(
+        self,
+        tree: Section,
+        members: Mapping[str, Member],
+        fields: Mapping[str, Mapping[str, Any]],  # Any: fields
+        given: Mapping[str, object],
+    ) -> None:
+        """Check what only several sources ask for."""
+        section, source = self._sub(tree, "sources"), self._sub(tree, "source")
+        kind: SourceKind = fields["source"].get("kind", SourceKind.POSTGRESQL)
+        if "slot" in tree:
+            self.problems.append((tree["slot"].line, "slot: stands under each of sources"))
+        for key in ("dsn", "ha-port"):
+            if key in source:
+                line = source[key].line
+                self.problems.append((line, f"source.{key}: stands under each of sources"))
+        if kind is SourceKind.CAPTURE:
+            self.problems.append((tree["sources"].line, "sources: has no use with kind capture"))
+        if kind is SourceKind.GAUSSDB and given.get("output-order") != 1:
+            reason = (
+                "1 is needed with several sources of kind gaussdb: their one clock is that of CSNs"
+            )
+            self.problems.append((0, f"decoding.output-order: {reason}"))
+        for key in ("slice-id", "logical-receiver-num"):
+            if key in given:
+                reason = "stands under each of sources" if key == "slice-id" else _ONE_EACH
+                line = self._sub(tree, "decoding")[key].line
+                self.problems.append((line, f"decoding.{key}: {reason}"))
+        if fields["source"].get("two_phase"):
+            line = source["two-phase"].line
+            reason = "is not offered with several sources: what is prepared is kept for one only"
+            self.problems.append((line, f"source.two-phase: {reason}"))
+        self._check_places(section, members, fields["source"], kind)
+
+    def _check_places(
+        self,
+        section: Section,
+        members: Mapping[str, Member],
+        source: Mapping[str, Any],  # Any: fields
+        kind: SourceKind,
+    ) -> None:
+        """Each source at a place of its own, and reached as a single one would be."""
+        is_private, is_insecure = _is_private(self.path), bool(source.get("allow_insecure"))
+        seen: dict[tuple[str, str], str] = {}
+        for name, member in members.items():
+            at = _lines(self._sub(section, name))
+            texts = list(dsn_problems(member.dsn, is_private, is_insecure))
+            if kind is SourceKind.GAUSSDB:
+                texts += gaussdb_dsn_problems(member.dsn)
+            elif member.slice_id is not None:
+                reason = "has a use with kind gaussdb only"
+                self.problems.append((at("slice-id"), f"sources.{name}.slice-id: {reason}"))
+            for text in texts:
+                self.problems.append((at("dsn"), f"sources.{name}.dsn: {text}"))
+            other = seen.setdefault((member.dsn, member.slot), name)
+            if other != name:
+                reason = f"is the slot of {other} too"
+                self.problems.append((at("slot"), f"sources.{name}.slot: {reason}"))
+        slices = [member.slice_id for member in members.values() if member.slice_id is not None]
+        if slices and (len(slices) != len(members) or len(set(slices)) != len(slices)):
+            reason = "slice-id: each of them its own, or none any"
+            self.problems.append((0, f"sources: {reason}"))
 
     def _sub(self, tree: Section, name: str) -> Section:
         """Find a section; complaining once when something else stands there."""
@@ -240,9 +341,16 @@ class _Reader:
             self.problems.append((entry.line, f"{path}: {error}"))
             return None
 
-    def _fields(self, tree: Section, name: str, cls: type[Any]) -> dict[str, Any]:  # Any: fields
+    def _fields(
+        self,
+        tree: Section,
+        name: str,
+        cls: type[Any],
+        spelled: str | None = None,
+    ) -> dict[str, Any]:  # Any: fields
         """Read the fields of a section that are present and right."""
         section = self._sub(tree, name)
+        name = spelled or name
         fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
         inner = [of.rpartition(".")[2] for of in SECTIONS if of.startswith(f"{name}.")]
         self._refuse_unknown(section, f"{name}.", (*fields, *inner))
@@ -285,7 +393,7 @@ class _Reader:
         kind: SourceKind = fields.get("kind", SourceKind.POSTGRESQL)
         at = _lines(section)
         for key in _NEEDED.get(kind, ()):
-            if key not in section:
+            if key not in section and not (key == "dsn" and "sources" in tree):
                 self.problems.append((0, f"source.{key}: missing; kind {kind} needs it"))
         for key in _UNUSED.get(kind, ()):
             if key in section:

@@ -331,11 +331,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="Order of transactions: 0 by commit LSN, 1 by CSN.",
         postgresql=_refused("PostgreSQL's WAL holds no commit sequence number", 0),
         gaussdb=_server(
-            "passed on by peek; a landing, and get, confirm by LSN and refuse 1: rows carry gd_csn "
-            "for readers that want that order"
+            "passed on by peek, which then needs a slot with a confirmed_csn (`gaussdecode slot create "
+            "--no-landing` makes one); get refuses 1. A landing has an ordinary slot in either order, which is "
+            "fixed when it begins: the daemon has transactions wait for their turn"
         ),
-        opengauss=_refused(
-            "openGauss sends in the order of commit records and no CSN below which all was sent", 0
+        opengauss=_daemon(
+            "openGauss sends in the order of commit records; the daemon has transactions wait for their "
+            "turn. A landing's order is fixed when it begins"
         ),
     ),
     Option(

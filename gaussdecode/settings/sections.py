@@ -689,6 +689,39 @@ class SnapshotConfig:
         return None
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One of several sources of a landing, under `sources`: what it does not share with the others."""
+
+    dsn: str = dataclasses.field(
+        repr=False,
+        metadata=_is(
+            Text(r"[^\0]+", "a libpq connection string"),
+            "Where the server is, as `source.dsn`.",
+            is_secret=True,
+        ),
+    )
+    slot: str = dataclasses.field(
+        metadata=_is(SLOT_NAME, "Name of the replication slot on this server.")
+    )
+    slice_id: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(
+            Integer(0, 65535),
+            "With kind gaussdb: number of the data node, for its slots in the order of CSNs; of all "
+            "sources or of none.",
+        ),
+    )
+    ha_port: int | None = dataclasses.field(
+        default=None,
+        metadata=_is(Integer(1, 65535), "As `source.ha-port`, where it differs."),
+    )
+    password_file: Path | None = dataclasses.field(
+        default=None,
+        metadata=_is(AbsolutePath(), "As `source.password-file`, where it differs."),
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeptPassword:
     """A password that was read before it was needed, or why it could not be.
@@ -740,6 +773,9 @@ class Config:
     snapshot: SnapshotConfig = dataclasses.field(default_factory=SnapshotConfig)
     mirror: MirrorConfig = dataclasses.field(default_factory=MirrorConfig)
     _kept: "KeptPassword | None" = dataclasses.field(default=None, repr=False)
+    _members: Mapping[str, "Config"] = dataclasses.field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
 
     @property
     def reads_rows(self) -> bool:
@@ -756,17 +792,48 @@ class Config:
     def cuts_together(self) -> bool:
         """Entries are cut where several sources are, or where a mark of CSNs is."""
         is_marked = self.lands_by_csn and self.source.kind is not SourceKind.CAPTURE
-        return is_marked or len(self.members) > 1
+        return is_marked or self.is_several
 
     @property
-    def members(self):
-        return {self.slot: self}
+    def members(self) -> Mapping[str, "Config"]:
+        """The configuration of each source, by its name; of one source its own, by its slot."""
+        return self._members or {self.slot: self}
+
+    @property
+    def is_several(self) -> bool:
+        """Whether the landing has several sources."""
+        return len(self.members) > 1
+
+    def with_members(self, members: Mapping[str, "Member"]) -> Self:
+        """The same, of several sources, each of which differs in where it is only."""
+        configs: dict[str, Config] = {}
+        for name, member in members.items():
+            slices = {} if member.slice_id is None else {"slice-id": member.slice_id}
+            configs[name] = dataclasses.replace(
+                self,
+                slot=member.slot,
+                source=dataclasses.replace(
+                    self.source,
+                    dsn=member.dsn,
+                    ha_port=member.ha_port or self.source.ha_port,
+                    password_file=member.password_file or self.source.password_file,
+                ),
+                decoding=dataclasses.replace(
+                    self.decoding, given={**self.decoding.given, **slices}
+                ),
+            )
+        return dataclasses.replace(self, _members=configs)
 
     @property
     def snapshot_refusal(self) -> str | None:
         """Why existing rows cannot be read with these settings; None if they can."""
         if self.source.kind is SourceKind.CAPTURE:
             return "a recording has no tables that could be read"
+        if self.cuts_together:
+            return (
+                "existing rows have no place yet in a landing of several sources or in the order of CSNs: set "
+                "snapshot.mode: none"
+            )
         if self.source.kind is SourceKind.POSTGRESQL:
             return None
         if self.decoding.standby_connection:
@@ -820,7 +887,8 @@ class Config:
             kept = KeptPassword(self.password(), None)
         except ConfigError as error:
             kept = KeptPassword(None, error)
-        return dataclasses.replace(self, _kept=kept)
+        members = {name: member.with_password_read() for name, member in self._members.items()}
+        return dataclasses.replace(self, _kept=kept, _members=members)
 
     @property
     def txn_memory_bytes(self) -> int:

@@ -30,6 +30,8 @@ class SlotState:
         invalidation_reason: why it cannot be used any more, from 17 on; from 16 the text
             ``conflict``.
         is_failover: it is kept on standbys, from 17 on.
+        confirmed_csn: of a GaussDB's slot in the order of CSNs, up to which was confirmed; None of
+            any other slot.
     """
 
     name: str
@@ -46,6 +48,7 @@ class SlotState:
     is_two_phase: bool
     invalidation_reason: str | None
     is_failover: bool
+    confirmed_csn: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -352,7 +352,7 @@ def test_csn_order_needs_its_slot(
     assert result.out.count("INSERT") == 1
     refused = run("get", path)
     assert refused.status == EX_CONFIG
-    assert "decoding.output-order: 1 is possible for peek only" in refused.err
+    assert "decoding.output-order: 1 is possible for peek" in refused.err
     assert run("peek", configure_gauss(server, decoding())).status == EX_CONFIG
 
 

@@ -318,7 +318,6 @@ def test_heartbeats_confirm_nothing(make_gauss: MakeGauss, tmp_path: Path) -> No
     [
         (V3_0_0, "include_originid", True, "openGauss has it from 5.0.0 on"),
         (None, "standby_connection", True, "walsender closed because of role is primary"),
-        (COMMERCIAL, "output_order", 1, "output-order: 1 is possible for peek only"),
         (None, "enable_ddl_decoding", True, "the layout of DDL"),
     ],
 )  # fmt: skip

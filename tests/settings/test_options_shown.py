@@ -97,8 +97,8 @@ SHOWN = {
         f"{LANDED}::test_filters",
     ],
     "output-order": [
-        f"{COMMAND}::test_a_landing_goes_by_lsn",
-        f"{LANDED}::test_what_cannot_be_had_keeps_the_daemon_down",
+        f"{COMMAND}::test_a_landing_is_sent_by_lsn",
+        "integration/test_gauss_csn.py::test_inverted_transactions_land_by_csn",
         f"{GAUSS_PEEK}::test_csn_order_needs_its_slot",
     ],
     "auto-advance": [

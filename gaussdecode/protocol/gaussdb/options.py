@@ -41,12 +41,11 @@ _KIND: Final = SourceKind.GAUSSDB
 _ALWAYS: Final = frozenset({"parallel-decode-num", "include-timestamp"})
 _ALWAYS_PARALLEL: Final = frozenset({"decode-style", "sending-batch"})
 _PARALLEL_ONLY: Final = frozenset({"change-log-max-len", "max-decode-to-sender-cache-num"})
+# By CSN the daemon puts transactions in their order itself: what a server sends in that order has no
+# position up to which it could be confirmed.
+_NOT_OF_A_LANDING: Final = frozenset({"output-order", "slice-id"})
 _MAX_LIST_BYTES: Final = 500  # of the 1023 that a command may have
 _ALL: Final = "*"
-_NO_CSN_LANDING: Final = (
-    "1 is possible for peek only: what is confirmed is the end of a commit record, below which "
-    "other transactions may still be to come in that order; use 0, and order by gd_csn"
-)
 _SERIAL_STYLES: Final = {SQL_DECODING: StreamStyle.SQL}
 
 
@@ -107,8 +106,6 @@ def server_options(
             one line each, with the key.
     """
     problems = list(refusals(request.decoding.given, _KIND, profile))
-    if is_landing and request.decoding.output_order and not problems:
-        problems.append(("output-order", _NO_CSN_LANDING))
     if problems:
         lines = [f"{request.config_name}: decoding.{name}: {reason}" for name, reason in problems]
         raise ConfigError("\n".join(lines))
@@ -127,6 +124,8 @@ def _value(
     decoding = request.decoding
     name = option.name
     if not _is_known(option, request, profile):
+        return None
+    if is_landing and name in _NOT_OF_A_LANDING:
         return None
     if name == "sending-batch":
         return str(int(is_batched(request, is_landing=is_landing)))

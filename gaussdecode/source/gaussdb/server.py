@@ -202,6 +202,7 @@ def _slot_state(row: Cells) -> SlotState:
         is_two_phase=False,
         invalidation_reason=None,
         is_failover=False,
+        confirmed_csn=_whole(row.get("confirmed_csn")),
     )
 
 
@@ -241,6 +242,11 @@ def _queues(text: str | None) -> tuple[int, ...]:
     """Read ``queue0: 33, queue1: 36``."""
     found = sorted((int(number), int(size)) for number, size in _QUEUE.findall(text or ""))
     return tuple(size for _, size in found)
+
+
+def _whole(text: str | None) -> int | None:
+    """A CSN; None where the server has no such column, or the slot no such position."""
+    return int(text) or None if text else None
 
 
 def _count(text: str | None) -> int | None:
@@ -305,6 +311,17 @@ def check_start(
     return start.check_start(log, server, slot, plugins)
 
 
+def csn_slot_problem(slot: SlotState | None) -> str | None:
+    """Say that a slot is in the order of CSNs, of which no position can be confirmed; None if not."""
+    if slot is None or slot.confirmed_csn is None:
+        return None
+    return (
+        f"slot {slot.name!r} sends in the order of CSNs (confirmed_csn {slot.confirmed_csn}), and a landing confirms by "
+        "position: it needs an ordinary slot, in either decoding.output-order. Drop this one (gaussdecode "
+        "slot drop), and make one with gaussdecode slot create"
+    )
+
+
 def warnings(state: GaussServerState, *, is_parallel: bool) -> list[str]:
     """Name what the operator should know of this version, in the mode that is configured."""
     profile = state.profile
@@ -327,13 +344,14 @@ def warnings(state: GaussServerState, *, is_parallel: bool) -> list[str]:
 # ---- changing ------------------------------------------------------------------------------
 
 
-def create_slot(sql: GaussConnection, name: str, plugin: str) -> Lsn:
+def create_slot(sql: GaussConnection, name: str, plugin: str, *, is_by_csn: bool = False) -> Lsn:
     """Create a logical slot; waits for the transactions that run on the server.
 
     Args:
         sql: an ordinary connection to the primary.
         name: of the slot.
         plugin: one of the profile's.
+        is_by_csn: it sends in the order of CSNs, for peek; GaussDB only.
 
     Returns:
         Its consistent point: every transaction that commits later will be streamed.
@@ -347,7 +365,12 @@ def create_slot(sql: GaussConnection, name: str, plugin: str) -> Lsn:
         raise SourceRefusedError(
             f"{sql.profile.name} has no plug-in {plugin!r}; allowed: {', '.join(allowed)}"
         )
-    call = f"pg_create_logical_replication_slot({_slot(name)}, {sql_literal(plugin)})"
+    if is_by_csn and not sql.profile.is_commercial:
+        raise SourceRefusedError(
+            f"{sql.profile.name} has no slots in the order of CSNs; use decoding.output-order 0 for peek"
+        )
+    order = ", 1" if is_by_csn else ""
+    call = f"pg_create_logical_replication_slot({_slot(name)}, {sql_literal(plugin)}{order})"
     return _second_lsn(sql, call)
 
 

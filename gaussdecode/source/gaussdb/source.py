@@ -6,7 +6,13 @@ streams. The catalogue is asked on a third one, when a row's shape is not known.
 
 from typing import Final
 
-from gaussdecode.errors import GaussDecodeError, LostRowError, TableError, WireError
+from gaussdecode.errors import (
+    GaussDecodeError,
+    LostRowError,
+    SourceRefusedError,
+    TableError,
+    WireError,
+)
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.protocol.canonical import ROWS_MAY_BE_MISSING, Notice
@@ -130,6 +136,9 @@ class GaussSource:
             self._coverage = unsent(read_tables(sql, white_list(settings.decoding)))
         plugins = () if decoding.is_parallel else (settings.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
+        problem = gaussserver.csn_slot_problem(self._server.slot)
+        if problem is not None:
+            raise SourceRefusedError(problem)
         refuse_active(state, self._server)
         self._log_lsn = None if state is None else log_position(state, self._server)
         self._options = server_options(request, self._server.profile)
