@@ -6,6 +6,7 @@ each server, and, where a server is quiet, a transaction without rows, which sho
 that is.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,12 +15,20 @@ from typing import Final
 from gaussdecode.collect.collector import IDLE_SECONDS
 from gaussdecode.collect.together import Cut, Together
 from gaussdecode.daemon.session import POLL_SECONDS
-from gaussdecode.errors import GaussDecodeError
+from gaussdecode.errors import GaussDecodeError, SourceRefusedError
+from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import source_address
+from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.marker import Marker
+from gaussdecode.source.gaussdb.marks import Mark, Running
+from gaussdecode.source.gaussdb.view import EMPTY, connect_lasting
 
 _NUDGE_SECONDS: Final = 1.0  # between two of one source; arbitrary
+_ANSWER_SECONDS: Final = 60.0  # longest answer; arbitrary
+_FIRST_PAUSE: Final = 0.002  # between two looks at transactions that run
+_LONGEST_PAUSE: Final = 0.2
+_WAL_END: Final = "SELECT pg_catalog.pg_current_xlog_insert_location()"
 
 
 class Marking:
@@ -29,6 +38,9 @@ class Marking:
         together: takes them.
         members: configuration of each source, by name.
         on_error: told why it cannot go on; then it ends.
+
+    Attributes:
+        waiting: transactions that may be committing, which the mark waits for.
     """
 
     def __init__(
@@ -46,6 +58,7 @@ class Marking:
         self._marked_at = time.monotonic()
         self._highs: Mapping[str, int] = {}
         self._nudged: dict[str, float] = {}
+        self.waiting: frozenset[tuple[str, Running]] = frozenset()
 
     def start(self) -> None:
         """Begin."""
@@ -59,21 +72,27 @@ class Marking:
 
     def _run(self) -> None:
         try:
-            addresses = {name: source_address(one) for name, one in self._members.items()}
-            with Marker(addresses, self._stop.is_set) as marker:
+            with contextlib.ExitStack() as stack:
+                nodes = {
+                    name: stack.enter_context(
+                        connect_lasting(source_address(one), _ANSWER_SECONDS, self._stop.is_set)
+                    )
+                    for name, one in self._members.items()
+                }
+                for name, node in nodes.items():
+                    _refuse_standby(name, node)
+                marker = Marker(nodes, is_clock_local=_is_clock_local(nodes))
                 while not self._stop.is_set():
-                    self._turn(marker)
+                    self._turn(marker, nodes)
         except BaseException as error:  # noqa: BLE001  # handed to who waits for the sessions
             if not (self._stop.is_set() and isinstance(error, GaussDecodeError)):
                 self._on_error(error)
 
-    def _turn(self, marker: Marker) -> None:
+    def _turn(self, marker: Marker, nodes: Mapping[str, GaussConnection]) -> None:
         """Offer a mark when one is due, and see it through."""
-        if not self._together.wait_due(POLL_SECONDS, self._interval) and not self._has_moved(
-            marker
-        ):
+        if not self._together.wait_due(POLL_SECONDS, self._interval) and not self._has_moved(nodes):
             return
-        mark = marker.mark()
+        mark = self._take(marker)
         if mark is None:  # it is to end
             return
         self._marked_at = time.monotonic()
@@ -81,18 +100,46 @@ class Marking:
         self._together.offer(Cut(mark.lows, mark.csn, mark.highs))
         while not self._together.wait_done(POLL_SECONDS) and not self._stop.is_set():
             for name in self._together.late():
-                self._nudge(marker, name)
+                self._nudge(name, nodes[name])
 
-    def _nudge(self, marker: Marker, name: str) -> None:
+    def _take(self, marker: Marker) -> Mark | None:
+        """Take a mark, however long transactions have to be waited for; None where it is to end."""
+        pause = _FIRST_PAUSE
+        while (mark := marker.step()) is None:
+            self.waiting = marker.waiting
+            if self._stop.wait(pause):
+                return None
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        self.waiting = frozenset()
+        return mark
+
+    def _nudge(self, name: str, node: GaussConnection) -> None:
+        """Have a quiet server write a commit record, which its stream shows."""
         now = time.monotonic()
         if now - self._nudged.get(name, 0.0) >= _NUDGE_SECONDS:
             self._nudged[name] = now
-            marker.nudge(name)
+            node.query(EMPTY)
 
-    def _has_moved(self, marker: Marker) -> bool:
-        """Whether so much was written without a transaction for us that it is time to say so."""
+    def _has_moved(self, nodes: Mapping[str, GaussConnection]) -> bool:
+        """Whether a log has moved on for a while without a transaction that lands."""
         if time.monotonic() - self._marked_at < IDLE_SECONDS:
             return False
         self._marked_at = time.monotonic()
-        now = marker.ends()
-        return any(now[name] > self._highs.get(name, 0) for name in now)
+        return any(_wal_end(node) > self._highs.get(name, 0) for name, node in nodes.items())
+
+
+def _is_clock_local(nodes: Mapping[str, GaussConnection]) -> bool:
+    """Whether sessions draw CSNs themselves: never known of a product that may be distributed."""
+    return len(nodes) == 1 and not any(node.profile.is_commercial for node in nodes.values())
+
+
+def _wal_end(node: GaussConnection) -> int:
+    return int(Lsn.parse(node.query(_WAL_END)[0][0] or ""))
+
+
+def _refuse_standby(name: str, node: GaussConnection) -> None:
+    if node.query("SELECT pg_catalog.pg_is_in_recovery()")[0][0] == "t":
+        raise SourceRefusedError(
+            f"{name}: a standby cannot tell which CSN is next: a landing in the order of CSNs follows "
+            "the primary (leave decoding.standby-connection out, and name the primary in the dsn)"
+        )
