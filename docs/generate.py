@@ -14,7 +14,7 @@ from gaussdecode.metrics import METRICS, STAGES
 from gaussdecode.protocol.gaussdb.facts import FACTS, VERSIONS, cells
 from gaussdecode.settings.load import SECTIONS
 from gaussdecode.settings.rules import OPTIONS, Option, SourceKind, Support
-from gaussdecode.settings.sections import GAUSSDB_SLOT_NAME, SLOT_NAME, Setting
+from gaussdecode.settings.sections import GAUSSDB_SLOT_NAME, SLOT_NAME, Member, Setting
 
 _HERE: Final = Path(__file__).parent
 _NOTE: Final = "<!-- Written by docs/generate.py; change the tables in the code instead. -->\n"
@@ -31,6 +31,8 @@ credential `password`.
 
 `slot` (required) is the name of the replication slot: {slot};
 with kind gaussdb {gaussdb_slot}.
+With `sources`, a section per source by a name of its own (1 to 63 of A-Z, a-z, 0-9, _ and -), `slot`
+and `source.dsn` stand there.
 
 {sections}## decoding
 
@@ -220,7 +222,8 @@ def notes() -> str:
 
 def configuration_page() -> str:
     """Write docs/configuration.md."""
-    sections = "".join(section(name, cls) for name, cls in SECTIONS.items())
+    shown = {"source": SECTIONS["source"], "sources.NAME": Member, **SECTIONS}
+    sections = "".join(section(name, cls) for name, cls in shown.items())
     return _CONFIGURATION.format(
         note=_NOTE,
         slot=SLOT_NAME.allowed,

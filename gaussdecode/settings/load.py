@@ -180,7 +180,7 @@ class _Reader:
         fields = {name: self._fields(tree, name, cls) for name, cls in SECTIONS.items()}
         kind = fields["source"].get("kind")
         slot_name = GAUSSDB_SLOT_NAME if kind is SourceKind.GAUSSDB else SLOT_NAME
-        members = self._members(tree)
+        members = self._members(tree, slot_name)
         slot: object = ",".join(members)
         if "sources" not in tree:
             slot = self._value(tree, "", "slot", slot_name, is_required=True)
@@ -217,7 +217,7 @@ class _Reader:
 
     # ---- several sources -------------------------------------------------------------
 
-    def _members(self, tree: Section) -> dict[str, Member]:
+    def _members(self, tree: Section, slot_name: ValueType) -> dict[str, Member]:
         """Read the sources that stand under `sources`, as far as they are right."""
         section = self._sub(tree, "sources")
         if "sources" in tree and len(section) < _LEAST_MEMBERS:
@@ -231,6 +231,9 @@ class _Reader:
                 self.problems.append((section[name].line, f"sources.{name}: allowed: {allowed}"))
                 continue
             values = self._fields(section, name, Member, f"sources.{name}")
+            if "slot" in values:
+                slot = Entry(self._sub(section, name)["slot"].line, values["slot"])
+                self._checked(slot, f"sources.{name}.slot", slot_name)
             if len(self.problems) == before:
                 members[name] = Member(**values)
         return members

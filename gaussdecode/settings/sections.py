@@ -702,7 +702,10 @@ class Member:
         ),
     )
     slot: str = dataclasses.field(
-        metadata=_is(SLOT_NAME, "Name of the replication slot on this server.")
+        metadata=_is(
+            Text(r"[^\0]{1,63}", "a name, as `slot`"),
+            "Name of the replication slot on this server.",
+        )
     )
     slice_id: int | None = dataclasses.field(
         default=None,
