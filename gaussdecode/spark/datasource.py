@@ -278,7 +278,7 @@ def _number(options: dict[str, str], name: str, least: int, default: int | None)
 
 
 def _row(landing: Landing, entry: CommitEntry, file: LandingFile) -> tuple[Any, ...]:
-    where = landing.position(entry)
+    where = landing.position(entry, file.source)
     return (
         entry.n,
         str(entry.kind),

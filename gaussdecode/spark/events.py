@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark import keys
-from gaussdecode.spark.schema import NAMES_TYPE, OLD, OLD_PREFIX, RAW, RAW_TYPE, UNCHANGED
+from gaussdecode.spark.schema import NAMES_TYPE, OLD, OLD_PREFIX, RAW, RAW_TYPE, SOURCE, UNCHANGED
 from gaussdecode.spark.schema import TableSchema as Schema
 
 KEY: Final = "gd_key"
@@ -54,22 +54,35 @@ ENDS: Final[dict[str, pa.DataType]] = {
 """The end of a closed interval, from the change that ended it."""
 
 
+SOURCE_FIELD: Final = pa.field(SOURCE, pa.string())
+"""Which of several sources a row is of."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reset:
     """A table is empty from here on: a truncate, a snapshot, a table made anew.
 
     Attributes:
-        position: in the order's columns; events at it come after it.
+        position: in the order's columns but the source's; events at it come after it.
         stamps: ``gd_op`` and others, for the intervals it ends.
+        source: rows of this source alone go; None for all.
     """
 
     position: tuple[int, ...]
     stamps: dict[str, Any]  # Any: values of STAMPS
+    source: str | None = None
+
+
+def stamp_fields(schema: Schema) -> list[pa.Field]:
+    """Fields of `STAMPS`, and of the source where there are several."""
+    fields = [pa.field(name, of) for name, of in STAMPS.items()]
+    at = 1 + list(STAMPS).index("gd_epoch")
+    return [*fields[:at], *([SOURCE_FIELD] if schema.has_source else []), *fields[at:]]
 
 
 def state_schema(schema: Schema) -> pa.Schema:
     """Arrow schema of the current state's files."""
-    ours = [pa.field(name, of) for name, of in STAMPS.items()]
+    ours = stamp_fields(schema)
     return pa.schema(
         [*ours, pa.field(UNCHANGED, NAMES_TYPE), pa.field(RAW, RAW_TYPE), *schema.arrow()]
     )
@@ -109,7 +122,7 @@ def to_events(
     rows = rows.append_column("gd_n", pa.array(numbers))
     wanted = pc.not_equal(rows.column("gd_op"), "T")
     if ignore_through is not None:
-        late = positions_above(rows, order[: len(ignore_through)], ignore_through)
+        late = positions_above(rows, of_source(order)[: len(ignore_through)], ignore_through)
         wanted = pc.and_(wanted, pc.or_(pa.array(late), pc.equal(rows.column("gd_op"), "R")))
     rows = rows.filter(wanted).combine_chunks()
     rows = fill_from_old(rows)
@@ -134,6 +147,25 @@ def to_events(
 def _moved(old_keys: pa.Array, new_keys: pa.Array, schema: Schema) -> pa.Array:
     """Whether an update leaves its old key; in a multiset every one does."""
     return pc.not_equal(old_keys, new_keys) if schema.key else pc.is_valid(old_keys)
+
+
+def of_source(order: Sequence[str]) -> tuple[str, ...]:
+    """Columns that order the changes of each source."""
+    return tuple(name for name in order if name != SOURCE)
+
+
+def order_values(rows: pa.Table, order: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+    """Columns that order changes, as numbers; those of sources stand for their names here only."""
+    return [
+        _ranks(rows.column(name)) if name == SOURCE else as_int64(rows.column(name))
+        for name in order
+    ]
+
+
+def _ranks(names: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Place of each name among all that there are."""
+    known = pa.array(sorted(name for name in pc.unique(names).to_pylist() if name), pa.string())
+    return as_int64(pc.index_in(names, value_set=known))
 
 
 def positions_above(
@@ -236,7 +268,7 @@ def _raw_from_old(rows: pa.Table, fill: list[set[str]]) -> pa.Table:
 def _removals(rows: pa.Table, old_keys: pa.Array, mask: pa.Array, schema: Schema) -> pa.Table:
     """Events that remove rows; they carry the values of the key alone."""
     rows, old_keys = rows.filter(mask), old_keys.filter(mask)
-    blank = rows.select([name for name in rows.column_names if name in STAMPS])
+    blank = rows.select([name for name in rows.column_names if name in {*STAMPS, SOURCE}])
     if OLD in rows.column_names:
         old = rows.column(OLD).combine_chunks()
         present = {field.name for field in old.type}

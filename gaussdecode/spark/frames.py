@@ -25,6 +25,7 @@ from gaussdecode.spark.schema import (
     OLD_PREFIX,
     RAW,
     RAW_TYPE,
+    SOURCE,
     UNCHANGED,
     TableSchema,
     match_columns,
@@ -80,6 +81,8 @@ def change_fields(schema: TableSchema) -> list[pa.Field]:
         ("gd_ts", pa.timestamp("us", tz="UTC")),
         (UNCHANGED, NAMES_TYPE),
     ]
+    if schema.has_source:
+        ours.insert(2, (SOURCE, pa.string()))
     fields = [pa.field(name, of) for name, of in ours]
     return [*fields, *([pa.field(OLD, pa.struct(old))] if old else []), pa.field(RAW, RAW_TYPE)]
 

@@ -257,7 +257,7 @@ class LakeRun(Run):
         if with_history:
             begun = rows.where((F.col(ACTION) == PUT) & (F.col("gd_n") > work.after))
             versions = self._versions_of(work, era.schema, begun, changes)
-        on: tuple[str, ...] = (KEY,) if era.schema.key else (KEY, *reduce.IDENTITY)
+        on: tuple[str, ...] = (KEY,) if era.schema.key else (KEY, *reduce.identity(era.schema))
         if is_checked:
             rows = self._checked_changes(work, era.schema, rows, held, on)
         said = f"{counted(sum(file.rows for file in changes.files), 'row')} merged"

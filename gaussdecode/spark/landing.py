@@ -38,12 +38,14 @@ from gaussdecode.spark.place import (
     place_of,
     read_each,
 )
+from gaussdecode.spark.schema import SOURCE
 
 _LAYOUT_VERSION: Final = 1
 _TRANSACTIONS: Final = "gd_transactions"
 _HIDES_TRUNCATE: Final = "hides-truncate"
 _MIRRORED: Final = "mirrored"
-_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", _HIDES_TRUNCATE})
+_SEVERAL: Final = "several-sources"
+_CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", _HIDES_TRUNCATE, _SEVERAL})
 _AHEAD: Final = 32  # entries of a store that are asked for together; arbitrary
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
 _SCHEMA: Final = re.compile(r"[0-9a-f]+\.json")
@@ -54,8 +56,25 @@ ORDER_COLUMNS: Final = {
     "lsn": ("gd_epoch", "gd_lsn", "gd_seq"),
     "csn": ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq"),
 }
+"""By what the layout says; with several sources see `order_columns`."""
 
 Json = dict[str, Any]  # decoded JSON
+
+
+def order_columns(order: str, sources: int) -> tuple[str, ...]:
+    """Columns that order the changes of a landing.
+
+    Those of several sources have a common order by CSN only; by LSN each source has its own, and
+    one source stands before the other for no reason but its name.
+
+    Args:
+        order: of the layout.
+        sources: how many it has.
+    """
+    columns = ORDER_COLUMNS[order]
+    if sources == 1:
+        return columns
+    return (*columns[:-2], SOURCE, *columns[-2:])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,7 +127,7 @@ class Landing:
         root: directory, or URL of a mirror.
         landing_id: made up when it was created.
         order: columns that order the changes.
-        source: name of its one source.
+        sources: names of its sources.
         hides_truncate: its stream shows no TRUNCATE and no DDL (GaussDB's parallel decoding).
     """
 
@@ -126,7 +145,7 @@ class Landing:
             raise ConfigError(f"{self.root} is no landing: it has no layout.json") from None
         except (OSError, ValueError) as error:
             raise LandingError(f"{self.root}/layout.json cannot be read: {error}") from error
-        self.landing_id, self.order, self.source = _check_layout(self.root, record)
+        self.landing_id, self.order, self.sources = _check_layout(self.root, record)
         self.hides_truncate = _HIDES_TRUNCATE in record["capabilities"]
 
     # --- the log ---------------------------------------------------------------------------
@@ -202,9 +221,36 @@ class Landing:
         """One entry."""
         return next(self.entries(n, n))
 
-    def position(self, entry: CommitEntry) -> SourcePosition:
-        """Where the source is complete up to, as of an entry."""
-        return entry.positions[self.source]
+    @property
+    def has_several(self) -> bool:
+        """Whether it is of several sources."""
+        return len(self.sources) > 1
+
+    def position(self, entry: CommitEntry, source: str | None = None) -> SourcePosition:
+        """Where a source is complete up to, as of an entry.
+
+        Args:
+            entry: of the log.
+            source: its name; None for the only one, or for what several have in common: the newest
+                epoch and the CSN, and an LSN of 0.
+        """
+        if source is not None or not self.has_several:
+            return entry.positions[source or self.sources[0]]
+        epoch = max(position.epoch for position in entry.positions.values())
+        has_csn = all(position.csn is not None for position in entry.positions.values())
+        return SourcePosition(epoch, 0, 0, self.watermark(entry) if has_csn else None)
+
+    def refuse_several(self, what: str) -> None:
+        """Refuse what has a meaning for one source alone.
+
+        Raises:
+            ConfigError: the landing is of several.
+        """
+        if self.has_several:
+            raise ConfigError(
+                f"{self.root} is of several sources ({', '.join(self.sources)}), and {what} is of one: ask "
+                f"by {'CSN, ' if self.is_by_csn else ''}entry or time"
+            )
 
     def prepared_at(self, n: int) -> dict[str, PreparedFile]:
         """Files of transactions that are prepared at an entry and have not ended, by path.
@@ -288,6 +334,7 @@ class Landing:
         if point.n is not None:
             found = point.n
         elif point.lsn is not None:
+            self.refuse_several("an LSN")
             found = self._last_not_above(point.lsn, first, last)
         elif point.csn is not None:
             found = self._at_csn(point.csn, first, last)
@@ -340,7 +387,10 @@ class Landing:
                 early.append((entry.n - first, of_rows["epoch"], of_rows["lsn"]))
             early = [one for one in early if one[1:] > (where.epoch, where.lsn)]
         if not any(found):
-            raise ConfigError(f"{self.root}: its entries {first} to {last} have no CSN; ask by LSN")
+            other = "entry" if self.has_several else "LSN"
+            raise ConfigError(
+                f"{self.root}: its entries {first} to {last} have no CSN; ask by {other}"
+            )
         cut = cut_at(csn, first, found)
         if cut.n is None:
             raise ConfigError(f"{self.root}: {_no_cut(csn, cut)}")
@@ -371,8 +421,17 @@ class Landing:
     # --- schemas ---------------------------------------------------------------------------
 
     def schema_record(self, table: str, schema_id: str) -> Json:
-        """Content of a schema file."""
-        return _schema_record(self.root, table, schema_id)
+        """Content of a schema file.
+
+        One table has on each of several sources an OID of its own: then it says none, and that rows say
+        their source.
+        """
+        record = _schema_record(self.root, table, schema_id)
+        return {**record, "oid": 0, "has_source": True} if self.has_several else record
+
+    def oid(self, table: str, schema_id: str) -> int:
+        """OID of a table on the source whose rows have this version; 0 where it is unknown."""
+        return int(_schema_record(self.root, table, schema_id)["oid"])
 
     def tables(self) -> dict[str, str]:
         """Directories of the tables that have schemas, by ``schema.name`` as the server says."""
@@ -421,6 +480,7 @@ def when_landed(
     """
     begun = nudged = time.monotonic()
     landing = Landing(root)
+    landing.refuse_several("a position")
     while landing.position(landing.entry(landing.last_n)).lsn < lsn:
         now = time.monotonic()
         if now - nudged > _NUDGE_SECONDS:
@@ -472,7 +532,7 @@ def data_kinds(entry: CommitEntry) -> bool:
     return entry.kind is not EntryKind.COMPACT
 
 
-def _check_layout(root: Place, record: Json) -> tuple[str, tuple[str, ...], str]:
+def _check_layout(root: Place, record: Json) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     try:
         if _MIRRORED in record["capabilities"]:
             raise ConfigError(
@@ -485,8 +545,10 @@ def _check_layout(root: Place, record: Json) -> tuple[str, tuple[str, ...], str]
         unknown = set(record["capabilities"]) - _CAPABILITIES
         if unknown:
             raise ValueError(f"it needs {', '.join(sorted(unknown))}")
-        (source,) = record["sources"]
-        return str(record["landing_id"]), ORDER_COLUMNS[record["order"]], str(source)
+        sources = tuple(sorted(map(str, record["sources"])))
+        if not sources or (len(sources) > 1) != (_SEVERAL in record["capabilities"]):
+            raise ValueError(f"it names {len(sources)} sources")
+        return str(record["landing_id"]), order_columns(record["order"], len(sources)), sources
     except (KeyError, TypeError, ValueError) as error:
         raise LandingError(
             f"{root}/layout.json: not a layout this program reads ({error}); use a newer one"

@@ -141,4 +141,6 @@ def layouts_by_directory(layouts: Layouts, find: Callable[[str], str]) -> dict[s
 def comment(schema: TableSchema, landing: Landing) -> str:
     """What a table says of itself: where it is from, and what tells its rows apart."""
     key = ", ".join(schema.key) or "none"
-    return f"{schema.title} of {landing.source}, landing {landing.landing_id}; key: {key}"
+    return (
+        f"{schema.title} of {', '.join(landing.sources)}, landing {landing.landing_id}; key: {key}"
+    )

@@ -29,10 +29,20 @@ from gaussdecode.spark.events import (
     as_int64,
     base_events,
     closed_schema,
+    of_source,
+    order_values,
     row_keys,
     state_schema,
 )
-from gaussdecode.spark.schema import NAMES_TYPE, OLD_PREFIX, RAW, RAW_TYPE, UNCHANGED, TableSchema
+from gaussdecode.spark.schema import (
+    NAMES_TYPE,
+    OLD_PREFIX,
+    RAW,
+    RAW_TYPE,
+    SOURCE,
+    UNCHANGED,
+    TableSchema,
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -77,7 +87,7 @@ class Sorted:
         table: the events, in no order.
         index: row of `table` of each sorted event.
         code: number of its key.
-        era: resets before it.
+        era: number of the first reset after it that is about it.
         action: what it does.
     """
 
@@ -112,7 +122,7 @@ def merge(
             kept = base.filter(pc.invert(touched))
             base, found = base.filter(touched), found.filter(touched)
         events = pa.concat_tables([base_events(base, found, schema), events])
-    run = sort_events(events.combine_chunks(), resets, order)
+    run = sort_events(events.combine_chunks(), resets, order, by_source=not schema.key)
     alive, ended, closers, orphans = _matched(run, len(resets), schema)
     sources, unknown = fill_sources(run)
     current = take_rows(run, alive, sources, unknown, schema)
@@ -136,7 +146,7 @@ def merge_delta(
         closes: give closed intervals.
     """
     events = pa.concat_tables([base_events(base, row_keys(base, schema), schema), events])
-    run = sort_events(events.combine_chunks(), (), order)
+    run = sort_events(events.combine_chunks(), (), order, by_source=not schema.key)
     alive, ended, closers, orphans = _matched(run, 0, schema)
     if not closes:
         ended, closers = ended[:0], closers[:0]
@@ -150,10 +160,22 @@ def merge_delta(
     )
 
 
-def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Sorted:
-    """Sort events, leave out what came twice, and number their eras."""
+def sort_events(
+    events: pa.Table, resets: Sequence[Reset], order: Sequence[str], *, by_source: bool = False
+) -> Sorted:
+    """Sort events, leave out what came twice, and number their eras.
+
+    Args:
+        events: in any order.
+        resets: in order.
+        order: columns that order events.
+        by_source: equal rows of several sources are told apart, as those of a table without key are.
+    """
     code = as_int64(events.column(KEY).combine_chunks().dictionary_encode().indices)
-    positions = [as_int64(events.column(name)) for name in order]
+    positions = order_values(events, order)
+    if by_source and SOURCE in order:
+        (source,) = order_values(events, [SOURCE])
+        code = code * (1 + source.max(initial=0)) + source
     sub, action = as_int64(events.column(SUB)), as_int64(events.column(ACTION))
     index = np.lexsort((sub, *reversed(positions), code))
     same = np.ones(len(index), dtype=np.bool_)
@@ -163,10 +185,21 @@ def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str])
         same[0] = False
     # A multiset's update may hold one position for two rows, but never twice one sub.
     index = index[~same]
-    era = np.zeros(len(index), dtype=np.int64)
-    for reset in resets:
-        era += above([column[index] for column in positions], reset.position, inclusive=True)
-    return Sorted(events, index, code[index], era, action[index])
+    return Sorted(events, index, code[index], _eras(events, resets, order)[index], action[index])
+
+
+def _eras(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Ints:
+    """Per event the number of the first reset after it that is about it."""
+    era = np.full(events.num_rows, len(resets), dtype=np.int64)
+    columns = order_values(events, of_source(order)) if resets else []
+    for number in reversed(range(len(resets))):
+        reset = resets[number]
+        is_before = ~above(columns, reset.position, inclusive=True)
+        if reset.source is not None:
+            is_its = pc.equal(events.column(SOURCE), reset.source)
+            is_before &= pc.fill_null(is_its, False).to_numpy()
+        era[is_before] = number
+    return era
 
 
 def _matched(run: Sorted, resets: int, schema: TableSchema) -> tuple[Ints, Ints, Ints, int]:

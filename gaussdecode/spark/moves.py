@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gaussdecode.spark.events import ACTION, FILL, KEY, MOVE, REMOVE, SUB, Reset
+from gaussdecode.spark.events import ACTION, FILL, KEY, MOVE, REMOVE, SUB, Reset, order_values
 from gaussdecode.spark.merge import sort_events
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 
@@ -139,5 +139,5 @@ def _take(events: pa.Table, resolved: list[tuple[int, Source]], schema: TableSch
 
 
 def _positions(events: pa.Table, order: Sequence[str]) -> list[tuple[int, ...]]:
-    columns = [pc.fill_null(events.column(name), 0).to_pylist() for name in order]
+    columns = [values.tolist() for values in order_values(events, order)]
     return list(zip(*columns, strict=True))

@@ -18,7 +18,7 @@ def match(code: Ints, era: Ints, action: Ints, resets: int) -> tuple[Ints, Ints,
 
     Args:
         code: number of the row's content, equal ones beside each other.
-        era: resets before the event, rising inside a content.
+        era: number of the first reset after the event, rising inside a content.
         action: 0 removes one, all others put one.
         resets: how many there are.
 

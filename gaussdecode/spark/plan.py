@@ -17,7 +17,7 @@ import pyarrow as pa
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
 from gaussdecode.model.quarantine import ended_by
-from gaussdecode.spark.events import STAMPS, Reset, as_int64
+from gaussdecode.spark.events import STAMPS, Reset, as_int64, of_source
 from gaussdecode.spark.glance import csns_of, first_row, rows_of_op
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Place
@@ -27,6 +27,10 @@ SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
 UNTOLD: Final = (
     "rows of it were updated or deleted, and the stream does not say which, because the table has no "
     "replica identity. Give it a key or ALTER TABLE ... REPLICA IDENTITY FULL"
+)
+MADE_ANEW: Final = (
+    "it was made anew on one of several sources, and nobody knows what became of its rows there. Land into a "
+    "new root, or read it from there by itself"
 )
 _LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
 Numbering = tuple[tuple[int, int, int], ...]
@@ -118,6 +122,7 @@ class TablePlan:
         stop: why it goes no further, or None.
         passed: files that a snapshot goes over unread; for the changelog only.
         since: for a table that is new: its changes are known after this entry.
+        oids: the table's OID on each of several sources, as far as its rows have said.
     """
 
     table: str
@@ -127,6 +132,7 @@ class TablePlan:
     stop: Stop | None = None
     passed: list[ChangeFile] = dataclasses.field(default_factory=list)
     since: int = -1
+    oids: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)
@@ -182,6 +188,7 @@ class Applied:
         decided: what somebody said of its columns.
         is_stopped: it stands still before entry n + 1.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
+        oids: as of `TablePlan`.
     """
 
     n: int = -1
@@ -190,6 +197,7 @@ class Applied:
     decided: Decided = dataclasses.field(default_factory=Decided)
     is_stopped: bool = False
     part: int = 0
+    oids: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def make_plan(
@@ -243,7 +251,7 @@ def make_plan(
                 files.setdefault(table, []).extend(windowed(landing, found, after, _ALL))
     if part is not None and plan.gap is None and plan.to == to:
         _add_part(landing, plan, applied, files, part, only)
-    if landing.order[1] == "gd_lsn":
+    if landing.order[1] == "gd_lsn" and not landing.has_several:
         files = merge_files(landing.root, files, compacts, tuple(numbering))
     for table, found in sorted(files.items()):
         state = applied.get(table, Applied())
@@ -420,8 +428,7 @@ def plan_table(
     landing: Landing, table: str, files: list[ChangeFile], state: Applied, to: int
 ) -> TablePlan:
     """Cut the files of a table into eras and find where it was emptied."""
-    # Files of one entry are in position order; a merged file begins where its first began.
-    ordered = sorted(files, key=lambda change: (change.n, change.file.first))
+    ordered = _in_order(landing, files)
     schemas = {
         change.file.schema_id: TableSchema.from_record(
             change.file.schema_id,
@@ -430,7 +437,7 @@ def plan_table(
         )
         for change in ordered
     }
-    plan = TablePlan(table, to, [], state.ignore_through)
+    plan = TablePlan(table, to, [], state.ignore_through, oids=dict(state.oids))
     before = state.schema
     index = 0
     if state.is_stopped and state.n + 1 < landing.first_n:
@@ -448,6 +455,9 @@ def plan_table(
         if _is_untold(schema, change):
             old = "" if before is None else before.schema_id
             plan.stop = Stop(change.n - 1, old, schema.schema_id, UNTOLD)
+        elif not _is_known(landing, plan, change):
+            old = "" if before is None else before.schema_id
+            plan.stop = Stop(change.n - 1, old, schema.schema_id, MADE_ANEW)
         elif before is not None and why is not None and not change.is_snapshot:
             plan.stop = Stop(change.n - 1, before.schema_id, schema.schema_id, why)
         elif before is not None and why is not None:
@@ -466,6 +476,30 @@ def plan_table(
     if plan.stop is not None:
         plan.to = plan.stop.n
     return plan
+
+
+def _in_order(landing: Landing, files: Sequence[ChangeFile]) -> list[ChangeFile]:
+    """Files in the order in which the columns of their rows follow each other."""
+    # Files of one entry are in position order; a merged file begins where its first began.
+    ordered = sorted(
+        files, key=lambda change: (change.n, change.file.source or "", change.file.first)
+    )
+    is_one = len({change.file.schema_id for change in files}) <= 1
+    if is_one or not (landing.has_several and landing.is_by_csn):
+        return ordered
+    begun = {
+        change.file.path: csns_of(landing.root / change.file.path)[0] or 0 for change in ordered
+    }
+    return sorted(ordered, key=lambda change: (change.n, begun[change.file.path]))
+
+
+def _is_known(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
+    """Whether rows of one of several sources are of the table that they were of before."""
+    source = change.file.source
+    if source is None:
+        return True
+    oid = landing.oid(plan.table, change.file.schema_id)
+    return plan.oids.setdefault(source, oid) == oid
 
 
 def _is_untold(schema: TableSchema, change: ChangeFile) -> bool:
@@ -585,7 +619,7 @@ def read_truncates(landing: Landing, change: ChangeFile) -> list[Reset]:
     found = rows_of_op(landing.root / change.file.path, "T", _LANDED_STAMPS)
     after, until = change.window or (-1, _ALL)
     return [
-        _reset(landing, row, number_of(row, change))
+        _reset(landing, row, number_of(row, change), change.file.source)
         for row in found
         if after < (row["gd_csn"] or 0) <= until
     ]
@@ -599,12 +633,18 @@ def number_of(row: dict[str, Any], change: ChangeFile) -> int:  # Any: a landed 
     return change.n
 
 
-def _reset(landing: Landing, row: dict[str, Any], n: int) -> Reset:  # Any: a landed row
-    return Reset(tuple(row[name] or 0 for name in landing.order), {**row, "gd_n": n})
+def _reset(
+    landing: Landing,
+    row: dict[str, Any],  # Any: a landed row
+    n: int,
+    source: str | None = None,
+) -> Reset:
+    position = tuple(row[name] or 0 for name in of_source(landing.order))
+    return Reset(position, {**row, "gd_n": n}, source)
 
 
 def _first_row(landing: Landing, change: ChangeFile) -> dict[str, Any]:  # Any: a landed row
-    return first_row(landing.root / change.file.path, landing.order, _LANDED_STAMPS)
+    return first_row(landing.root / change.file.path, of_source(landing.order), _LANDED_STAMPS)
 
 
 def _made_anew(landing: Landing, change: ChangeFile) -> Reset:

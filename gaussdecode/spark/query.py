@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
 from gaussdecode.spark.datacheck import FAILED, held_rows, without
-from gaussdecode.spark.events import ENDS, KEY, STAMPS
+from gaussdecode.spark.events import ENDS, KEY, stamp_fields
 from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.frames import change_fields, read_versions
 from gaussdecode.spark.landing import Landing, Point, Reach
@@ -24,12 +24,8 @@ from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, Table
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.store import LOGGED, DatabaseVersion, StateFile, TableVersion, Target
 
-_STATE: Final = [
-    *[pa.field(name, of) for name, of in STAMPS.items()],
-    pa.field(UNCHANGED, NAMES_TYPE),
-    pa.field(RAW, RAW_TYPE),
-]
-_CLOSED: Final = [*[pa.field(name, of) for name, of in ENDS.items()], *_STATE]
+_OF_COLUMNS: Final = [pa.field(UNCHANGED, NAMES_TYPE), pa.field(RAW, RAW_TYPE)]
+_ENDED: Final = [pa.field(name, of) for name, of in ENDS.items()]
 
 
 def current(
@@ -406,4 +402,5 @@ def _read(
 def _ours(schema: TableSchema, *, closed: bool, changes: bool) -> list[pa.Field]:
     if changes:
         return [*change_fields(schema), pa.field("gd_n", pa.int64())]
-    return list(_CLOSED if closed else _STATE)
+    state = [*stamp_fields(schema), *_OF_COLUMNS]
+    return [*_ENDED, *state] if closed else state

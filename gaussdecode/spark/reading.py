@@ -2,8 +2,8 @@
 
     changes(spark, root, "public.orders", from_=41)      everything after entry 41
 
-Merged files are read in place of those they stand for. Order rows by `ORDER`; take
-a number of the log as progress, never a position.
+Merged files are read in place of those they stand for. Order rows by `Landing.order`, which of
+one source in the order of its log is `ORDER`; take a number of the log as progress, never a position.
 """
 
 import dataclasses
@@ -85,6 +85,8 @@ def _between(landing: Landing, frame: DataFrame, after: Reach | None, until: Rea
 def _is_up_to(landing: Landing, reach: Reach) -> Column:
     epoch = landing.position(landing.entry(reach.n)).epoch
     csn = F.coalesce("gd_csn", F.lit(0))
+    if landing.has_several:  # each has epochs of its own, and all have the CSNs in common
+        return csn <= F.lit(reach.csn)
     is_now = F.col("gd_epoch") == F.lit(epoch)
     return (F.col("gd_epoch") < F.lit(epoch)) | (is_now & (csn <= F.lit(reach.csn)))
 

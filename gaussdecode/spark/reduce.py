@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, row_keys, state_schema
 from gaussdecode.spark.merge import Merged, merge
-from gaussdecode.spark.schema import UNCHANGED, TableSchema
+from gaussdecode.spark.schema import SOURCE, UNCHANGED, TableSchema
 from gaussdecode.spark.store import StateFile, write_parquet
 from gaussdecode.spark.tasks import GROUP_BITS, Job, MapTask, events_of, from_bytes
 
@@ -41,7 +41,12 @@ Bounds = dict[str, tuple[int, int]]
 """By column, the least and the greatest value."""
 
 IDENTITY: Final = ("gd_epoch", "gd_lsn", "gd_seq")
-"""What tells rows of a table without key apart, beside what is in them."""
+"""What tells rows of a table without key apart, beside what is in them; see `identity`."""
+
+
+def identity(schema: TableSchema) -> tuple[str, ...]:
+    """The same of a table, whose rows may be of several sources."""
+    return (*IDENTITY, SOURCE) if schema.has_source else IDENTITY
 
 
 def stage_keys(task: MapTask) -> Iterator[str]:
@@ -178,7 +183,7 @@ def reduced(events: pa.Table, merged: Merged, schema: TableSchema, after: int) -
         blank = pa.table({KEY: gone, **{name: of.column(name) for name in schema.key}})
     else:
         ended = merged.closed
-        places = {name: ended.column(name) for name in IDENTITY}
+        places = {name: ended.column(name) for name in identity(schema)}
         blank = pa.table({KEY: row_keys(ended, schema), **places})
     return pa.concat_tables([puts, _removed(blank, schema)])
 

@@ -30,6 +30,7 @@ from gaussdecode.spark.schema import (
     OLD,
     OLD_PREFIX,
     RAW,
+    SOURCE,
     UNCHANGED,
     TableSchema,
     UnknownColumnsError,
@@ -229,11 +230,14 @@ class AllRows:
     """
 
     def __init__(self, root: Given) -> None:
-        self.root = Landing(root).root
+        landing = Landing(root)
+        self.root, self._has_several = landing.root, landing.has_several
 
     def schema(self) -> str:
-        """As Spark knows it."""
-        return ALL_SCHEMA
+        """As Spark knows it; with the source, where there are several."""
+        if not self._has_several:
+            return ALL_SCHEMA
+        return ALL_SCHEMA.replace("gd_lsn bigint", f"{SOURCE} string, gd_lsn bigint")
 
     def check(self, entry: CommitEntry) -> None:
         """Any columns will do."""
@@ -287,7 +291,7 @@ def _spelled_rows(
                 sent[index, place[name]] = False
     has_new = ~np.isin(ops, ["D", "T"])
     whole = np.ones((count, len(before)), dtype=bool)
-    found = {name: rows.column(name) for name in _STAMPS}
+    found = {name: rows.column(name) for name in (*_STAMPS, SOURCE) if name in rows.column_names}
     found["before"] = _maps(before, whole, has_old)
     found["after"] = _maps(after, sent, has_new)
     found["key"] = _keys(record["key"], before, after, ops)

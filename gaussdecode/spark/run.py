@@ -218,7 +218,7 @@ class Run:
                 n = max(n, before.n)
             schema = self.store.schema(table, version.schema_id)
             part = version.part if n == version.n else 0
-            found[table] = Applied(n, schema, version.ignore_through, part=part)
+            found[table] = Applied(n, schema, version.ignore_through, part=part, oids=version.oids)
         return found
 
     def _speaks_for(self, table: str) -> DatabaseVersion | None:
@@ -500,6 +500,7 @@ class Run:
             orphans=work.orphans + (0 if before is None else before.orphans),
             created=utc_now(),
             part=self._part(work, plan),
+            oids=plan.tables[work.table].oids,
         )
         self.store.commit_table(work.table, version)
         self.summary.tables += 1

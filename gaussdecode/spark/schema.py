@@ -20,6 +20,7 @@ from gaussdecode.model.title import table_title
 
 RAW: Final = "gd_raw"
 UNCHANGED: Final = "gd_unchanged"
+SOURCE: Final = "gd_source"
 OLD: Final = "gd_old"
 OLD_PREFIX: Final = "old."
 RAW_TYPE: Final = pa.map_(pa.string(), pa.string())
@@ -78,6 +79,7 @@ class TableSchema:
         key: names (in the files) of the columns that identify a row; empty for a multiset.
         columns: in the order of the table.
         unknown: why the number of a column is unknown; None where all are known.
+        has_source: its rows say their source in ``gd_source``: the landing has several.
     """
 
     schema_id: str
@@ -87,6 +89,7 @@ class TableSchema:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     unknown: str | None = None
+    has_source: bool = False
 
     @classmethod
     def from_record(
@@ -119,7 +122,16 @@ class TableSchema:
         unknown = None
         if any(column.number is None for column in columns):
             unknown = record.get("unknown") or "its schema file has no numbers of columns"
-        return cls(schema_id, title, record["name"], int(record["oid"]), key, columns, unknown)
+        return cls(
+            schema_id,
+            title,
+            record["name"],
+            int(record["oid"]),
+            key,
+            columns,
+            unknown,
+            bool(record.get("has_source", False)),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -111,6 +111,7 @@ class TableVersion:
         orphans: removals that found no row; above 0 the slot is younger than the rows.
         created: when.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
+        oids: the table's OID on each of several sources.
     """
 
     v: int
@@ -129,6 +130,7 @@ class TableVersion:
     orphans: int = 0
     created: str = ""
     part: int = 0
+    oids: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def files(self) -> tuple[StateFile, ...]:

@@ -198,6 +198,7 @@ def overlay(
         MovingError: it is more than rows that came, changed and went.
         LandingError: too much landed since the target's last apply.
     """
+    landing.refuse_several("what a database has")
     found = Overlay()
     count = 0
     for entry in entries:

@@ -4,11 +4,18 @@ Each transaction has a CSN above the one before and an end of its commit record 
 inside an entry the two orders differ. A key lives on one source.
 """
 
+import copy
+import dataclasses
+import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from gaussdecode.model.landing import EntryKind
-from kit.history import History, LandingWriter, Place, shop
+import pyarrow as pa
+
+from gaussdecode.model.landing import EntryKind, LandingFile
+from kit.history import History, LandingWriter, Place, Row, Table, runs, shop
+
+SOURCES: Final = ("dn1", "dn2", "dn3")
 
 
 class CsnHistory(History):
@@ -66,3 +73,103 @@ class CsnHistory(History):
         return self.writer.entry(
             EntryKind.DATA, self.low, files, self.time, extra=extra, csn=self.mark
         )
+
+
+class SharedHistory(CsnHistory):
+    """Rows spread over several sources by their keys, each with a log of its own.
+
+    A table has another OID on each source; a TRUNCATE empties it on some of them.
+
+    Args:
+        root: of the landing.
+        seed: of all that is random.
+        order: of the landing.
+    """
+
+    def __init__(self, root: Path, seed: int, *, order: str = "csn") -> None:
+        self.order = order
+        self.records: dict[str, dict[str, dict[str, Any]]] = {source: {} for source in SOURCES}
+        self.seqs: dict[tuple[int, str], int] = {}
+        super().__init__(root, seed, with_schema_changes=order == "csn")
+
+    def make_writer(self, root: Path) -> LandingWriter:
+        """Of a landing of several sources."""
+        return LandingWriter(root, order=self.order, sources=SOURCES)
+
+    def source_of(self, table: Table, row: Row) -> str:
+        """Where a row lives: by its key, or by all of it."""
+        values = table.key_of(row) if table.key else sorted(row.items())
+        return SOURCES[zlib.crc32(repr(values).encode()) % len(SOURCES)]
+
+    def changes(self, table: Table) -> list[tuple[str, Row | None, Row | None, list[str]]]:
+        """Do something to a table; a TRUNCATE on some of its sources alone."""
+        before = copy.copy(table.rows)
+        found = super().changes(table)
+        self.emptied = [s for s in SOURCES if self.rng.random() < 0.6] or [SOURCES[0]]
+        if found and found[0][0] == "T":
+            if isinstance(before, dict):
+                kept = {k: r for k, r in before.items() if not self._is_gone(table, r)}
+                table.rows = kept
+            else:
+                table.rows = [row for row in before if not self._is_gone(table, row)]
+        return found
+
+    def _is_gone(self, table: Table, row: Row) -> bool:
+        return self.source_of(table, row) in self.emptied
+
+    def land(self, table: Table, seq: int, op: str, new: Row | None, old: Row | None,
+             unsent: list[str]) -> None:  # fmt: skip
+        """Keep rows for the next entry; a row that moves is removed on one source and put on another."""
+        if op == "T":
+            for source in self.emptied:
+                self._land_on(source, table, op, None, None, [])
+            return
+        whole = new
+        if new is not None and isinstance(table.rows, dict) and op == "U":
+            whole = table.rows[table.key_of(new)]
+        there = None if whole is None else self.source_of(table, whole)
+        before = None if old is None else self.source_of(table, old)
+        if op == "U" and before is not None and before != there:
+            assert there is not None
+            self._land_on(before, table, "D", None, old, [])
+            self._land_on(there, table, "I", whole, None, [])
+            return
+        place = there or before
+        assert place is not None
+        self._land_on(place, table, op, new, old, unsent)
+
+    def _land_on(self, source: str, table: Table, op: str, new: Row | None, old: Row | None,
+                 unsent: list[str]) -> None:  # fmt: skip
+        at = (self.csn, source)
+        seq = self.seqs.get(at, 0)
+        self.seqs[at] = seq + 1
+        oid, table.oid = table.oid, 1000 * (1 + SOURCES.index(source)) + len(table.name)
+        self.writer.records = self.records[source]
+        super().land(table, seq, op, new, old, unsent)
+        self.landed[table.directory][-1][2]["gd_source"] = source
+        table.oid = oid
+
+    def transaction_at(self, lsn: int) -> None:
+        """Change a few rows; each source has its own end of the commit record."""
+        if self.order == "lsn":
+            lsn = self.low + 1 + len(self.seqs) % 90
+        super().transaction_at(lsn)
+        for rows in self.landed.values():
+            for _, _, row in rows:
+                if row["gd_csn"] == self.csn and self.order == "csn":
+                    row["gd_lsn"] = lsn + 10 * SOURCES.index(row["gd_source"])
+
+    def files(self) -> list[LandingFile]:
+        """Write what waits, each file of one source."""
+        files: list[LandingFile] = []
+        for directory, every in self.landed.items():
+            for source in SOURCES:
+                rows = [one for one in every if one[2]["gd_source"] == source]
+                for schema_id, schema, part in runs(rows):
+                    at = schema.get_field_index("gd_epoch") + 1
+                    wide = schema.insert(at, pa.field("gd_source", pa.string(), nullable=False))
+                    content = pa.Table.from_pylist(part, schema=wide)
+                    file = self.writer.file(directory, schema_id, content, len(files))
+                    files.append(dataclasses.replace(file, source=source))
+        self.landed = {}
+        return files

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kit.csnhistory import CsnHistory
+from kit.csnhistory import CsnHistory, SharedHistory
 from kit.history import canon, state_at
 from pyspark.sql import SparkSession
 
@@ -77,6 +77,25 @@ def test_every_csn_is_a_point(tmp_path: Path, seed: int) -> None:
         files = [f for e in landing.entries(0, landing.last_n) for f in e.files if f.table == table]
         logged = store.version(table, number).changelog
         assert sum(file.rows for file in logged) == sum(file.rows for file in files)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_several_sources_together(tmp_path: Path, seed: int) -> None:
+    """Exact at every CSN over all of them, where a TRUNCATE empties a table on some of them only."""
+    history = SharedHistory(tmp_path / "landing", seed)
+    history.run(6)
+    truncated = {
+        (file.source, file.table)
+        for entry in Landing(tmp_path / "landing").entries(0, history.writer.n - 1)
+        for file in entry.files
+        if file.ops.get("T")
+    }
+    options = Options(history=True, changelog="gd_op")
+    for csn in [*sorted(history.rng.sample(history.csns, 6)), history.mark]:
+        apply_with(
+            LocalEngine(), tmp_path / "landing", tmp_path / "target", options, to=Point(csn=csn)
+        )
+        assert rows_in(tmp_path / "target") == expected(history, csn), (csn, truncated)
 
 
 def test_a_csn_that_has_not_landed(tmp_path: Path) -> None:
