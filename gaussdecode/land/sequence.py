@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gaussdecode.land.names import MESSAGES
+from gaussdecode.model.csns import Csns
 from gaussdecode.model.landing import SourcePosition
 
 _STEP: Final = 1 << 16
@@ -36,10 +37,12 @@ class SequenceCheck:
 
     Attributes:
         seen: by commit position.
+        csns: least and greatest CSN of the rows; None where they have none.
     """
 
     def __init__(self) -> None:
         self.seen: dict[int, Transaction] = {}
+        self.csns: Csns | None = None
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         """Take in the positions of a batch; messages outside a transaction have none."""
@@ -65,17 +68,38 @@ class SequenceCheck:
             one.last_seq = max(one.last_seq, last)
             one.digest = (one.digest + total) % 2**64
 
-    def findings(self, after: SourcePosition | None, until: SourcePosition) -> Iterator[str]:
-        """Say what is wrong with the transactions of an entry."""
-        low = after.lsn if after is not None and after.epoch == until.epoch else -1
+    def add_csns(self, csns: pa.Array) -> None:
+        """Take in the CSNs of rows."""
+        both = pc.min_max(csns)
+        if both["min"].is_valid:
+            self.csns = Csns(both["min"].as_py(), both["max"].as_py()).joined(self.csns)
+
+    def findings(
+        self, after: SourcePosition | None, until: SourcePosition, *, is_by_csn: bool = False
+    ) -> Iterator[str]:
+        """Say what is wrong with the transactions of an entry.
+
+        Args:
+            after: position of the entry before, or None.
+            until: position of the entry.
+            is_by_csn: the CSNs of positions are its bounds, and not the LSNs.
+        """
+        is_going_on = after is not None and after.epoch == until.epoch
+        low = after.lsn if after is not None and is_going_on else -1
+        if is_by_csn:
+            yield from self._late(after.csn or 0 if after and is_going_on else 0, until.csn or 0)
         for lsn, one in sorted(self.seen.items()):
-            if not low < lsn <= until.lsn:
+            if not is_by_csn and not low < lsn <= until.lsn:
                 yield f"rows at {lsn}, outside of its positions ({low} to {until.lsn}]"
             if one.rows != one.last_seq + 1 or one.digest != _whole_digest(one.rows):
                 yield (
                     f"transaction at {lsn} has {one.rows} rows up to gd_seq {one.last_seq}: "
                     "numbers are missing or repeated"
                 )
+
+    def _late(self, low: int, until: int) -> Iterator[str]:
+        if self.csns is not None and not low < self.csns.least <= self.csns.greatest <= until:
+            yield f"rows with {self.csns}, outside of its CSNs ({low} to {until}]"
 
 
 def _mixed(numbers: _Numbers) -> _Numbers:

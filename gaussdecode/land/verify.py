@@ -9,7 +9,9 @@ with the floor that the log has at that moment, which is committed before anythi
 * the files: present, size, checksum, rows, counts by operation, and schema;
 * the rows: inside the positions of their entry; per transaction ``gd_seq`` from 0 without
   gap or repetition over all tables; so no ``(gd_epoch, gd_lsn, gd_seq)`` twice;
-* the sums: what the reader framed in a stretch is what its files hold and what was left out,
+* where the order is that of CSNs: every CSN of an entry at or below its watermark, which all sources
+  have in common, and above that of the entry before;
+* the sums, of each source: what the reader framed in a stretch is what its files hold and what was left out,
   and each stretch begins where the one before ended;
 * compaction: as many rows by operation, with the same positions, as the files replaced;
 * schemas, the layout and what snapshots keep: what was written;
@@ -29,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gaussdecode.errors import GaussDecodeError, LandingError
+from gaussdecode.land.commitlog import ORDER_CSN
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries, parse_entry
 from gaussdecode.land.files import Files
@@ -43,7 +46,7 @@ from gaussdecode.land.snapshots import is_whole
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.state import LogState
 from gaussdecode.land.tree import Kind, spell
-from gaussdecode.model.account import add, counted, counted_files
+from gaussdecode.model.account import Account, add, counted, counted_files, files_of
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, Position, SourcePosition
 
@@ -124,9 +127,10 @@ def verify_files(files: Files) -> Report:
         LandingError: there is no landing.
     """
     disk = Disk(files, SpaceWait(should_stop=lambda: True), "verify")
-    if read_layout(disk) is None:
+    layout = read_layout(disk)
+    if layout is None:
         raise LandingError("there is no layout.json: this is not the root of a landing")
-    return _Verification(disk).run()
+    return _Verification(disk, is_by_csn=layout.order == ORDER_CSN).run()
 
 
 class _FloorWatch:
@@ -164,8 +168,9 @@ class _FloorWatch:
 
 
 class _Verification:
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, *, is_by_csn: bool) -> None:
         self.disk = disk
+        self.is_by_csn = is_by_csn
         self.entries = Entries(disk)
         self.report = Report()
         self.state = LogState()
@@ -176,7 +181,7 @@ class _Verification:
         self.lying, self.named = Sums(), Sums()
         self.young: list[str] = []
         self.has_sums = False
-        self.held: list[dict[str, int]] = []  # by the files of the entry, as read
+        self.held: list[tuple[str | None, dict[str, int]]] = []  # by files of the entry, as read
 
     def run(self) -> Report:
         report = self.report
@@ -297,15 +302,22 @@ class _Verification:
         report.last_n = entry.n
         report.entries += 1
         self.state.check_next(entry)
-        order = SequenceCheck()
+        orders = {source: SequenceCheck() for source in entry.positions}
         self.held.clear()
         for file in entry.files:
             self.tables.add(file.table)
             self.check_schema(entry.n, file)
+            order = orders.get(_source_of(file, entry))
+            if order is None:
+                report.add(f"{file.path} of entry {entry.n} is of no source of the landing")
+                continue
             self.check_file(entry, file, order)
         self.check_sums(entry)
-        if entry.kind in _SEQUENCED:
-            self.check_order(entry, order)
+        for source, order in orders.items():
+            if entry.kind in _SEQUENCED:
+                self.check_order(entry, source, order)
+        if self.is_by_csn and len({at.csn for at in entry.positions.values()}) > 1:
+            report.add(f"entry {entry.n}: its sources have no CSN in common")
         for replacement in entry.replaced:
             self.check_replacement(entry, replacement.path, replacement.replaced)
 
@@ -338,8 +350,15 @@ class _Verification:
         Files that could not be read have been reported, or retention took them meanwhile: then
         the sums are compared with what the entry says of its files.
         """
-        report, account = self.report, entry.account
-        (source,) = entry.positions
+        accounts = entry.accounts
+        for source in entry.positions:
+            self.check_account(entry, source, accounts.get(source))
+        if accounts:
+            self.has_sums = True
+
+    def check_account(self, entry: CommitEntry, source: str, account: Account | None) -> None:
+        """The same of one source."""
+        report = self.report
         before, after = self.state.positions.get(source), entry.positions[source]
         if account is None:
             is_moved = before is None or (before.epoch, before.lsn) != (after.epoch, after.lsn)
@@ -349,12 +368,13 @@ class _Verification:
             if self.has_sums and is_counted:
                 report.add(f"entry {entry.n} has no sums, but entries before it have them")
             return
-        self.has_sums = True
         is_read = len(self.held) == len(entry.files)
-        held = add(self.held) if is_read else counted_files(entry.files)
+        own = [counts for name, counts in self.held if name in (None, source)]
+        held = add(own) if is_read else counted_files(files_of(entry.files, source))
+        of = f" of {source}" if len(entry.positions) > 1 else ""
         for wrong in (account.wrong_place(before, after), account.wrong(held)):
             if wrong is not None:
-                report.add(f"entry {entry.n}: the sums do not add up: {wrong}")
+                report.add(f"entry {entry.n}: the sums{of} do not add up: {wrong}")
         report.framed.update(account.framed)
         for reason, counts in account.left_out.items():
             report.left_out.setdefault(reason, Counter()).update(counts)
@@ -389,7 +409,7 @@ class _Verification:
         if entry.kind is not EntryKind.COMPACT:
             report.rows += rows
             report.ops.update(ops)
-        self.held.append(counted(file.table, rows, ops))
+        self.held.append((file.source, counted(file.table, rows, ops)))
         if rows != file.rows:
             return f"{file.path} holds {rows} rows, entry {entry.n} says {file.rows}"
         if ops and dict(ops) != file.ops:
@@ -402,7 +422,8 @@ class _Verification:
         with self.disk.files.open(file.path) as raw:
             parquet = pq.ParquetFile(raw)
             names = parquet.schema_arrow.names
-            columns = [name for name in ("gd_op", "gd_lsn", "gd_seq") if name in names]
+            wanted = ["gd_op", "gd_lsn", "gd_seq", *(["gd_csn"] if self.is_by_csn else [])]
+            columns = [name for name in wanted if name in names]
             if not columns:
                 return parquet.metadata.num_rows, ops
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
@@ -412,15 +433,17 @@ class _Verification:
                     ops.update({item["values"]: item["counts"] for item in counted})
                 if {"gd_lsn", "gd_seq"} <= set(columns) and file.table != TRANSACTIONS:
                     order.add(file.table, batch)
+                if "gd_csn" in columns:
+                    order.add_csns(batch.column("gd_csn"))
         return rows, ops
 
-    def check_order(self, entry: CommitEntry, order: SequenceCheck) -> None:
-        (source,) = entry.positions
+    def check_order(self, entry: CommitEntry, source: str, order: SequenceCheck) -> None:
         after = self.state.positions.get(source)
         until = entry.positions[source]
-        for finding in order.findings(after, until):
+        of = f"{source}: " if len(entry.positions) > 1 else ""
+        for finding in order.findings(after, until, is_by_csn=self.is_by_csn):
             if not self.is_given_up(entry.n):
-                self.report.add(f"entry {entry.n}: {finding}")
+                self.report.add(f"entry {entry.n}: {of}{finding}")
 
     def check_replacement(self, entry: CommitEntry, path: str, replaced: tuple[str, ...]) -> None:
         """Compare the positions in a merged file with those in the files it replaces."""
@@ -504,6 +527,13 @@ class _Verification:
                 self.report.add(f"{path} is not named by entry {n}")
             elif n < first and (is_idle or not self.is_given_up(n)):
                 self.report.add(f"{path} belongs to entry {n}, which is not in the log")
+
+
+def _source_of(file: LandingFile, entry: CommitEntry) -> str:
+    """Whose rows a file has; empty where it does not say so and there are several."""
+    if file.source is None and len(entry.positions) == 1:
+        return next(iter(entry.positions))
+    return file.source or ""
 
 
 def _file_at(path: str, table: str) -> LandingFile:
