@@ -78,7 +78,8 @@ class CsnHistory(History):
 class SharedHistory(CsnHistory):
     """Rows spread over several sources by their keys, each with a log of its own.
 
-    A table has another OID on each source; a TRUNCATE empties it on some of them.
+    A table has another OID on each source, and others after it was made anew; a TRUNCATE empties it
+    on some of them.
 
     Args:
         root: of the landing.
@@ -90,6 +91,7 @@ class SharedHistory(CsnHistory):
         self.order = order
         self.records: dict[str, dict[str, dict[str, Any]]] = {source: {} for source in SOURCES}
         self.seqs: dict[tuple[int, str], int] = {}
+        self.made_anew = 0
         super().__init__(root, seed, with_schema_changes=order == "csn")
 
     def make_writer(self, root: Path) -> LandingWriter:
@@ -143,7 +145,10 @@ class SharedHistory(CsnHistory):
         at = (self.csn, source)
         seq = self.seqs.get(at, 0)
         self.seqs[at] = seq + 1
-        oid, table.oid = table.oid, 1000 * (1 + SOURCES.index(source)) + len(table.name)
+        oid, table.oid = (
+            table.oid,
+            1000 * (1 + SOURCES.index(source)) + len(table.name) + self.made_anew,
+        )
         self.writer.records = self.records[source]
         super().land(table, seq, op, new, old, unsent)
         self.landed[table.directory][-1][2]["gd_source"] = source
@@ -152,11 +157,11 @@ class SharedHistory(CsnHistory):
     def transaction_at(self, lsn: int) -> None:
         """Change a few rows; each source has its own end of the commit record."""
         if self.order == "lsn":
-            lsn = self.low + 1 + len(self.seqs) % 90
+            lsn = 100 * self.csn  # rises as the CSNs do
         super().transaction_at(lsn)
         for rows in self.landed.values():
             for _, _, row in rows:
-                if row["gd_csn"] == self.csn and self.order == "csn":
+                if row["gd_csn"] == self.csn:
                     row["gd_lsn"] = lsn + 10 * SOURCES.index(row["gd_source"])
 
     def files(self) -> list[LandingFile]:

@@ -5,13 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kit.csnhistory import CsnHistory, SharedHistory
+from kit.csnhistory import SOURCES, CsnHistory, SharedHistory
 from kit.history import canon, state_at
 from pyspark.sql import SparkSession
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark import query
 from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.datasource import GaussDecodeSource
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.reading import changes
@@ -79,23 +80,51 @@ def test_every_csn_is_a_point(tmp_path: Path, seed: int) -> None:
         assert sum(file.rows for file in logged) == sum(file.rows for file in files)
 
 
+def truncated(history: SharedHistory) -> set[str]:
+    """Which tables were emptied on some source."""
+    landing = Landing(history.writer.root)
+    entries = landing.entries(0, landing.last_n)
+    return {file.table for entry in entries for file in entry.files if file.ops.get("T")}
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_several_sources_together(tmp_path: Path, seed: int) -> None:
     """Exact at every CSN over all of them, where a TRUNCATE empties a table on some of them only."""
     history = SharedHistory(tmp_path / "landing", seed)
     history.run(6)
-    truncated = {
-        (file.source, file.table)
-        for entry in Landing(tmp_path / "landing").entries(0, history.writer.n - 1)
-        for file in entry.files
-        if file.ops.get("T")
-    }
+    if seed == 1:
+        assert truncated(history), "nothing was emptied: the test tells less"
     options = Options(history=True, changelog="gd_op")
     for csn in [*sorted(history.rng.sample(history.csns, 6)), history.mark]:
-        apply_with(
-            LocalEngine(), tmp_path / "landing", tmp_path / "target", options, to=Point(csn=csn)
-        )
-        assert rows_in(tmp_path / "target") == expected(history, csn), (csn, truncated)
+        to = Point(csn=csn)
+        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", options, to=to)
+        assert rows_in(tmp_path / "target") == expected(history, csn)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_several_logs_side_by_side(tmp_path: Path, seed: int) -> None:
+    """In the order of LSNs each source has its own; whole entries are what the sources had."""
+    history = SharedHistory(tmp_path / "landing", seed, order="lsn")
+    landing = Landing(tmp_path / "landing")
+    assert landing.order == ("gd_epoch", "gd_source", "gd_lsn", "gd_seq")
+    for _ in range(5):
+        history.step()
+        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target")
+        assert rows_in(tmp_path / "target") == expected(history, history.mark)
+    with pytest.raises(ConfigError, match=r"several sources .dn1, dn2, dn3.*ask by entry or time"):
+        landing.resolve(Point(lsn=2000))
+
+
+def test_a_table_made_anew_on_one_of_several(tmp_path: Path) -> None:
+    """It stops, alone: nobody knows what became of its rows there."""
+    history = SharedHistory(tmp_path / "landing", 2)
+    history.run(2)
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target")
+    history.made_anew = 5
+    history.run(2)
+    summary = apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target")
+    assert summary.stopped
+    assert all("made anew on one of several" in why for why in summary.stopped.values())
 
 
 def test_a_csn_that_has_not_landed(tmp_path: Path) -> None:
@@ -149,3 +178,30 @@ def test_spark_reads_at_every_csn(spark: SparkSession, tmp_path: Path) -> None:
             names = [c.name for c in next(t for t in history.tables if t.name == table).columns]
             rows = canon([tuple(row[name] for name in names) for row in shown.collect()])
             assert rows == ([] if state is None else state.rows), (table, csn)
+
+
+def test_spark_says_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    """Of changes, of versions of rows, and of the stream's rows; NULL of none."""
+    history = SharedHistory(tmp_path / "landing", 4)
+    history.run(4)
+    root, target = tmp_path / "landing", tmp_path / "target"
+    apply_with(LocalEngine(), root, target, Options(history=True, changelog="gd_op"))
+    landed = changes(spark, root, "public.plain")
+    place = ["gd_csn", "gd_source", "gd_seq"]
+    every = {tuple(row) for row in landed.select(*place).collect()}
+    assert {source for _, source, _ in every} <= set(SOURCES)
+    assert len(every) == landed.count() > 1
+    logged = query.changelog(spark, target, "public.plain").select(*place).collect()
+    assert {tuple(row) for row in logged} == every
+    versions = query.history(spark, target, "public.plain").select(*place).collect()
+    assert {tuple(row) for row in versions} <= every
+    for csn in history.csns[::3]:
+        shown = query.current(spark, target, "public.bag", at=Point(csn=csn), root=root)
+        state = state_at(history.states["bag"], (0, csn, END))
+        rows = canon([(row["x"], row["y"]) for row in shown.collect()])
+        assert rows == ([] if state is None else state.rows), csn
+    spark.dataSource.register(GaussDecodeSource)
+    read = spark.read.format("gaussdecode")
+    for option in ({"table": "public.plain"}, {}):
+        said = read.options(**option).load(str(root)).select("gd_source").distinct().collect()
+        assert {row["gd_source"] for row in said} <= set(SOURCES)
