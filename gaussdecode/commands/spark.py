@@ -476,8 +476,9 @@ def _report(
     if args.json:
         print(json.dumps({**dataclasses.asdict(summary), "seconds": round(took, 3)}), flush=True)
         return
+    part = f" and of the next what is up to CSN {summary.part}" if summary.part else ""
     print(
-        f"{args.target}: entry {summary.from_n} to {summary.n} of {summary.last_n}, "
+        f"{args.target}: entry {summary.from_n} to {summary.n}{part} of {summary.last_n}, "
         f"{summary.tables} tables, {summary.rows} changes, {summary.bytes_read} bytes read, "
         f"{summary.bytes_written} written, {took:.1f} s",
         flush=True,

@@ -89,6 +89,7 @@ class Summary:
         orphans: removals, in tables without key, of rows that were not there.
         stopped: in a sentence each, by name, tables that go no further though others do.
         tests: what each test found, of the tables that were looked at.
+        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
     """
 
     from_n: int
@@ -105,6 +106,7 @@ class Summary:
     orphans: int = 0
     stopped: dict[str, str] = dataclasses.field(default_factory=dict)
     tests: list[Failed] = dataclasses.field(default_factory=list)
+    part: int = 0
 
 
 @dataclasses.dataclass(slots=True)
@@ -158,7 +160,7 @@ class Run:
         summary, before = self.summary, self.before
         only = self._only()
         if before is not None and before.reach >= (to, part or 0) and self._is_whole(only):
-            summary.n = before.n
+            summary.n, summary.part = before.n, before.part
             return summary
         applied = self._with_stopped(self._applied())
         start = before.n if before is not None and before.is_complete else -1
@@ -562,7 +564,7 @@ class Run:
         )
         self._announce(version)
         self.store.commit_database(version)
-        self.summary.n = plan.to
+        self.summary.n, self.summary.part = plan.to, version.part
 
     def _announce(self, version: DatabaseVersion) -> None:
         """Tell readers of others what the tables are, before the version is there."""

@@ -9,6 +9,7 @@ from kit.csnhistory import SOURCES, CsnHistory, SharedHistory
 from kit.history import canon, state_at
 from pyspark.sql import SparkSession
 
+from gaussdecode.cli import main
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark import query
 from gaussdecode.spark.apply import Options, apply_with
@@ -205,3 +206,17 @@ def test_spark_says_the_source(spark: SparkSession, tmp_path: Path) -> None:
     for option in ({"table": "public.plain"}, {}):
         said = read.options(**option).load(str(root)).select("gd_source").distinct().collect()
         assert {row["gd_source"] for row in said} <= set(SOURCES)
+
+
+def test_the_command_goes_inside_an_entry(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exactly to a CSN, and says how far it is."""
+    history = CsnHistory(tmp_path / "landing", 3)
+    history.run(5)
+    landing = Landing(tmp_path / "landing")
+    inside = next(csn for csn in history.csns if landing.reach(Point(csn=csn)).csn is not None)
+    places = [str(tmp_path / "landing"), str(tmp_path / "target")]
+    assert main(["spark", "apply", *places, "--local", "--to-csn", str(inside)]) == 0
+    assert rows_in(tmp_path / "target") == expected(history, inside)
+    assert f"and of the next what is up to CSN {inside} of" in capsys.readouterr().out
