@@ -51,7 +51,7 @@ from gaussdecode.snapshot.snapshotter import Snapshotter
 from gaussdecode.source.address import source_address
 from gaussdecode.source.gaussdb.probe import GaussProbe
 from gaussdecode.source.postgresql.probe import PostgresProbe
-from gaussdecode.source.probe import SlotProbe
+from gaussdecode.source.probe import SlotProbe, WorstProbe
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
 _START_SECONDS: Final = 600.0  # recovery may read every byte of one entry
@@ -96,8 +96,9 @@ def _probe(config: Config) -> SlotProbe | None:
     """What looks at the slot; a recording has none."""
     if config.source.kind is SourceKind.CAPTURE:
         return None
-    is_gaussdb = config.source.kind is SourceKind.GAUSSDB
-    return (GaussProbe if is_gaussdb else PostgresProbe)(source_address(config), config.slot)
+    make = GaussProbe if config.source.kind is SourceKind.GAUSSDB else PostgresProbe
+    probes = {name: make(source_address(of), of.slot) for name, of in config.members.items()}
+    return WorstProbe(probes) if config.is_several else probes[config.slot]
 
 
 class Supervisor:

@@ -198,7 +198,7 @@ def _accounts(draft: Draft, source: str) -> dict[str, Account]:
 
 def _extra(draft: Draft, source: str) -> dict[str, Any]:  # Any: JSON
     records = {name: account.to_record() for name, account in _accounts(draft, source).items()}
-    if draft.others:
+    if draft.others and records:
         return {**draft.extra, SUMS_BY_SOURCE: records}
     return {**draft.extra, **({SUMS: records[source]} if records else {})}
 

@@ -270,6 +270,12 @@ class _Reader:
             line = source["two-phase"].line
             reason = "is not offered with several sources: what is prepared is kept for one only"
             self.problems.append((line, f"source.two-phase: {reason}"))
+        if fields["guard"].get("drop_slot_above") is not None:
+            line = self._sub(tree, "guard")["drop-slot-above"].line
+            reason = (
+                "is not offered with several sources: one slot less would end the landing of all"
+            )
+            self.problems.append((line, f"guard.drop-slot-above: {reason}"))
         self._check_places(section, members, fields["source"], kind)
 
     def _check_places(

@@ -863,7 +863,16 @@ class Config:
         return self.path.stem
 
     def conninfo(self) -> str:
-        """Make the connection string, without a password from elsewhere; never log it."""
+        """Make the connection string, without a password from elsewhere; never log it.
+
+        Raises:
+            ConfigError: there are several sources, each with its own.
+        """
+        if self.is_several:
+            raise ConfigError(
+                f"{self.path.name}: sources: this is done for a landing of one source only, which has "
+                "slot and source.dsn"
+            )
         is_postgresql = self.source.kind is SourceKind.POSTGRESQL
         return completed(
             self.source.dsn,

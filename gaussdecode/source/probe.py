@@ -2,7 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
+
+from gaussdecode.errors import GaussDecodeError
+
+_WORSE: Final = 1.5  # arbitrary
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class SlotView:
         is_standby: the server recovers; None where it was not asked.
         publications: OID and xmin of every publication of the database, and number and sum of
             the rows of what it lists, by name.
+        source: name of the source that was looked at, where there are several.
     """
 
     wal_end: int
@@ -60,6 +65,7 @@ class SlotView:
     prepared_seconds: float | None = None
     is_standby: bool | None = None
     publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    source: str | None = None
 
     @property
     def held_by(self) -> str | None:
@@ -80,6 +86,49 @@ class SlotView:
     def is_lost(self) -> bool:
         """The slot is gone, or WAL that it needs is."""
         return self.wal_status in {None, "lost"}
+
+
+class WorstProbe:
+    """Looks at the slots of several sources, and shows the one that is nearest to being lost.
+
+    A slot that is lost comes before all; then the least allowance, then the most WAL held. Another
+    one is shown only when it is worse by half: what is extrapolated is of one slot.
+
+    Args:
+        probes: by source.
+    """
+
+    def __init__(self, probes: Mapping[str, "SlotProbe"]) -> None:
+        self._probes = probes
+        self._shown = ""
+
+    def look(self) -> SlotView:
+        """See `SlotProbe`; the first source that cannot be asked is named."""
+        views = {}
+        for name, probe in self._probes.items():
+            try:
+                views[name] = dataclasses.replace(probe.look(), source=name)
+            except GaussDecodeError as error:
+                error.add_note(f"source {name}")
+                raise
+        worst = max(views, key=lambda name: _badness(views[name]))
+        shown = views.get(self._shown)
+        if shown is None or _badness(views[worst]) > _WORSE * _badness(shown):
+            self._shown = worst
+        return views[self._shown]
+
+    def close(self) -> None:
+        """See `SlotProbe`."""
+        for probe in self._probes.values():
+            probe.close()
+
+
+def _badness(view: SlotView) -> float:
+    """How near a slot is to being lost; only the order counts."""
+    if view.is_lost:
+        return float("inf")
+    held = float(view.retained_bytes or 0)
+    return held if view.safe_bytes is None else held + 2.0**64 / (view.safe_bytes + 1)
 
 
 class SlotProbe(Protocol):

@@ -168,8 +168,9 @@ def check_log(entries: Sequence[landing.Json]) -> None:
     """Assert that the log has no hole and never goes back."""
     assert [entry["n"] for entry in entries] == list(range(len(entries)))
     assert entries[0]["kind"] == "genesis"
-    positions = [(at["epoch"], at["lsn"]) for at in map(_only_position, entries)]
-    assert positions == sorted(positions)
+    for source in entries[0]["positions"]:
+        positions = [(at["epoch"], at["lsn"]) for at in (e["positions"][source] for e in entries)]
+        assert positions == sorted(positions)
     for before, entry in itertools.pairwise(entries):
         assert entry["previous"] == before["hash"]
 
