@@ -113,6 +113,12 @@ class _GaussSlots:
         plugin = self._config.source.plugin
         is_by_csn = not is_landed and self._config.decoding.output_order == 1
         with open_sql(self._config) as sql:
+            problem = gaussserver.coordinator_problem(
+                is_coordinator=gaussserver.is_coordinator(sql),
+                is_by_csn=is_landed and self._config.lands_by_csn,
+            )
+            if problem is not None:
+                raise SourceRefusedError(problem)
             return gaussserver.create_slot(sql, self._config.slot, plugin, is_by_csn=is_by_csn)
 
     def list(self) -> list[SlotState]:

@@ -1,18 +1,22 @@
 """Tests for `gaussdecode.commands.slot` on a simulated openGauss."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from kit.commands import Configure, Run
+from kit.gausscluster import GaussCluster
 from kit.gaussprofile import COMMERCIAL, V3_0_0, V6_0_0, Profile
 from kit.gaussserver import GaussServer
+from kit.postgres import Postgres
 
 from gaussdecode.errors import EX_CONFIG, EX_OK
 from gaussdecode.model.lsn import Lsn
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
+BY_CSN = "decoding: {output-order: 1}"
 
 
 @pytest.mark.parametrize("profile", [V3_0_0, V6_0_0, COMMERCIAL], ids=lambda p: p.name)
@@ -83,3 +87,150 @@ def test_what_the_server_refuses_is_said(
     assert "--failover has no use" in run("slot", "create", "--failover", path).err
     standby = make_gauss(is_standby=True)
     assert run("slot", "create", configure_gauss(standby)).status != EX_OK
+
+
+def configure_nodes(directory: Path, cluster: GaussCluster, *lines: str) -> str:
+    """Write a configuration with all nodes of a cluster."""
+    password = directory / "password"
+    password.write_text("Gauss@123\n")
+    password.chmod(0o600)
+    path = directory / "orders.yaml"
+    text = ["sources:"]
+    for name, server in cluster.servers.items():
+        dsn = f"host=127.0.0.1 port={server.port} dbname=shop user=replica sslmode=disable"
+        text += [f"  {name}:", f"    dsn: {dsn}", "    slot: orders"]
+        text += [f"    ha-port: {server.ha_port}"]
+    text += ["source:", "  kind: gaussdb", f"  password-file: {password}", "  allow-insecure: true"]
+    text += ["snapshot: {mode: none}", "landing:", f"  root: {directory / 'landing'}", *lines]
+    path.write_text("\n".join([*text, *([] if lines else [BY_CSN])]) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def cluster(servers: Callable[[int], Postgres]) -> Iterator[GaussCluster]:
+    """Three nodes of GaussDB."""
+    with GaussCluster(profile=COMMERCIAL, postgres=servers(15)) as made:
+        yield made
+    assert made.violations() == []
+
+
+def test_slots_of_several_nodes(cluster: GaussCluster, tmp_path: Path, run: Run) -> None:
+    """Made, listed and dropped on every node by one command."""
+    path = configure_nodes(tmp_path, cluster)
+    made = run("slot", "create", path)
+    assert made.status == EX_OK, made.err
+    assert [line.split(" | ")[0].strip() for line in made.out.splitlines()[-3:]] == [
+        *cluster.servers
+    ]
+    slots = {name: server.slots["orders"] for name, server in cluster.servers.items()}
+    assert [slot.confirmed_csn for slot in slots.values()] == [0, 0, 0]
+    (entry,) = (tmp_path / "landing" / "commits").glob("*.json")
+    positions = json.loads(entry.read_text())["positions"]
+    begun = {name: slot.confirmed_lsn for name, slot in slots.items()}
+    assert {name: of["lsn"] for name, of in positions.items()} == begun
+    records = [json.loads(line) for line in run("slot", "list", "--json", path).out.splitlines()]
+    assert [of["source"] for of in records] == [*cluster.servers]
+    assert {of["confirmed_csn"] for of in records} == {None}
+    dropped = run("slot", "drop", "--yes", path)
+    assert dropped.status == EX_OK, dropped.err
+    assert [server.slots for server in cluster.servers.values()] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("fault", ["away", "exists", "standby"])
+def test_what_was_made_is_dropped_when_a_later_one_fails(
+    cluster: GaussCluster, tmp_path: Path, run: Run, fault: str
+) -> None:
+    """No slot is left that nobody reads; one that somebody else made stays."""
+    path = configure_nodes(tmp_path, cluster)
+    last = cluster.servers["dn3"]
+    if fault == "away":
+        cluster.away("dn3")
+    elif fault == "standby":
+        last.behaviour.is_standby = True
+    else:
+        last.create_slot("orders")
+    failed = run("slot", "create", path)
+    assert failed.status != EX_OK
+    for name in ("dn1", "dn2"):
+        assert cluster.servers[name].slots == {}
+        assert f"slot orders of {name} is dropped again" in failed.err
+    assert list(last.slots) == (["orders"] if fault == "exists" else [])
+    assert not list((tmp_path / "landing").glob("commits/*.json"))
+
+
+def test_what_was_made_is_dropped_when_the_landing_cannot_begin(
+    cluster: GaussCluster, tmp_path: Path, run: Run
+) -> None:
+    """The servers have made all, and one of them prints values that could not be read."""
+    path = configure_nodes(tmp_path, cluster)
+    cluster.servers["dn2"].behaviour.settings["bytea_output"] = "escape"
+    failed = run("slot", "create", path)
+    assert failed.status == EX_CONFIG
+    assert "bytea_output" in failed.err
+    assert [server.slots for server in cluster.servers.values()] == [{}, {}, {}]
+
+
+def test_a_slot_by_csn_is_for_peek_only(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """GaussDB makes one with --no-landing; adopt and check refuse it, and say what to do."""
+    server = make_gauss(COMMERCIAL)
+    path = configure_gauss(server, BY_CSN, "snapshot: {mode: none}")
+    made = run("slot", "create", "--no-landing", path)
+    assert made.status == EX_OK, made.err
+    csn = server.slots["orders"].confirmed_csn
+    assert csn > 0
+    (line,) = run("slot", "list", "--json", path).out.splitlines()
+    assert json.loads(line)["confirmed_csn"] == csn
+    assert str(csn) in run("slot", "list", path).out
+    for command in (("slot", "adopt"), ("check",)):
+        refused = run(*command, path)
+        assert refused.status == EX_CONFIG
+        said = " ".join((refused.out + refused.err).split())
+        assert f"sends in the order of CSNs (confirmed_csn {csn})" in said
+        assert "gaussdecode slot drop" in said
+        assert "gaussdecode slot create" in said
+    assert run("slot", "drop", path).status == EX_OK
+    assert run("slot", "create", path).status == EX_OK
+    assert server.slots["orders"].confirmed_csn == 0
+    checked = run("check", path)
+    assert checked.status == EX_OK, checked.out
+    other = configure_gauss(make_gauss(), BY_CSN)
+    refused = run("slot", "create", "--no-landing", other)
+    assert refused.status == EX_CONFIG
+    assert "has no slots in the order of CSNs" in refused.err
+
+
+def test_a_coordinator_is_refused(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """It merges by itself; in the order of LSNs nothing is asked of it, nor of a data node at all."""
+    server = make_gauss(COMMERCIAL, node_type="C")
+    path = configure_gauss(server, BY_CSN, "snapshot: {mode: none}")
+    refused = run("slot", "create", path)
+    assert refused.status == EX_CONFIG
+    assert "the server is a coordinator" in refused.err
+    assert "sources" in refused.err
+    assert server.slots == {}
+    server.create_slot("orders")
+    for command in (("slot", "adopt"), ("check",)):
+        refused = run(*command, path)
+        assert refused.status == EX_CONFIG
+        assert "the server is a coordinator" in " ".join((refused.out + refused.err).split())
+    server.behaviour.node_type = "D"
+    assert run("slot", "adopt", path).status == EX_OK
+    server.behaviour.node_type = "C"
+    assert "the server is a coordinator" in " ".join(run("check", path).out.split())
+    by_lsn = configure_gauss(server, "snapshot: {mode: none}")
+    assert "is a coordinator" not in run("check", by_lsn).out
+
+
+def test_what_does_not_say_its_kind_is_followed(
+    make_gauss: MakeGauss, configure_gauss: Configure, run: Run
+) -> None:
+    """The nodes' table may not be read by this role: nothing is known of the server."""
+    server = make_gauss(COMMERCIAL, node_type="C")
+    server.denied.add(("replica", "pgxc_node"))
+    path = configure_gauss(server, BY_CSN, "snapshot: {mode: none}")
+    assert run("slot", "create", path).status == EX_OK
+    assert run("check", path).status == EX_OK

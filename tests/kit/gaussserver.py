@@ -31,7 +31,7 @@ from kit.gausstypes import Printer
 CODECS: Final[Mapping[str, str]] = {
     "UTF8": "utf-8", "GBK": "gbk", "GB18030": "gb18030", "LATIN1": "latin-1", "SQL_ASCII": "utf-8",
 }  # fmt: skip
-_VIEWS: Final = ("pg_stat_activity", "pg_running_xacts", "pg_prepared_xacts")
+_VIEWS: Final = ("pgxc_node", "pg_stat_activity", "pg_running_xacts", "pg_prepared_xacts")
 _EPOCH_2000: Final = 946_684_800
 PLUGINS: Final = ("mppdb_decoding", "sql_decoding", "test_decoding", "pgoutput")
 COMMERCIAL_PLUGINS: Final = (
@@ -64,6 +64,8 @@ class Behaviour:
         is_held: transactions are not sent; keepalives run ahead of them.
         masks_activity: pg_stat_activity hides from a user what others do, unless SYSADMIN.
         is_csn_local: gs_get_next_xid_csn() tells what this server has seen of a shared clock.
+        node_type: as a distributed server has it in pgxc_node: C for a coordinator, D for a data node; None
+            where there is no such row.
         is_idle_csn_stuck: heartbeats of a CSN slot tell the CSN of the last transaction that was
             sent, and do not move on when there is none.
     """
@@ -88,6 +90,7 @@ class Behaviour:
     is_sending_excluded: bool = False
     masks_activity: bool = False
     is_csn_local: bool = False
+    node_type: str | None = None
     is_idle_csn_stuck: bool = False
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
 

@@ -242,6 +242,7 @@ class Session:
             "behavior_compat_options": "display_leading_zero" if how.leading_zero else "",
             "statement_timeout": "0", "lock_timeout": "0", "client_min_messages": "notice",
             "search_path": '"$user",public', "xmloption": "content",
+            "pgxc_node_name": self.server.node_name,
         }  # fmt: skip
         self.settings = {**base, **how.settings}
         options = given.pop("options", "")

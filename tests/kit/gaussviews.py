@@ -35,6 +35,7 @@ CREATE TABLE gs_catalog.pg_stat_activity (datid oid, datname name, pid int8, ses
   client_port int4, backend_start timestamptz, xact_start timestamptz, query_start timestamptz,
   state_change timestamptz, waiting bool, enqueue text, state text, resource_pool name,
   query_id int8, query text, connection_info text, unique_sql_id int8, trace_id text);
+CREATE TABLE gs_catalog.pgxc_node (node_name name, node_type "char", node_port int4, node_host name);
 CREATE TABLE gs_catalog.pg_prepared_xacts (transaction xid8, gid text, prepared timestamptz,
   owner name, database name);
 CREATE FUNCTION gs_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$
@@ -76,6 +77,8 @@ def rows(server: "GaussServer", asker: Backend | None) -> Iterable[tuple[str, Ro
             for b in backends
         ],
     )
+    kind = server.behaviour.node_type
+    yield "pgxc_node", [(server.node_name, kind, server.port, "localhost")] * (kind is not None)
     yield (
         "pg_prepared_xacts",
         [(str(p.xid), p.gid, _moment(p.prepared_us), p.owner, server.database) for p in prepared],

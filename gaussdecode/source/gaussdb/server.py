@@ -52,6 +52,11 @@ _READ_SETTINGS: Final = (
 _STYLES: Final = {"DateStyle": "ISO", "IntervalStyle": "postgres", "bytea_output": "hex"}
 _READ_SLOTS: Final = "SELECT * FROM pg_catalog.pg_replication_slots"
 _READ_STATUS: Final = "SELECT * FROM pg_catalog.gs_get_parallel_decode_status()"
+_READ_NODE_TYPE: Final = """
+SELECT n.node_type FROM pg_catalog.pgxc_node n JOIN pg_catalog.pg_settings s ON n.node_name = s.setting
+WHERE s.name = 'pgxc_node_name'
+"""
+_COORDINATOR: Final = "C"
 _UNKNOWN: Final = VersionProfile("GaussDB", (3, 0, 0))
 _DEFAULT_TIMEOUT_MS: Final = 30_000
 _QUEUE: Final = re.compile(r"queue(\d+): (\d+)")
@@ -66,10 +71,12 @@ class GaussServerState(ServerState):
     Attributes:
         profile: product and version.
         settings: of database and role, by the names of `_SETTINGS`.
+        is_coordinator: it says that it is a coordinator of a distributed server.
     """
 
     profile: VersionProfile = _UNKNOWN
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_coordinator: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,6 +136,7 @@ def read_server(sql: GaussConnection, stream: GaussConnection, slot: str) -> Gau
         profile=profile,
         settings=settings,
         is_standby=is_standby(sql),
+        is_coordinator=is_coordinator(sql),
     )
 
 
@@ -164,6 +172,19 @@ def is_standby(sql: GaussConnection) -> bool:
         SourceError: the server failed.
     """
     return sql.query("SELECT pg_catalog.pg_is_in_recovery()")[0][0] == "t"
+
+
+def is_coordinator(sql: GaussConnection) -> bool:
+    """Whether the server says that it is a coordinator; what does not say so is taken for a data node.
+
+    Raises:
+        SourceError: the connection failed.
+    """
+    try:
+        rows = sql.query(_READ_NODE_TYPE)
+    except SourceRefusedError:  # no such table, or none that this role may read
+        return False
+    return any(row[0] == _COORDINATOR for row in rows)
 
 
 def _sender_timeout_ms(settings: Mapping[str, str]) -> int:
@@ -309,6 +330,29 @@ def check_start(
     for problem in problems(server):
         raise SourceRefusedError(problem)
     return start.check_start(log, server, slot, plugins)
+
+
+def landing_problem(server: GaussServerState, *, is_by_csn: bool) -> str | None:
+    """Say what keeps a landing from following a slot that could be streamed; None if nothing.
+
+    Args:
+        server: from `read_server`.
+        is_by_csn: the landing is in the order of CSNs.
+    """
+    return coordinator_problem(
+        is_coordinator=server.is_coordinator, is_by_csn=is_by_csn
+    ) or csn_slot_problem(server.slot)
+
+
+def coordinator_problem(*, is_coordinator: bool, is_by_csn: bool) -> str | None:
+    """Say that a coordinator has no stream of its own to be put in the order of CSNs; None if not."""
+    if not (is_coordinator and is_by_csn):
+        return None
+    return (
+        "the server is a coordinator, which merges the streams of its data nodes by itself: of what it sends "
+        "nobody can tell up to which CSN everything has come. A landing with decoding.output-order 1 follows the "
+        "data nodes: name the primary of each under sources"
+    )
 
 
 def csn_slot_problem(slot: SlotState | None) -> str | None:

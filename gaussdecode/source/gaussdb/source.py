@@ -136,7 +136,8 @@ class GaussSource:
             self._coverage = unsent(read_tables(sql, white_list(settings.decoding)))
         plugins = () if decoding.is_parallel else (settings.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
-        problem = gaussserver.csn_slot_problem(self._server.slot)
+        is_by_csn = decoding.output_order == 1
+        problem = gaussserver.landing_problem(self._server, is_by_csn=is_by_csn)
         if problem is not None:
             raise SourceRefusedError(problem)
         refuse_active(state, self._server)
