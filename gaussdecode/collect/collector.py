@@ -696,9 +696,12 @@ class Collector:
         By CSN nothing is released between two entries, so that nobody has to wait for the others.
         """
         assembler = self.assembler
+        if not self._settings.by_csn:
+            self._give_part(together)
+            return
         cut = together.look(
             self._settings.name,
-            arrived_lsn=assembler.arrived_lsn if self._settings.by_csn else assembler.boundary_lsn,
+            arrived_lsn=assembler.arrived_lsn,
             waiting=assembler.finished_count,
             held_bytes=assembler.retained_bytes,
         )
@@ -709,6 +712,18 @@ class Collector:
         name = self._settings.name
         assembler.pass_csn(csn, lows[name])
         together.give(name, self._request(highs[name]))
+
+    def _give_part(self, together: Together) -> None:
+        """Give what is released when one of the sources finds an entry due, and wait for the others."""
+        name = self._settings.name
+        if not together.ask(name, is_due=self._is_due()):
+            return
+        self._note_suspects()
+        if not self.assembler.can_hand_over:
+            return
+        together.give(name, self._request(None))
+        while not together.wait_asked(_SLICE_SECONDS):
+            self._on_round()
 
     def _request(self, until: int | None) -> EntryRequest:
         """Hand all over that is released, and say what an entry of it says; begin the next one.

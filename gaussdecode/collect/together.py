@@ -9,6 +9,10 @@ An entry is cut where all of them are at the mark, and nowhere else: what commit
 sources under one CSN is in it whole, or not at all. By CSN a collector has released nothing between
 two marks, so that none has to wait for the others after it gave its part.
 
+Sources without CSNs (PostgreSQL) have no order between them, and no marks: when one of them finds an
+entry due, each gives what it has at its next boundary, and waits until the last one has asked for the
+entry: what it would release meanwhile has no place in it.
+
 Who dies in between takes the parts of all along: the sessions of a landing end together, what was
 handed to the writer without an entry is thrown away, and the servers send it again.
 """
@@ -79,6 +83,8 @@ class Together:
         self._parts: dict[str, EntryRequest] = {}
         self._seen = {name: Seen() for name in names}
         self._waiting_since = 0.0
+        self._is_asked = False
+        self._is_over = False
         self.entry_count = 0
 
     # ---- who offers marks --------------------------------------------------------------
@@ -136,6 +142,12 @@ class Together:
         with self._changed:
             return {name: seen.arrived_lsn for name, seen in self._seen.items()}
 
+    def end(self) -> None:
+        """One of the sessions has ended, or is to: nobody waits for parts any more, none is an entry's."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
     # ---- collectors --------------------------------------------------------------------
 
     def look(self, name: str, *, arrived_lsn: int, waiting: int, held_bytes: int) -> Cut | None:
@@ -156,17 +168,33 @@ class Together:
             elif held_bytes * _FULL_SHARE > self._memory_bytes:
                 self._changed.notify_all()
             cut = self._cut
-            if cut is None or name in self._parts:
+            if cut is None or name in self._parts or self._is_over:
                 return None
             if arrived_lsn >= cut.highs[name]:
                 self._arrived.add(name)
             return cut if len(self._arrived) == len(self._names) else None
 
+    def ask(self, name: str, *, is_due: bool) -> bool:
+        """Without marks: whether a collector is to give its part now.
+
+        Args:
+            name: of its source.
+            is_due: it finds an entry due.
+        """
+        with self._changed:
+            self._is_asked |= is_due
+            return self._is_asked and name not in self._parts and not self._is_over
+
+    def wait_asked(self, seconds: float) -> bool:
+        """Wait, after a part was given, until the entry was asked for; False when it was not in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_over or not self._parts, seconds)
+
     def give(self, name: str, part: EntryRequest) -> None:
         """Give a collector's part of the entry; the last one asks for it."""
         with self._changed:
             self._parts[name] = part
-            if len(self._parts) < len(self._names):
+            if self._is_over or len(self._parts) < len(self._names):
                 return
             request = joined([(each, self._parts[each]) for each in self._names])
         self._commit(request)
@@ -176,6 +204,7 @@ class Together:
             self._arrived.clear()
             self._cut = None
             self._waiting_since = 0.0
+            self._is_asked = False
             self._changed.notify_all()
 
 

@@ -37,6 +37,7 @@ class Joint:
         should_stop: asked several times per second.
         on_tick: called several times per second by who runs this; may raise.
         on_streaming: called when all of them stream.
+        on_ending: called once one of them has ended, or all are to.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class Joint:
         should_stop: Callable[[], bool],
         on_tick: Callable[[], None],
         on_streaming: Callable[[], None],
+        on_ending: Callable[[], None],
     ) -> None:
+        self._on_ending = on_ending
         self._should_stop = should_stop
         self._on_tick = on_tick
         self._on_streaming = on_streaming
@@ -100,6 +103,8 @@ class Joint:
         try:
             while any(thread.is_alive() for thread in threads):
                 self._is_ending |= not all(thread.is_alive() for thread in threads)
+                if self._must_end():
+                    self._on_ending()
                 self._begin_marks()
                 if self._marks is not None and self._must_end():
                     self._marks.close()
@@ -108,6 +113,7 @@ class Joint:
                 self._tick()
         finally:
             self._is_ending = True
+            self._on_ending()
             if self._marks is not None:
                 self._marks.close()
             for thread in threads:

@@ -453,6 +453,7 @@ class Pipeline:
             self._should_stop,
             on_tick,
             on_streaming,
+            together.end,
         )
 
     def session_ended(self, error: GaussDecodeError | None) -> None:

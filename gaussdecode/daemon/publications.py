@@ -94,9 +94,16 @@ def suspect(found: list[str], lsn: int, wal_end: int, gone: Members = MappingPro
     }
 
 
-def known_to(store: SnapshotStore) -> tuple[dict[str, tuple[int, ...]], dict[str, list[Member]]]:
+def key_of(source: str | None) -> str:
+    """Where the publications of a source stand in the ledger; None for the only one."""
+    return KEY if source is None else f"{KEY}/{source}"
+
+
+def known_to(
+    store: SnapshotStore, source: str | None = None
+) -> tuple[dict[str, tuple[int, ...]], dict[str, list[Member]]]:
     """What the landing remembers, publications and members; empty before it was noted first."""
-    record = store.ledger().get(KEY, {})
+    record = store.ledger().get(key_of(source), {})
     members = record.get("members", {})
     return read_identities(record.get("seen", {})), {
         name: [Member(*member) for member in of] for name, of in members.items()
@@ -108,11 +115,13 @@ def with_members(seen: Identities, members: Members) -> dict[str, tuple[int, ...
     return {name: (*of[:2], *sums(members.get(name, ()))) for name, of in seen.items()}
 
 
-def remember(store: SnapshotStore, seen: Identities, members: Members) -> None:
+def remember(
+    store: SnapshotStore, seen: Identities, members: Members, source: str | None = None
+) -> None:
     """Write down what was seen; durable when this returns."""
-    known, known_members = known_to(store)
+    known, known_members = known_to(store, source)
     kept = {name: list(of) for name, of in {**known, **seen}.items()}
     lists = {
         name: [list(member) for member in of] for name, of in {**known_members, **members}.items()
     }
-    store.note({KEY: {"state": "listed", "seen": kept, "members": lists}})
+    store.note({key_of(source): {"state": "listed", "seen": kept, "members": lists}})

@@ -152,6 +152,11 @@ class Side:
         self._publications_at = 0.0  # monotonic
 
     @property
+    def _source(self) -> str | None:
+        """Its name, where rows and notes say which source they are of."""
+        return self.name if self._is_one_of_several else None
+
+    @property
     def config(self) -> Config:
         """Its own."""
         return self._config
@@ -267,7 +272,7 @@ class Side:
                 is_streamed=self.streaming.mode != NOT_STREAMED,
             ),
             name=self.name,
-            source=self.name if self._is_one_of_several else None,
+            source=self._source,
         )
         resent = None
         if shared.together is None:
@@ -325,7 +330,7 @@ class Side:
             self._earlier_schemas(log, known.lsn),
             skip_generated=self._config.decoding.skip_generated_columns,
             is_wanted=table_filter.is_wanted,
-            source=self.name if self._is_one_of_several else None,
+            source=self._source,
         )
 
     def _note_fork(self, known: SourcePosition, intake: Intake, position: SourcePosition) -> None:
@@ -390,7 +395,7 @@ class Side:
         self._publications_at = time.monotonic()
         self._publications = seen = publications.read_identities(facts.get("publications", {}))
         store = self._shared.snapshots
-        known, listed = publications.known_to(store)
+        known, listed = publications.known_to(store, self._source)
         if publications.are_known(known, seen):
             return
         members, gone = read_members(
@@ -406,7 +411,7 @@ class Side:
                 raise SuspectError(f"{extra['text']}. {STOPPED}")
             _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
             intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=known_position, extra=extra))
-        publications.remember(store, seen, members)
+        publications.remember(store, seen, members, self._source)
 
     def see_publications(self, seen: publications.Identities, at: float) -> None:
         """Take what the server had at a time; what differs is recorded by the next session."""

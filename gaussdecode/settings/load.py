@@ -270,6 +270,15 @@ class _Reader:
             line = source["two-phase"].line
             reason = "is not offered with several sources: what is prepared is kept for one only"
             self.problems.append((line, f"source.two-phase: {reason}"))
+        if (
+            kind is SourceKind.POSTGRESQL
+            and fields["landing"].get("on_table_error") == "quarantine"
+        ):
+            line = self._sub(tree, "landing")["on-table-error"].line
+            reason = (
+                "is not offered with several sources: a table has an OID of its own on each of them"
+            )
+            self.problems.append((line, f"landing.on-table-error: quarantine: {reason}"))
         if fields["guard"].get("drop_slot_above") is not None:
             line = self._sub(tree, "guard")["drop-slot-above"].line
             reason = (

@@ -130,8 +130,8 @@ def read_entries(root: Path) -> list[Json]:
     return [entries[n] for n in sorted(entries)]
 
 
-def read(root: Path) -> Landing:
-    """Read a whole landing."""
+def read(root: Path, source: str | None = None) -> Landing:
+    """Read a whole landing, or what it has of one of several sources."""
     entries = read_entries(root)
     changes: list[Change] = []
     system: dict[str, list[Json]] = {TRANSACTIONS: [], MESSAGES: []}
@@ -143,6 +143,8 @@ def read(root: Path) -> Landing:
         if entry["extra"]["snapshot"]["tables"][file["table"]]["where"] is None
     }
     for file in files(entries):
+        if source is not None and file["source"] != source:
+            continue
         with pq.ParquetFile(root / file["path"]) as opened:  # a dataset takes far longer to open
             table = opened.read(use_threads=False)
         if file["table"] in system:

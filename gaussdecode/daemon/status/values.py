@@ -148,10 +148,20 @@ def _durations(collector: Collector) -> dict[Labels, Counted]:
 
 def queue_fills(session: Session | Joint | None) -> tuple[list[Fill], list[Fill]]:
     """Of the read and of the decode change queues, by decoder; none between two sessions."""
-    members = () if session is None else session.members
-    decoded = [Fill.of(ring) for one in members for ring in one.decoded_rings]
-    raw = [Fill.of(ring) for one in members for ring in one.raw_rings]
-    return raw or [Fill(0, of.max_entries, 0, of.max_bytes) for of in decoded], decoded
+    fills = [] if session is None else [_fills(one) for one in session.members]
+    return [fill for raw, _ in fills for fill in raw], [fill for _, of in fills for fill in of]
+
+
+def _fills(session: Session) -> tuple[list[Fill], list[Fill]]:
+    """Of one session, as many of both, also while it makes them."""
+    decoded = [Fill.of(ring) for ring in session.decoded_rings]
+    raw = [Fill.of(ring) for ring in session.raw_rings]
+    raw = (
+        raw
+        if len(raw) == len(decoded)
+        else [Fill(0, of.max_entries, 0, of.max_bytes) for of in decoded]
+    )
+    return raw, decoded
 
 
 def snapshot_values(tables: list[Record], read: tuple[int, int], coverage: Coverage) -> Values:

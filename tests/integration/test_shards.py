@@ -1,0 +1,105 @@
+"""Several PostgreSQL databases in one landing: positions side by side, and no order between them."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from kit.daemon import wait_until
+from kit.postgres import Database, Postgres
+from kit.shards import ShardsDaemon, check_shards, prepared
+from kit.workload import Workload, prepare
+
+pytestmark = pytest.mark.integration
+Shards = dict[str, Database]
+
+
+@pytest.fixture
+def shards(servers: Callable[[int], Postgres], request: pytest.FixtureRequest) -> Iterator[Shards]:
+    """Two on one server, and one on another major."""
+    name = f"shard_{os.getpid()}_{abs(hash(request.node.name)) % 10**6}"
+    made = {
+        "east": Database(servers(15), f"{name}_east"),
+        "north": Database(servers(15), f"{name}_north"),
+        "west": Database(servers(18), f"{name}_west"),
+    }
+    prepared(made)
+    yield made
+    for shard in made.values():
+        shard.drop()
+
+
+def workloads(shards: Shards) -> list[Workload]:
+    """One on each, with its slot before the first change."""
+    return [prepare(shard, seed) for seed, shard in enumerate(shards.values())]
+
+
+@pytest.mark.parametrize("streaming", ["off", "parallel"])
+def test_every_shard_lands(shards: Shards, tmp_path: Path, streaming: str) -> None:
+    """The whole workload of each at once: types, schema changes, truncates, messages."""
+    of = {"streaming": streaming} if streaming != "off" else {}
+    with ShardsDaemon(shards, tmp_path, config={"source": of}) as daemon:
+        running = workloads(shards)
+        for one in running:
+            one.start(40)
+        for one in running:
+            one.finish(stop=False)
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+    check_shards(daemon.root, shards)
+
+
+@pytest.mark.parametrize("victim", ["main", "reader", "decoder"])
+def test_kills_cost_nothing_but_time(shards: Shards, tmp_path: Path, victim: str) -> None:
+    """Of any process of any shard, at random times."""
+    rng = Random(victim)
+    running = workloads(shards)
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        for one in running:
+            one.start(pause=0.05)
+        for _ in range(3):
+            daemon.wait_for_state("streaming")
+            time.sleep(rng.uniform(0.05, 1.0))
+            if victim == "main":
+                daemon.kill9()
+            else:
+                of = rng.choice(list(shards))
+                pids = [
+                    pid
+                    for name, pid in daemon.children().items()
+                    if name.startswith(f"{of}: {victim}")
+                ]
+                if pids:
+                    os.kill(rng.choice(pids), signal.SIGKILL)
+                    assert daemon.wait() == os.EX_SOFTWARE
+                    assert f"source {of}" in daemon.log_tail() or of in daemon.log_tail()
+            if not daemon.is_running:
+                daemon.start()
+        for one in running:
+            one.finish()
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+    check_shards(daemon.root, shards)
+
+
+def test_a_shard_that_is_away(shards: Shards, tmp_path: Path) -> None:
+    """Its connections are cut again and again; all begin anew together."""
+    running = workloads(shards)
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        daemon.wait_for_state("streaming")
+        for one in running:
+            one.start(pause=0.02)
+        for _ in range(3):
+            time.sleep(0.5)
+            shards["west"].execute(
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active"
+            )
+            wait_until(lambda: daemon.is_running, "the daemon stays")
+        for one in running:
+            one.finish()
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+    check_shards(daemon.root, shards)
