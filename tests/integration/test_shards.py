@@ -1,6 +1,7 @@
 """Several PostgreSQL databases in one landing: positions side by side, and no order between them."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,9 @@ from kit.daemon import wait_until
 from kit.postgres import Database, Postgres
 from kit.shards import ShardsDaemon, check_shards, prepared
 from kit.workload import Workload, prepare
+
+from gaussdecode.errors import ConfigError
+from gaussdecode.settings.load import load
 
 pytestmark = pytest.mark.integration
 Shards = dict[str, Database]
@@ -103,3 +107,45 @@ def test_a_shard_that_is_away(shards: Shards, tmp_path: Path) -> None:
         daemon.catch_up_all()
         assert daemon.stop() == 0
     check_shards(daemon.root, shards)
+
+
+def test_other_sources_are_refused(shards: Shards, tmp_path: Path) -> None:
+    """One that is left out, or has another slot: what the landing holds would not be whole."""
+    for shard in shards.values():
+        shard.create_slot()
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        daemon.wait_for_state("streaming")
+        assert daemon.stop() == 0
+        sources = daemon._config["sources"]
+        daemon.write_config_value("sources", {n: of for n, of in sources.items() if n != "north"})
+        daemon.start()
+        assert daemon.wait() == os.EX_CONFIG
+        assert "the landing is of the sources 'east', 'north', 'west'" in daemon.log_tail()
+        swapped = {**sources, "east": sources["west"], "west": sources["east"]}
+        daemon.write_config_value("sources", swapped)
+        daemon.start()
+        assert daemon.wait() != 0
+        assert "belongs to another source than what is at 'east' now" in daemon.log_tail()
+
+
+def test_the_pages_configuration(tmp_path: Path) -> None:
+    """It loads, and what it says to be refused is."""
+    text = (Path(__file__).parents[2] / "docs" / "shards.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / "shop.yaml"
+    path.write_text(block)
+    config = load(path)
+    assert list(config.members) == ["east", "west"]
+    assert config.snapshot_refusal is not None
+    for key, section in {
+        "source.two-phase": "source:\n  two-phase: true",
+        "landing.on-table-error": "landing:\n  on-table-error: quarantine",
+        "guard.drop-slot-above": "guard:\n  drop-slot-above: 1GiB",
+    }.items():
+        assert key in text.replace("`", "")
+        head, _ = section.split("\n")
+        path.write_text(
+            block.replace(f"{head}\n", f"{section}\n") if head in block else f"{block}{section}\n"
+        )
+        with pytest.raises(ConfigError, match=key):
+            load(path)

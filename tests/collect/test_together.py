@@ -1,0 +1,147 @@
+"""One entry of several collectors: cut where all of them are, and by nobody once one has ended."""
+
+import threading
+from random import Random
+
+import pytest
+
+from gaussdecode.collect.together import Cut, Together, joined
+from gaussdecode.model.account import Account
+from gaussdecode.model.entry import CSNS
+from gaussdecode.model.landing import (
+    EntryKind,
+    Position,
+    SchemaChange,
+    SourcePosition,
+    Truncate,
+)
+from gaussdecode.model.request import EntryRequest
+
+NAMES = ("a", "b", "c")
+
+
+def part(lsn: int, csn: int | None = None, **more: object) -> EntryRequest:
+    """What a collector gives."""
+    position = SourcePosition(1, 1, lsn, csn)
+    account = Account((1, 0), (1, lsn), {}, {})
+    return EntryRequest(kind=EntryKind.IDLE, position=position, account=account, **more)  # type: ignore[arg-type]  # as given
+
+
+def test_nobody_passes_a_mark_before_all_are_there() -> None:
+    """However often the others ask; the last one asks for the entry, once."""
+    asked: list[EntryRequest] = []
+    together = Together(NAMES, asked.append, 1000)
+    together.offer(Cut(dict.fromkeys(NAMES, 5), 7, {"a": 10, "b": 20, "c": 30}))
+
+    def look(name: str, lsn: int) -> Cut | None:
+        return together.look(name, arrived_lsn=lsn, waiting=1, held_bytes=1)
+
+    assert look("a", 10) is None
+    assert look("b", 19) is None
+    assert look("c", 30) is None
+    assert look("a", 11) is None
+    assert look("b", 20) is not None
+    assert not together.wait_done(0)
+    for name in ("b", "a"):
+        assert look(name, 99) is not None
+        together.give(name, part(5, 7))
+        assert look(name, 99) is None, "it gave its part"
+    assert asked == []
+    together.give("c", part(5, 7))
+    (request,) = asked
+    assert together.wait_done(0)
+    assert request.others.keys() == {"b", "c"}
+
+
+def test_who_is_late_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A moment after the mark was offered, and not before."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    together = Together(NAMES, lambda _: None, 1000)
+    together.offer(Cut({}, 7, dict.fromkeys(NAMES, 10)))
+    together.look("b", arrived_lsn=10, waiting=0, held_bytes=0)
+    assert together.late() == []
+    now[0] += 1
+    assert together.late() == ["a", "c"]
+    assert together.held_seconds == 1.0
+
+
+def test_a_mark_is_due_when_somebody_waits_or_memory_is_half_full() -> None:
+    """And not while nobody does."""
+    together = Together(NAMES, lambda _: None, 1000)
+    assert not together.wait_due(0, 0)
+    together.look("a", arrived_lsn=1, waiting=0, held_bytes=0)
+    assert not together.wait_due(0, 0)
+    together.look("a", arrived_lsn=1, waiting=1, held_bytes=10)
+    assert together.wait_due(0, 0)
+    assert not together.wait_due(0, 3600)
+    together.look("b", arrived_lsn=1, waiting=0, held_bytes=600)
+    assert together.wait_due(0, 3600)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_threads_make_whole_entries(seed: int) -> None:
+    """Without marks: whoever finds one due, each entry has one part of each, in the order given."""
+    asked: list[EntryRequest] = []
+    together = Together(NAMES, asked.append, 1000)
+    entries = 40
+
+    def collect(name: str) -> None:
+        rng = Random(f"{seed} {name}")
+        lsn = 0
+        while lsn < entries:
+            if not together.ask(name, is_due=rng.random() < 0.3):
+                continue
+            lsn += 1
+            together.give(name, part(lsn))
+            while not together.wait_asked(0.01):
+                pass
+
+    threads = [threading.Thread(target=collect, args=(name,)) for name in NAMES]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [request.position.lsn for request in asked] == list(range(1, entries + 1))
+    for request in asked:
+        assert {of.position.lsn for of in request.others.values()} == {request.position.lsn}
+
+
+def test_after_the_end_nothing_is_an_entry() -> None:
+    """Who waits for the others is let go, and a part that comes late asks for nothing."""
+    asked: list[EntryRequest] = []
+    together = Together(NAMES, asked.append, 1000)
+    together.ask("a", is_due=True)
+    together.give("a", part(1))
+    assert not together.wait_asked(0)
+    together.end()
+    assert together.wait_asked(0)
+    assert not together.ask("b", is_due=True)
+    for name in ("b", "c"):
+        together.give(name, part(1))
+    assert asked == []
+
+
+def test_parts_are_joined() -> None:
+    """Truncates of all, a change of schema once, and the CSNs from the least to the greatest."""
+    truncates = [Truncate("t", Position(1, 0), False, False, name) for name in NAMES]
+    change = SchemaChange("t", Position(1, 0), "x", None)
+    csns = [(5, 9), (2, 3), None]
+    parts = [
+        (
+            name,
+            part(
+                number,
+                9,
+                truncates=(truncate,),
+                schema_changes=(change,),
+                extra={} if of is None else {CSNS: {"least": of[0], "greatest": of[1]}},
+            ),
+        )
+        for number, (name, truncate, of) in enumerate(zip(NAMES, truncates, csns, strict=True))
+    ]
+    request = joined(parts)
+    assert request.truncates == tuple(truncates)
+    assert request.schema_changes == (change,)
+    assert request.extra == {CSNS: {"least": 2, "greatest": 9}}
+    assert {name: of.position.lsn for name, of in request.others.items()} == {"b": 1, "c": 2}
