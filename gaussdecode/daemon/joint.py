@@ -8,12 +8,26 @@ an entry by then comes again from every server.
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.errors import GaussDecodeError
+from gaussdecode.source.gaussdb.marks import Running
 
 _JOIN_SECONDS: Final = 0.05
+
+
+class Held(NamedTuple):
+    """A source that the present mark waits for.
+
+    Attributes:
+        seconds: for how long.
+        running: its transactions that may be committing, where it waits for these; else it waits for
+            an answer of the source, or for its stream.
+    """
+
+    seconds: float
+    running: tuple[Running, ...]
 
 
 class Marks(Protocol):
@@ -24,6 +38,9 @@ class Marks(Protocol):
 
     def close(self) -> None:
         """End, and wait for it."""
+
+    def held(self) -> dict[str, Held]:
+        """Sources that the present mark waits for, by name."""
 
 
 class Joint:
@@ -79,6 +96,11 @@ class Joint:
     def failed(self) -> str | None:
         """The source whose session ended in an error first; None while none has."""
         return self._errors[0][0] if self._errors else None
+
+    def held(self) -> dict[str, Held]:
+        """Sources that the present mark waits for, by name; none where there are no marks."""
+        marks = self._marks
+        return {} if marks is None else marks.held()
 
     def _must_end(self) -> bool:
         return self._is_ending or self._should_stop()

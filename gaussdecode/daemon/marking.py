@@ -14,6 +14,7 @@ from typing import Final
 
 from gaussdecode.collect.collector import IDLE_SECONDS
 from gaussdecode.collect.together import Cut, Together
+from gaussdecode.daemon.joint import Held
 from gaussdecode.daemon.session import POLL_SECONDS
 from gaussdecode.errors import GaussDecodeError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
@@ -26,6 +27,7 @@ from gaussdecode.source.gaussdb.view import EMPTY, connect_lasting
 
 _NUDGE_SECONDS: Final = 1.0  # between two of one source; arbitrary
 _ANSWER_SECONDS: Final = 60.0  # longest answer; arbitrary
+_LATE_SECONDS: Final = 0.2  # of taking a mark, after which it waits for somebody; arbitrary
 _FIRST_PAUSE: Final = 0.002  # between two looks at transactions that run
 _LONGEST_PAUSE: Final = 0.2
 _WAL_END: Final = "SELECT pg_catalog.pg_current_xlog_insert_location()"
@@ -58,6 +60,8 @@ class Marking:
         self._marked_at = time.monotonic()
         self._highs: Mapping[str, int] = {}
         self._nudged: dict[str, float] = {}
+        self._marker: Marker | None = None
+        self._taken_since: float | None = None  # monotonic, while a mark is being taken
         self.waiting: frozenset[tuple[str, Running]] = frozenset()
 
     def start(self) -> None:
@@ -70,6 +74,25 @@ class Marking:
         if self._thread.is_alive():
             self._thread.join()
 
+    def held(self) -> dict[str, Held]:
+        """Sources that the present mark waits for, by name.
+
+        While it is taken: those with transactions that may be committing, and one that has not
+        answered. Then those whose stream has not come up to it.
+        """
+        since, marker = self._taken_since, self._marker
+        if since is None or marker is None:
+            seconds = self._together.held_seconds
+            return {name: Held(seconds, ()) for name in self._together.late()}
+        seconds = time.monotonic() - since
+        if seconds < _LATE_SECONDS:
+            return {}
+        waiting, asked = self.waiting, marker.asked
+        running: dict[str, list[Running]] = {} if asked is None or waiting else {asked: []}
+        for name, row in sorted(waiting, key=lambda item: item[1].xid):
+            running.setdefault(name, []).append(row)
+        return {name: Held(seconds, tuple(rows)) for name, rows in running.items()}
+
     def _run(self) -> None:
         try:
             with contextlib.ExitStack() as stack:
@@ -81,7 +104,7 @@ class Marking:
                 }
                 for name, node in nodes.items():
                     _refuse_standby(name, node)
-                marker = Marker(nodes, is_clock_local=_is_clock_local(nodes))
+                self._marker = marker = Marker(nodes, is_clock_local=_is_clock_local(nodes))
                 while not self._stop.is_set():
                     self._turn(marker, nodes)
         except BaseException as error:  # noqa: BLE001  # handed to who waits for the sessions
@@ -105,12 +128,14 @@ class Marking:
     def _take(self, marker: Marker) -> Mark | None:
         """Take a mark, however long transactions have to be waited for; None where it is to end."""
         pause = _FIRST_PAUSE
+        self._taken_since = time.monotonic()
         while (mark := marker.step()) is None:
             self.waiting = marker.waiting
             if self._stop.wait(pause):
                 return None
             pause = min(2 * pause, _LONGEST_PAUSE)
         self.waiting = frozenset()
+        self._taken_since = None
         return mark
 
     def _nudge(self, name: str, node: GaussConnection) -> None:

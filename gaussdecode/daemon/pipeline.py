@@ -226,6 +226,11 @@ class Pipeline:
         return self._first.landing_position
 
     @property
+    def positions(self) -> Mapping[str, SourcePosition]:
+        """Up to where each source has landed; none before there is a log."""
+        return {} if self.log is None else self.log.positions
+
+    @property
     def coverage(self) -> Coverage:
         """What only one of publications and white list has, of the first source that says so."""
         found = (side.coverage for side in self.sides.values() if side.coverage != Coverage())

@@ -15,6 +15,7 @@ from gaussdecode.daemon.status.limit import Limit
 from gaussdecode.daemon.status.processes import read_use
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.daemon.status.serverside import server_record
+from gaussdecode.daemon.status.sources import SourceView, lag_of
 from gaussdecode.daemon.status.states import Trouble, find_causes
 from gaussdecode.daemon.status.values import NS, Record, queue_fills
 from gaussdecode.model.lsn import Lsn
@@ -26,7 +27,7 @@ def status_document(
     facts: DaemonFacts,
     running: Running,
     landing: LandingFacts,
-    lag: Mapping[str, float],
+    views: Sequence[SourceView],
     limit: Limit,
     troubles: Sequence[Trouble],
     rates: Sample | None,
@@ -37,7 +38,7 @@ def status_document(
         facts: of the daemon.
         running: what it does now.
         landing: what it has landed.
-        lag: in bytes and seconds, by their names.
+        views: of every source.
         limit: the stage that limits.
         troubles: what is wrong, the worst first.
         rates: of the last seconds, or None.
@@ -63,7 +64,8 @@ def status_document(
         "durable_lsn": str(Lsn(durable.lsn)),
         "confirmed_lsn": str(Lsn(words.get("confirmed_lsn", 0))),
         "server_wal_end": str(Lsn(words.get("server_wal_end", 0))),
-        **lag,
+        **lag_of(views),
+        "sources": [view.to_record() for view in views] if facts.tells_sources else [],
         "state": standing.state,
         "detail": standing.reason,
         "entry": durable.entry,

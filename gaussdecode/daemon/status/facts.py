@@ -17,10 +17,26 @@ from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.status.landed import Landed
 from gaussdecode.metrics import Labels
 from gaussdecode.model.histogram import Counted
+from gaussdecode.model.landing import SourcePosition
 from gaussdecode.settings.dsn import parameters_of
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """One source of the landing.
+
+    Attributes:
+        name: in the landing.
+        slot: on its server.
+        host: where that is.
+    """
+
+    name: str
+    slot: str
+    host: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +55,8 @@ class DaemonFacts:
         queue_size: ``parallel-queue-size``.
         warn_before: ``guard.warn-before``, seconds.
         source: what is followed, fit for JSON; no secret is in it.
+        members: every source.
+        is_by_csn: the landing is in the order of CSNs, up to marks.
     """
 
     slot: str
@@ -52,6 +70,18 @@ class DaemonFacts:
     queue_size: int
     warn_before: float | None
     source: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    members: tuple[MemberFacts, ...] = ()
+    is_by_csn: bool = False
+
+    @property
+    def sources(self) -> tuple[MemberFacts, ...]:
+        """Every source; one at least."""
+        return self.members or (MemberFacts(self.slot, self.slot, self.source.get("host", "")),)
+
+    @property
+    def tells_sources(self) -> bool:
+        """What waits for what among them is to be told."""
+        return self.is_by_csn or len(self.members) > 1
 
     @classmethod
     def of(cls, config: Config) -> Self:
@@ -68,6 +98,11 @@ class DaemonFacts:
             queue_size=config.decoding.parallel_queue_size,
             warn_before=config.guard.warn_before,
             source=_source(config),
+            members=tuple(
+                MemberFacts(name, of.slot, _source(of)["host"])
+                for name, of in config.members.items()
+            ),
+            is_by_csn=config.lands_by_csn,
         )
 
 
@@ -155,6 +190,10 @@ class LandingFacts(Protocol):
     @property
     def landed(self) -> Landed:
         """Up to where, and what, since the start."""
+
+    @property
+    def positions(self) -> Mapping[str, SourcePosition]:
+        """Up to where each source has landed; none before there is a log."""
 
     @property
     def coverage(self) -> Coverage:

@@ -15,12 +15,12 @@ from gaussdecode.daemon.status.changes import Changes
 from gaussdecode.daemon.status.document import status_document
 from gaussdecode.daemon.status.facts import DaemonFacts, LandingFacts, Running
 from gaussdecode.daemon.status.history import History, Sample
-from gaussdecode.daemon.status.lag import Lag, reached
 from gaussdecode.daemon.status.limit import WINDOW_SECONDS, Context, Limit, Stage, find_limit
 from gaussdecode.daemon.status.page import Picture
 from gaussdecode.daemon.status.processes import Processes
 from gaussdecode.daemon.status.queues import mean_share
 from gaussdecode.daemon.status.serverside import guard_values, server_hint
+from gaussdecode.daemon.status.sources import Sources, lag_of, source_values
 from gaussdecode.daemon.status.states import (
     WATCHED,
     Seen,
@@ -36,7 +36,6 @@ from gaussdecode.daemon.status.values import (
     running_values,
     snapshot_values,
 )
-from gaussdecode.ipc.control import Word
 from gaussdecode.metrics import BY_NAME, Kind, histogram_values
 from gaussdecode.model.landing import EntryKind
 
@@ -54,7 +53,7 @@ class Readings:
         self._facts = facts
         self._running = running
         self._landing = landing
-        self._lag = Lag()
+        self._sources = Sources(facts, running, landing)
         self._history = History()
         self._changes = Changes(WATCHED)
         self._processes = Processes()
@@ -80,6 +79,9 @@ class Readings:
             "daemon_info": {(gaussdecode.__version__,): 1.0},
             "daemon_limit": {(str(stage),): float(stage is limit) for stage in Stage},
         }
+        if self._facts.tells_sources:
+            views = self._sources.look(session)
+            own |= source_values(views, is_by_csn=self._facts.is_by_csn)
         tables = [] if running.snapshot is None else list(running.snapshot().values())
         return {
             **_sum(values, self._durations(), is_past=True),
@@ -121,9 +123,9 @@ class Readings:
 
     def sample(self) -> None:
         """Keep a reading in the history when it is time; called several times per second."""
-        now, session = time.monotonic(), self._running.session
+        now = time.monotonic()
         if self._history.is_due(now):
-            self._lag.note(now, self._wal_end(session), self._reached(session))
+            self._sources.note(now)
             values = self.metrics()
             self._changes.note(now, values)
             self._history.add(Sample.of(now, values))
@@ -200,44 +202,19 @@ class Readings:
         return self._document(self.limit(), self.troubles())
 
     def _document(self, limit: Limit, troubles: list[Trouble]) -> Record:
-        lag = self.lag(self._running.session)
         return status_document(
             self._facts,
             self._running,
             self._landing,
-            lag,
+            self._sources.look(self._running.session),
             limit,
             troubles,
             self._history.rates(WINDOW_SECONDS),
         )
 
     def lag(self, session: Session | Joint | None) -> dict[str, float]:
-        """How far what has landed is behind the server's end of WAL."""
-        landed = self._reached(session)
-        return {
-            "lag_bytes": max(0, self._wal_end(session) - landed),
-            "lag_seconds": self._lag.seconds(time.monotonic(), landed),
-        }
-
-    def _reached(self, session: Session | Joint | None) -> int:
-        """Up to where nothing is left to land; what is idle is read before what was received."""
-        durable = self._landing.landed.durable.lsn
-        if session is None:
-            return durable
-        control = session.lead.control
-        idle = control.get(Word.IDLE_LSN)
-        return reached(durable, control.get(Word.RECEIVED_LSN), idle)
-
-    def _wal_end(self, session: Session | Joint | None) -> int:
-        """The newest end that is known.
-
-        The stream tells it only with what it sends: while the server gathers a large
-        transaction it sends nothing, and only the guard sees how far the WAL is.
-        """
-        told = 0 if session is None else session.lead.control.snapshot()["server_wal_end"]
-        guard = self._running.guard
-        view = None if guard is None or guard.outlook is None else guard.outlook.look.slot
-        return max(told, 0 if view is None else view.wal_end)
+        """How far what has landed is behind the server's end of WAL; of several, the latest."""
+        return lag_of(self._sources.look(session))
 
 
 def _spool_wait(session: Session | Joint | None) -> str | None:

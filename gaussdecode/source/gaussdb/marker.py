@@ -42,12 +42,16 @@ class Marker:
     Args:
         connections: by node; an ordinary one to each, that is used for nothing else meanwhile.
         is_clock_local: see `Round`.
+
+    Attributes:
+        asked: the node whose answer is waited for now; None between two questions.
     """
 
     def __init__(self, connections: Mapping[str, GaussConnection], *, is_clock_local: bool) -> None:
         self._connections = connections
         self._is_clock_local = is_clock_local
         self._round = self._begun()
+        self.asked: str | None = None
 
     @property
     def waiting(self) -> frozenset[tuple[str, Running]]:
@@ -91,6 +95,7 @@ class Marker:
 
     def _answer(self, ask: Ask) -> Answer:
         name, sql = _SQL[ask.what]
+        self.asked = ask.node
         try:
             return answer_of(ask.what, self._connections[ask.node].query_table(sql))
         except SourceError as error:
@@ -107,6 +112,8 @@ class Marker:
                 f"{ask.node}: {name} answers in a way that is not known here; set "
                 "decoding.output-order: 0 for a new landing"
             ) from error
+        finally:
+            self.asked = None
 
 
 def answer_of(what: What, rows: Rows) -> Answer:

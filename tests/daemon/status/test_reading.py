@@ -14,6 +14,7 @@ from gaussdecode.daemon.status.reading import Readings
 from gaussdecode.ipc.control import Word
 from gaussdecode.metrics import BY_NAME
 from gaussdecode.model.histogram import Counted
+from gaussdecode.model.landing import SourcePosition
 from gaussdecode.settings.load import load
 from gaussdecode.source.coverage import Coverage
 
@@ -40,6 +41,7 @@ class Landing:
         self.coverage = Coverage()
         self.server_version: int | None = None
         self.quarantined: dict[str, str] = {}
+        self.positions: dict[str, SourcePosition] = {}
 
     def stats(self) -> dict[str, float]:
         """What the landing counts of itself."""
