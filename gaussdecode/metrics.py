@@ -21,7 +21,7 @@ from gaussdecode.model.exposition import label_value
 from gaussdecode.model.histogram import BOUNDS, Counted
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-LABELS: Final = frozenset({"decoder", "stage", "reason", "version", "process"})
+LABELS: Final = frozenset({"decoder", "stage", "reason", "version", "process", "source"})
 
 Labels = tuple[str, ...]
 Snapshot = Mapping[str, Mapping[Labels, float]]
@@ -167,6 +167,21 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Age of the oldest end of WAL that was seen on the server and is not yet durable; WAL that "
         "holds nothing for the slot does not count",
         "A few times max-commit-interval is usual. More: find the stage that the others wait for.",
+    ),
+    _gauge(
+        "source_member_lag_bytes",
+        "bytes",
+        "source_lag_bytes of each source, which is the greatest of them; shown of several sources and in the "
+        "order of CSNs",
+        "One far above the others: look at that server and its stream; the others wait for it.",
+        "source",
+    ),
+    _gauge(
+        "source_member_lag_seconds",
+        "seconds",
+        "source_lag_seconds of each source; likewise",
+        "Likewise.",
+        "source",
     ),
     _gauge(
         "source_silence_seconds",
@@ -368,6 +383,27 @@ METRICS: Final[tuple[Metric, ...]] = (
         "seconds",
         "Since the oldest of them was prepared; 0 for none",
         "Large: it was forgotten; COMMIT PREPARED or ROLLBACK PREPARED it on the server.",
+    ),
+    _gauge(
+        "collect_turn_waiting_transactions",
+        "transactions",
+        "Transactions of each source that have ended and wait for their turn by CSN",
+        "Growing: see collect_turn_held_seconds for the source that they wait for.",
+        "source",
+    ),
+    _gauge(
+        "collect_turn_held_seconds",
+        "seconds",
+        "For how long the present mark of CSNs has waited for a source; 0 for one that it does not wait for",
+        "Above a few seconds: `gaussdecode status` says for what; nothing of any source lands meanwhile.",
+        "source",
+    ),
+    _gauge(
+        "collect_watermark_csn",
+        "csn",
+        "CSN up to which everything of a source has landed; the same of all",
+        "Standing still: see collect_turn_held_seconds.",
+        "source",
     ),
     _counter("collect_transactions", "transactions", "Committed transactions released", _NOTHING),
     _counter("collect_rows", "rows", "Rows released in commit order", _NOTHING),

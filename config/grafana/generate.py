@@ -210,6 +210,20 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
         ),
     ),
     (
+        "Sources, of several or in the order of CSNs",
+        (
+            Panel("lines", "lag", "bytes", 8, [
+                ("gaussdecode_source_member_lag_bytes@", "{{slot}} {{source}}"),
+            ]),
+            Panel("lines", "the mark waits for", "s", 8, [
+                ("gaussdecode_collect_turn_held_seconds@", "{{slot}} {{source}}"),
+            ], "While one is above 0 for long, nothing lands of any: status says for what."),
+            Panel("lines", "transactions that wait for their turn", "short", 8, [
+                ("gaussdecode_collect_turn_waiting_transactions@", "{{slot}} {{source}}"),
+            ]),
+        ),
+    ),
+    (
         "Trouble",
         (
             Panel("lines", "values that did not fit, per hour", "short", 6, [

@@ -34,6 +34,7 @@ from gaussdecode.commands._fleet import config_files
 from gaussdecode.commands._progress import describe_table
 from gaussdecode.commands._table import print_table
 from gaussdecode.daemon.status.holders import HOLDERS
+from gaussdecode.daemon.status.sheet import describe_member
 from gaussdecode.daemon.status.spelling import size
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
 from gaussdecode.model.words import counted
@@ -137,6 +138,7 @@ def _explain(record: Record) -> None:
         print(f" {record['slot_name']}: {text}")
     _show_spool(record)
     _show_prepared(record)
+    _show_sources(record)
     _show_holder(record)
     _show_snapshots(record)
     for trouble in record.get("troubles") or []:
@@ -162,6 +164,12 @@ def _show_prepared(record: Record) -> None:
             f" {record['slot_name']}: {counted(waiting, 'prepared transaction')} {verb} for "
             "COMMIT PREPARED or ROLLBACK PREPARED"
         )
+
+
+def _show_sources(record: Record) -> None:
+    """Say of each source how far it is, and whether the mark of CSNs waits for it."""
+    for of in record.get("sources") or []:
+        print(f" {record['slot_name']}: {describe_member(of)}")
 
 
 def _show_holder(record: Record) -> None:

@@ -46,6 +46,7 @@ CATALOG_XMIN_AGE: Final = 500e6
 FROZEN_AGE: Final = 1e9
 NO_PROGRESS_SECONDS: Final = 600.0
 PREPARED_SECONDS: Final = 3600.0
+HELD_SECONDS: Final = 300.0
 RESTART_SECONDS: Final = 1800.0
 WINDOW_SECONDS: Final = 900.0
 _STALLED: Final = 0.5
@@ -470,6 +471,21 @@ def _prepared_long(seen: Seen) -> Told | None:
     )
 
 
+def _turns_held(seen: Seen) -> Told | None:
+    held = seen.values.get(f"{_PREFIX}collect_turn_held_seconds", {})
+    (name,), age = max(held.items(), key=lambda item: item[1], default=(("",), 0.0))
+    if age <= HELD_SECONDS:
+        return None
+    return (
+        f"The mark of CSNs has waited for source {name} for {span(age)}: nothing lands of any source.",
+        (
+            f"{seen.command('status', str(seen.config))} says for which transaction, or that its server "
+            f"does not send. Look there for a long transaction, `{HOLDERS['transaction'].query}`, and for a "
+            f"prepared one, `{HOLDERS['prepared'].query}`, and end it."
+        ),
+    )
+
+
 def _guard_blind(seen: Seen) -> Told | None:
     if seen.guard_reason is None or seen.state != "streaming":
         return None
@@ -634,6 +650,7 @@ STATES: Final[tuple[State, ...]] = (
     State("misfits", _W, "GaussdecodeMisfitValues", _misfits),
     State("not-streamed", _W, "GaussdecodeNotStreamed", _not_streamed),
     State("prepared-long", _W, "GaussdecodePreparedLong", _prepared_long),
+    State("turns-held", _W, "GaussdecodeTurnsHeld", _turns_held, explains=_STUCK),
     State("reconnecting", _W, "GaussdecodeReconnects", _reconnects),
     State("restarting", _W, "GaussdecodeRestarts", None),
     State(

@@ -113,6 +113,10 @@ BAD: Final = (
         {"ages": {"land_suspect_entries_total": 60.0}},
     ),
     Case(
+        "turns-held",
+        {g("collect_turn_held_seconds"): "301x120"},
+    ),
+    Case(
         "prepared-long",
         {g("collect_prepared_transactions"): "1x120", g("collect_prepared_seconds"): "3601x120"},
     ),
@@ -178,6 +182,7 @@ GOOD: Final = (
     Case("quarantined", {g("land_quarantined_tables"): "0x120"}),
     Case("snapshot-failed", {g("land_snapshot_failed_tables"): "0x120"}),
     Case("prepared-long", {g("collect_prepared_seconds"): "3599x120"}),
+    Case("turns-held", {g("collect_turn_held_seconds"): "300x120"}),
     Case("not-streamed", {g("source_streaming_fallbacks_total"): "1x120"},
          {"ages": {"source_streaming_fallbacks_total": 3601.0}}),
     Case("suspect", {g("land_suspect_entries_total"): "1x120"},
@@ -282,6 +287,7 @@ def test_bounds_are_those_of_the_rules() -> None:
     assert f"> {states.RETAINED_BYTES / 1e9:.0f}e9" in RULE["GaussdecodeRetainedWalGrowing"]["expr"]
     assert "[10m]" in RULE["GaussdecodeNoProgress"]["expr"]
     assert states.NO_PROGRESS_SECONDS == 600
+    assert RULE["GaussdecodeTurnsHeld"]["expr"].endswith(f"> {states.HELD_SECONDS:.0f}")
     assert "[30m]" in RULE["GaussdecodeReconnects"]["expr"]
     assert states.RESTART_SECONDS == 1800
 
@@ -317,6 +323,18 @@ def test_a_transaction_that_is_too_large_is_named() -> None:
     assert others == []
     assert reason in cause.trouble.what
     assert "`systemctl restart gaussdecode@orders`" in cause.trouble.action
+    assert [trouble.state.name for trouble in cause.consequences] == ["lagging"]
+
+
+def test_the_source_that_holds_the_mark_is_named() -> None:
+    """That which has for the longest; and what follows from it is told as its consequence."""
+    values: Values = {
+        g("collect_turn_held_seconds"): {("dn1",): 0.0, ("dn2",): 360.0, ("dn3",): 302.0},
+        g("source_lag_seconds"): {(): 600.0},
+    }
+    cause, *others = find_causes(find_troubles(dataclasses.replace(WELL, values=values)))
+    assert others == []
+    assert "waited for source dn2 for 6" in cause.trouble.what
     assert [trouble.state.name for trouble in cause.consequences] == ["lagging"]
 
 
