@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from gaussdecode.daemon.status.fleet import Member, summary
+from gaussdecode.daemon.status.members import member_line
 from gaussdecode.daemon.status.page import describe_source
 
 _MARKS: Final = {"error": "!! ", "warning": "!  ", "note": ".  ", "good": "   "}
@@ -120,6 +121,8 @@ def _details(member: Member, width: int) -> Iterator[str]:
     if not member.causes:
         limit: dict[str, Any] = member.record.get("limit") or {}  # Any: JSON
         yield f"  well. {limit.get('sentence') or ''}".rstrip()
+    for of in member.record.get("sources") or ():
+        yield from _folded("  ", member_line(of), width)
     for cause in member.causes:
         yield from _folded(
             _MARKS.get(str(cause.get("severity")), "!  "), str(cause.get("what")), width

@@ -34,7 +34,7 @@ from gaussdecode.commands._fleet import config_files
 from gaussdecode.commands._progress import describe_table
 from gaussdecode.commands._table import print_table
 from gaussdecode.daemon.status.holders import HOLDERS
-from gaussdecode.daemon.status.sheet import describe_member
+from gaussdecode.daemon.status.members import member_line
 from gaussdecode.daemon.status.spelling import size
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
 from gaussdecode.model.words import counted
@@ -169,7 +169,7 @@ def _show_prepared(record: Record) -> None:
 def _show_sources(record: Record) -> None:
     """Say of each source how far it is, and whether the mark of CSNs waits for it."""
     for of in record.get("sources") or []:
-        print(f" {record['slot_name']}: {describe_member(of)}")
+        print(f" {record['slot_name']}: {member_line(of)}")
 
 
 def _show_holder(record: Record) -> None:

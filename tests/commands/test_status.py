@@ -118,6 +118,25 @@ def test_prints_the_servers_columns(
     assert err == "orders: The landing is behind. Do something.\n"
 
 
+def test_says_which_source_is_waited_for(
+    tmp_path: Path, port: int, changes: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line for each source, where there are several."""
+    source = {
+        "slot": "s", "host": "h:1", "lag_bytes": 0, "lag_seconds": 0.0, "durable_lsn": "0/1",
+        "watermark_csn": 7, "waiting_transactions": 0,
+    }  # fmt: skip
+    held = {"is_late": True, "held_seconds": 9.0, "held_by": [{"xid": 5, "pid": 6}]}
+    changes["sources"] = [
+        {**source, "name": "dn1", "is_late": False},
+        {**source, "name": "dn2", **held},
+    ]
+    assert main(["status", config(tmp_path, port)]) == EX_OK
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert first == " orders: source dn1 (s at h:1): 0 B, 0 s behind; durable 0/1, CSN 7"
+    assert second.endswith("; the mark has waited 9 s for transaction 5 of thread 6")
+
+
 @pytest.mark.parametrize(
     ("count", "told"),
     [(0, None), (1, "1 prepared transaction waits for"), (12, "12 prepared transactions wait for")],

@@ -177,6 +177,17 @@ def test_a_screen_fits(size: tuple[int, int], chosen: int) -> None:
     assert ("durable LSN" in lines[2]) is wide
 
 
+def test_sources_of_what_is_chosen_are_told() -> None:
+    """A line each, where there are several."""
+    source = {
+        "name": "dn1", "slot": "s", "host": "h:1", "lag_bytes": 0, "lag_seconds": 0.0,
+        "durable_lsn": "0/1", "watermark_csn": 7, "waiting_transactions": 0, "is_late": False,
+    }  # fmt: skip
+    member = Member.answering("orders", {**WELL, "sources": [source]})
+    lines = frame([member], 0, 100, 40, "20:10:05", Paint())
+    assert "  source dn1 (s at h:1): 0 B, 0 s behind; durable 0/1, CSN 7" in lines
+
+
 def test_causes_of_what_is_chosen_are_explained() -> None:
     """With the source, and each command whole on a line of its own."""
     lines = frame(MEMBERS, 1, 60, 40, "20:10:05", Paint())

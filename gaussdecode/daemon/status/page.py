@@ -14,6 +14,7 @@ from gaussdecode.daemon.status.history import INTERVAL_SECONDS, Sample, series
 from gaussdecode.daemon.status.holders import HOLDERS
 from gaussdecode.daemon.status.landed import Commit, TableTally
 from gaussdecode.daemon.status.limit import Limit, Stage
+from gaussdecode.daemon.status.members import COLUMNS, member_cells
 from gaussdecode.daemon.status.queues import Fill
 from gaussdecode.daemon.status.sheet import (
     chip,
@@ -72,6 +73,7 @@ def render_page(picture: Picture) -> bytes:
         _queues(picture),
         _waits(picture),
         "</div>",
+        _members(status.get("sources") or []),
         _snapshots(status.get("snapshot") or {}),
         _charts(picture.samples),
         '<div class="two wide" id="landed">',
@@ -315,6 +317,14 @@ def _tables(tables: Sequence[TableTally]) -> str:
         else "<p>Nothing yet.</p>"
     )
     return f'<section id="tables"><h2>Landed since the start</h2>{content}{more}</section>\n'
+
+
+def _members(sources: Sequence[Mapping[str, Any]]) -> str:  # Any: JSON
+    """Each source, where what waits for what among them is told."""
+    if not sources:
+        return ""
+    table = _scrolled("sources", "Sources", COLUMNS, [member_cells(of) for of in sources])
+    return f'<section id="sources"><h2>Sources</h2>{table}</section>\n'
 
 
 def _snapshots(tables: dict[str, dict[str, Any]]) -> str:  # Any: JSON

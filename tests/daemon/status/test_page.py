@@ -65,6 +65,21 @@ _SLOT = {
     "safe_bytes": 1 << 30, "is_active": True, "wait_event": None, "spilled_bytes": 0,
     "transaction_seconds": 7800.0, "catalog_xmin_age": 1234567, "frozen_age": 7654321,
 }  # fmt: skip
+_SOURCE = {
+    "slot": "s",
+    "lag_bytes": 2_000_000,
+    "lag_seconds": 3.0,
+    "received_lsn": "0/2",
+    "durable_lsn": "0/1",
+    "confirmed_lsn": "0/0",
+    "server_wal_end": "0/3",
+    "waiting_transactions": 4,
+    "watermark_csn": 7001,
+    "is_late": False,
+    "held_seconds": 0.0,
+    "held_by": [],
+}
+_HELD = {"is_late": True, "held_seconds": 400.0, "held_by": [{"xid": 8123, "pid": None}]}
 STARTING = dataclasses.replace(
     IDLE,
     status={**IDLE.status, "state": "connecting", "source": {}, "uptime_seconds": 1.0},
@@ -79,6 +94,9 @@ TROUBLE = dataclasses.replace(
     status={
         **IDLE.status, "state": "retrying", "detail": "the server is away", "lag_bytes": 7 << 30,
         "lag_seconds": 5000.0, "working_txn_cnt": 3,
+        "sources": [
+            {"name": "dn1", "host": "h1:1", **_SOURCE}, {"name": "dn2", "host": "h2:1", **_SOURCE, **_HELD},
+        ],
         "snapshot": {
             "sales.orders": {"state": "reading", "chunks": 9, "chunks_done": 4, "rows": 1234,
                              "bytes": 10**7, "estimate": 5000, "seconds_left": 90.0, "reason": None},
@@ -229,6 +247,15 @@ def test_rows_that_are_there_already() -> None:
     assert render_page(idle) == render_page(IDLE)
 
 
+def test_sources_have_a_table() -> None:
+    """With what the mark waits for; where there is one alone, there is none."""
+    text = render_page(TROUBLE).decode()
+    rows = text.partition('id="sources"')[2].partition("</section>")[0].split("<tr>")[2:]
+    assert [">dn1<" in row for row in rows] == [True, False]
+    assert "the mark has waited 7 min for transaction 8123, prepared" in rows[1]
+    assert 'id="sources"' not in render_page(IDLE).decode()
+
+
 def test_texts_are_escaped() -> None:
     """Whatever a table, an error or a path is called, it stays text."""
     picture = dataclasses.replace(
@@ -335,7 +362,7 @@ def test_it_is_whole_without_its_script(
     browser.open(url, width=1280, height=900, has_script=False)
     sections = browser.evaluate("Array.from(document.querySelectorAll('section'), e => e.id)")
     assert sections == [
-        "causes", "now", "queues", "waits", "snapshot", "history", "tables", "server", "commits",
+        "causes", "now", "queues", "waits", "sources", "snapshot", "history", "tables", "server", "commits",
     ]  # fmt: skip
     assert browser.evaluate("document.querySelector('noscript meta').content") == "5"
 
