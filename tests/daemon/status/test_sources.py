@@ -98,7 +98,15 @@ def joint() -> Iterator[Callable[[dict[str, Held]], Joint]]:
 
     def build(held: dict[str, Held]) -> Joint:
         nothing = lambda: None  # noqa: E731
-        all_of = Joint(make, ("dn1", "dn2"), None, lambda: False, nothing, nothing)
+        all_of = Joint(
+            make,
+            ("dn1", "dn2"),
+            None,
+            should_stop=lambda: False,
+            on_tick=nothing,
+            on_streaming=nothing,
+            on_ending=nothing,
+        )
         all_of._marks = Marks(held)
         return all_of
 
