@@ -722,7 +722,7 @@ class Collector:
         if not self.assembler.can_hand_over:
             return
         together.give(name, self._request(None))
-        while not together.wait_asked(_SLICE_SECONDS):
+        while not together.wait_asked(name, _SLICE_SECONDS):
             self._on_round()
 
     def _request(self, until: int | None) -> EntryRequest:

@@ -185,10 +185,13 @@ class Together:
             self._is_asked |= is_due
             return self._is_asked and name not in self._parts and not self._is_over
 
-    def wait_asked(self, seconds: float) -> bool:
-        """Wait, after a part was given, until the entry was asked for; False when it was not in time."""
+    def wait_asked(self, name: str, seconds: float) -> bool:
+        """Wait, after a part was given, until its entry was asked for; False when it was not in time.
+
+        By then others may have given their parts of the next one.
+        """
         with self._changed:
-            return self._changed.wait_for(lambda: self._is_over or not self._parts, seconds)
+            return self._changed.wait_for(lambda: self._is_over or name not in self._parts, seconds)
 
     def give(self, name: str, part: EntryRequest) -> None:
         """Give a collector's part of the entry; the last one asks for it."""

@@ -94,7 +94,7 @@ def test_threads_make_whole_entries(seed: int) -> None:
                 continue
             lsn += 1
             together.give(name, part(lsn))
-            while not together.wait_asked(0.01):
+            while not together.wait_asked(name, 0.01):
                 pass
 
     threads = [threading.Thread(target=collect, args=(name,)) for name in NAMES]
@@ -113,9 +113,9 @@ def test_after_the_end_nothing_is_an_entry() -> None:
     together = Together(NAMES, asked.append, 1000)
     together.ask("a", is_due=True)
     together.give("a", part(1))
-    assert not together.wait_asked(0)
+    assert not together.wait_asked("a", 0)
     together.end()
-    assert together.wait_asked(0)
+    assert together.wait_asked("a", 0)
     assert not together.ask("b", is_due=True)
     for name in ("b", "c"):
         together.give(name, part(1))
