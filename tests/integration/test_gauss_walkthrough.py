@@ -74,7 +74,7 @@ def lines_of(heading: str) -> list[str]:
 
 def test_the_walk_through(cluster: GaussCluster, tmp_path: Path) -> None:
     """Every command of it, in its order, with bookings that move meanwhile."""
-    config: dict[str, Json] = {"decoding": {"output-order": 1}}
+    config: dict[str, Json] = {"decoding": {"output-order": 1, "parallel-decode-num": 1}}
     daemon, bank = SeveralDaemon(ClusterDatabase(cluster), tmp_path, config=config), Bank(cluster)
     for server in cluster.servers.values():
         server.slots.clear()
@@ -177,12 +177,12 @@ def test_a_transaction_that_writes_for_long(cluster: GaussCluster, tmp_path: Pat
 def test_other_nodes_are_refused(cluster: GaussCluster, tmp_path: Path) -> None:
     """A landing is complete over the nodes that it began with."""
     daemon = several(cluster, tmp_path)
-    with daemon:
-        daemon.catch_up_csn()
-        assert daemon.stop() == EX_OK
+    daemon.begin()
+    with contextlib.ExitStack() as stack:
+        stack.push(daemon.__exit__)
         rename(daemon, dn2="dn7")
         assert daemon.start().wait() == EX_CONFIG
-        assert "the landing is of" in daemon.log_tail(40)
+        assert "the landing is of" in daemon.log.read_text()
 
 
 def rename(daemon: SeveralDaemon, **names: str) -> None:
@@ -195,12 +195,12 @@ def rename(daemon: SeveralDaemon, **names: str) -> None:
 def test_a_coordinator_ends_the_daemon(cluster: GaussCluster, tmp_path: Path) -> None:
     """A name that leads to a coordinator one day is not landed from."""
     daemon = several(cluster, tmp_path)
-    with daemon:
-        daemon.catch_up_csn()
-        assert daemon.stop() == EX_OK
+    daemon.begin()
+    with contextlib.ExitStack() as stack:
+        stack.push(daemon.__exit__)
         cluster.servers["dn2"].behaviour.node_type = "C"
         assert daemon.start().wait() == EX_CONFIG
-        assert "the server is a coordinator" in daemon.log_tail(40)
+        assert "the server is a coordinator" in daemon.log.read_text()
 
 
 def test_clocks_that_are_not_one(cluster: GaussCluster, tmp_path: Path) -> None:
