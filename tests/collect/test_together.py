@@ -97,11 +97,11 @@ def test_threads_make_whole_entries(seed: int) -> None:
             while not together.wait_asked(name, 0.01):
                 pass
 
-    threads = [threading.Thread(target=collect, args=(name,)) for name in NAMES]
+    threads = [threading.Thread(target=collect, args=(name,), daemon=True) for name in NAMES]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(10)
     assert [request.position.lsn for request in asked] == list(range(1, entries + 1))
     for request in asked:
         assert {of.position.lsn for of in request.others.values()} == {request.position.lsn}

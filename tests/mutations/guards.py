@@ -38,6 +38,7 @@ _FLIPS: Final = (
 )
 
 _COLLECT: Final = ("tests/collect/test_collector.py",)
+_TOGETHER: Final = ("tests/collect/test_together.py",)
 _GATE: Final = ("tests/collect/test_gate.py", "tests/crash/test_interleavings.py")
 _RESENT: Final = ("tests/collect/test_resent.py",)
 _START: Final = ("tests/source/test_start.py",)
@@ -70,8 +71,17 @@ GUARDS: Final = (
           _LOG),
     Guard("land/making.py", "    if wrong is not None:\n        raise AccountError(",
           "    if False:\n        raise AccountError(", ("tests/land/test_writer.py",)),
-    Guard("land/making.py", "account.wrong_place(before, after) or account.wrong(",
-          "account.wrong(", ("tests/land/test_writer.py",)),
+    Guard("land/making.py",
+          "            or account.wrong_place(before.get(source), entry.positions[source])\n", "",
+          ("tests/land/test_writer.py",)),
+    Guard("collect/together.py", "return cut if len(self._arrived) == len(self._names) else None",
+          "return cut", _TOGETHER),
+    Guard("collect/together.py", "            if self._is_over or len(self._parts) < len(self._names):",
+          "            if len(self._parts) < len(self._names):", _TOGETHER),
+    Guard("collect/together.py", "lambda: self._is_over or name not in self._parts",
+          "lambda: self._is_over or not self._parts", _TOGETHER),
+    Guard("collect/together.py", "            if cut is None or name in self._parts or self._is_over:",
+          "            if cut is None or self._is_over:", _TOGETHER),
     Guard("land/making.py", "        if file.ops and sum(file.ops.values()) != file.rows:",
           "        if False:", ("tests/land/test_writer.py",)),
     Guard("land/making.py", "max(int(committed.timestamp() * 1000), state.mtime_ms + 1)",
@@ -167,7 +177,7 @@ GUARDS: Final = (
     Guard("collect/collector.py",
           "        self._writer.end()\n        self._attendance.end()\n\n    # ---- called by the gate",
           "        self._attendance.end()\n\n    # ---- called by the gate", _ORDERS),
-    Guard("collect/collector.py", "                account=self._account(position),\n", "", _COLLECT),
+    Guard("collect/collector.py", "            account=self._account(position),\n", "", _COLLECT),
     Guard("collect/collector.py", "        self._truncates.clear()\n        self._changes.clear()\n",
           "        self._changes.clear()\n", _COLLECT),
     Guard("collect/collector.py", "            self._suspects.forget()\n", "            pass\n", _COLLECT),
