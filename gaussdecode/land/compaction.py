@@ -1,15 +1,15 @@
 """Compaction: many small files become few, and nobody's position moves.
 
 Given a complete block of entries; promises a ``compact`` entry whose files, under
-``compact/``, hold exactly the rows of the files they replace, in position order. The old
-files stay until retention takes them, because plain streams read their directories; only
+``compact/``, hold exactly the rows of the files they replace, in the order of the landing, and
+rows of one source each. The old files stay until retention takes them, because plain streams read their directories; only
 readers of the log use the merged ones. Memory is bounded by a few row groups.
 """
 
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -33,7 +33,12 @@ _MAX_FILES: Final = 100_000
 _MAX_MERGED: Final = 256
 """Files merged into one: all of them are open at once."""
 
-_ORDER: Final = ("gd_epoch", "gd_lsn", "gd_seq")
+_ORDER: Final = {
+    "lsn": ("gd_epoch", "gd_lsn", "gd_seq"),
+    "csn": ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq"),
+}
+"""Columns that order the rows of one source, by the order of the landing."""
+
 _KINDS: Final = frozenset({EntryKind.DATA})
 
 
@@ -119,14 +124,14 @@ def collect_small(entries: Iterable[CommitEntry], small_bytes: int) -> tuple[lis
 
 
 def plan_groups(smalls: list[Small], target_bytes: int) -> Iterator[list[Small]]:
-    """Choose what is merged: runs of one table and one schema, in position order. Pure."""
+    """Choose what is merged: runs of one table, source and schema, in position order. Pure."""
 
-    def order(small: Small) -> tuple[str, int, int, int]:
+    def order(small: Small) -> tuple[str, str, int, int, int]:
         file = small.file
-        return file.table, small.n, file.first.lsn, file.first.seq
+        return file.table, file.source or "", small.n, file.first.lsn, file.first.seq
 
-    def kind(small: Small) -> tuple[str, str]:
-        return small.file.table, small.file.schema_id
+    def kind(small: Small) -> tuple[str, str | None, str]:
+        return small.file.table, small.file.source, small.file.schema_id
 
     for _, run in itertools.groupby(sorted(smalls, key=order), key=kind):
         group: list[Small] = []
@@ -158,7 +163,7 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
                 pq.ParquetFile(stack.enter_context(log.disk.files.open(file.path)))
                 for file in files
             ]
-            for rows in _batched(_row_groups(opened)):
+            for rows in _batched(_row_groups(opened, _ORDER[log.layout.order])):
                 if sink is None:
                     sink = ParquetSink(log.disk, path, opened[0].schema_arrow, compression, rows)
                 sink.write(rows)
@@ -191,14 +196,15 @@ def _described(sink: ParquetSink, files: list[LandingFile]) -> HiddenFile:
         has_unchanged=any(file.has_unchanged for file in files),
         has_key_change=any(file.has_key_change for file in files),
         checksum=checksum,
+        source=files[0].source,
     )
 
 
-def _row_groups(files: list[pq.ParquetFile]) -> Iterator[pa.Table]:
-    """Row groups of all files in position order; those of lanes interleave."""
+def _row_groups(files: list[pq.ParquetFile], order: Sequence[str]) -> Iterator[pa.Table]:
+    """Row groups of all files in the order of the landing; those of lanes interleave."""
     keyed = []
     for index, file in enumerate(files):
-        columns = [name for name in _ORDER if name in file.schema_arrow.names]
+        columns = [name for name in order if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
             head = file.read_row_group(group, columns=columns).slice(0, 1).to_pylist()
             if head:

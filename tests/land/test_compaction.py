@@ -1,12 +1,16 @@
 """Compaction: the same rows and positions in fewer files."""
 
+import dataclasses
 import io
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from kit.landrun import Landing, landed_rows
+import pytest
+from kit.landrun import IDENTITY, Landing, landed_rows
 from kit.simdisk import SimFiles
 
-from gaussdecode.land.compaction import Small, compact, plan_groups
+from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.compaction import Small, compact, merge, plan_groups
 from gaussdecode.land.verify import verify_files
 from gaussdecode.model.landing import EntryKind, LandingFile, Position
 
@@ -119,3 +123,43 @@ def test_damaged_files_are_left_alone() -> None:
     assert len(merged.extra["skipped"]) == 1
     assert entry.files[0].path in merged.extra["skipped"][0]
     assert not any(".gd-" in path for path in files.image.paths())
+
+
+def test_sources_are_kept_apart() -> None:
+    """A merged file has rows of one of several sources; between them their LSNs mean nothing."""
+    smalls = [
+        Small(n, dataclasses.replace(file("t", "A", lsn), source=source))
+        for n, (source, lsn) in enumerate((("dn1", 9), ("dn2", 1), ("dn1", 10), ("dn2", 2)), 1)
+    ]
+    assert planned(*smalls) == [[9, 10], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("order", "merged"), [("csn", [(1, 30), (2, 10)]), ("lsn", [(2, 10), (1, 30)])]
+)
+def test_merged_files_are_in_the_order_of_the_landing(
+    order: str, merged: list[tuple[int, int]]
+) -> None:
+    """Where CSNs and LSNs go different ways; and say which source they are of."""
+    files = SimFiles()
+    log = CommitLog.open(
+        files, IDENTITY, source="dn1", others={"dn2": IDENTITY}, order=order, writer="first"
+    )
+    given = []
+    for csn, lsn in ((2, 10), (1, 30)):
+        rows = pa.table(
+            {
+                "gd_op": ["I"], "gd_epoch": [0], "gd_source": ["dn2"], "gd_csn": [csn],
+                "gd_lsn": [lsn], "gd_seq": [0],
+            }
+        )  # fmt: skip
+        content = io.BytesIO()
+        pq.write_table(rows, content)
+        path = f"{csn}.parquet"
+        files.write(files.create(path), content.getvalue())
+        given.append(dataclasses.replace(file("t", "A", lsn), path=path, source="dn2"))
+    made = merge(log, 0, given, "zstd")
+    rows = pq.read_table(io.BytesIO(files.read(made.path)))
+    assert [(row["gd_csn"], row["gd_lsn"]) for row in rows.to_pylist()] == merged
+    assert (made.source, made.rows) == ("dn2", 2)
+    log.close()
