@@ -857,8 +857,10 @@ class Collector:
         """
         extra = self._suspects.describe()
         if extra is not None:
+            source = self._settings.source
+            said = extra if source is None else {**extra, "source": source}
             self._writer.note(
-                EntryRequest(kind=EntryKind.SUSPECT, position=self._position, extra=extra)
+                EntryRequest(kind=EntryKind.SUSPECT, position=self._position, extra=said)
             )
             self._suspects.forget()
 

@@ -31,7 +31,7 @@ from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind
+from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import ended_by
 from gaussdecode.model.title import split_title
@@ -102,7 +102,7 @@ def _records(root: Path) -> Iterator[Json]:
         for suspect in suspects:
             suspect.take(entry)
         for table in ended_by(entry) & stopped.keys():
-            (position,) = entry.positions.values()
+            _, position = _where(entry)
             lsn = entry.extra.get("snapshot", {}).get("lsn", position.lsn)
             for record in stopped.pop(table):
                 record.update(until_lsn=str(Lsn(lsn)), is_open=False)
@@ -185,12 +185,33 @@ def _entries(root: Path, ledger: Json) -> Iterator[CommitEntry]:
         files.close()
 
 
+def _where(entry: CommitEntry) -> tuple[str | None, SourcePosition]:
+    """Which of several sources an entry is about, where it says so, and a position.
+
+    An entry that does not say it, or is of the one source, gives that of the first.
+    """
+    source = entry.extra.get("source")
+    if source in entry.positions and len(entry.positions) > 1:
+        return str(source), entry.positions[str(source)]
+    return None, next(iter(entry.positions.values()))
+
+
+def _sources(entry: CommitEntry, source: str | None) -> Json:
+    """What a record says of several sources: whose it is, or where each of them was."""
+    if len(entry.positions) == 1:
+        return {}
+    if source is not None:
+        return {"source": source}
+    return {"sources": {name: str(Lsn(at.lsn)) for name, at in entry.positions.items()}}
+
+
 def _record(entry: CommitEntry) -> Json:
     extra = entry.extra
-    (position,) = entry.positions.values()
+    source, position = _where(entry)
     return {
         "entry": entry.n,
         "kind": str(entry.kind),
+        **_sources(entry, source),
         "recorded": entry.committed_time.isoformat(),
         "from_lsn": str(Lsn(extra.get("from_lsn", position.lsn))),
         "until_lsn": str(Lsn(extra["until_lsn"])) if "until_lsn" in extra else None,
@@ -209,12 +230,20 @@ def _row(record: Json) -> list[str]:
         str(record["entry"]),
         record["kind"],
         record["recorded"][:19].replace("T", " "),
-        record["from_lsn"],
+        _from(record),
         f"{until} and on" if record["is_open"] else until,
         ", ".join(record["tables"]) or ("all" if record["kind"] == EntryKind.GAP else "not named"),
         _read_again(record),
         record["text"] or record["reason"],
     ]
+
+
+def _from(record: Json) -> str:
+    """Where it begins: in the LSNs of its source, or of each where it does not say which."""
+    if "sources" in record:
+        return ", ".join(f"{name} {lsn}" for name, lsn in record["sources"].items())
+    source = f"{record['source']} " if "source" in record else ""
+    return f"{source}{record['from_lsn']}"
 
 
 def _read_again(record: Json) -> str:

@@ -422,6 +422,8 @@ class Side:
             extra = publications.suspect(found, lsn, int(facts["wal_end"]), gone)
             if self._config.landing.on_suspect == "stop":
                 raise SuspectError(f"{extra['text']}. {STOPPED}")
+            if self._is_one_of_several:
+                extra["source"] = self.name
             _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
             intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=known_position, extra=extra))
         publications.remember(store, seen, members, self._source)

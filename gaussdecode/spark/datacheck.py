@@ -23,27 +23,43 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import ConfigError, DataTestError
 from gaussdecode.model.words import counted
 from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, check_columns
-from gaussdecode.spark.events import KEY, STAMPS
+from gaussdecode.spark.events import KEY, stamp_fields
 from gaussdecode.spark.frames import read_versions, spark_type
 from gaussdecode.spark.place import Place
-from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema, parse_type
+from gaussdecode.spark.schema import (
+    NAMES_TYPE,
+    RAW,
+    RAW_TYPE,
+    SOURCE,
+    UNCHANGED,
+    TableSchema,
+    parse_type,
+)
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
 from gaussdecode.spark.store import StateFile, sync_directory
 
 FAILED: Final = "gd_failed"
-PLACE: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq")
-"""What no two rows of a table have in common."""
+_PLACE: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq")
 
 _WAS_OUT: Final = "gd_was_out"
 _VALUE: Final = "gd_value"
-_HELD: Final = [
-    *[pa.field(name, of) for name, of in STAMPS.items()],
-    pa.field(UNCHANGED, NAMES_TYPE),
-    pa.field(RAW, RAW_TYPE),
-    pa.field(KEY, pa.binary()),
-    pa.field(FAILED, NAMES_TYPE),
-]
+
+
+def _held_fields(schema: TableSchema) -> list[pa.Field]:
+    """Our columns of rows in quarantine."""
+    return [
+        *stamp_fields(schema),
+        pa.field(UNCHANGED, NAMES_TYPE),
+        pa.field(RAW, RAW_TYPE),
+        pa.field(KEY, pa.binary()),
+        pa.field(FAILED, NAMES_TYPE),
+    ]
+
+
+def places_of(rows: DataFrame) -> list[str]:
+    """Columns of which no two rows of a table have the same values; each of several sources has its own LSNs."""
+    return [*_PLACE, *([SOURCE] if SOURCE in rows.columns else [])]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,9 +88,10 @@ def rows_since(rows: DataFrame, after: int, held: DataFrame | None) -> Rows:
     changed = changed.withColumn(_WAS_OUT, F.lit(False))
     if held is None:
         return Rows(changed, rest)
-    places = F.broadcast(held.select(*PLACE))
-    was_out = rest.join(places, list(PLACE), "left_semi").select(*map(quoted, rows.columns))
-    others = rest.join(places, list(PLACE), "left_anti").select(*map(quoted, rows.columns))
+    place = places_of(rows)
+    places = F.broadcast(held.select(*place))
+    was_out = rest.join(places, place, "left_semi").select(*map(quoted, rows.columns))
+    others = rest.join(places, place, "left_anti").select(*map(quoted, rows.columns))
     return Rows(changed.unionByName(was_out.withColumn(_WAS_OUT, F.lit(True))), others)
 
 
@@ -242,7 +259,9 @@ class Checker:
 
     def _write(self, frame: DataFrame) -> tuple[StateFile, ...]:
         """Write rows durable, under names that are never used again."""
-        types = {field.name: field for field in (*_HELD, *self._schema.arrow())}
+        types = {
+            field.name: field for field in (*_held_fields(self._schema), *self._schema.arrow())
+        }
         fields = pa.schema([types[name] for name in frame.columns])
         name = f"quarantine/{self._token}"
         found = write_rows(frame, self._schema.schema_id, fields, self._root, name)
@@ -270,12 +289,15 @@ def held_rows(
     paths: dict[str, list[Place]] = {}
     for file in files:
         paths.setdefault(file.schema_id, []).append(root / file.path)
-    return read_versions(spark, paths, schemas, schema, dict.fromkeys(schemas, _HELD))
+    return read_versions(
+        spark, paths, schemas, schema, {i: _held_fields(of) for i, of in schemas.items()}
+    )
 
 
 def without(rows: DataFrame, held: DataFrame) -> DataFrame:
     """Rows that are not in quarantine."""
-    left = rows.join(F.broadcast(held.select(*PLACE)), list(PLACE), "left_anti")
+    place = places_of(rows)
+    left = rows.join(F.broadcast(held.select(*place)), place, "left_anti")
     return left.select(*map(quoted, rows.columns))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from gaussdecode.spark.datacheck import PLACE
+from gaussdecode.spark.datacheck import places_of
 from gaussdecode.spark.events import ACTION, ENDS, KEY, PUT, closed_schema
 from gaussdecode.spark.frames import as_version, read_versions, spark_type
 from gaussdecode.spark.laketable import LakeTable, Merge, named_back
@@ -65,8 +65,8 @@ def publish(
         n: entry that it is brought to.
         scratch: directory for a history that is written anew, as its columns are other ones.
     """
-    at = table.position()
-    if at is not None and at >= n:
+    known = table.position()
+    if known is not None and known >= n:
         return
     if versions.old is None:
         table.replace(versions.rows, n)
@@ -77,11 +77,13 @@ def publish(
         table.rename_columns(renamed)
         table.add_columns(versions.rows.schema.fields)
         changes = versions.rows.withColumn(ACTION, F.lit(PUT))
-        table.merge(Merge(changes, PLACE, bounds=versions.bounds, values=versions.values), n)
+        at = tuple(places_of(changes))
+        table.merge(Merge(changes, at, bounds=versions.bounds, values=versions.values), n)
         return
     held = as_version(held, versions.old, versions.new)
     names = [quoted(name) for name in versions.rows.columns]
-    kept = held.join(versions.rows.select(*PLACE), list(PLACE), "left_anti").select(*names)
+    place = places_of(versions.rows)
+    kept = held.join(versions.rows.select(*place), place, "left_anti").select(*names)
     new, fields = (
         versions.new,
         closed_schema(versions.new),

@@ -14,12 +14,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from gaussdecode.errors import ConfigError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.frames import change_fields, read_versions
 from gaussdecode.spark.landing import Landing, Point, Reach, data_kinds
 from gaussdecode.spark.place import Given, ObjectPath, Place
-from gaussdecode.spark.plan import ChangeFile, merge_files, replaces
+from gaussdecode.spark.plan import SYSTEM_TABLES, ChangeFile, merge_files, replaces
 from gaussdecode.spark.remote import NUMBER
 from gaussdecode.spark.schema import Column as TableColumn
 from gaussdecode.spark.schema import TableSchema, match_columns
@@ -61,6 +62,7 @@ def changes(
     """
     landing = Landing(root)
     directory = landing.find_table(table)
+    _refuse_ours(landing, directory)
     until = landing.reach(_point(to))
     after = None if from_ is None else landing.reach(_point(from_))
     first, last = landing.first_n if after is None else after.whole + 1, until.n
@@ -73,6 +75,16 @@ def changes(
     from gaussdecode.spark.uncommitted import with_uncommitted
 
     return with_uncommitted(spark, landing, directory, last, frame, version)
+
+
+def _refuse_ours(landing: Landing, directory: str) -> None:
+    """Refuse what has no changes of a table, with the way to read it."""
+    if directory in SYSTEM_TABLES:
+        raise ConfigError(
+            f"{directory} is no table of the source and has no versions: read the files that the log names, "
+            f"below {landing.root}/data/{directory}, with spark.read.parquet, and up to a CSN the rows whose "
+            "gd_csn is not above it"
+        )
 
 
 def _between(landing: Landing, frame: DataFrame, after: Reach | None, until: Reach) -> DataFrame:

@@ -18,6 +18,7 @@ from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import Quarantine
+from gaussdecode.model.request import Reached
 from gaussdecode.snapshot.doubts import answered
 
 IDENTITY = SourceIdentity("postgresql", "7", "shop", "orders", "pgoutput")
@@ -199,3 +200,23 @@ def test_no_landing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     tmp_path.chmod(0o750)
     assert main(["gaps", str(tmp_path)]) == EX_IOERR
     assert "no landing" in capsys.readouterr().err
+
+
+def test_several_sources_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An entry that says whose it is, and one that does not and has the place of each."""
+    root = tmp_path / "landing"
+    root.mkdir(mode=0o750)
+    log = CommitLog.open(Files(root), IDENTITY, source="dn1", others={"dn2": IDENTITY})
+    start, other = SourcePosition(1, 1, 0x100), SourcePosition(1, 1, 0x200)
+    others = {"dn2": Reached(other, None)}
+    log.commit(Draft(kind=EntryKind.GENESIS, position=start, others=others))
+    log.commit(Draft(kind=EntryKind.SUSPECT, extra={"source": "dn2", "text": "perhaps"}))
+    log.commit(Draft(kind=EntryKind.QUARANTINE, extra={"tables": ["public.a"], "text": "stopped"}))
+    log.close()
+    assert main(["gaps", str(root)]) == EX_IOERR
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split(" | ")[3].strip() for row in rows] == ["dn2 0/200", "dn1 0/100, dn2 0/200"]
+    assert main(["gaps", "--json", str(root)]) == EX_IOERR
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["source"], first["from_lsn"]) == ("dn2", "0/200")
+    assert second["sources"] == {"dn1": "0/100", "dn2": "0/200"}

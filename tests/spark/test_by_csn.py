@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 from gaussdecode.cli import main
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark import query
-from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.apply import Options, apply, apply_with
+from gaussdecode.spark.datacheck import rows_since, without
 from gaussdecode.spark.datasource import GaussDecodeSource
+from gaussdecode.spark.datatests import DataTest, Kind, OnFailure
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.reading import changes
@@ -220,3 +222,39 @@ def test_the_command_goes_inside_an_entry(
     assert main(["spark", "apply", *places, "--local", "--to-csn", str(inside)]) == 0
     assert rows_in(tmp_path / "target") == expected(history, inside)
     assert f"and of the next what is up to CSN {inside} of" in capsys.readouterr().out
+
+
+def test_rows_of_two_sources_at_one_place(spark: SparkSession) -> None:
+    """In quarantine is the row of one of them; the other one's has the same LSN, and stays."""
+    columns = (
+        "gd_op string, gd_epoch int, gd_source string, gd_lsn bigint, gd_seq bigint, gd_n bigint"
+    )
+    rows = spark.createDataFrame([("I", 0, name, 7, 0, 1) for name in SOURCES], columns)
+    held = rows.where("gd_source = 'dn2'")
+    left = without(rows, held).select("gd_source").collect()
+    assert sorted(row[0] for row in left) == ["dn1", "dn3"]
+    told = rows_since(rows, 1, held)
+    assert [row.gd_source for row in told.looked_at.collect()] == ["dn2"]
+    assert sorted(row.gd_source for row in told.others.collect()) == ["dn1", "dn3"]
+
+
+def test_quarantine_of_several_sources(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that fail a test are out, each of its source, and come back when they pass."""
+    history = SharedHistory(tmp_path / "landing", 4)
+    root, target = tmp_path / "landing", tmp_path / "target"
+    tests = {"public.bag": [DataTest("y", Kind.NOT_NULL, ("y",), on_failure=OnFailure.QUARANTINE)]}
+    for steps in (3, 2):
+        history.run(steps)
+        apply(spark, root, target, tests=tests)
+        state = state_at(history.states["bag"], (0, history.mark, END))
+        assert state is not None
+        at = state.names.index("y")
+        shown, out = (
+            canon([tuple(row[name] for name in state.names) for row in read.collect()])
+            for read in (
+                query.current(spark, target, "public.bag"),
+                query.quarantine(spark, target, "public.bag"),
+            )
+        )
+        assert shown == [row for row in state.rows if row[at] is not None]
+        assert out == [row for row in state.rows if row[at] is None]
