@@ -16,7 +16,7 @@ OPTIONS: Final[dict[str, object]] = {
     "parallel-decode-num": 2,
     "decode-style": "b",
     "sending-batch": 1,
-    "skip-empty-xacts": False,
+    "skip-empty-xacts": True,
     "output-order": 1,
 }
 

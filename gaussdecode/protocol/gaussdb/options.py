@@ -127,6 +127,10 @@ def _value(
         return None
     if is_landing and name in _NOT_OF_A_LANDING:
         return None
+    if is_landing and decoding.output_order and name == "skip-empty-xacts":
+        return (
+            "false"  # commits without rows tell how far the stream is; the daemon leaves them out
+        )
     if name == "sending-batch":
         return str(int(is_batched(request, is_landing=is_landing)))
     if name == "white-table-list":

@@ -126,6 +126,14 @@ def test_a_landing_is_sent_by_lsn(tmp_path: Path) -> None:
     assert told["output-order"] == "1"
 
 
+def test_a_landing_by_csn_is_sent_empty_transactions(tmp_path: Path) -> None:
+    """They tell how far the stream of a quiet server is; the daemon leaves them out."""
+    config = configured(tmp_path, f"{PARALLEL}, output-order: 1, skip-empty-xacts: true")
+    for server in (GAUSSDB, OPENGAUSS):
+        assert server_options(StreamRequest.of(config), server)["skip-empty-xacts"] == "false"
+    assert config.decoding.skip_empty_xacts
+
+
 def test_serial_decoding_is_asked_for_in_so_many_words(tmp_path: Path) -> None:
     """The server's default can be changed, so 1 is said too; parallel options are not."""
     config = configured(tmp_path)
