@@ -34,6 +34,15 @@ class GaussDecodeError(Exception):
     exit_status: ClassVar[int] = EX_SOFTWARE
     retryable: ClassVar[bool] = False
 
+    def name_source(self, source: str) -> None:
+        """Say in the text which of several sources it is of, unless it begins with that."""
+        if not str(self).startswith((f"{source}:", f"source {source}:")):
+            self._say_before(f"source {source}: ")
+
+    def _say_before(self, text: str) -> None:
+        said, *others = self.args or ("",)
+        self.args = (f"{text}{said}", *others)
+
 
 class ConfigError(GaussDecodeError):
     """The configuration, or what the operator asked for, cannot be carried out."""
@@ -65,6 +74,10 @@ class SourceError(GaussDecodeError):
         super().__init__(reason, sqlstate)
         self.reason = reason
         self.sqlstate = sqlstate
+
+    def _say_before(self, text: str) -> None:
+        super()._say_before(text)
+        self.reason = f"{text}{self.reason}"
 
     def __str__(self) -> str:
         return self.reason if self.sqlstate is None else f"{self.reason} (SQLSTATE {self.sqlstate})"
@@ -110,9 +123,11 @@ class StreamError(GaussDecodeError):
     Attributes:
         lsn: WAL position of the message, or of the first of its batch; None where unknown.
         xid: of the transaction that was open; None where none was, or it was not sent.
+        source: which of several it is of; empty where there is one.
     """
 
     exit_status = EX_PROTOCOL
+    source = ""
 
     def __init__(self, lsn: int | None, xid: int | None) -> None:
         self.lsn = None if lsn is None else Lsn(lsn)
@@ -130,10 +145,15 @@ class StreamError(GaussDecodeError):
         self.xid = self.xid or xid or None
         self.args = self.fields()
 
+    def name_source(self, source: str) -> None:
+        """Say it where the LSN and the transaction are said."""
+        self.source = source
+
     @property
     def where(self) -> str:
-        """LSN and transaction, after a comma; empty where neither is known."""
-        near = "" if self.lsn is None else f", near {self.lsn}"
+        """Source, LSN and transaction, after a comma; empty where none is known."""
+        near = f", source {self.source}" if self.source else ""
+        near += "" if self.lsn is None else f", near {self.lsn}"
         return near if self.xid is None else f"{near}, in transaction {self.xid}"
 
 
@@ -255,6 +275,10 @@ class TableError(GaussDecodeError):
         self.lsn = Lsn(lsn)
         self.reason = reason
 
+    def _say_before(self, text: str) -> None:
+        self.reason = f"{text}{self.reason}"
+        self.args = (*self.args[:-1], self.reason)
+
     def __str__(self) -> str:
         return f"table {table_title(self.namespace, self.name)}, after {self.lsn}: {self.reason}"
 
@@ -279,6 +303,10 @@ class LostRowError(GaussDecodeError):
         super().__init__(reason, list(table))
         self.reason = reason
         self.table = tuple(table)
+
+    def _say_before(self, text: str) -> None:
+        super()._say_before(text)
+        self.reason = f"{text}{self.reason}"
 
     def __str__(self) -> str:
         return self.reason

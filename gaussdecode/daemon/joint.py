@@ -3,18 +3,28 @@
 Each runs in a thread of its own, which starts its processes and watches them. One that ends, in
 order or not, has the others end in order; the first error is the error of all. What had not become
 an entry by then comes again from every server.
+
+They share one way into the writer, which the first that is over closes: that another is refused there
+is no error of its own. An error of a source names it; one of the landing belongs to none.
 """
 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeGuard
 
 from gaussdecode.daemon.session import POLL_SECONDS, Session
-from gaussdecode.errors import GaussDecodeError
+from gaussdecode.errors import (
+    AccountError,
+    GaussDecodeError,
+    LandingError,
+    MirrorError,
+    SupersededError,
+)
 from gaussdecode.source.gaussdb.marks import Running
 
 _JOIN_SECONDS: Final = 0.05
+_OF_THE_LANDING: Final = (AccountError, LandingError, MirrorError)
 
 
 class Held(NamedTuple):
@@ -131,7 +141,7 @@ class Joint:
                 if self._marks is not None and self._must_end():
                     self._marks.close()
                     self._marks, self._make_marks = None, None
-                threads[0].join(_JOIN_SECONDS)
+                next((one for one in threads if one.is_alive()), threads[0]).join(_JOIN_SECONDS)
                 self._tick()
         finally:
             self._is_ending = True
@@ -174,8 +184,12 @@ class Joint:
 
     def _keep(self, name: str, error: BaseException) -> None:
         with self._lock:
-            if name and len(self.sessions) > 1 and isinstance(error, GaussDecodeError):
-                error.add_note(f"source {name}")
+            if any(error is known for _, known in self._errors):
+                return  # one failure of the landing, seen by each
+            if isinstance(error, SupersededError):
+                return  # a session that is over closed the way in; why that is comes, if there is a reason
+            if name and len(self.sessions) > 1 and _is_of_source(error):
+                error.name_source(name)
             self._errors.append((name, error))
 
     def stuck_stage(self) -> str | None:
@@ -195,3 +209,7 @@ class Joint:
             for name, session in self.sessions.items()
             for child, pid in session.process_ids().items()
         }
+
+
+def _is_of_source(error: BaseException) -> TypeGuard[GaussDecodeError]:
+    return isinstance(error, GaussDecodeError) and not isinstance(error, _OF_THE_LANDING)

@@ -9,7 +9,7 @@ that is.
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gaussdecode.collect.collector import IDLE_SECONDS
@@ -96,14 +96,14 @@ class Marking:
     def _run(self) -> None:
         try:
             with contextlib.ExitStack() as stack:
-                nodes = {
-                    name: stack.enter_context(
-                        connect_lasting(source_address(one), _ANSWER_SECONDS, self._stop.is_set)
-                    )
-                    for name, one in self._members.items()
-                }
-                for name, node in nodes.items():
-                    _refuse_standby(name, node)
+                nodes = {}
+                for name, one in self._members.items():
+                    with _naming(name, self._members):
+                        node = connect_lasting(
+                            source_address(one), _ANSWER_SECONDS, self._stop.is_set
+                        )
+                        nodes[name] = stack.enter_context(node)
+                        _refuse_standby(name, node)
                 self._marker = marker = Marker(nodes, is_clock_local=_is_clock_local(nodes))
                 while not self._stop.is_set():
                     self._turn(marker, nodes)
@@ -143,14 +143,30 @@ class Marking:
         now = time.monotonic()
         if now - self._nudged.get(name, 0.0) >= _NUDGE_SECONDS:
             self._nudged[name] = now
-            node.query(EMPTY)
+            with _naming(name, self._members):
+                node.query(EMPTY)
 
     def _has_moved(self, nodes: Mapping[str, GaussConnection]) -> bool:
         """Whether a log has moved on for a while without a transaction that lands."""
         if time.monotonic() - self._marked_at < IDLE_SECONDS:
             return False
         self._marked_at = time.monotonic()
-        return any(_wal_end(node) > self._highs.get(name, 0) for name, node in nodes.items())
+        for name, node in nodes.items():
+            with _naming(name, self._members):
+                if _wal_end(node) > self._highs.get(name, 0):
+                    return True
+        return False
+
+
+@contextlib.contextmanager
+def _naming(name: str, members: Mapping[str, Config]) -> Iterator[None]:
+    """Have an error say which source it is of, where there are several."""
+    try:
+        yield
+    except GaussDecodeError as error:
+        if len(members) > 1:
+            error.name_source(name)
+        raise
 
 
 def _is_clock_local(nodes: Mapping[str, GaussConnection]) -> bool:

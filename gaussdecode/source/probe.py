@@ -109,7 +109,7 @@ class WorstProbe:
             try:
                 views[name] = dataclasses.replace(probe.look(), source=name)
             except GaussDecodeError as error:
-                error.add_note(f"source {name}")
+                error.name_source(name)
                 raise
         worst = max(views, key=lambda name: _badness(views[name]))
         shown = views.get(self._shown)

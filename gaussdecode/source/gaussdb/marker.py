@@ -100,6 +100,8 @@ class Marker:
             return answer_of(ask.what, self._connections[ask.node].query_table(sql))
         except SourceError as error:
             if error.sqlstate not in {NO_PRIVILEGE, _UNKNOWN_FUNCTION}:
+                if len(self._connections) > 1:
+                    error.name_source(ask.node)
                 raise
             raise SourceRefusedError(
                 f"{ask.node}: landing in the order of CSNs asks the server for {name}, which it "
