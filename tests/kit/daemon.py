@@ -265,8 +265,10 @@ class Daemon:
             code, body = self.get("/status")
         except OSError:
             return None
+        if code != http.HTTPStatus.OK:
+            return None
         record: Json = json.loads(body)
-        return record if code == http.HTTPStatus.OK else None
+        return record
 
     def wait_for_state(self, state: str) -> None:
         """Wait until ``/status`` shows a state."""
