@@ -79,6 +79,7 @@ def _finish(daemon: SeveralDaemon, cluster: GaussCluster) -> None:
     daemon.environment.clear()
     if not daemon.is_running:
         daemon.start()
+    daemon.wait_for_state("streaming")
     daemon.catch_up_csn()
     assert daemon.stop() == 0, daemon.log_tail()
     check_several(daemon.root, cluster)
