@@ -52,11 +52,12 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import table_title
 from gaussdecode.objects.store import open_store
 from gaussdecode.settings.rules import SourceKind
-from gaussdecode.settings.sections import Config
+from gaussdecode.settings.sections import Config, table_pairs
 from gaussdecode.snapshot.choice import stopped
 from gaussdecode.snapshot.read import published_oids
 from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning
 from gaussdecode.source.coverage import Coverage
+from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.slot import LandingPosition
 
 _log = get_logger("daemon")
@@ -88,8 +89,14 @@ class Pipeline:
         self.landed = Landed()
         members = config.members
         self.sides = {
-            name: Side(name, member, self, is_one_of_several=len(members) > 1)
-            for name, member in members.items()
+            name: Side(
+                name,
+                member,
+                self,
+                is_one_of_several=len(members) > 1,
+                left_to_first=_left_to_first(config) if at else None,
+            )
+            for at, (name, member) in enumerate(members.items())
         }
         self.together: Together | None = None
         self._intake: Intake | None = None
@@ -502,6 +509,12 @@ class Pipeline:
         is_done = self.writer.drain(seconds)
         self.check()
         return is_done
+
+
+def _left_to_first(config: Config) -> WhiteList | None:
+    """Tables that are taken from the first source only; None where none are."""
+    listed = table_pairs(config.landing.replicated_tables)
+    return WhiteList(listed) if listed else None
 
 
 def reserve_of(config: Config) -> Reserve:

@@ -47,6 +47,7 @@ from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import UNSENT, Coverage, listing
 from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.postgresql.members import read_members
+from gaussdecode.source.relations import WhiteList
 from gaussdecode.source.settings import ReaderSettings
 from gaussdecode.source.slot import LandingPosition
 
@@ -124,6 +125,7 @@ class Side:
         config: its own: of a member, where there are several.
         shared: the pipeline.
         is_one_of_several: rows and files say which source they are of.
+        left_to_first: tables of which nothing lands from here, for another source has them too.
 
     Attributes:
         coverage: what only one of publications and white list has; written by main's thread.
@@ -132,8 +134,15 @@ class Side:
     """
 
     def __init__(
-        self, name: str, config: Config, shared: Shared, *, is_one_of_several: bool
+        self,
+        name: str,
+        config: Config,
+        shared: Shared,
+        *,
+        is_one_of_several: bool,
+        left_to_first: WhiteList | None = None,
     ) -> None:
+        self._left_to_first = left_to_first
         self.name = name
         self._config = config
         self._shared = shared
@@ -342,9 +351,14 @@ class Side:
             self._look_up,
             self._earlier_schemas(log, known.lsn),
             skip_generated=self._config.decoding.skip_generated_columns,
-            is_wanted=table_filter.is_wanted,
+            is_wanted=lambda of: not self._is_left_to_first(of) and table_filter.is_wanted(of),
             source=self._source,
         )
+
+    def _is_left_to_first(self, table: Relation) -> bool:
+        """Whether every source has the rows of a table, and another one brings them."""
+        listed = self._left_to_first
+        return listed is not None and listed.allows(table.namespace, table.name)
 
     def _note_fork(self, known: SourcePosition, intake: Intake, position: SourcePosition) -> None:
         """Write down that the log goes on with another timeline of its server.

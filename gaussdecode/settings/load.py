@@ -191,6 +191,7 @@ class _Reader:
         if "sources" in tree:
             self._check_members(tree, members, fields, given)
         self._check_landing(tree, fields["landing"])
+        self._check_replicated(tree, fields["landing"], kind)
         self._check_mirror(tree, fields["landing.mirror"])
         self._check_monitoring(tree, fields["monitoring"])
         self._check_guard(tree, fields["guard"])
@@ -454,6 +455,19 @@ class _Reader:
             self.problems.append(
                 (at("row-group-bytes"), "landing.row-group-bytes: above landing.memory-bytes")
             )
+
+    def _check_replicated(
+        self,
+        tree: Section,
+        fields: Mapping[str, Any],
+        kind: SourceKind | None,  # Any: fields
+    ) -> None:
+        if not fields.get("replicated_tables"):
+            return
+        if "sources" not in tree or kind is not SourceKind.GAUSSDB:
+            at = _lines(self._sub(tree, "landing"))("replicated-tables")
+            reason = "has a use with sources of kind gaussdb only"
+            self.problems.append((at, f"landing.replicated-tables: {reason}"))
 
     def _check_mirror(self, tree: Section, fields: Mapping[str, Any]) -> None:  # Any: fields
         section = self._sub(tree, "landing.mirror")

@@ -291,8 +291,7 @@ class DecodingConfig:
     @property
     def white_tables(self) -> tuple[tuple[str, str], ...]:
         """The white list as (schema, table) pairs, ``*`` for all; empty lists everything."""
-        items = self.white_table_list.split(",") if self.white_table_list else []
-        return tuple((item.partition(".")[0], item.partition(".")[2]) for item in items)
+        return table_pairs(self.white_table_list)
 
     @property
     def excluded_users(self) -> tuple[str, ...]:
@@ -319,6 +318,12 @@ class DecodingConfig:
     def data_limit_bytes(self) -> int | None:
         """Size of output at which peek and get end; None for no limit."""
         return self.data_limit * GIB or None
+
+
+def table_pairs(listed: str) -> tuple[tuple[str, str], ...]:
+    """A list of tables, as white-table-list has them, as (schema, table) pairs."""
+    items = listed.split(",") if listed else []
+    return tuple((item.partition(".")[0], item.partition(".")[2]) for item in items)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +362,16 @@ class LandingConfig:
             "DDL in their transaction, or a publication is not what it was: `record` says so in a "
             "suspect entry of the commit log and goes on, `snapshot` also reads the tables that "
             "may be meant again, `stop` ends the daemon before any of it is confirmed.",
+        ),
+    )
+    replicated_tables: str = dataclasses.field(
+        default="",
+        metadata=_is(
+            BY_NAME["white-table-list"].type,
+            "Tables of a distributed GaussDB that stand whole on every data node: with `sources` they are taken from "
+            "the first source by name only; without it each change of them lands once per node. **Must not "
+            "change once the landing has begun.** Nothing looks whether a table is replicated: of one that is not, "
+            "the other nodes' rows would be missing.",
         ),
     )
     retention: float | None = dataclasses.field(

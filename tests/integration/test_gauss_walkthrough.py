@@ -17,6 +17,7 @@ from kit.postgres import Postgres
 from kit.runbook import Operator
 
 from gaussdecode.errors import EX_CONFIG, EX_OK, EX_PROTOCOL
+from gaussdecode.land.verify import verify
 from gaussdecode.settings.load import load
 
 pytestmark = pytest.mark.integration
@@ -215,3 +216,36 @@ def test_clocks_that_are_not_one(cluster: GaussCluster, tmp_path: Path) -> None:
         alone.insert(store.tables["shop", "booking"], {"id": "1000", "amount": "0"})
         alone.commit()
         assert daemon.wait() == EX_PROTOCOL
+
+
+def test_replicated_tables_are_taken_from_the_first_node(
+    cluster: GaussCluster, tmp_path: Path
+) -> None:
+    """Every node sends their rows; they land once, and a table of all nodes as ever."""
+    made = cluster.create_table(
+        "shop", "country", {"id": "int8", "name": "text"}, key=["id"], is_replicated=True
+    )
+    daemon, bank = several(cluster, tmp_path), Bank(cluster)
+    daemon.write_config(landing={"replicated-tables": "shop.country"})
+    with daemon:
+        everywhere = cluster.begin()
+        for name, table in made.items():
+            everywhere.on(name).insert(table, {"id": "1", "name": "Ruritania"})
+        everywhere.draw_csn()
+        everywhere.commit()
+        bank.book(1)
+        daemon.catch_up_csn()
+        assert daemon.stop() == EX_OK
+    found = [
+        (file["source"], file["table"], file["rows"])
+        for entry in landing.read(daemon.root).entries
+        for file in entry["files"]
+        if file["table"].startswith("shop.")
+    ]
+    assert sorted(found) == [
+        ("dn1", "shop.booking", 1),
+        ("dn1", "shop.country", 1),
+        ("dn2", "shop.booking", 1),
+    ]
+    report = verify(daemon.root)
+    assert not report.findings, report.findings

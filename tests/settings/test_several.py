@@ -93,6 +93,7 @@ def test_passwords_are_kept_by_member(tmp_path: Path) -> None:
         ({**GAUSS, "decoding": "{}"}, "decoding.output-order: 1 is needed"),
         ({**GAUSS, "sources": UNEVEN}, "sources: slice-id: each of them its own"),
         ({**GAUSS, "decoding": "{output-order: 1, slice-id: 1}"}, "decoding.slice-id: stands"),
+        ({"landing": "{root: /l, replicated-tables: a.b}"}, "landing.replicated-tables: has a use"),
         (
             {**GAUSS, "decoding": "{output-order: 1, logical-receiver-num: 2}"},
             "decoding.logical-receiver-num: has no use",
