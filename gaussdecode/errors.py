@@ -460,3 +460,8 @@ def from_record(record: dict[str, Any]) -> GaussDecodeError:  # Any: JSON
     """Rebuild an error that `to_record` wrote."""
     cls = _CLASSES.get(record["class"], GaussDecodeError)
     return cls(*record["args"])
+
+
+def told(error: BaseException) -> str:
+    """The text of an error, after what was noted of where it came from: the source, of several."""
+    return ": ".join([*getattr(error, "__notes__", ()), str(error)])

@@ -5,9 +5,11 @@ an entry of the commit log once, however often the daemon is started afterwards.
 """
 
 import contextlib
+from collections.abc import Mapping
 from typing import Final
 
 from gaussdecode.daemon.pipeline import Pipeline
+from gaussdecode.daemon.side import Side
 from gaussdecode.errors import GaussDecodeError, SourceRefusedError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.logs import Event, get_logger
@@ -28,24 +30,58 @@ _log = get_logger("daemon")
 _ADVICE: Final = "see `gaussdecode gaps`, `gaussdecode slot accept-gap` and the operations guide"
 
 
-def record_loss(config: Config, pipeline: Pipeline) -> Gap | None:
+def record_loss(config: Config, pipeline: Pipeline) -> Mapping[str, Gap]:
     """After a refusal: if changes are gone, say so in the commit log.
 
+    A landing of several sources gets no such entry: there is no place after the gap of one from which
+    all could go on (see `final_refusal`).
+
     Returns:
-        The gap, recorded now or before; None when nothing is missing, or when the server
-        cannot be asked (then the next start asks again).
+        By source, the gap, recorded now or before; empty when nothing is missing, or when no server
+        can be asked (then the next start asks again).
     """
-    state = pipeline.landing_position
-    if state is None or config.source.kind is SourceKind.CAPTURE:
+    if config.source.kind is SourceKind.CAPTURE:
+        return {}
+    found = {name: _gap_of(side) for name, side in pipeline.sides.items()}
+    gaps = {name: gap for name, gap in found.items() if gap is not None}
+    if not config.is_several:
+        for gap in gaps.values():
+            record(pipeline, gap)
+    return gaps
+
+
+def _gap_of(side: Side) -> Gap | None:
+    """What is missing of a source; None also where its server cannot be asked."""
+    state = side.landing_position
+    if state is None:
         return None
     try:
-        server = _ask(config, is_dropping=False)
+        return find_gap(state, _ask(side.config, is_dropping=False))
     except GaussDecodeError:
         return None
-    gap = find_gap(state, server)
-    if gap is not None:
-        record(pipeline, gap)
-    return gap
+
+
+def final_refusal(config: Config, gaps: Mapping[str, Gap]) -> SourceRefusedError | None:
+    """Why a landing cannot go on after a gap at all; None where an operator may accept it.
+
+    Args:
+        config: of the daemon.
+        gaps: by source; at least one.
+    """
+    if not config.cuts_together:
+        return None
+    which = "; ".join(
+        f"source {name}: {gap.text}, and the landing stands at {gap.from_lsn}"
+        if config.is_several
+        else gap.text
+        for name, gap in gaps.items()
+    )
+    kind = "several sources" if config.is_several else "a source in the order of CSNs"
+    return SourceRefusedError(
+        f"{which}. What ended after that is lost, and a landing of {kind} cannot go on after a gap. "
+        f"What is in {config.landing.root} stays readable; land into a new landing.root: drop the slots "
+        f"(gaussdecode slot drop --yes {config.path}), set it, then gaussdecode slot create {config.path}"
+    )
 
 
 def give_up_slot(config: Config, pipeline: Pipeline) -> SourceRefusedError:

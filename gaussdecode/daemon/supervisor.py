@@ -41,6 +41,7 @@ from gaussdecode.errors import (
     SourceRefusedError,
     StoppedError,
     TableError,
+    told,
 )
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
@@ -289,8 +290,12 @@ class Supervisor:
             self._running.session = session
             try:
                 error = self._run_one(pipeline, session)
-            except SourceRefusedError:
-                self._running.is_slot_lost = loss.record_loss(self._config, pipeline) is not None
+            except SourceRefusedError as error:
+                gaps = loss.record_loss(self._config, pipeline)
+                self._running.is_slot_lost = bool(gaps)
+                final = loss.final_refusal(self._config, gaps) if gaps else None
+                if final is not None:
+                    raise final from error
                 raise
             readings.retire(session)
             pipeline.session_ended(error)
@@ -360,8 +365,9 @@ class Supervisor:
 
     def _wait(self, error: GaussDecodeError, lasted: float) -> None:
         wait = self._backoff.next_wait(lasted)
-        self._set_state("retrying", str(error))
-        _log.warning(Event.SESSION_RETRYING, reason=str(error), wait_seconds=round(wait, 2))
+        reason = told(error)
+        self._set_state("retrying", reason)
+        _log.warning(Event.SESSION_RETRYING, reason=reason, wait_seconds=round(wait, 2))
         deadline = time.monotonic() + wait
         while not self._stop.is_set() and time.monotonic() < deadline:
             self._on_tick()
