@@ -290,12 +290,12 @@ class Supervisor:
             self._running.session = session
             try:
                 error = self._run_one(pipeline, session)
-            except SourceRefusedError as error:
+            except SourceRefusedError as refused:
                 gaps = loss.record_loss(self._config, pipeline)
                 self._running.is_slot_lost = bool(gaps)
                 final = loss.final_refusal(self._config, gaps) if gaps else None
                 if final is not None:
-                    raise final from error
+                    raise final from refused
                 raise
             readings.retire(session)
             pipeline.session_ended(error)
