@@ -725,9 +725,9 @@ class Member:
     slice_id: int | None = dataclasses.field(
         default=None,
         metadata=_is(
-            Integer(0, 65535),
-            "With kind gaussdb: number of the data node, for its slots in the order of CSNs; of all "
-            "sources or of none.",
+            Integer(0, 8192),
+            "With kind gaussdb: number of the data node, which its slots in the order of CSNs want of "
+            "peek; of all sources or of none. A landing has ordinary slots, and needs none.",
         ),
     )
     ha_port: int | None = dataclasses.field(
