@@ -14,7 +14,7 @@ from gaussdecode.errors import AccessError, GaussDecodeError, IdentityError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.files import Files
-from gaussdecode.land.layout import read_layout
+from gaussdecode.land.layout import check_sources, read_layout
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.types import ColumnType, Kind, column_type
@@ -127,8 +127,14 @@ class Plan:
         self.unexamined.append("the server's settings and rights")
 
 
-def plan_landing(config: Config, plan: Plan) -> None:
-    """Look at the landing: is the root fit, whose is it, how far is it?"""
+def plan_landing(config: Config, plan: Plan, source: str | None = None) -> None:
+    """Look at the landing: is the root fit, whose is it, how far is it?
+
+    Args:
+        config: of the source.
+        plan: gets what is found.
+        source: its name in the landing, where there are several; else None.
+    """
     root = config.landing.root
     plan.landing = "cannot be read, see above"
     try:
@@ -144,9 +150,11 @@ def plan_landing(config: Config, plan: Plan) -> None:
             disk = Disk(files, SpaceWait(should_stop=lambda: True), "check")
             layout = read_layout(disk)
             plan.landing = "empty" if layout is None else "holds no entry yet"
-            plan.log = (
-                None if layout is None else landing_position(layout, Entries(disk), config.slot)
-            )
+            if layout is not None and source is not None:
+                check_sources(layout, [*layout.sources, source])
+            if layout is not None:
+                name = source or next(iter(layout.sources))
+                plan.log = landing_position(layout, Entries(disk), name)
         finally:
             files.close()
     except AccessError as error:

@@ -17,6 +17,7 @@ Examples:
 
 import argparse
 import collections
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,11 +97,8 @@ def _examine(config: Config, report: Report) -> None:
     """Look at everything there is, and write it into the report."""
     plan = Plan()
     if not report.is_offline:
-        plan_landing(config, plan)
-        if config.source.kind is not SourceKind.CAPTURE:
-            _ask_server(config, plan, report)
-            _report_server(config, plan, report)
-            _report_tables(config, plan, report)
+        for name, member in config.members.items():
+            plan = _examine_source(name if config.is_several else None, member, report, plan)
         _report_landing(config, plan, report)
         if config.mirror.is_on:
             _report_mirror(config, report)
@@ -118,6 +116,40 @@ def _examine(config: Config, report: Report) -> None:
     report.problems += plan.problems
     report.notes += plan.warnings
     report.unexamined += plan.unexamined
+
+
+def _examine_source(source: str | None, config: Config, report: Report, before: Plan) -> Plan:
+    """Look at a source, and at the landing as far as it is that source's; gives its plan.
+
+    Args:
+        source: its name, where there are several; else None.
+        config: its own.
+        report: gets what is found.
+        before: the plan of the source before it, whose problems are kept.
+    """
+    plan = Plan()
+    facts = len(report.facts)
+    findings = len(report.findings)
+    plan_landing(config, plan, source)
+    if config.source.kind is not SourceKind.CAPTURE:
+        _ask_server(config, plan, report)
+        _report_server(config, plan, report)
+        _report_tables(config, plan, report)
+    if source is not None:
+        report.facts[facts:] = [(f"{source}: {what}", text) for what, text in report.facts[facts:]]
+        report.findings[findings:] = [
+            dataclasses.replace(found, what=f"{source}: {found.what}")
+            for found in report.findings[findings:]
+        ]
+        if report.unreached is not None and not report.unreached.startswith("source "):
+            report.unreached = f"source {source}: {report.unreached}"
+        for texts in (plan.problems, plan.warnings, plan.unexamined):
+            texts[:] = [f"{source}: {text}" for text in texts]
+    plan.problems[:0] = before.problems
+    plan.warnings[:0] = before.warnings
+    plan.unexamined[:0] = before.unexamined
+    plan.profile = plan.profile or before.profile
+    return plan
 
 
 def _ask_daemon(config: Config, report: Report) -> None:

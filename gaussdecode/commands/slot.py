@@ -192,10 +192,14 @@ def _cell(value: object) -> str:
 
 def _drop(config: Config, args: argparse.Namespace) -> None:
     for member in config.members.values():
-        _drop_one(member, args)
+        _may_drop(member, args)
+    for member in config.members.values():
+        slots_of(member).drop()
+        print(f"slot {member.slot} is dropped")
 
 
-def _drop_one(config: Config, args: argparse.Namespace) -> None:
+def _may_drop(config: Config, args: argparse.Namespace) -> None:
+    """See that a slot can be dropped, and is meant to be; of several before any of them is."""
     slots = slots_of(config)
     slot = next((found for found in slots.list() if found.name == config.slot), None)
     if slot is not None and slot.is_active:
@@ -206,8 +210,6 @@ def _drop_one(config: Config, args: argparse.Namespace) -> None:
         )
     if slot is not None and has_landing(config) and not args.yes:
         _confirm_drop(config)
-    slots.drop()
-    print(f"slot {config.slot} is dropped")
 
 
 def _confirm_drop(config: Config) -> None:

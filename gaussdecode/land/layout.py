@@ -161,7 +161,7 @@ def check_sources(layout: Layout, names: Iterable[str]) -> None:
     Raises:
         IdentityError: one is missing, or too many.
     """
-    given = sorted(names)
+    given = sorted(set(names))
     kept = sorted(layout.sources)
     if given == kept:
         return

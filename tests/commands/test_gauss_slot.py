@@ -136,6 +136,44 @@ def test_slots_of_several_nodes(cluster: GaussCluster, tmp_path: Path, run: Run)
     assert [server.slots for server in cluster.servers.values()] == [{}, {}, {}]
 
 
+def test_check_looks_at_every_node(cluster: GaussCluster, tmp_path: Path, run: Run) -> None:
+    """What is wrong names the node; before and after the landing has begun."""
+    path = configure_nodes(tmp_path, cluster)
+    for server in cluster.servers.values():
+        server.store.create_table("shop", "orders", {"id": "int8"}, key=["id"])
+    before = run("check", path)
+    assert before.status == EX_CONFIG
+    told = " ".join(before.out.split())
+    for name in cluster.servers:
+        assert f"{name}: slot: " in told
+    assert run("slot", "create", path).status == EX_OK
+    after = run("check", path)
+    assert after.status == EX_OK, after.out
+    for name in cluster.servers:
+        assert f"{name}: starts at" in " ".join(after.out.split())
+    cluster.servers["dn2"].slots.pop("orders")
+    lost = run("check", path)
+    assert lost.status == EX_CONFIG
+    told = " ".join(lost.out.split())
+    assert "dn2: slot: " in told
+    assert "dn1: slot: slot" not in told
+    cluster.away("dn3")
+    away = run("check", path)
+    assert "dn3" in " ".join(away.out.split())
+    assert away.status != EX_OK
+
+
+def test_a_slot_in_use_keeps_all(cluster: GaussCluster, tmp_path: Path, run: Run) -> None:
+    """Before any of them is dropped, all are looked at."""
+    path = configure_nodes(tmp_path, cluster)
+    assert run("slot", "create", path).status == EX_OK
+    cluster.servers["dn3"].slots["orders"].is_active = True
+    refused = run("slot", "drop", "--yes", path)
+    assert refused.status == EX_CONFIG
+    assert "in use" in refused.err
+    assert all("orders" in server.slots for server in cluster.servers.values())
+
+
 @pytest.mark.parametrize("fault", ["away", "exists", "standby"])
 def test_what_was_made_is_dropped_when_a_later_one_fails(
     cluster: GaussCluster, tmp_path: Path, run: Run, fault: str

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kit.daemon import wait_until
 from kit.gausscluster import GaussCluster
 from kit.gausshistory import History
-from kit.gaussseveral import check_several, several
+from kit.gaussseveral import SERIAL, check_several, several
 from kit.postgres import Postgres
 
 pytestmark = pytest.mark.integration
@@ -33,3 +34,14 @@ def test_transactions_over_nodes_land_whole(cluster: GaussCluster, tmp_path: Pat
         assert daemon.stop() == 0
     check_several(daemon.root, cluster)
     assert any(len(of.parts) > 1 for of in cluster.history())
+
+
+def test_serial_nodes_go_on_when_they_are_quiet(cluster: GaussCluster, tmp_path: Path) -> None:
+    """Their streams show no transaction without rows: a keepalive says how far they are."""
+    history = History(cluster, 3)
+    with several(cluster, tmp_path, SERIAL) as daemon:
+        history.run(1440)
+        history.finish()
+        last = max(of.csn for of in cluster.history())
+        wait_until(lambda: daemon.watermark() >= last, f"CSN {last}", seconds=60)
+        assert daemon.stop() == 0

@@ -20,6 +20,8 @@ OPTIONS: Final[dict[str, object]] = {
     "output-order": 1,
 }
 
+SERIAL: Final[dict[str, object]] = {"parallel-decode-num": 1, "output-order": 1}
+
 
 class ClusterDatabase(GaussDatabase):
     """The nodes of a cluster where tests of the daemon expect a database; the first stands for all."""
@@ -66,10 +68,15 @@ class SeveralDaemon(GaussDaemon):
         )
 
 
-def several(cluster: GaussCluster, directory: Path, **options: object) -> SeveralDaemon:
+def several(
+    cluster: GaussCluster,
+    directory: Path,
+    base: Mapping[str, object] = OPTIONS,
+    **options: object,
+) -> SeveralDaemon:
     """Make a daemon over all nodes."""
     directory.mkdir(parents=True, exist_ok=True)
-    given = {**OPTIONS, **{name.replace("_", "-"): value for name, value in options.items()}}
+    given = {**base, **{name.replace("_", "-"): value for name, value in options.items()}}
     return SeveralDaemon(ClusterDatabase(cluster), directory, config={"decoding": given})
 
 
