@@ -74,7 +74,8 @@ def children(pid: int) -> dict[str, int]:
         for child in pids:
             command = command_line(child)
             if "source.reader" in command:
-                result["reader"] = child
+                others = sum(name.startswith("reader") for name in result)
+                result[f"reader {others}" if others else "reader"] = child
             elif "decode.worker" in command:
                 result[f"decoder {sum(name.startswith('decoder') for name in result)}"] = child
     return result

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kit.csnhistory import SharedHistory
 from kit.history import Column, History, LandingWriter, Snapshot, Table, canon
 from kit.lakes import CONF, last_state, live, rows_of, small, small_spark
 from kit.postgres import Database
@@ -183,6 +184,22 @@ def test_rows_are_the_sources(
     again = apply(spark, tmp_path / "landing", tmp_path / "target")
     assert (again.tables, versions(spark, tmp_path / "target")) == (0, before)
     assert not list((tmp_path / "target").glob("staging*"))
+
+
+@pytest.mark.parametrize("kind", LAKES)
+def test_several_sources_in_a_lake(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """In the order of CSNs, a TRUNCATE on some of them only: as a target of files has it."""
+    source = SharedHistory(tmp_path / "landing", 1)
+    for steps in (3, 3):
+        source.run(steps)
+        summary = apply(
+            spark, tmp_path / "landing", tmp_path / "target", format=kind, history=True
+        )
+        assert (summary.n, summary.stopped) == (source.writer.n - 1, {})
+    files = plain_files(source)
+    same_sums(spark, tmp_path / "target", files)
+    same(history, spark, tmp_path / "target", files)
+    assert "gd_source" in database(spark, tmp_path / "target")["public.plain"].columns
 
 
 def killed(landing: Path, target: Path, rule: str) -> int:
