@@ -103,14 +103,17 @@ class WorstProbe:
         self._shown = ""
 
     def look(self) -> SlotView:
-        """See `SlotProbe`; the first source that cannot be asked is named."""
+        """See `SlotProbe`; what can be asked is shown, for it holds WAL while another is away."""
         views = {}
+        failure: GaussDecodeError | None = None
         for name, probe in self._probes.items():
             try:
                 views[name] = dataclasses.replace(probe.look(), source=name)
             except GaussDecodeError as error:
                 error.name_source(name)
-                raise
+                failure = failure or error
+        if failure is not None and not views:
+            raise failure
         worst = max(views, key=lambda name: _badness(views[name]))
         shown = views.get(self._shown)
         if shown is None or _badness(views[worst]) > _WORSE * _badness(shown):
