@@ -50,6 +50,7 @@ SHARED = {
     "example.yaml": "example.yaml",
     "gaussdb.example.yaml": "gaussdb.example.yaml",
     "small.yaml": "small.yaml",
+    "sources.yaml": "sources.yaml",
     "gaussdecode.rules.yml": "prometheus/gaussdecode.rules.yml",
     "prometheus.yml": "prometheus/prometheus.yml",
     "gaussdecode.json": "grafana/gaussdecode.json",

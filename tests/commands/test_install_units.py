@@ -25,6 +25,7 @@ SHARED = (
     "example.yaml",
     "gaussdb.example.yaml",
     "small.yaml",
+    "sources.yaml",
     "prometheus/gaussdecode.rules.yml",
     "prometheus/prometheus.yml",
     "grafana/gaussdecode.json",

@@ -1,5 +1,6 @@
 """Several data nodes in one landing while processes die, connections break and nodes are away."""
 
+import contextlib
 import os
 import signal
 import time
@@ -57,7 +58,8 @@ def _kill_one(daemon: SeveralDaemon, module: str, rng: Random) -> None:
     """Kill a process of one source, if there is any now."""
     pids = _children(daemon, module)
     if pids:
-        os.kill(rng.choice(pids), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(rng.choice(pids), signal.SIGKILL)
 
 
 def _insert(cluster: GaussCluster, tables: dict[str, Table], first: int, *nodes: str) -> int:
