@@ -21,9 +21,11 @@ from typing import Final
 import pyarrow.parquet as pq
 import pytest
 from kit.daemon import Daemon, wait_until
+from kit.gausscluster import GaussCluster
 from kit.gaussdaemon import GaussDatabase, lands
 from kit.gaussprofile import V6_0_0
 from kit.gaussserver import GaussServer
+from kit.gaussseveral import several
 from kit.poison import POISON, Poisoner
 from kit.postgres import Database, Postgres
 from kit.prometheus import Prometheus
@@ -44,6 +46,7 @@ LOOK_BACK: Final = {300.0: 5.0, 600.0: 6.0, 900.0: 8.0, 1800.0: 30.0, 3600.0: 8.
 BOUNDS: Final = {
     "GaussdecodeLagSeconds": {"> 600": "> 5"},
     "GaussdecodePreparedLong": {"> 3600": "> 2"},
+    "GaussdecodeTurnsHeld": {"> 300": "> 2"},
     "GaussdecodeLagBytes": {"> 10e9": "> 2e6"},
     "GaussdecodeRetainedWalGrowing": {"> 4e9": "> 24e6", "> 2e9": "> 12e6"},
     "GaussdecodeRestarts": {"> 2": "> 1"},
@@ -113,6 +116,31 @@ def prepared(database: Database) -> Database:
 def test_every_alert_is_provoked() -> None:
     """No alert of the installed rules is left out."""
     assert {rule["alert"] for rule in installed()} == PROVOKED
+
+
+@provokes("GaussdecodeTurnsHeld")
+def test_a_transaction_that_nobody_ends(
+    servers: Callable[[int], Postgres], tmp_path: Path, watch: MakeWatch
+) -> None:
+    """Prepared on a data node: the mark waits for it, and nothing lands of any of them."""
+    with GaussCluster(("dn1", "dn2"), postgres=servers(15)) as cluster:
+        tables = cluster.create_table("public", "t", {"id": "int8"}, key=["id"])
+        with several(cluster, tmp_path) as daemon, watch(daemon) as prometheus:
+            daemon.wait_for_state("streaming")
+            held = cluster.begin()
+            for name, table in tables.items():
+                held.on(name).insert(table, {"id": "1"})
+            held.prepare()
+            other = cluster.begin()
+            other.on("dn1").insert(tables["dn1"], {"id": "2"})
+            other.commit()
+            prometheus.fires("GaussdecodeTurnsHeld")
+            told = daemon.get("/metrics")[1].decode()
+            assert re.search(r'turn_held_seconds\{[^}]*source="dn2"\} [1-9]', told)
+            held.rollback()
+            prometheus.resolves("GaussdecodeTurnsHeld")
+            daemon.catch_up_csn()
+            assert daemon.stop() == 0
 
 
 @provokes(

@@ -192,9 +192,7 @@ def test_several_sources_in_a_lake(kind: str, spark: SparkSession, tmp_path: Pat
     source = SharedHistory(tmp_path / "landing", 1)
     for steps in (3, 3):
         source.run(steps)
-        summary = apply(
-            spark, tmp_path / "landing", tmp_path / "target", format=kind, history=True
-        )
+        summary = apply(spark, tmp_path / "landing", tmp_path / "target", format=kind, history=True)
         assert (summary.n, summary.stopped) == (source.writer.n - 1, {})
     files = plain_files(source)
     same_sums(spark, tmp_path / "target", files)
