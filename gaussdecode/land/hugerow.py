@@ -31,10 +31,8 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land import thrift
+from gaussdecode.land.encodings import FORMAT
 from gaussdecode.land.thrift import Items, Struct
-
-FORMAT: Final = "2.6"
-"""Version of Parquet's logical types."""
 
 HUGE_BYTES: Final = 16 << 20
 """A value above this is put into its file by this module; arbitrary."""
@@ -264,10 +262,10 @@ def _written(row: pa.Table, compression: str, level: int | None) -> memoryview:
     pq.write_table(
         row,
         file,
-        version=FORMAT,
         compression=compression,
         compression_level=level,
         use_dictionary=False,
+        **FORMAT,
     )
     return file.getbuffer()
 

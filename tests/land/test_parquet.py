@@ -1,8 +1,6 @@
-"""Encoding choices: dictionaries where they pay, one row group per table."""
+"""A Parquet file in the making: row groups as they come, and what is counted of them."""
 
-import decimal
 import io
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,83 +8,46 @@ import pytest
 from kit.simdisk import SimFiles
 
 from gaussdecode.land.disk import Disk
-from gaussdecode.land.parquet import ParquetSink, dictionary_columns, statistics_columns
+from gaussdecode.land.parquet import ParquetSink, operations
 from gaussdecode.land.space import SpaceWait
 
-ROWS = 10_000
+
+def _sink(files: SimFiles, content: pa.Table) -> ParquetSink:
+    return ParquetSink(Disk(files, SpaceWait(), "w"), "f", content.schema, "zstd", content)
 
 
-def table() -> pa.Table:
-    """Columns of each kind that lands, some with few values and some with many."""
-    few = [f"c{index % 7}" for index in range(ROWS)]
-    many = [f"v{index}" for index in range(ROWS)]
-    return pa.table(
-        {
-            "gd_op": pa.array(["I"] * ROWS),
-            "gd_seq": pa.array(range(ROWS), pa.int64()),
-            "few": few,
-            "many": many,
-            "flag": pa.array([index % 2 == 0 for index in range(ROWS)]),
-            "nothing": pa.nulls(ROWS, pa.string()),
-            "price": pa.array(
-                [decimal.Decimal(index % 3) for index in range(ROWS)], pa.decimal128(9, 2)
-            ),
-            "gd_old": pa.StructArray.from_arrays([pa.array(few), pa.array(many)], ["few", "many"]),
-            "tags": pa.array([[few[index], few[0]] for index in range(ROWS)]),
-            "gd_raw": pa.array(
-                [[("few", many[index])] for index in range(ROWS)], pa.map_(pa.string(), pa.string())
-            ),
-        }
-    )
-
-
-def test_dictionaries_where_they_pay() -> None:
-    """Few values: dictionary. Many values, booleans, nulls: none."""
-    assert dictionary_columns(table()) == [
-        "gd_op",
-        "few",
-        "price",
-        "gd_old.few",
-        "tags.list.element",
-        "gd_raw.key_value.key",
-    ]
-
-
-def test_choices_reach_the_file() -> None:
-    """The encodings in the file are the chosen ones, and the rows come back."""
+def test_each_table_is_a_row_group() -> None:
+    """Rows, size and checksum are the file's own."""
     files = SimFiles()
-    content = table()
-    sink = ParquetSink(Disk(files, SpaceWait(), "w"), "f", content.schema, "zstd", content)
+    content = pa.table({"id": range(10_000), "name": [f"n{n}" for n in range(10_000)]})
+    sink = _sink(files, content)
     sink.write(content)
     sink.write(content.slice(0, 10))
-    size, _ = sink.finish()
+    size, checksum = sink.finish()
     raw = files.read("f")
     assert size == len(raw)
+    assert checksum.startswith("sha256:")
+    assert sink.rows == 10_010
     parquet = pq.ParquetFile(io.BytesIO(raw))
-    assert [parquet.metadata.row_group(n).num_rows for n in range(2)] == [ROWS, 10]
-    group = parquet.metadata.row_group(0)
-    coded = {
-        group.column(n).path_in_schema
-        for n in range(group.num_columns)
-        if group.column(n).has_dictionary_page
-    }
-    assert coded == set(dictionary_columns(content))
+    assert [parquet.metadata.row_group(n).num_rows for n in range(2)] == [10_000, 10]
     assert parquet.read() == pa.concat_tables([content, content.slice(0, 10)])
 
 
-@pytest.mark.parametrize("rows", [0, 1, 5])
-def test_tiny_tables_are_fine(rows: int) -> None:
-    """A sample of nothing decides nothing."""
-    assert set(dictionary_columns(table().slice(0, rows))) == {"gd_op"}
+def test_rows_are_counted_by_operation() -> None:
+    """From the letters themselves, in slices and chunks too."""
+    letters = pa.chunked_array([list("IIUD"), [], list("TRX")])
+    content = pa.table({"gd_op": letters})
+    assert operations(content) == {"I": 2, "U": 1, "D": 1, "T": 1, "R": 1}
+    assert operations(content.slice(1, 2)) == {"I": 1, "U": 1}
+    assert operations(pa.table({"id": [1]})) == {}
 
 
-def test_huge_values_have_no_statistics(tmp_path: Path) -> None:
-    """They are copied several times for nobody; all other columns keep theirs."""
-    huge = "x" * (3 << 20)
-    content = pa.table({"id": [1, 2], "v": [huge, None], "old": [{"v": "a"}, {"v": huge}]})
-    assert statistics_columns(content) == ["id"]
-    assert statistics_columns(content.slice(0, 0)) is True
-    pq.write_table(content, tmp_path / "f", write_statistics=statistics_columns(content))
-    group = pq.ParquetFile(tmp_path / "f").metadata.row_group(0)
-    assert [group.column(n).is_stats_set for n in range(3)] == [True, False, False]
-    assert pq.read_table(tmp_path / "f").equals(content)
+@pytest.mark.parametrize("rows", [0, 1])
+def test_tables_without_rows_are_fine(rows: int) -> None:
+    """They are row groups without rows."""
+    files = SimFiles()
+    content = pa.table({"id": pa.array([1], pa.int64())}).slice(0, rows)
+    sink = _sink(files, content)
+    sink.write(content)
+    sink.finish()
+    assert pq.read_table(io.BytesIO(files.read("f"))) == content
