@@ -13,6 +13,8 @@ cdef struct GrowingColumn:
     uint64_t null_count
     uint64_t child_count
     uint64_t child_null_count
+    uint64_t hinted_rows            # of the row group before, and a little more; 0: of no use
+    size_t hinted_bytes             # of its data, same
     Buffer validity
     Buffer offsets
     Buffer data
@@ -47,6 +49,7 @@ cdef class Accumulator:
     cdef Buffer misfit_offsets      # int32
     cdef Buffer misfit_text
     cdef readonly uint64_t row_count
+    cdef uint64_t hinted_rows       # as of a column
     cdef readonly uint64_t byte_count
     cdef uint64_t op_count[32]      # by the low five bits of the letter
     cdef readonly uint64_t key_change_count
@@ -58,6 +61,7 @@ cdef class Accumulator:
     cdef int append_marker(
         self, uint8_t op, const Stamp *stamp, int64_t seq
     ) except -1 nogil
+    cdef int reserve(self) except -1 nogil
     cdef void measure(self) noexcept nogil
     cdef void clear(self) noexcept nogil
     cdef int stamp_rows(self, uint64_t count, const Stamp *stamp, int64_t seq) except -1 nogil

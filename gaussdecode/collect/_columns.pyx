@@ -9,7 +9,7 @@ accumulator starts again empty. It knows nothing of files, transactions or order
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from gaussdecode.wire._layout cimport (
     KIND_BOOL, KIND_LIST, Buffer, ColumnHeader, Misfit, PartHeader, Unchanged,
@@ -22,6 +22,15 @@ cdef enum:
     MAX_OFFSET = 0x7FFFFFFF     # Arrow's string and list offsets are int32
     CAPITAL = 0x40              # of capital letters, which operations are
     LETTER = 0x1F               # bits that tell them apart
+    HINTED_ROWS = 32768         # so many rows were a row group: the next one is like it; arbitrary
+
+cdef extern from *:
+    """
+    #define GD_LOW_BITS 0x0101010101010101ULL
+    #define GD_TO_HIGH_BYTE 0x0102040810204080ULL   /* the low bit of byte i becomes bit 56 + i */
+    """
+    const uint64_t LOW_BITS "GD_LOW_BITS"
+    const uint64_t TO_HIGH_BYTE "GD_TO_HIGH_BYTE"
 
 
 cdef class OwnedMemory:
@@ -55,12 +64,16 @@ cdef class OwnedMemory:
 cdef object pack_bits(Buffer *buffer):
     """Turn one byte per row into an Arrow bitmap (least significant bit first)."""
     cdef size_t count = buffer.size, size = (count + 7) // 8, i
+    cdef uint64_t eight
     cdef Buffer bits
     memset(&bits, 0, sizeof(Buffer))
     try:
         buffer_fill(&bits, 0, size)
         with nogil:
-            for i in range(count):
+            for i in range(count >> 3):
+                memcpy(&eight, buffer.data + 8 * i, 8)
+                bits.data[i] = <uint8_t>((eight & LOW_BITS) * TO_HIGH_BYTE >> 56)
+            for i in range(count & ~<size_t>7, count):
                 bits.data[i >> 3] |= (buffer.data[i] & 1) << (i & 7)
         buffer_free(buffer)
         return OwnedMemory.take(&bits)
@@ -157,6 +170,8 @@ cdef int append_slice(
     cdef const uint8_t *validity = NULL
     if header.null_count:
         validity = entry + header.validity_offset + first
+        if column.validity.size == 0:
+            buffer_grow(&column.validity, column.hinted_rows)
     append_validity(&column.validity, have, validity, count, &column.null_count)
     if width:
         return buffer_append(
@@ -213,6 +228,27 @@ cdef int column_append_value(
     return 0
 
 
+cdef inline size_t and_a_little(size_t size) noexcept nogil:
+    """What is like something of this size has room in so much."""
+    return size + (size >> 5)
+
+
+cdef void column_hint(GrowingColumn *column, uint64_t rows) noexcept nogil:
+    """Remember how large it has become, for the next row group."""
+    column.hinted_rows = and_a_little(rows) if rows >= HINTED_ROWS else 0
+    column.hinted_bytes = and_a_little(column.data.size) if rows >= HINTED_ROWS else 0
+
+
+cdef int column_reserve(GrowingColumn *column) except -1 nogil:
+    """Make room for a row group like the one before, so that it is not moved as it grows.
+
+    What is not written to takes no memory. Elements of lists, and what is rarely there, grow.
+    """
+    if kind_width(column.kind) == 0:
+        buffer_grow(&column.offsets, (column.hinted_rows + 1) * sizeof(int32_t))
+    return buffer_grow(&column.data, column.hinted_bytes)
+
+
 cdef size_t column_size(GrowingColumn *column) noexcept nogil:
     return (
         column.validity.size + column.offsets.size + column.data.size
@@ -235,6 +271,7 @@ cdef void column_clear(GrowingColumn *column) noexcept nogil:
 cdef object take_column(GrowingColumn *column, uint64_t rows):
     """Hand a column's buffers over; see `Accumulator.take`."""
     cdef bint is_list = column.kind == KIND_LIST
+    column_hint(column, rows)
     validity = pack_bits(&column.validity) if column.null_count else None
     offsets = None
     data = None
@@ -455,6 +492,8 @@ cdef class Accumulator:
             part.old_column_count not in (0, self.old_count)
         ):
             fail_shape()
+        if self.row_count == 0 and self.hinted_rows:
+            self.reserve()
         for i in range(self.new_count):
             append_slice(
                 &self.columns[i], self.row_count, entry, &headers[i], first, count, moves
@@ -491,6 +530,18 @@ cdef class Accumulator:
         self.row_count += 1
         return 0
 
+    cdef int reserve(self) except -1 nogil:
+        """Make room for a row group like the one before."""
+        cdef uint32_t i
+        for i in range(self.new_count):
+            column_reserve(&self.columns[i])
+        buffer_grow(&self.op, self.hinted_rows)
+        buffer_grow(&self.lsn, self.hinted_rows * 8)
+        buffer_grow(&self.seq, self.hinted_rows * 8)
+        buffer_grow(&self.xid, self.hinted_rows * 8)
+        buffer_grow(&self.time_us, self.hinted_rows * 8)
+        return 0
+
     cdef void measure(self) noexcept nogil:
         """Bring `byte_count` up to date."""
         cdef uint32_t i
@@ -521,6 +572,7 @@ cdef class Accumulator:
         cdef uint64_t rows = self.row_count
         cdef uint32_t i
         has_old = self.old_present.size > 0
+        self.hinted_rows = and_a_little(rows) if rows >= HINTED_ROWS else 0
         result = {
             "rows": rows,
             "ops": {
