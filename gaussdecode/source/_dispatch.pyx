@@ -18,7 +18,7 @@ next batch is opened.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA,
@@ -26,6 +26,7 @@ from gaussdecode.wire._layout cimport (
     ENTRY_ERROR,
     ENTRY_MAGIC,
     RAW_MAGIC,
+    Buffer,
     EntryHeader,
     RawHeader,
     buffer_align,
@@ -147,14 +148,17 @@ cdef class Dispatcher:
 
     cdef int append(self, const uint8_t *data, size_t size, bint moves=False) except -1 nogil:
         cdef uint32_t size32 = <uint32_t>size
+        cdef Buffer *batch = &self.batch
         if not self.is_open:
             self.open_batch()
-        buffer_append(&self.batch, &size32, sizeof(uint32_t))
-        if moves:
-            buffer_move(&self.batch, data, size)
-        else:
-            buffer_append(&self.batch, data, size)
+        buffer_grow(batch, sizeof(uint32_t) + size)
+        memcpy(batch.data + batch.size, &size32, sizeof(uint32_t))
+        batch.size += sizeof(uint32_t)
         self.message_count += 1
+        if moves:
+            return buffer_move(batch, data, size)
+        memcpy(batch.data + batch.size, data, size)
+        batch.size += size
         return 0
 
     cdef int cut(self, uint64_t keepalive_lsn, bint is_reply_wanted) except -1 nogil:

@@ -6,24 +6,21 @@ written by row, the bytes of strings and the elements of lists are appended. Its
 are emptied, not freed, from batch to batch.
 """
 
-from libc.stdint cimport int16_t, int64_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode.wire._layout cimport (
-    KIND_BOOL, KIND_DATE, KIND_DECIMAL, KIND_FLOAT64, KIND_INT16, KIND_INT32, KIND_INT64,
-    KIND_LIST, KIND_STRING, KIND_TIMESTAMP, KIND_TIMESTAMPTZ, ColumnHeader, buffer_align,
+    KIND_BOOL, KIND_DATE, KIND_DECIMAL, KIND_FLOAT32, KIND_FLOAT64, KIND_LIST, KIND_STRING, KIND_TIMESTAMP, KIND_TIMESTAMPTZ, ColumnHeader, buffer_align,
     MOVED_BYTES, buffer_append, buffer_fill, buffer_free, buffer_grow, buffer_move, kind_width,
 )
 from gaussdecode.wire._times cimport parse_date, parse_interval, parse_timestamp
 from gaussdecode.wire._values cimport (
     HEADROOM, is_ascii, is_utf8, parse_decimal, parse_float32, parse_float64, parse_hex,
-    parse_int,
 )
 
 from gaussdecode.errors import WireError
 
 cdef enum:
-    MAX_OFFSET = 0x7FFFFFFF
     MAX_PRECISION = 38
 
 
@@ -108,42 +105,23 @@ cdef inline bint parse_narrow(
     uint8_t kind, const uint8_t *text, size_t size, uint8_t *target
 ) noexcept nogil:
     """Booleans, integers and floats."""
-    cdef int64_t number
-    cdef int32_t narrow
-    cdef int16_t narrower
     cdef float single
     cdef double real
-    if kind == KIND_INT32:
-        if not parse_int(text, size, 0x7FFFFFFF, &number):
-            return False
-        narrow = <int32_t>number
-        memcpy(target, &narrow, 4)
-    elif kind == KIND_INT64:
-        if not parse_int(text, size, 0x7FFFFFFFFFFFFFFFULL, &number):
-            return False
-        memcpy(target, &number, 8)
-    elif kind == KIND_FLOAT64:
+    if kind == KIND_FLOAT64:
         if not parse_float64(text, size, &real):
             return False
         memcpy(target, &real, 8)
-    elif kind == KIND_BOOL:
-        if size != 1 or text[0] != c"t" and text[0] != c"f":
-            return False
-        target[0] = text[0] == c"t"
-    elif kind == KIND_INT16:
-        if not parse_int(text, size, 0x7FFF, &number):
-            return False
-        narrower = <int16_t>number
-        memcpy(target, &narrower, 2)
-    else:
+        return True
+    if kind == KIND_FLOAT32:
         if not parse_float32(text, size, &single):
             return False
         memcpy(target, &single, 4)
-    return True
+        return True
+    return parse_whole(kind, text, size, target)
 
 
 cdef inline bint parse_fixed(
-    uint8_t kind, const Column *column, const uint8_t *text, size_t size, uint8_t *target
+    uint8_t kind, Column *column, const uint8_t *text, size_t size, uint8_t *target
 ) noexcept nogil:
     """Write one value of a fixed-width kind, or say that it does not fit."""
     cdef int64_t micros
@@ -151,24 +129,18 @@ cdef inline bint parse_fixed(
     if kind <= KIND_FLOAT64:
         return parse_narrow(kind, text, size, target)
     if kind == KIND_TIMESTAMPTZ or kind == KIND_TIMESTAMP:
-        if not parse_timestamp(text, size, kind == KIND_TIMESTAMPTZ, &micros):
+        if not parse_timestamp(text, size, kind == KIND_TIMESTAMPTZ, &column.day, &micros):
             return False
         memcpy(target, &micros, 8)
         return True
     if kind == KIND_DECIMAL:
         return parse_decimal(text, size, column.precision, column.scale, target)
     if kind == KIND_DATE:
-        if not parse_date(text, size, &days):
+        if not parse_date(text, size, &column.day, &days):
             return False
         memcpy(target, &days, 4)
         return True
     return parse_interval(text, size, target)
-
-
-cdef inline int check_size(const Buffer *data) except -1 nogil:
-    if data.size > MAX_OFFSET:
-        fail_column(b"a column of one batch is larger than 2 GiB")
-    return 0
 
 
 cdef int append_bytes(

@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode.wire._column cimport (
     column_capacity, column_check, column_free, column_move, column_plan, column_reserve,
-    column_reset, column_store, column_store_null, column_write, fail_column, move_block, reserve,
+    column_put, column_reset, column_store_null, column_write, fail_column, move_block, reserve,
     write_block,
 )
 from gaussdecode.wire._cursor cimport fail_wire, read_uint16, read_uint32, take
@@ -267,7 +267,7 @@ cdef int store_translated(
     size = translated.size - HEADROOM
     if column_move(column, row, text, size):
         return 0
-    if not column_store(column, row, text, size, &part.scratch):
+    if not column_put(column, row, text, size, &part.scratch):
         keep_text(part, column, row, text, size)
     return 0
 
@@ -278,7 +278,7 @@ cdef inline int store_value(
     """Store one value in its row, exactly or as a misfit."""
     if part.codes != NULL and not is_ascii(text, size):
         return store_translated(part, column, row, text, size)
-    if not column_store(column, row, text, size, &part.scratch):
+    if not column_put(column, row, text, size, &part.scratch):
         keep_text(part, column, row, text, size)
     return 0
 
@@ -357,7 +357,7 @@ cdef inline bint is_text(const Column *column, const Span *span) noexcept nogil:
     )
 
 
-cdef int read_span(Cursor *cursor, Span *span) except -1 nogil:
+cdef inline int read_span(Cursor *cursor, Span *span) except -1 nogil:
     span.tag = take(cursor, 1)[0]
     span.size = 0
     if span.tag == CELL_TEXT or span.tag == CELL_BINARY:

@@ -27,8 +27,23 @@ cdef inline int days_of_month(int year, int month) noexcept nogil:
     return 30 + ((month + (month >> 3)) & 1)
 
 
-cdef inline bint parse_ymd(const uint8_t *text, int32_t *days) noexcept nogil:
+cdef inline bint parse_ymd(const uint8_t *text, Day *last, int32_t *days) noexcept nogil:
     """Ten characters YYYY-MM-DD, years 1 to 9999, to days since 1970-01-01."""
+    cdef uint64_t head = load8(text)
+    cdef uint16_t tail
+    memcpy(&tail, text + 8, 2)
+    if head != last.head or tail != last.tail:
+        if not count_days(text, &last.number):
+            last.head = 0
+            return False
+        last.head = head
+        last.tail = tail
+    days[0] = last.number
+    return True
+
+
+cdef bint count_days(const uint8_t *text, int32_t *days) noexcept nogil:
+    """The same, of a date that is not the one before."""
     cdef uint64_t word, day
     cdef int year, month
     if text[4] != c"-" or text[7] != c"-":
@@ -51,8 +66,8 @@ cdef inline bint parse_ymd(const uint8_t *text, int32_t *days) noexcept nogil:
     return True
 
 
-cdef bint parse_date(const uint8_t *text, size_t size, int32_t *value) noexcept nogil:
-    return size == 10 and parse_ymd(text, value)
+cdef bint parse_date(const uint8_t *text, size_t size, Day *last, int32_t *value) noexcept nogil:
+    return size == 10 and parse_ymd(text, last, value)
 
 
 cdef inline bint parse_hms(const uint8_t *text, int64_t *seconds) noexcept nogil:
@@ -73,6 +88,9 @@ cdef inline bint parse_hms(const uint8_t *text, int64_t *seconds) noexcept nogil
 cdef inline bint parse_zone(const uint8_t *text, size_t size, int64_t *seconds) noexcept nogil:
     """+HH, +HH:MM or +HH:MM:SS, east positive."""
     cdef uint64_t hours = 0, minutes = 0, rest = 0
+    if size == 3 and text[0] == c"+" and text[1] == c"0" and text[2] == c"0":
+        seconds[0] = 0          # what is asked for
+        return True
     if size != 3 and size != 6 and size != 9 or text[0] != c"+" and text[0] != c"-":
         return False
     if not tail_digits(text + 3, 2, &hours) or hours > MAX_ZONE_HOURS:
@@ -109,7 +127,7 @@ cdef inline bint parse_fraction(
 
 
 cdef bint parse_timestamp(
-    const uint8_t *text, size_t size, bint has_zone, int64_t *value
+    const uint8_t *text, size_t size, bint has_zone, Day *last, int64_t *value
 ) noexcept nogil:
     """YYYY-MM-DD HH:MM:SS, fraction and zone, to microseconds since 1970, UTC if zoned."""
     cdef int32_t days
@@ -118,7 +136,7 @@ cdef bint parse_timestamp(
     cdef size_t used
     if size < 19 or text[10] != c" ":
         return False
-    if not parse_ymd(text, &days) or not parse_hms(text + 11, &seconds):
+    if not parse_ymd(text, last, &days) or not parse_hms(text + 11, &seconds):
         return False
     text += 19
     size -= 19

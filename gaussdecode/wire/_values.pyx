@@ -247,6 +247,32 @@ cdef bint scan_float(const uint8_t *text, size_t size, FloatText *scan) noexcept
     return True
 
 
+cdef inline bint read_fixed(const uint8_t *text, size_t size, FloatText *scan) noexcept nogil:
+    """Read `-?D+(.D+)?` of at most 19 digits, as nearly all are written."""
+    cdef uint64_t whole, fraction
+    cdef size_t point = 0
+    scan.is_negative = size > 0 and text[0] == c"-"
+    text += scan.is_negative
+    size -= scan.is_negative
+    if size - 1 >= 20:
+        return False
+    while point < size and text[point] != c".":
+        point += 1
+    if not parse_digits(text, point, &whole):
+        return False
+    scan.exponent = 0
+    scan.mantissa = whole
+    if point < size:
+        size -= point + 1
+        if point + size > 19 or not parse_digits(text + point + 1, size, &fraction):
+            return False
+        scan.exponent = -<int>size
+        scan.mantissa = whole * gd_pow10[size] + fraction
+    scan.is_exact = True
+    scan.is_zero = scan.mantissa == 0
+    return True
+
+
 cdef inline bint parse_special(const uint8_t *text, size_t size, double *value) noexcept nogil:
     if size == 3 and (memcmp(text, b"NaN", 3) == 0 or memcmp(text, b"Nan", 3) == 0):
         value[0] = NAN
@@ -269,7 +295,7 @@ cdef bint parse_float64(const uint8_t *text, size_t size, double *value) noexcep
     cdef char copy[MAX_FLOAT_TEXT + 1]
     if size > MAX_FLOAT_TEXT:
         return False
-    if not scan_float(text, size, &scan):
+    if not read_fixed(text, size, &scan) and not scan_float(text, size, &scan):
         return parse_special(text, size, value)
     if scan.is_exact and gd_round64(scan.mantissa, scan.exponent, value):
         if scan.is_negative:
@@ -288,7 +314,7 @@ cdef bint parse_float32(const uint8_t *text, size_t size, float *value) noexcept
     cdef char copy[MAX_FLOAT_TEXT + 1]
     if size > MAX_FLOAT_TEXT:
         return False
-    if not scan_float(text, size, &scan):
+    if not read_fixed(text, size, &scan) and not scan_float(text, size, &scan):
         if not parse_special(text, size, &special):
             return False
         value[0] = <float>special

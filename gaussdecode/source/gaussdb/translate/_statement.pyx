@@ -29,7 +29,7 @@ References:
 
 
 from gaussdecode.wire._cursor cimport fail_wire, read_uint32, read_uint64, take
-from gaussdecode.wire._times cimport GD_EPOCH_US, parse_timestamp
+from gaussdecode.wire._times cimport GD_EPOCH_US, Day, parse_timestamp
 from gaussdecode.source.gaussdb.translate._row cimport accept, expect
 from gaussdecode.wire._letters cimport STYLE_SERIAL, STYLE_SQL
 
@@ -54,7 +54,9 @@ cdef void boundary_clear(Boundary *boundary, uint64_t lsn) noexcept nogil:
 cdef void set_time(Boundary *boundary, const uint8_t *text, size_t size) noexcept nogil:
     """Take a commit time; one without a zone, or out of range, says nothing."""
     cdef int64_t micros
-    if parse_timestamp(text, size, True, &micros):
+    cdef Day day
+    day.head = 0
+    if parse_timestamp(text, size, True, &day, &micros):
         boundary.time = micros - GD_EPOCH_US
     else:
         boundary.unread_times += 1
@@ -317,7 +319,9 @@ cdef int read_text_heartbeat(Cursor *cursor, Heartbeat *heartbeat) except -1 nog
     cdef size_t size, length
     cdef uint64_t number
     cdef int64_t micros
+    cdef Day day
     cdef int lsn_count = 0
+    day.head = 0
     while cursor.next < cursor.end:
         word = cursor.next
         size = word_size(word, cursor.end)
@@ -331,7 +335,7 @@ cdef int read_text_heartbeat(Cursor *cursor, Heartbeat *heartbeat) except -1 nog
                 heartbeat.flushed_lsn = number
         elif size == DATE_SIZE and cursor.next < cursor.end and word[4] == c"-":
             length = size + 1 + word_size(cursor.next, cursor.end)
-            if parse_timestamp(word, length, True, &micros):
+            if parse_timestamp(word, length, True, &day, &micros):
                 heartbeat.time = micros
         elif length > DATE_SIZE - 1 and parse_number(word, length, &number):
             if number <= <uint64_t>0x7FFFFFFFFFFFFFFF:
