@@ -149,6 +149,65 @@ def test_decoders_agree_on_damaged_bytes() -> None:
     assert {"[b'g\\", "Trunc", "WireE"} <= said
 
 
+def runs(seed: int, count: int) -> tuple[list[Payload], TableCatalog | None]:
+    """Give a stream in style b of rows into one table, one after the other, as most are."""
+    rng = random.Random(seed)
+    table = gr.random_table(rng, rng.choice(gr.TABLES), 6)
+    stream = gr.stream_of("b", 1, gr.random_wanted(rng))
+    changes = []
+    for number in range(count):
+        fields = [
+            (column, gr.random_value(rng, column, is_key=index in table.key))
+            for index, column in enumerate(table.columns)
+        ]
+        changes.append(gw.Row("I", 100 + number, table.schema, table.name, fields, None))
+    sent = gw.Transaction(
+        xid=7, csn=8, first_lsn=90, commit_lsn=900, end_lsn=999, commit_time_us=0, changes=changes
+    )
+    catalog = gr.Tables([table]) if rng.random() < 0.5 else None
+    return gr.payloads_of(stream, [sent]), catalog
+
+
+def test_decoders_agree_on_rows_like_the_one_before() -> None:
+    """What is walked at once is what is read with care, also where it is damaged."""
+    said = set()
+    for seed in range(max(int(400 * TIMES), 8)):
+        rng = random.Random(seed)
+        payloads, catalog = runs(seed, 6)
+        one, other = fast("b", 1, catalog), slow("b", 1, catalog)
+        for payload, lsn in payloads:
+            assert one(payload, lsn) == other(payload, lsn)
+        for _ in range(10):
+            ((payload, lsn),) = payloads
+            half = len(payload) // 2  # the first rows are whole, and like those behind them
+            broken = payload[:half] + damaged(rng, payload[half:])
+            one, other = fast("b", 1, catalog), slow("b", 1, catalog)
+            result = outcome(one, broken, lsn)
+            assert result == outcome(other, broken, lsn), broken
+            said.add(result[:5])
+    assert {"[b'g\\", "Trunc", "WireE"} <= said
+
+
+def test_unconverted_values_are_counted_once() -> None:
+    """Of a row that begins like the one before and is another one all the same."""
+    translator = Translator(b"b", True, "GBK")
+    relations = GaussRelations(WhiteList())
+    translator.feed_bytes(b"\0\0\0\x19" + bytes(8) + b"B" + bytes(16) + b"F")
+    style = gw.BinaryStyle(gw.Wanted(), V6_0_0)
+    first, second, third = (gw.Column(name, 25, "text") for name in (b"a", b"b", b"c"))
+
+    def feed(*columns: gw.Column) -> None:
+        fields = [(column, b"\xff\xff") for column in columns]
+        row = gw.Row("I", 1, b"s", b"t", fields, None)
+        translator.feed_bytes(style.row(row) + b"F", 0, relations.define)
+
+    feed(first, second)
+    feed(first, second)
+    assert translator.unconverted_count == 4
+    feed(first, third)
+    assert translator.unconverted_count == 6
+
+
 @pytest.mark.parametrize("encoding", ["UTF8", "GBK", "GB18030", "LATIN1"])
 def test_damaged_bytes_are_messages_or_errors(encoding: str) -> None:
     """Nothing but an error of ours comes out of any bytes."""

@@ -21,7 +21,6 @@ from gaussdecode.source.gaussdb.translate._row cimport (
 )
 
 cdef enum:
-    NULL_SIZE = 0xFFFFFFFF
     RESERVED_SIZE = 0xFFFFFFFE
     LEAST_COLUMN = 10           # bytes of a column without name and value
     OID_SIZE = 4

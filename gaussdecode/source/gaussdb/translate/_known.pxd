@@ -1,7 +1,9 @@
 """The tables a translator knows, by the bytes that name them; see `_known.pyx`."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
+from gaussdecode.wire._values cimport load8
 from gaussdecode.source.gaussdb.translate._row cimport Field, Row, Tuple
 
 
@@ -50,3 +52,20 @@ cdef tuple spelling_of(const Known *known, uint32_t index)
 cdef tuple sent_of(const Field *field)
 cdef list spans(const Tuple *row_tuple)
 cdef int fill_columns(Known *known, object columns, list spelled) except -1
+
+
+cdef inline bint equal(const uint8_t *one, const uint8_t *other, size_t size) noexcept nogil:
+    """As memcmp, without its call for what is short; sizes from 8 on overlap at the end."""
+    if size < 8:
+        return memcmp(one, other, size) == 0
+    while size > 8:
+        if load8(one) != load8(other):
+            return False
+        size -= 8
+        if size < 8:
+            one -= 8 - size
+            other -= 8 - size
+            size = 8
+        one += 8
+        other += 8
+    return load8(one) == load8(other)

@@ -9,8 +9,6 @@ database times the bytes of their headers; forgetting one costs a question to th
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from gaussdecode.wire._values cimport load8
-
 from gaussdecode.model.types import is_headless_hex, is_number_as_text
 cdef enum:
     FIRST_SLOTS = 64
@@ -118,23 +116,6 @@ cdef void table_free(KnownTable *table) noexcept nogil:
 
 
 # ---- rows
-
-cdef inline bint equal(const uint8_t *one, const uint8_t *other, size_t size) noexcept nogil:
-    """As memcmp, without its call for what is short; sizes from 8 on overlap at the end."""
-    if size < 8:
-        return memcmp(one, other, size) == 0
-    while size > 8:
-        if load8(one) != load8(other):
-            return False
-        size -= 8
-        if size < 8:
-            one -= 8 - size
-            other -= 8 - size
-            size = 8
-        one += 8
-        other += 8
-    return load8(one) == load8(other)
-
 
 cdef inline bint is_column(
     const Known *known, const KnownColumn *column, const Field *field

@@ -89,6 +89,8 @@ cdef class Translator:
     cdef int take_binary(self) except -1 nogil
     cdef int read_separator(self) except -1 nogil
     cdef int read_record(self) except -1 nogil
+    cdef bint take_like_last(self) except -1 nogil
+    cdef bint emit_like_last(self, const Known *known, const uint8_t *text) except -1 nogil
     cdef int take_text(self) except -1 nogil
     cdef int read_statement(self) except -1 nogil
     cdef void note_parts(self, const Boundary *boundary) noexcept nogil

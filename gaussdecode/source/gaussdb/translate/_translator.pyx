@@ -35,10 +35,12 @@ newest, and asked for again.
 `tests/twins/gaussformats.py` is the plain twin.
 """
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from gaussdecode.wire._cursor cimport fail_truncated, fail_wire, read_uint32, read_uint64, take
+from gaussdecode.wire._cursor cimport (
+    fail_truncated, fail_wire, gd_swap32, read_uint32, read_uint64, take,
+)
 from gaussdecode.wire._layout cimport (
     MOVED_BYTES, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, buffer_append, buffer_free,
     buffer_grow, buffer_move, give_back,
@@ -50,14 +52,14 @@ from gaussdecode.wire._letters cimport (
 )
 from gaussdecode.wire._tally cimport tally_ops
 from gaussdecode.wire._values cimport HEADROOM, is_ascii
-from gaussdecode.source.gaussdb.translate._binary cimport scan_binary
+from gaussdecode.source.gaussdb.translate._binary cimport NULL_SIZE, scan_binary
 from gaussdecode.source.gaussdb.translate._emit cimport (
     append_byte, append_count, append_number, append_single, append_uint32, append_uint64,
     put_uint32,
 )
 from gaussdecode.source.gaussdb.translate._json cimport scan_json
 from gaussdecode.source.gaussdb.translate._known cimport (
-    fill_columns, is_bare, known_create, known_matches, sent_of, span, spans, spelling_of,
+    equal, fill_columns, is_bare, known_create, known_matches, sent_of, span, spans, spelling_of,
     table_find, table_free, table_put,
 )
 from gaussdecode.source.gaussdb.translate._row cimport (
@@ -80,6 +82,8 @@ cdef enum:
     LSN_SIZE = 8
     HEARTBEAT_SIZE = 25         # without size and LSN
     VALUE_HEAD = 5              # a letter and a size
+    TUPLE_HEAD = 3              # a letter and a number of columns,
+    ROW_HEAD = 8                # and of a canonical row a letter and an OID before it
     SHORT = 16                  # bytes copied at once where so many may be read
     CASCADE = 1
     RESTART_IDENTITY = 2
@@ -224,6 +228,8 @@ cdef class Translator:
         cdef uint8_t letter
         read_uint64(record, &self.lsn)
         letter = take(record, 1)[0]
+        if letter == c"I" and self.take_like_last():
+            return TRANSLATED
         if letter == c"I" or letter == c"U" or letter == c"D":
             row_clear(&self.row, letter)
             scan_binary(record, &self.row)
@@ -238,6 +244,71 @@ cdef class Translator:
         if letter == c"h":
             return self.take_heartbeat()
         return fail_wire(record, b"unknown type of record", 1)
+
+    cdef bint take_like_last(self) except -1 nogil:
+        """Translate an inserted row whose table, columns and types are those of the row before.
+
+        That is what most rows are, and it takes one walk. Of anything else, also of what is
+        damaged, nothing is taken: the record is read with all care then.
+        """
+        cdef Cursor *record = &self.record
+        cdef const Known *known = self.last
+        cdef const uint8_t *text = record.next
+        cdef Buffer *out = &self.out
+        cdef uint64_t unconverted_count = self.unconverted_count
+        cdef size_t left
+        if known == NULL or known.is_filtered or not self.in_transaction:
+            return False
+        left = record.end - text
+        if left < known.head_size + TUPLE_HEAD or (
+            memcmp(known.bytes, text, known.head_size) != 0
+        ):
+            return False
+        text += known.head_size
+        if text[0] != c"N" or <uint32_t>(text[1] << 8 | text[2]) != known.column_count:
+            return False
+        buffer_grow(out, left + ROW_HEAD + SHORT)
+        append_byte(out, c"I")
+        append_uint32(out, known.oid)
+        append_count(out, IMAGE_NEW, known.column_count)
+        if not self.emit_like_last(known, text + TUPLE_HEAD):
+            out.size = 0
+            self.unconverted_count = unconverted_count
+            return False
+        record.next = record.end
+        self.tag = c"I"
+        tally_ops(&self.framed, &self.tag, 1)
+        return True
+
+    cdef bint emit_like_last(self, const Known *known, const uint8_t *text) except -1 nogil:
+        """Write the values of a new tuple that ends the record; False if it is another one."""
+        cdef const uint8_t *end = self.record.end
+        cdef const KnownColumn *column = known.columns
+        cdef const KnownColumn *last = known.columns + known.column_count
+        cdef Buffer *out = &self.out
+        cdef Field field
+        cdef uint32_t size
+        while column < last:
+            if <size_t>(end - text) < column.name_size + sizeof(size) or column.name_size == 0:
+                return False
+            if not equal(known.bytes + column.name_offset, text, column.name_size):
+                return False
+            text += column.name_size
+            memcpy(&size, text, sizeof(size))
+            size = gd_swap32(size)
+            text += sizeof(size)
+            field.text = text
+            field.size = size
+            field.form = FORM_PLAIN
+            if size == NULL_SIZE:
+                field.size = 0
+                field.form = FORM_NULL
+            elif size > <size_t>(end - text):
+                return False
+            text += field.size
+            self.emit_value(column, &field)
+            column += 1
+        return text == end
 
     cdef int take_text(self) except -1 nogil:
         """Take the next statement."""
@@ -471,6 +542,8 @@ cdef class Translator:
         cdef Buffer *out = &self.out
         cdef uint8_t *target
         cdef size_t size = field.size
+        if field.form == FORM_NULL:
+            return append_byte(out, CELL_NULL)
         buffer_grow(out, VALUE_HEAD + SHORT + size)
         target = out.data + out.size
         if field.form != FORM_PLAIN or column.is_hex or column.is_number or (
@@ -495,11 +568,9 @@ cdef class Translator:
         return scratch.data != NULL and scratch.data <= text < scratch.data + scratch.capacity
 
     cdef int emit_other(self, const KnownColumn *column, const Field *field) except -1 nogil:
-        """Write NULL, a word, or a text that is not sent as it must be."""
+        """Write a word, or a text that is not sent as it must be."""
         cdef Buffer *out = &self.out
         cdef size_t start
-        if field.form == FORM_NULL:
-            return append_byte(out, CELL_NULL)
         if field.form == FORM_UNCHANGED:
             return append_byte(out, CELL_UNCHANGED)
         buffer_append(out, b"t\0\0\0\0", VALUE_HEAD)
