@@ -7,7 +7,6 @@ message; anything else is a bug and shows its traceback.
 """
 
 import argparse
-import ast
 import gc
 import importlib
 import os
@@ -17,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, NoReturn, Protocol, cast
 
 import gaussdecode
 from gaussdecode import commands
@@ -25,6 +24,7 @@ from gaussdecode.access import refused, user_name
 from gaussdecode.commands._completion import SHELLS, completion_script
 from gaussdecode.errors import EX_OK, EX_SOFTWARE, AccessError, GaussDecodeError
 
+_QUOTES: Final = '"' * 3
 EX_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 _SERVICE: Final = "INVOCATION_ID"  # in the environment of what systemd starts
 EX_BROKEN_PIPE: Final = 141  # 128 + SIGPIPE
@@ -94,9 +94,18 @@ def _module(name: str) -> str:
 
 
 def _docstring(name: str) -> str:
-    """Read a command's docstring without importing what it needs."""
-    path = Path(commands.__path__[0], f"{_module(name)}.py")
-    return ast.get_docstring(ast.parse(path.read_bytes())) or name
+    """Read a command's docstring without importing what it needs, or parsing all of its module."""
+    text = Path(commands.__path__[0], f"{_module(name)}.py").read_text(encoding="utf-8")
+    head, _, rest = text.partition(_QUOTES)
+    return name if head else rest.partition(_QUOTES)[0].strip()
+
+
+class _Version(argparse.Action):
+    """As argparse's own, but the version is looked up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        sys.stdout.write(f"{parser.prog} {gaussdecode.__version__}\n")
+        parser.exit()
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -110,9 +119,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gaussdecode", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw
     )
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {gaussdecode.__version__}"
-    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     names = command_names()
     for name in names:

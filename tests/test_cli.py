@@ -1,6 +1,7 @@
 """Tests for `gaussdecode.cli` and `gaussdecode.commands._completion`."""
 
 import argparse
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 import gaussdecode
 from gaussdecode import cli, errors
-from gaussdecode.cli import build_parser, command_names, load_command, main
+from gaussdecode.cli import _docstring, build_parser, command_names, load_command, main
 from gaussdecode.commands._completion import completion_script
 
 
@@ -74,6 +75,30 @@ def test_the_module_is_the_program() -> None:
     """``python -m gaussdecode`` works, and wrong usage ends with 2."""
     assert run("--version").stdout == f"gaussdecode {gaussdecode.__version__}\n"
     assert run("fly").returncode == 2
+
+
+def test_help_imports_no_command() -> None:
+    """It reads what each says of itself, and looks no version up."""
+    source = (
+        "import sys; from gaussdecode.cli import main\n"
+        "try: main(['--help'])\n"
+        "finally:\n"
+        "    late = {'importlib.metadata', 'numpy', 'yaml', 'psycopg', 'pyarrow'}\n"
+        "    sys.exit(sorted(late & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_what_is_read_of_a_command_is_its_docstring(name: str) -> None:
+    """Without parsing the module; a backslash stands for itself there."""
+    text = inspect.getdoc(load_command(name))
+    assert text is not None
+    shown = _docstring(name)
+    assert " ".join(shown.replace("\\\n", " ").split()) == " ".join(text.split())
 
 
 def test_a_command_imports_only_what_it_needs() -> None:
