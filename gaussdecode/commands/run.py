@@ -17,8 +17,8 @@ from gaussdecode.access import user_name
 from gaussdecode.commands._lean import forgo_pandas
 from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.daemon.notify import Notifier
-from gaussdecode.daemon.supervisor import Supervisor
 from gaussdecode.errors import EX_OK, GaussDecodeError
+from gaussdecode.ipc.process import Prepared
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +30,10 @@ def execute(args: argparse.Namespace) -> int:
     """Run the daemon."""
     forgo_pandas()
     config = load_as_owner(args.config)
+    prepared = Prepared()
+    prepared.start("gaussdecode.source.reader", config.source.kind)
+    from gaussdecode.daemon.supervisor import Supervisor  # meanwhile: it takes as long
+
     logs.configure(config.monitoring.log_level, slot=config.slot)
     log = logs.get_logger("daemon")
     log.info(
@@ -40,11 +44,12 @@ def execute(args: argparse.Namespace) -> int:
     )
     notifier = Notifier.from_environment()
     try:
-        Supervisor(config, notifier).run()
+        Supervisor(config, notifier, prepared).run()
     except GaussDecodeError as error:
         log.error(logs.Event.ERROR, reason=str(error), exit_status=error.exit_status)
         raise
     finally:
         notifier.close()
+        prepared.close()
     log.info(logs.Event.DAEMON_STOPPED)
     return EX_OK

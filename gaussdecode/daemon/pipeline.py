@@ -33,6 +33,7 @@ from gaussdecode.errors import (
     TableError,
 )
 from gaussdecode.ipc.control import Word
+from gaussdecode.ipc.process import Prepared
 from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
@@ -70,6 +71,7 @@ class Pipeline:
         config: checked.
         should_stop: asked while waiting.
         is_paused: whether work that can wait is to wait.
+        prepared: children that were started before; None for no such.
 
     Attributes:
         landed: up to where, and what; written by the threads that commit.
@@ -82,7 +84,9 @@ class Pipeline:
         config: Config,
         should_stop: Callable[[], bool],
         is_paused: Callable[[], bool] = lambda: False,
+        prepared: Prepared | None = None,
     ) -> None:
+        self.prepared = prepared or Prepared()
         self._config = config
         self._should_stop = should_stop
         self._is_paused = is_paused

@@ -39,7 +39,7 @@ from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
 from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, from_record
 from gaussdecode.ipc.control import Control, Word
-from gaussdecode.ipc.process import Child, spawn_child
+from gaussdecode.ipc.process import Child, Prepared
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.logs import Event, get_logger, relay
 from gaussdecode.model.landing import SourcePosition
@@ -49,7 +49,6 @@ POLL_SECONDS: Final = 0.2
 STUCK_SECONDS: Final = 120.0  # arbitrary; a stage moves many times a second
 LEAVE_SECONDS: Final = 10.0  # for the last status to reach the server
 # What libpq, its authentication methods and psycopg read.
-_LIBPQ_ENVIRONMENT: Final = ("PG*", "SSL*", "KRB5*", "HOME", "PSYCOPG_IMPL")
 _log = get_logger("daemon")
 
 Facts = Mapping[str, Any]  # Any: JSON of the reader's report
@@ -133,6 +132,7 @@ class Session:
         landed_ns: monotonic time at which the writer last moved: the collector may wait for
             it for longer than a stage may stand still.
         on_streaming: called when the source has begun the stream.
+        prepared: children that were started before.
     """
 
     def __init__(
@@ -144,7 +144,9 @@ class Session:
         on_tick: Callable[[], None],
         landed_ns: Callable[[], int] = lambda: 0,
         on_streaming: Callable[[], None] = lambda: None,
+        prepared: Prepared | None = None,
     ) -> None:
+        self._prepared = prepared or Prepared()
         self._settings = settings
         self._begin = begin
         self._drain = drain
@@ -249,9 +251,8 @@ class Session:
             ring.close_producer_side()
 
     def _start_child(self, module: str, settings: dict[str, Any], name: str) -> None:  # Any: JSON
-        descriptors = sorted(_descriptors(settings))
         try:
-            child = spawn_child(module, settings, descriptors, _LIBPQ_ENVIRONMENT, name)
+            child = self._prepared.take(module).give(settings, name)
         except OSError as error:
             raise ChildError(
                 f"{name} cannot be started: {error.strerror}; see the limits on processes, "
@@ -484,20 +485,3 @@ class Session:
         for ring in (*self.raw_rings, *self.decoded_rings):
             if self._thread is None or not self._thread.is_alive():
                 ring.close()
-
-
-def _descriptors(value: object) -> set[int]:
-    """All descriptors in a child's settings: values of keys that end with ``fd`` or ``fds``."""
-    found: set[int] = set()
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if str(key).endswith(("_fd", "_fds")):
-                found |= _numbers(item)
-    return found
-
-
-def _numbers(value: object) -> set[int]:
-    if isinstance(value, int):
-        return {value}
-    assert isinstance(value, list | tuple)
-    return set().union(*map(_numbers, value)) if value else set()

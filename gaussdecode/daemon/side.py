@@ -28,6 +28,7 @@ from gaussdecode.daemon.position import landing_position
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.streaming import Streaming
 from gaussdecode.errors import ConfigError, GaussDecodeError, SuspectError
+from gaussdecode.ipc.process import Prepared
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.layout import HIDES_TRUNCATE
 from gaussdecode.land.names import SPOOL, safe_columns, table_directory
@@ -68,6 +69,7 @@ class Shared(Protocol):
     """What all sources of a landing share: the pipeline."""
 
     gate: Gate
+    prepared: Prepared
     log: CommitLog | None
     snapshots: SnapshotStore
     together: Together | None
@@ -246,6 +248,7 @@ class Side:
             on_tick,
             shared.landed_ns,
             on_streaming,
+            shared.prepared,
         )
         return session
 

@@ -43,6 +43,7 @@ from gaussdecode.errors import (
     TableError,
     told,
 )
+from gaussdecode.ipc.process import Prepared
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
 from gaussdecode.settings.load import process_memory_bytes
@@ -108,9 +109,13 @@ class Supervisor:
     Args:
         config: checked.
         notifier: systemd's socket, or one that does nothing.
+        prepared: children that were started before; None for no such.
     """
 
-    def __init__(self, config: Config, notifier: Notifier) -> None:
+    def __init__(
+        self, config: Config, notifier: Notifier, prepared: Prepared | None = None
+    ) -> None:
+        self._prepared = prepared
         self._config = config
         self._notifier = notifier
         self._stop = threading.Event()
@@ -137,7 +142,9 @@ class Supervisor:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             signal.signal(signal.SIGHUP, self._on_hangup)
         self._notifier.extend(_START_SECONDS)
-        with Pipeline(self._config, self._should_end, self._running.is_optional_paused) as pipeline:
+        with Pipeline(
+            self._config, self._should_end, self._running.is_optional_paused, self._prepared
+        ) as pipeline:
             self._pipeline = pipeline
             self._readings = readings = Readings(self._facts, self._running, pipeline)
             self._summary = summary = Summary(pipeline.landed, time.monotonic())

@@ -1,12 +1,16 @@
 """Starting a child process of the pipeline, and what a child says to its parent.
 
-Given: a module to run and its settings. Promises: the child inherits nothing but the
-descriptors it was given and a short environment, its settings show up neither in its
+Given: a module to run and its settings. Promises: the child has no descriptors but those
+it was given and a short environment, its settings show up neither in its
 arguments nor in its environment, it dies with its parent, and what it reports arrives as
-whole JSON objects. Refuses to know what the settings and the reports mean.
+whole JSON objects. Refuses to know what the settings and the reports mean, but that
+descriptors stand under keys that end with ``_fd`` or ``_fds``.
 
-Settings go down as one line of JSON on standard input, reports come up as one line of JSON
-each through a pipe of their own. Rows travel in rings, never here.
+A child is started, and imports; then it is given its settings, and works. In between it may wait:
+`Prepared` holds children that import while their parent does. Settings go down as one line of JSON
+on standard input, which is a socket, and the descriptors that they name beside it; in the
+child they have numbers of their own. Reports come up as one line of JSON each through a pipe. Rows
+travel in rings, never here.
 
 A terminal's Ctrl-C reaches only the parent: children are in a process group of their own,
 and ignore SIGINT and SIGTERM (systemd sends those to the whole group). They stop when
@@ -20,10 +24,11 @@ import json
 import os
 import signal
 import site
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -31,9 +36,13 @@ from typing import Any, Final, NoReturn
 from gaussdecode.errors import ChildError, to_record
 
 _PR_SET_PDEATHSIG: Final = 1
+LIBRARIES: Final = ("PG*", "SSL*", "KRB5*", "HOME", "PSYCOPG_IMPL")
+"""What libpq, TLS and Kerberos read of the environment."""
+
 _KEPT: Final = ("PATH", "LANG", "TZ", "PYTHON*", "LC_*", "LD_*", "ASAN_*", "GAUSSDECODE_*")
 _REPORT_LIMIT: Final = 1 << 20  # bytes of one report; arbitrary, an error record has hundreds
 _READ_SIZE: Final = 1 << 16
+_MOST_FDS: Final = 200  # of one message; the kernel takes 253
 
 # Any, in this module: JSON.
 
@@ -106,18 +115,19 @@ class Reports:
 def enter_child() -> tuple[dict[str, Any], Reports]:
     """Begin life as a child: read the settings, bind to the parent, open the reports.
 
+    A child whose parent ends before it has given the settings ends too.
+
     Returns:
-        What the parent gave `spawn_child`, and the way back to it.
+        What the parent gave, with the numbers that descriptors have here, and the way back to it.
 
     Raises:
-        ChildError: standard input is not what `spawn_child` writes.
+        ChildError: standard input is not what a parent writes.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     settings = read_settings()
     die_with_parent(int(settings["parent_pid"]))
     report_fd = int(settings["report_fd"])
-    os.set_inheritable(report_fd, False)
     gc.freeze()  # what is imported by now lives as long as the process
     return settings, Reports(report_fd)
 
@@ -128,14 +138,63 @@ def read_settings() -> dict[str, Any]:
     Raises:
         ChildError: it is missing, cut off, or no JSON object.
     """
-    line = sys.stdin.buffer.readline()
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(sys.stdin.fileno())) as channel:
+        line, fds = _receive(channel)
+        if not line:
+            os._exit(os.EX_OK)  # the parent is gone; nobody is left to be told
+        settings = _object(line)
+        if settings is not None:
+            return renumbered(settings, dict(zip(settings.pop("fds"), fds, strict=True)))
+    raise ChildError("no settings on standard input: this module is started by the daemon")
+
+
+def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """What comes up to the end of the line, and the descriptors beside it."""
+    line, fds = bytearray(), list[int]()
+    while not line.endswith(b"\n"):
+        data, more, _, _ = socket.recv_fds(channel, _READ_SIZE, _MOST_FDS)
+        if not data:
+            break
+        line += data
+        fds += more
+    return bytes(line), fds
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of a whole line."""
     try:
-        settings = json.loads(line)
+        found = json.loads(line)
     except ValueError:
-        settings = None
-    if not isinstance(settings, dict) or not line.endswith(b"\n"):
-        raise ChildError("no settings on standard input: this module is started by the daemon")
-    return settings
+        return None
+    return found if isinstance(found, dict) and line.endswith(b"\n") else None
+
+
+def descriptors(settings: Mapping[str, Any]) -> list[int]:
+    """All descriptors in a child's settings, each once."""
+    found: set[int] = set()
+
+    def note(number: int) -> int:
+        found.add(number)
+        return number
+
+    _with_descriptors(settings, note)
+    return sorted(found)
+
+
+def renumbered(settings: Mapping[str, Any], numbers: Mapping[int, int]) -> dict[str, Any]:
+    """Settings with other numbers for their descriptors."""
+    return _with_descriptors(settings, numbers.__getitem__)
+
+
+def _with_descriptors(settings: Mapping[str, Any], put: Callable[[int], int]) -> dict[str, Any]:
+    return {
+        key: _each(value, put) if key.endswith(("_fd", "_fds")) else value
+        for key, value in settings.items()
+    }
+
+
+def _each(value: Any, put: Callable[[int], int]) -> Any:
+    return put(value) if isinstance(value, int) else [_each(item, put) for item in value]
 
 
 @dataclass(slots=True)
@@ -210,48 +269,103 @@ class Child:
             self.report_fd = -1
 
 
-def spawn_child(
-    module: str,
-    settings: Mapping[str, Any],
-    pass_fds: Sequence[int] = (),
-    env_allow: Iterable[str] = (),
-    name: str | None = None,
-) -> Child:
-    """Start ``python -m module``; its `enter_child` returns `settings`.
+class Waiting:
+    """A child that imports its module, and waits for its settings.
 
-    Call it from a thread that outlives the child (see `die_with_parent`).
+    Start it from a thread that outlives the child (see `die_with_parent`).
 
     Args:
         module: runs with this interpreter and this copy of the package.
-        settings: JSON; ``parent_pid`` and ``report_fd`` are added.
-        pass_fds: descriptors it inherits under the same numbers. The caller still has its own.
+        arguments: of the module; anybody may read them.
         env_allow: more names of environment variables to keep; a final ``*`` is a prefix.
-        name: for messages, when several children run the same module.
 
     Raises:
         OSError: no process or descriptor left.
     """
-    report_fd, child_report_fd = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(report_fd, False)
-    full = {**settings, "parent_pid": os.getpid(), "report_fd": child_report_fd}
-    line = json.dumps(full, separators=(",", ":")).encode() + b"\n"
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
-            stdin=subprocess.PIPE,
-            pass_fds=(*pass_fds, child_report_fd),
-            env=_environment((*_KEPT, *env_allow)),
-            process_group=0,
-        )
-    except BaseException:
-        os.close(report_fd)
-        raise
-    finally:
+
+    def __init__(
+        self, module: str, arguments: Sequence[str] = (), env_allow: Iterable[str] = ()
+    ) -> None:
+        self._module = module
+        self._channel, theirs = socket.socketpair()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, *arguments],
+                stdin=theirs.fileno(),
+                env=_environment((*_KEPT, *env_allow)),
+                process_group=0,
+            )
+        except BaseException:
+            self._channel.close()
+            raise
+        finally:
+            theirs.close()
+
+    def give(self, settings: Mapping[str, Any], name: str | None = None) -> Child:
+        """Have it begin its work.
+
+        Args:
+            settings: JSON; ``parent_pid`` and ``report_fd`` are added. The child gets copies of
+                the descriptors in it, the caller still has its own.
+            name: for messages, when several children run the same module.
+
+        Raises:
+            OSError: no descriptor left.
+        """
+        report_fd, child_report_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(report_fd, False)
+        full = {**settings, "parent_pid": os.getpid(), "report_fd": child_report_fd}
+        fds = descriptors(full)
+        line = json.dumps({**full, "fds": fds}, separators=(",", ":")).encode() + b"\n"
+        # A child that is dead by now shows by its status.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError), self._channel:
+            for at in range(0, len(fds), _MOST_FDS):
+                socket.send_fds(self._channel, [line[:1]], fds[at : at + _MOST_FDS])
+                line = line[1:]
+            self._channel.sendall(line)
         os.close(child_report_fd)
-    assert process.stdin is not None  # for mypy: stdin is a pipe
-    with contextlib.suppress(BrokenPipeError), process.stdin:  # a dead child shows by its status
-        process.stdin.write(line)
-    return Child(name or module.rpartition(".")[2], process, report_fd)
+        return Child(name or self._module.rpartition(".")[2], self._process, report_fd)
+
+    def close(self) -> None:
+        """End it; it has not begun."""
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class Prepared:
+    """Children that were started early, by their modules: they import while the parent does."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Waiting] = {}
+
+    def start(self, module: str, *arguments: str) -> None:
+        """Start one, as for `spawn_child`; where that cannot be, the one who needs it is told."""
+        with contextlib.suppress(OSError):
+            self._waiting[module] = Waiting(module, arguments, LIBRARIES)
+
+    def take(self, module: str, *arguments: str) -> Waiting:
+        """The one that waits, or one that is started now.
+
+        Raises:
+            OSError: no process or descriptor left.
+        """
+        return self._waiting.pop(module, None) or Waiting(module, arguments, LIBRARIES)
+
+    def close(self) -> None:
+        """End those that nobody took."""
+        while self._waiting:
+            self._waiting.popitem()[1].close()
+
+
+def spawn_child(
+    module: str,
+    settings: Mapping[str, Any],
+    env_allow: Iterable[str] = (),
+    name: str | None = None,
+) -> Child:
+    """Start ``python -m module`` and give it its settings; see `Waiting`."""
+    return Waiting(module, (), env_allow).give(settings, name)
 
 
 def _environment(kept: Iterable[str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ for main knows already.
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
@@ -157,7 +158,9 @@ class Reader:
 
 
 def main() -> None:
-    """Live and die as a child of the daemon."""
+    """Live and die as a child of the daemon; arguments are kinds of sources to import at once."""
+    for kind in sys.argv[1:]:
+        resolve_name(_KINDS[SourceKind(kind)])
     settings, reports = enter_child()
     try:
         Reader(settings, reports).run()

@@ -44,8 +44,7 @@ class Rig:
             "kept_buffer_bytes": 16 << 20,
             "max_row_bytes": 1 << 30,
         }
-        fds = sorted({*raw_fds, *decoded_fds, self.control.fd})
-        self.child: Child = spawn_child("gaussdecode.decode.worker", settings, fds)
+        self.child: Child = spawn_child("gaussdecode.decode.worker", settings)
         self.raw.close_consumer_side()
         self.decoded.close_producer_side()
 

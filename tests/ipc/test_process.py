@@ -14,7 +14,14 @@ import pytest
 
 import gaussdecode
 from gaussdecode.errors import ChildError, SourceError, from_record
-from gaussdecode.ipc.process import Child, Reports, spawn_child
+from gaussdecode.ipc.process import (
+    Child,
+    Prepared,
+    Reports,
+    Waiting,
+    descriptors,
+    spawn_child,
+)
 
 Report = dict[str, Any]  # Any: JSON
 Spawn = Callable[..., Child]
@@ -72,15 +79,16 @@ def test_inherits_only_what_it_was_given(spawn: Spawn, monkeypatch: pytest.Monke
         "fds = [int(fd) for fd in os.listdir('/proc/self/fd')]\n"
         "fds = [fd for fd in fds if os.path.exists(f'/proc/self/fd/{fd}')]\n"
         "fds = sorted(set(fds) - {0, 1, 2, settings['report_fd']})\n"
-        "reports.write('has', fds=fds, env=sorted(os.environ))\n",
-        pass_fds=[given],
+        "reports.write('has', fds=fds, own=settings['null_fds'], env=sorted(os.environ))\n",
+        {"null_fds": [[given], given], "numbers": [given]},
         env_allow=["PG*"],
     )
     [report] = all_reports(child)
     os.close(given)
     os.close(kept_out)
 
-    assert report["fds"] == [given]
+    (own,) = report["fds"]
+    assert report["own"] == [[own], own]
     assert "SECRET_OF_PARENT" not in report["env"]
     assert {"PGSERVICEFILE", "PATH", "PYTHONPATH"} <= set(report["env"])
 
@@ -121,7 +129,7 @@ def test_dies_with_its_parent(tmp_path: Path) -> None:
     )
     script = (
         "import select, signal, sys; from gaussdecode.ipc.process import spawn_child\n"
-        "child = spawn_child('sleeper', {}, pass_fds=[int(sys.argv[1])])\n"
+        "child = spawn_child('sleeper', {'kept_fd': int(sys.argv[1])})\n"
         "select.select([child.report_fd], [], []); print(child.reports(), flush=True)\n"
         "signal.pause()"
     )
@@ -167,6 +175,86 @@ def test_child_that_ends_before_its_settings() -> None:
     child = spawn_child("gaussdecode.no_such_module", {"long": "x" * 1_000_000})
     assert all_reports(child) == []
     assert child.wait() == 1
+
+
+def test_hundreds_of_descriptors_arrive(spawn: Spawn) -> None:
+    """More than the kernel takes at once; each is the one that it was."""
+    files = [os.memfd_create(f"f{number}") for number in range(450)]
+    for number, fd in enumerate(files):
+        os.write(fd, b"%d" % number)
+    child = spawn(
+        "import os\n"
+        "reports.write('read', found=[int(os.pread(fd, 9, 0)) for fd in settings['all_fds']])\n",
+        {"all_fds": files},
+    )
+    [report] = all_reports(child)
+    for fd in files:
+        os.close(fd)
+    assert report["found"] == list(range(450))
+
+
+def test_a_child_that_waits_has_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins with the settings it is given later; its arguments are there before."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "waiter.py").write_text(
+        "import pathlib, sys\npathlib.Path(sys.argv[1]).touch()\n"
+        + BEGIN
+        + "reports.write('has', word=settings['word'])\n"
+    )
+    prepared = Prepared()
+    prepared.start("waiter", str(tmp_path / "imported"))
+    while not (tmp_path / "imported").exists():
+        pass
+    waiting = prepared.take("waiter")
+    child = waiting.give({"word": "go"}, "reader")
+    assert child.name == "reader"
+    assert all_reports(child) == [{"kind": "has", "word": "go"}]
+    assert child.wait() == 0
+    later = prepared.take("waiter", str(tmp_path / "again"))  # nothing waits any more
+    later.close()
+    prepared.close()
+
+
+@pytest.mark.parametrize("end", ["kill", "exit"])
+def test_a_child_that_waits_ends_with_its_parent(tmp_path: Path, end: str) -> None:
+    """However the parent ends, and in silence."""
+    (tmp_path / "waiter.py").write_text(BEGIN)
+    script = (
+        "import os, signal, sys; from gaussdecode.ipc.process import Prepared, Waiting\n"
+        "waiting = Waiting('waiter'); print(waiting._process.pid, flush=True)\n"
+        "sys.stdin.readline()\n"
+        + ("signal.raise_signal(signal.SIGKILL)\n" if end == "kill" else "")
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([ROOT, str(tmp_path)])},
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    watched = os.pidfd_open(pid)
+    _, said = parent.communicate(b"\n")  # its standard error ends when the child has ended, too
+    assert select.select([watched], [], [], 30)[0]
+    os.close(watched)
+    assert b"settings" not in said
+
+
+def test_nobody_took_it() -> None:
+    """What was prepared for nothing is ended and reaped."""
+    prepared = Prepared()
+    prepared.start("gaussdecode.decode.worker")
+    waiting = prepared._waiting["gaussdecode.decode.worker"]
+    prepared.close()
+    assert waiting._process.returncode is not None
+    assert isinstance(waiting, Waiting)
+
+
+def test_descriptors_are_known_by_their_keys() -> None:
+    """In lists too; other numbers are none."""
+    settings = {"ring_fds": [[3, 4], [5]], "control_fd": 7, "size": 9, "fds_of": 11}
+    assert descriptors(settings) == [3, 4, 5, 7]
 
 
 def test_module_started_by_hand() -> None:

@@ -108,10 +108,7 @@ class Main:
             "control_fd": self.control.fd,
             "decoder_count": self.decoder_count,
         }
-        pass_fds = sorted({self.control.fd, *(fd for triple in fds for fd in triple)})
-        self.child: Child = spawn_child(
-            "gaussdecode.source.reader", settings, pass_fds, self.env_allow
-        )
+        self.child: Child = spawn_child("gaussdecode.source.reader", settings, self.env_allow)
         for ring in self.rings:
             ring.close_producer_side()
 
