@@ -16,7 +16,8 @@ from twins.values import Interval
 
 from gaussdecode._wire import BatchDecoder
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol.canonical import RelationMessage, TypeMessage, describe, parse
+from gaussdecode.protocol.canonical import parse
+from gaussdecode.protocol.described import RelationMessage, TypeMessage, describe
 
 VECTORS = sorted((Path(__file__).parent / "vectors").glob("pgoutput-*.json"))
 

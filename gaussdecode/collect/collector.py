@@ -55,7 +55,7 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.model.transaction import TransactionMark
-from gaussdecode.protocol.canonical import ROWS_MAY_BE_MISSING
+from gaussdecode.protocol.notices import ROWS_MAY_BE_MISSING
 from gaussdecode.settings.types import format_size
 
 IDLE_SECONDS: Final = 10.0  # an idle slot advances at least so often ...

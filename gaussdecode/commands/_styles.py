@@ -28,7 +28,8 @@ from typing import Final
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Column, Relation
 from gaussdecode.protocol import canonical as pgoutput
-from gaussdecode.protocol.canonical import Absent, Message, Tuple, TupleValue, describe
+from gaussdecode.protocol.canonical import Absent, Message, Tuple, TupleValue
+from gaussdecode.protocol.described import RelationMessage, TypeMessage, describe
 from gaussdecode.settings.sections import DecodingConfig
 
 _BARE: Final = frozenset({20, 21, 23, 26, 700, 701, 1700})  # numbers stand without quotes
@@ -168,9 +169,9 @@ class Styler:
             self._begin = self._begin_line(message, lsn)
         elif isinstance(message, pgoutput.Origin):
             self._is_dropped = self._decoding.only_local
-        elif isinstance(message, pgoutput.TypeMessage):
+        elif isinstance(message, TypeMessage):
             self._user_types[message.oid] = (message.namespace, message.name)
-        elif isinstance(message, pgoutput.RelationMessage):
+        elif isinstance(message, RelationMessage):
             self._relations[message.oid] = describe(message, 1, self._user_types)
         elif isinstance(message, pgoutput.Commit):
             yield from self._ending(self._commit_line(message))

@@ -11,7 +11,7 @@ is no error of its own. An error of a source names it; one of the landing belong
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeGuard
 
 from gaussdecode.daemon.session import POLL_SECONDS, Session
 from gaussdecode.errors import (
@@ -21,7 +21,9 @@ from gaussdecode.errors import (
     MirrorError,
     SupersededError,
 )
-from gaussdecode.source.gaussdb.marks import Running
+
+if TYPE_CHECKING:
+    from gaussdecode.source.gaussdb.marks import Running
 
 _JOIN_SECONDS: Final = 0.05
 _OF_THE_LANDING: Final = (AccountError, LandingError, MirrorError)
@@ -37,7 +39,7 @@ class Held(NamedTuple):
     """
 
     seconds: float
-    running: tuple[Running, ...]
+    running: "tuple[Running, ...]"
 
 
 class Marks(Protocol):

@@ -19,8 +19,7 @@ from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.together import Together
 from gaussdecode.daemon import publications, quarantine
 from gaussdecode.daemon.housekeeping import Housekeeper
-from gaussdecode.daemon.joint import Joint
-from gaussdecode.daemon.marking import Marking
+from gaussdecode.daemon.joint import Joint, Marks
 from gaussdecode.daemon.mirroring import Mirror, mirror_of
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.side import Side
@@ -458,7 +457,9 @@ class Pipeline:
         def make(name: str, should_stop: Callable[[], bool], told: Callable[[], None]) -> Session:
             return self.sides[name].make_session(should_stop, lambda: None, told)
 
-        def marks(on_error: Callable[[BaseException], None]) -> Marking:
+        def marks(on_error: Callable[[BaseException], None]) -> Marks:
+            from gaussdecode.daemon.marking import Marking  # what few landings need, at their start
+
             members = {name: side.config for name, side in self.sides.items()}
             return Marking(together, members, on_error)
 

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pkgutil import resolve_name
 from types import FrameType
 from typing import Final
 
@@ -50,9 +51,7 @@ from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.snapshotter import Snapshotter
-from gaussdecode.source.address import source_address
-from gaussdecode.source.gaussdb.probe import GaussProbe
-from gaussdecode.source.postgresql.probe import PostgresProbe
+from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.probe import SlotProbe, WorstProbe
 
 _LASTED_SECONDS: Final = 60.0  # arbitrary: a session this long was a good one
@@ -62,6 +61,12 @@ _NO_ROOM: Final = "the landing's disk is full: recovery waits for room"
 _ENDED_BY_STOP: Final = (DiskStillFullError, StoppedError)
 _SCRAPE_SECONDS: Final = 75.0  # an interval of a minute is the longest that is usual
 _ANSWER_SECONDS: Final = 1.0  # for the answer to a scrape to leave
+_PROBES: Final = {
+    SourceKind.POSTGRESQL: "gaussdecode.source.postgresql.probe:PostgresProbe",
+    SourceKind.GAUSSDB: "gaussdecode.source.gaussdb.probe:GaussProbe",
+}
+"""Only the one that is used is imported: a start is no slower for the other."""
+
 _log = get_logger("daemon")
 
 
@@ -98,7 +103,7 @@ def _probe(config: Config) -> SlotProbe | None:
     """What looks at the slot; a recording has none."""
     if config.source.kind is SourceKind.CAPTURE:
         return None
-    make = GaussProbe if config.source.kind is SourceKind.GAUSSDB else PostgresProbe
+    make: Callable[[SourceAddress, str], SlotProbe] = resolve_name(_PROBES[config.source.kind])
     probes = {name: make(source_address(of), of.slot) for name, of in config.members.items()}
     return WorstProbe(probes) if config.is_several else probes[config.slot]
 

@@ -3,8 +3,8 @@
 The twin of ``_wire.pyx``; their letters and layouts are in `wire.letters`.
 
 Given the payload of one XLogData, `parse` returns what it says and refuses what does not
-follow the format, at the same byte as the fast decoder. The reader's slow path uses it
-for relations and types, `peek` for everything, the tests as an oracle. It keeps no state:
+follow the format, at the same byte as the fast decoder. `peek` uses it, and the tests as an
+oracle; the reader's slow path has `described`, for relations and types. It keeps no state:
 what a row's columns mean is the caller's to know.
 
 References:
@@ -16,14 +16,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from gaussdecode.errors import TruncatedError, WireError
-from gaussdecode.model.relation import PG_CATALOG, Column, Relation, ReplicaIdentity
-from gaussdecode.model.types import column_type
 from gaussdecode.protocol.copyboth import EPOCH_US
+from gaussdecode.protocol.described import (
+    MessageReader,
+    RelationMessage,
+    TypeMessage,
+    read_relation,
+    read_type,
+)
+from gaussdecode.protocol.notices import Notice
 from gaussdecode.wire.encoding import UTF8, Encoding
 from gaussdecode.wire.letters import Cell, Image, Letter
 
-_IS_KEY: Final = 1
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
 _TRANSACTIONAL: Final = 1
@@ -65,36 +69,6 @@ class Origin:
 
     lsn: int
     name: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RelationColumn:
-    """One column of a relation, as sent."""
-
-    is_key: bool
-    name: str
-    type_oid: int
-    type_modifier: int
-
-
-@dataclass(frozen=True, slots=True)
-class RelationMessage:
-    """What a table looks like from here on; an empty namespace is pg_catalog."""
-
-    oid: int
-    namespace: str
-    name: str
-    identity: ReplicaIdentity
-    columns: tuple[RelationColumn, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TypeMessage:
-    """Name of a user's type, or of the base type of a user's domain."""
-
-    oid: int
-    namespace: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +222,6 @@ class GaussCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """What the server says beside the changes; code 1: rows may be missing."""
-
-    code: int
-    text: bytes
-
-    def to_bytes(self) -> bytes:
-        """Give the message."""
-        return Letter.NOTICE + bytes([self.code]) + len(self.text).to_bytes(4, "big") + self.text
-
-
-@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """How far the server has read; its positions run ahead of what was sent."""
 
@@ -267,9 +229,6 @@ class Heartbeat:
     flushed_lsn: int
     time_us: int
 
-
-ROWS_MAY_BE_MISSING: Final = 1
-"""Code of a `Notice`."""
 
 Change = RelationMessage | TypeMessage | Insert | Update | Delete | Truncate | LogicalMessage
 
@@ -304,35 +263,14 @@ Message = (
 )
 
 
-class _Reader:
-    """A cursor over one message; every field goes through `take`."""
+class _Reader(MessageReader):
+    """A cursor over one message, which knows tuples too."""
 
     def __init__(
         self, payload: bytes, column_counts: Mapping[int, int] | None, encoding: Encoding
     ) -> None:
-        self.payload = payload
-        self.next = 0
+        super().__init__(payload, encoding)
         self.column_counts = column_counts
-        self.encoding = encoding
-
-    def take(self, size: int) -> bytes:
-        have = len(self.payload) - self.next
-        if size > have:
-            raise TruncatedError(f"need {size} bytes, have {have}", self.next)
-        self.next += size
-        return self.payload[self.next - size : self.next]
-
-    def number(self, size: int, *, signed: bool = False) -> int:
-        return int.from_bytes(self.take(size), "big", signed=signed)
-
-    def string(self) -> bytes:
-        nul = self.payload.find(b"\0", self.next)
-        if nul < 0:
-            self.take(len(self.payload) - self.next + 1)
-        return self.take(nul + 1 - self.next)[:-1]
-
-    def text(self) -> str:
-        return self.encoding.name_of(self.string())
 
     def time_us(self) -> int:
         return self.number(8, signed=True) + EPOCH_US
@@ -346,18 +284,6 @@ class _Reader:
         if value >= 2**63:
             raise self.fail("a number that does not fit 63 bits", 8)
         return value or None
-
-    def flags(self, known: int, what: str) -> int:
-        flags = self.number(1)
-        if flags & ~known:
-            raise self.fail(f"unknown flags of a {what}")
-        return flags
-
-    def change_xid(self) -> int:
-        xid = self.number(4)
-        if xid == 0:
-            raise self.fail("change of transaction 0", 4)
-        return xid
 
     def prepared(self) -> tuple[int, int, int, int, bytes]:
         """Two positions, a time, xid and global identifier of a prepared transaction."""
@@ -387,9 +313,6 @@ class _Reader:
         if tag == Cell.UNCHANGED and is_old:
             raise self.fail("unchanged value in an old tuple")
         return Absent(tag.decode())
-
-    def fail(self, reason: str, back: int = 1) -> WireError:
-        return WireError(reason, self.next - back)
 
 
 def parse(
@@ -425,47 +348,8 @@ def parse(
     message = parser(reader)
     if xid is not None:
         message = Streamed(xid, cast("Change", message))
-    if reader.next != len(payload):
-        raise reader.fail("bytes after the end of the message", 0)
+    reader.end()
     return message
-
-
-def describe(
-    message: RelationMessage,
-    version: int,
-    user_types: Mapping[int, tuple[str, str]],
-    *,
-    is_filtered: bool = False,
-) -> Relation:
-    """Resolve the types of a relation, from the wire alone.
-
-    Args:
-        message: the Relation message.
-        version: its number in this connection.
-        user_types: namespace and name of the Type messages so far, by OID.
-        is_filtered: its rows are not wanted.
-
-    Returns:
-        The relation; under REPLICA IDENTITY FULL every column is part of the identity.
-    """
-    columns = []
-    for column in message.columns:
-        held, type_name = column_type(
-            column.type_oid, column.type_modifier, user_types.get(column.type_oid)
-        )
-        is_identity = column.is_key or message.identity is ReplicaIdentity.FULL
-        columns.append(
-            Column(column.name, column.type_oid, column.type_modifier, type_name, held, is_identity)
-        )
-    return Relation(
-        version,
-        message.oid,
-        message.namespace or PG_CATALOG,
-        message.name,
-        message.identity,
-        tuple(columns),
-        is_filtered,
-    )
 
 
 def _begin(reader: _Reader) -> Begin:
@@ -479,27 +363,6 @@ def _commit(reader: _Reader) -> Commit:
 
 def _origin(reader: _Reader) -> Origin:
     return Origin(reader.number(8), reader.string())
-
-
-def _relation(reader: _Reader) -> RelationMessage:
-    oid, namespace, name = reader.number(4), reader.text(), reader.text()
-    letter = reader.take(1)
-    if letter not in (b"d", b"n", b"f", b"i"):
-        raise reader.fail("unknown replica identity")
-    columns = tuple(
-        RelationColumn(
-            bool(reader.flags(_IS_KEY, "column")),
-            reader.text(),
-            reader.number(4),
-            reader.number(4, signed=True),
-        )
-        for _ in range(reader.number(2))
-    )
-    return RelationMessage(oid, namespace, name, ReplicaIdentity(letter.decode()), columns)
-
-
-def _type(reader: _Reader) -> TypeMessage:
-    return TypeMessage(reader.number(4), reader.text(), reader.text())
 
 
 def _new(reader: _Reader, tag: bytes, oid: int) -> Tuple:
@@ -628,8 +491,8 @@ _PARSERS: Final[dict[bytes, Callable[[_Reader], Message]]] = {
     Letter.BEGIN: _begin,
     Letter.COMMIT: _commit,
     Letter.ORIGIN: _origin,
-    Letter.RELATION: _relation,
-    Letter.TYPE: _type,
+    Letter.RELATION: read_relation,
+    Letter.TYPE: read_type,
     Letter.INSERT: _insert,
     Letter.UPDATE: _update,
     Letter.DELETE: _delete,

@@ -4,8 +4,8 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import Exporter
-from gaussdecode.source.gaussdb.export import GaussExporter
-from gaussdecode.source.postgresql.export import PgExporter
+
+# Imported where it is used: what reads the other kind of source need not wait for it at its start.
 
 
 def exporter_of(config: Config, address: SourceAddress | None = None) -> Exporter:
@@ -19,5 +19,9 @@ def exporter_of(config: Config, address: SourceAddress | None = None) -> Exporte
         ConfigError: the password file cannot be used.
     """
     if config.source.kind is SourceKind.GAUSSDB:
+        from gaussdecode.source.gaussdb.export import GaussExporter
+
         return GaussExporter(config, address)
+    from gaussdecode.source.postgresql.export import PgExporter
+
     return PgExporter(config, address)

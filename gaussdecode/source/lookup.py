@@ -7,8 +7,6 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import source_address
 from gaussdecode.source.catalog import CatalogTable
-from gaussdecode.source.gaussdb.catalog import GaussCatalog
-from gaussdecode.source.postgresql.catalog import Catalog
 
 
 class Lookup(Protocol):
@@ -33,20 +31,16 @@ class Lookup(Protocol):
         """Close the connection."""
 
 
-class GaussLookup(GaussCatalog):
-    """GaussDB's catalogue, asked by name: its stream carries no OIDs of tables."""
-
-    def look_up(self, relation: Relation) -> CatalogTable | None:
-        """See `Lookup`."""
-        return self.look_up_table(relation.namespace, relation.name)
-
-
 def lookup_of(config: Config) -> Lookup:
     """Make the one that fits the kind of source.
 
     Raises:
         ConfigError: the password file cannot be used.
     """
-    if config.source.kind is SourceKind.GAUSSDB:
-        return GaussLookup(source_address(config))
+    if config.source.kind is SourceKind.GAUSSDB:  # imported where it is used, as in `exporters`
+        from gaussdecode.source.gaussdb.catalog import GaussCatalog
+
+        return GaussCatalog(source_address(config))
+    from gaussdecode.source.postgresql.catalog import Catalog
+
     return Catalog(config)

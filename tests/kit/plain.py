@@ -13,6 +13,7 @@ from gaussdecode.errors import WireError
 from gaussdecode.model.relation import Relation
 from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.canonical import Absent
+from gaussdecode.protocol.notices import Notice
 from kit import wire
 from kit.decoded import OLD_COLUMN, Entry, Event, EventKind, Part
 
@@ -175,7 +176,7 @@ def _events(message: pgoutput.Message, by_oid: dict[int, Relation], xid: int) ->
         case pgoutput.GaussCommit(end_lsn, found_xid, sent, csn):
             commit = _event(EventKind.COMMIT, flags=1, x=found_xid or 0, y=end_lsn, z=sent or 0)
             return [*([_event(EventKind.CSN, x=csn)] if csn else []), commit]
-        case pgoutput.Notice(code, text):
+        case Notice(code, text):
             return [_event(EventKind.NOTICE, index=code, payload=text)]
         case pgoutput.Heartbeat(lsn, flushed_lsn, time):
             return [_event(EventKind.HEARTBEAT, x=lsn, y=flushed_lsn, z=time)]

@@ -9,9 +9,9 @@ from kit import wire
 
 from gaussdecode.errors import TruncatedError, WireError
 from gaussdecode.model.relation import ReplicaIdentity
-from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.canonical import Absent
+from gaussdecode.protocol.described import RelationColumn, RelationMessage, TypeMessage
 from gaussdecode.wire.encoding import find_encoding
 
 # As PostgreSQL 15 sends it: the table of the documentation's first example.
@@ -29,21 +29,19 @@ MESSAGES: list[tuple[bytes, pgoutput.Message]] = [
     (wire.origin(0x99, "north"), pgoutput.Origin(0x99, b"north")),
     (
         RELATION,
-        pgoutput.RelationMessage(
+        RelationMessage(
             16400,
             "public",
             "orders",
             ReplicaIdentity.DEFAULT,
             (
-                pgoutput.RelationColumn(is_key=True, name="id", type_oid=23, type_modifier=-1),
-                pgoutput.RelationColumn(is_key=False, name="note", type_oid=25, type_modifier=-1),
-                pgoutput.RelationColumn(
-                    is_key=False, name="price", type_oid=1700, type_modifier=655366
-                ),
+                RelationColumn(is_key=True, name="id", type_oid=23, type_modifier=-1),
+                RelationColumn(is_key=False, name="note", type_oid=25, type_modifier=-1),
+                RelationColumn(is_key=False, name="price", type_oid=1700, type_modifier=655366),
             ),
         ),
     ),
-    (wire.type_message(16500, "public", "mood"), pgoutput.TypeMessage(16500, "public", "mood")),
+    (wire.type_message(16500, "public", "mood"), TypeMessage(16500, "public", "mood")),
     (
         wire.insert(["1", None, ""], 16400),
         pgoutput.Insert(16400, (b"1", Absent.NULL, b"")),
@@ -140,43 +138,11 @@ def test_any_bytes_give_a_message_or_a_wire_error(payload: bytes) -> None:
     assert 0 <= offset <= len(payload)
 
 
-def test_describe_resolves_types() -> None:
-    """A relation gets column types from the wire alone, domains by their base."""
-    message = pgoutput.parse(
-        wire.relation_message(
-            [(1, "id", 20, -1), (0, "size", 16501, -1), (0, "mood", 16502, -1)],
-            namespace="",
-            name="orders",
-        )
-    )
-    assert isinstance(message, pgoutput.RelationMessage)
-    types = {16501: ("", "int4"), 16502: ("public", "mood")}
-    relation = pgoutput.describe(message, 7, types)
-    assert (relation.version, relation.namespace, relation.name) == (7, "pg_catalog", "orders")
-    assert [column.type.kind for column in relation.columns] == [
-        Kind.INT64,
-        Kind.INT32,
-        Kind.STRING,
-    ]
-    assert [column.type_name for column in relation.columns] == ["bigint", "integer", "public.mood"]
-    assert [column.is_identity for column in relation.columns] == [True, False, False]
-
-
-def test_full_identity_is_every_column() -> None:
-    """Under REPLICA IDENTITY FULL the flags of the columns do not matter."""
-    message = pgoutput.parse(wire.relation_message([(0, "a", 25, -1)], identity=b"f"))
-    assert isinstance(message, pgoutput.RelationMessage)
-    relation = pgoutput.describe(message, 1, {}, is_filtered=True)
-    assert relation.columns[0].is_identity
-    assert relation.is_filtered
-    assert relation.columns[0].type == ColumnType(Kind.STRING)
-
-
 def test_names_and_values_are_translated() -> None:
     """From the database's encoding; what has no letter in it is spelled out."""
     named = wire.relation_message([], name="cafe").replace(b"cafe", b"caf\x81")
     table = pgoutput.parse(named, encoding=find_encoding("WIN1252"))
-    assert isinstance(table, pgoutput.RelationMessage)
+    assert isinstance(table, RelationMessage)
     assert table.name == "caf\\x81"
     row = b"I\0\0\0\1N\0\1t\0\0\0\1\xe9"
     assert pgoutput.parse(row, encoding=find_encoding("WIN1252")) == pgoutput.Insert(

@@ -20,7 +20,8 @@ from gaussdecode.errors import IdentityError, SourceError, SourceRefusedError
 from gaussdecode.ipc.control import Word
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.types import ColumnType, Kind
-from gaussdecode.protocol.canonical import Commit, Insert, LogicalMessage, RelationMessage, parse
+from gaussdecode.protocol.canonical import Commit, Insert, LogicalMessage, parse
+from gaussdecode.protocol.described import RelationMessage
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.slot import read_server, start_stream, stream_options

@@ -19,6 +19,7 @@ from typing import Final, Self, TypeVar
 
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.columns import Attribute, Reading
+from gaussdecode.model.relation import Relation
 from gaussdecode.protocol.gaussdb.commands import sql_literal
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.catalog import CatalogColumn, CatalogTable
@@ -101,6 +102,10 @@ class GaussCatalog:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+    def look_up(self, relation: Relation) -> CatalogTable | None:
+        """The table of a relation, by its name: the stream carries no OIDs of tables."""
+        return self.look_up_table(relation.namespace, relation.name)
 
     def look_up_table(self, schema: str, name: str) -> CatalogTable | None:
         """Look a table up.

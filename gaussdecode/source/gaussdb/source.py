@@ -15,7 +15,6 @@ from gaussdecode.errors import (
 )
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
-from gaussdecode.protocol.canonical import ROWS_MAY_BE_MISSING, Notice
 from gaussdecode.protocol.gaussdb.messages import notice_fields
 from gaussdecode.protocol.gaussdb.notices import is_loss
 from gaussdecode.protocol.gaussdb.options import (
@@ -25,6 +24,7 @@ from gaussdecode.protocol.gaussdb.options import (
     start_command,
     stream_style,
 )
+from gaussdecode.protocol.notices import ROWS_MAY_BE_MISSING, Notice
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gaussdecode.model.relation import Relation, ReplicaIdentity
-from gaussdecode.protocol.canonical import RelationColumn, RelationMessage, describe
+from gaussdecode.protocol.described import RelationColumn, RelationMessage, describe
 from gaussdecode.source.export import Leaf, PublishedTable, TableChangedError, TableShape
 from gaussdecode.source.postgresql.carried import Changes, Sender
 from gaussdecode.source.postgresql.connection import Connection, Row

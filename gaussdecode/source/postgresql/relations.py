@@ -8,13 +8,11 @@ from collections.abc import Iterable
 
 from gaussdecode.errors import SequenceError
 from gaussdecode.model.relation import Relation
-from gaussdecode.protocol.canonical import (
-    Message,
+from gaussdecode.protocol.described import (
     RelationMessage,
-    Streamed,
     TypeMessage,
     describe,
-    parse,
+    parse_description,
 )
 from gaussdecode.source.relations import WhiteList, relation_record
 from gaussdecode.wire.encoding import UTF8, Encoding
@@ -47,15 +45,11 @@ class Relations:
 
     def note_type(self, message: bytes, *, is_streamed: bool = False) -> int:
         """Take a Type message; returns its OID."""
-        parsed = self._parse(message, is_streamed=is_streamed)
+        parsed = parse_description(message, self.encoding, is_streamed=is_streamed)
         if not isinstance(parsed, TypeMessage):
             raise SequenceError(f"a {type(parsed).__name__} where a Type must be")
         self._user_types[parsed.oid] = (parsed.namespace, parsed.name)
         return parsed.oid
-
-    def _parse(self, message: bytes, *, is_streamed: bool) -> Message:
-        parsed = parse(message, encoding=self.encoding, is_streamed=is_streamed)
-        return parsed.change if isinstance(parsed, Streamed) else parsed
 
     def define(self, message: bytes, *, is_streamed: bool = False) -> Relation:
         """Take a Relation message; returns the new version.
@@ -64,7 +58,7 @@ class Relations:
         server sends another before the first row that it does not fit. So numbers are
         given in wire order, also to a description that is rolled back later.
         """
-        parsed = self._parse(message, is_streamed=is_streamed)
+        parsed = parse_description(message, self.encoding, is_streamed=is_streamed)
         if not isinstance(parsed, RelationMessage):
             raise SequenceError(f"a {type(parsed).__name__} where a Relation must be")
         self._last_version += 1

@@ -23,7 +23,7 @@ from gaussdecode.errors import (
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.model.shape import Definition
-from gaussdecode.protocol.canonical import Notice
+from gaussdecode.protocol.notices import Notice
 from gaussdecode.source._dispatch import Dispatcher
 from gaussdecode.source._receive import End
 from gaussdecode.source._status import StatusClock

@@ -1,0 +1,21 @@
+"""What a server says beside its changes, as a message among them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gaussdecode.wire.letters import Letter
+
+ROWS_MAY_BE_MISSING: Final = 1
+"""Code of a `Notice`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the server says beside the changes; code 1: rows may be missing."""
+
+    code: int
+    text: bytes
+
+    def to_bytes(self) -> bytes:
+        """Give the message."""
+        return Letter.NOTICE + bytes([self.code]) + len(self.text).to_bytes(4, "big") + self.text
