@@ -85,7 +85,7 @@ def run_daemon(
             "decoding": {"parallel-decode-num": decoders},
             "landing": SIZES,
             "source": source or {},
-            "ring": {"raw-ring-bytes": "16MiB", "decoded-ring-bytes": "64MiB"},
+            "ring": {"raw-ring-bytes": "4MiB", "decoded-ring-bytes": "16MiB"},  # the defaults
             "monitoring": {"log-level": "info"},
         },
     )

@@ -244,6 +244,7 @@ class Collector:
         self._csns: Csns | None = None  # of the transactions since the entry before
         self.gathered = Histogram()
         self._committed_at = time.monotonic()
+        self._is_first = True  # nothing has been committed yet
         self._spool = spool
         self._should_stop = should_stop
         self.spool_wait: str | None = None
@@ -662,6 +663,8 @@ class Collector:
             waited = time.monotonic() - self._committed_at
             return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
         writer = self._writer
+        if self._is_first:  # whoever started the daemon looks whether anything lands
+            return True
         if writer.largest_file_bytes >= self._settings.target_file_size or writer.is_crowded:
             return True
         return self._age >= self.effective_interval
@@ -762,6 +765,7 @@ class Collector:
         self._truncates.clear()
         self._changes.clear()
         self._committed_at = time.monotonic()
+        self._is_first = False
         return request
 
     def _said(self) -> dict[str, Any]:  # Any: JSON

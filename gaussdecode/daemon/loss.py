@@ -20,8 +20,6 @@ from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import source_address
 from gaussdecode.source.gap import find_gap
-from gaussdecode.source.gaussdb import connection as gaussdb
-from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.postgresql import connection as postgresql
 from gaussdecode.source.postgresql import slot
 from gaussdecode.source.slot import ServerState
@@ -121,6 +119,9 @@ def _ask(config: Config, *, is_dropping: bool) -> ServerState:
             if is_dropping:
                 slot.drop_slot(connection, config.slot)
             return slot.read_server(connection, config.slot, config.source.publication)
+    from gaussdecode.source.gaussdb import connection as gaussdb  # not at every start
+    from gaussdecode.source.gaussdb import server as gaussserver
+
     with contextlib.closing(gaussdb.connect(address, is_replication=False)) as sql:
         if is_dropping:
             gaussserver.drop_slot(sql, config.slot)

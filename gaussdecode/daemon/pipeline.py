@@ -206,7 +206,7 @@ class Pipeline:
         self.writer = Writer(
             self.log,
             lanes=landing.writer_lanes,
-            queue_bytes=2 * landing.writer_lanes * landing.row_group_bytes,
+            queue_bytes=landing.queue_bytes,
             target_file_size=landing.target_file_size,
             compression=landing.compression,
             on_durable=self._on_durable,

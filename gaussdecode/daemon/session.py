@@ -35,6 +35,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
+from gaussdecode import late
 from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
 from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, from_record
@@ -317,6 +318,7 @@ class Session:
         self._thread = threading.Thread(target=self._collect, name="collector", daemon=True)
         self._thread.start()
         self._let_go()
+        late.load()  # while the server begins the stream
 
     def _confirm(self, position: SourcePosition) -> None:
         """Committer's thread: from now on this session's reader may confirm this."""

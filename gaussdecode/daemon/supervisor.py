@@ -25,6 +25,7 @@ from typing import Final
 
 from gaussdecode.daemon import loss, quarantine
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
+from gaussdecode.daemon.idle import Idle
 from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline, reserve_of
@@ -133,6 +134,7 @@ class Supervisor:
         self._readings: Readings | None = None
         self._summary: Summary | None = None
         self._looked_at: Look | None = None
+        self._idle = Idle()
 
     def run(self) -> None:
         """Recover the landing, then stream until stopped.
@@ -401,6 +403,7 @@ class Supervisor:
         self._readings.sample()
         self._summary.tell(time.monotonic(), self._readings.lag(self._running.session))
         self._pipeline.check()
+        self._idle.look(time.monotonic_ns(), self._pipeline.landed_ns())
         self._look_at_server(self._pipeline)
         if self._is_reload_asked and not self._is_at_terminal:
             self._is_reload_asked = False

@@ -11,11 +11,11 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from gaussdecode import late
 from gaussdecode.errors import DiskError, LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.making import Draft, HiddenFile
@@ -160,7 +160,7 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
     try:
         with ExitStack() as stack:
             opened = [
-                pq.ParquetFile(stack.enter_context(log.disk.files.open(file.path)))
+                late.pq.ParquetFile(stack.enter_context(log.disk.files.open(file.path)))
                 for file in files
             ]
             for rows in _batched(_row_groups(opened, _ORDER[log.layout.order])):
@@ -200,7 +200,7 @@ def _described(sink: ParquetSink, files: list[LandingFile]) -> HiddenFile:
     )
 
 
-def _row_groups(files: list[pq.ParquetFile], order: Sequence[str]) -> Iterator[pa.Table]:
+def _row_groups(files: list[Any], order: Sequence[str]) -> Iterator[pa.Table]:
     """Row groups of all files in the order of the landing; those of lanes interleave."""
     keyed = []
     for index, file in enumerate(files):

@@ -43,6 +43,9 @@ from gaussdecode.land.tablefile import OpenEntry, TableFile
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.request import EntryRequest, RowGroup
 
+_SMALL_GROUP: Final = 4 << 20
+"""Row groups below this may wait in any number, up to so much for each two; arbitrary."""
+
 
 class Life(enum.Enum):
     """Of the writer."""
@@ -146,7 +149,8 @@ class Desk:
     Args:
         make_content: makes an empty entry.
         lane_count: encoding threads.
-        queue_bytes: Arrow bytes that may wait for a lane; one row group always may.
+        queue_bytes: Arrow bytes that may wait for a lane or be encoded, and never more than
+            two of the largest row groups for each lane; one row group always may.
         clock: monotonic seconds.
 
     Attributes:
@@ -168,6 +172,7 @@ class Desk:
         self._make_content = make_content
         self._lane_count = lane_count
         self._queue_bytes = queue_bytes
+        self._largest = _SMALL_GROUP  # row group so far
         self._clock = clock
         self._changed = threading.Condition()
         self._life = Automaton("writer", LIFE, Life.IDLE)
@@ -233,6 +238,7 @@ class Desk:
         with self._changed:
             self._wait(generation, lambda: self._has_room(size))
             self._life.step(Event.PUT)
+            self._largest = max(self._largest, size)
             has_idle_lane = self._busy_lanes + len(self._ready) < self._lane_count
             file, evicted = self._content.assign(group, has_idle_lane=has_idle_lane)
             file.pending.append(group)
@@ -291,7 +297,10 @@ class Desk:
         self._changed.notify_all()
 
     def _has_room(self, size: int) -> bool:
-        return not self.waiting_bytes or self.waiting_bytes + size <= self._queue_bytes
+        """Memory beyond what keeps all lanes at work would make nothing faster."""
+        enough = 2 * self._lane_count * max(self._largest, size)
+        limit = min(self._queue_bytes, enough)
+        return not self.waiting_bytes or self.waiting_bytes + size <= limit
 
     def _refuses(self, generation: int | None) -> bool:
         return (
@@ -333,6 +342,11 @@ class Desk:
     @property
     def _is_over(self) -> bool:
         return self._life.state in {Life.FAILED, Life.CLOSED}
+
+    def has_file(self, seconds: float) -> bool:
+        """Wait so long for a file; gives whether there is one, or a reason to leave."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._is_over or self._ready), seconds)
 
     def next_file(self) -> tuple[TableFile, RowGroup | None] | None:
         """Wait for a file, and a row group for it or None to close it; None: leave."""

@@ -21,8 +21,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+
+from gaussdecode import late
 
 FORMAT: Final[dict[str, Any]] = {"version": "2.6", "store_decimal_as_integer": True}
 """What every writer of our files is told: logical types, and what holds a decimal."""
@@ -191,7 +191,7 @@ def _elements(maps: pa.ChunkedArray, part: str, kind: pa.DataType) -> pa.Chunked
 def _is_repetitive(values: pa.ChunkedArray) -> bool:
     if pa.types.is_boolean(values.type) or len(values) == values.null_count:
         return False
-    distinct: int = pc.count_distinct(values, mode="only_valid").as_py()
+    distinct: int = late.pc.count_distinct(values, mode="only_valid").as_py()
     present: int = len(values) - values.null_count
     return distinct < _PAYS_BELOW * present
 
@@ -244,7 +244,7 @@ def _longest(values: pa.ChunkedArray) -> int:
         pa.types.is_string(values.type) or pa.types.is_binary(values.type)
     ):
         return 0
-    longest: int | None = pc.max(pc.binary_length(values)).as_py()
+    longest: int | None = late.pc.max(late.pc.binary_length(values)).as_py()
     return longest or 0
 
 
@@ -255,7 +255,7 @@ def _loose_columns(table: pa.Table, options: dict[str, Any]) -> frozenset[str]:
         return frozenset()
     trial = pa.BufferOutputStream()
     footer: list[Any] = []  # Any: pyarrow has no types
-    with pq.ParquetWriter(trial, table.schema, metadata_collector=footer, **options) as writer:
+    with late.pq.ParquetWriter(trial, table.schema, metadata_collector=footer, **options) as writer:
         writer.write_table(sample)
     group = footer[0].row_group(0)
     chunks = [group.column(index) for index in range(group.num_columns)]

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from gaussdecode import late
 from gaussdecode.land import encodings, hugerow
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.sink import Sink
@@ -47,7 +47,7 @@ class ParquetSink:
         self._group_count = 0  # of those that pyarrow writes
         self._grafts: list[tuple[int, int, Struct]] = []
         self._footer: list[Any] = []  # Any: pyarrow has no types
-        self._writer = pq.ParquetWriter(
+        self._writer = late.pq.ParquetWriter(
             self._sink,
             schema,
             metadata_collector=self._footer,

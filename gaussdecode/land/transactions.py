@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from gaussdecode import late
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.entry import Entries
@@ -148,7 +148,7 @@ def _of_entry(log: CommitLog, entry: CommitEntry) -> Iterator[TransactionMark]:
 def _of_file(log: CommitLog, file: LandingFile) -> Iterator[TransactionMark]:
     try:
         with log.disk.files.open(file.path) as opened:
-            parquet = pq.ParquetFile(opened)
+            parquet = late.pq.ParquetFile(opened)
             for batch in parquet.iter_batches(_ROWS, columns=list(_COLUMNS)):
                 yield from _marks(batch)
     except (OSError, pa.ArrowException, KeyError) as error:

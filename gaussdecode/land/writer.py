@@ -44,6 +44,7 @@ from gaussdecode.land.parquet import ParquetSink
 from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.spent import Spent
 from gaussdecode.land.tablefile import OpenEntry, TableFile
+from gaussdecode.memory import REST_SECONDS, give_back
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.histogram import Histogram
 from gaussdecode.model.landing import EntryKind, SourcePosition
@@ -228,6 +229,8 @@ class Writer:
                     self._encode(*work)
             finally:
                 self._desk.rest()
+            if not self._desk.has_file(REST_SECONDS):
+                give_back()
 
     def _encode(self, file: TableFile, group: RowGroup | None) -> None:
         if group is not None:

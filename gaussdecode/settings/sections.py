@@ -431,6 +431,11 @@ class LandingConfig:
         ),
     )
 
+    @property
+    def queue_bytes(self) -> int:
+        """Row groups that are being encoded, and one that is ready for the lane that is done first."""
+        return (self.writer_lanes + 1) * self.row_group_bytes
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
@@ -520,13 +525,13 @@ class RingConfig:
     """Shared memory between the processes, per decoder."""
 
     raw_ring_bytes: int = dataclasses.field(
-        default=16 * MIB,
+        default=4 * MIB,
         metadata=_is(
             Size(1 * MIB, 1 * GIB, 64 * KIB), "The read change queue: from reader to decoder."
         ),
     )
     decoded_ring_bytes: int = dataclasses.field(
-        default=64 * MIB,
+        default=16 * MIB,
         metadata=_is(
             Size(1 * MIB, 4 * GIB, 64 * KIB), "The decode change queue: from decoder to collector."
         ),
@@ -945,9 +950,7 @@ class Config:
             "decode change queues": decoders * self.ring.decoded_ring_bytes,
             "batches being decoded": decoders * self.ring.decoded_ring_bytes // 4,
             "transactions open or not yet landed": self.landing.memory_bytes,
-            "row groups being encoded": 2
-            * self.landing.writer_lanes
-            * self.landing.row_group_bytes,
+            "row groups being encoded": self.landing.queue_bytes,
             "files being shipped to the mirror": MIRROR_PUT_BYTES if self.mirror.is_on else 0,
             **self._snapshot_budget(),
         }

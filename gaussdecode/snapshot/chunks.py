@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from gaussdecode import late
 from gaussdecode.collect import keyset
 from gaussdecode.collect.gate import Hold
 from gaussdecode.land.commitlog import CommitLog
@@ -232,6 +232,6 @@ def _unchanged(store: SnapshotStore, path: str, keys: keyset.Keys) -> Iterator[p
 def _row_groups(log: CommitLog, path: str, columns: list[str]) -> Iterator[pa.Table]:
     """Read a landed file, one row group at a time."""
     with log.disk.files.open(path) as raw:
-        file = pq.ParquetFile(raw)
+        file = late.pq.ParquetFile(raw)
         for index in range(file.num_row_groups):
             yield file.read_row_group(index, columns)

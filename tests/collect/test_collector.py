@@ -259,20 +259,34 @@ def test_entries_begin_early_and_cost_a_quarter_at_most(
     assert make_collector(writer, max_commit_interval=30).effective_interval == interval
 
 
+def test_the_first_transactions_do_not_wait(make_collector: Callable[..., Collector]) -> None:
+    """They are an entry at once, those after them when the interval is over."""
+    writer = _Writer()
+    collector = make_collector(writer)
+    assert not collector._is_due()
+    table = relation_mark(relation(1, "t", oid=7))
+    collector.assembler.absorb_bytes(entry(0, [table, *_inserts(1, 10, 2)]))
+    assert collector._is_due()
+    collector._commit_if(is_due=True)
+    collector.assembler.absorb_bytes(entry(1, _inserts(1, 20, 2)))
+    assert not collector._is_due()
+
+
 def test_a_crowded_writer_is_committed(make_collector: Callable[..., Collector]) -> None:
     """Before a table's rows need a second file because its first one was closed early."""
     writer = _Writer()
     collector = make_collector(writer)
-    collector.assembler.absorb_bytes(
-        entry(0, [relation_mark(relation(1, "t", oid=7)), *_inserts(1, 10, 2)])
-    )
+    table = relation_mark(relation(1, "t", oid=7))
+    collector.assembler.absorb_bytes(entry(0, [table, *_inserts(1, 10, 2)]))
     collector._commit_if(is_due=collector._is_due())
-    assert not writer.requests
+    collector.assembler.absorb_bytes(entry(1, _inserts(1, 20, 2)))
+    collector._commit_if(is_due=collector._is_due())
+    assert len(writer.requests) == 1
     writer.is_crowded = True
     collector._commit_if(is_due=collector._is_due())
-    (request,) = writer.requests
+    request = writer.requests[-1]
     assert request.position is not None
-    assert request.position.lsn == 11
+    assert request.position.lsn == 21
 
 
 def test_a_request_accounts_for_its_stretch(make_collector: Callable[..., Collector]) -> None:
