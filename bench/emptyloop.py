@@ -77,6 +77,12 @@ def receive(args: argparse.Namespace) -> dict[str, Any]:
             connection.server_version, [args.publication], messages=True, only_local=False
         )
         pgconn = connection.pgconn
+        if args.rcvbuf_bytes or args.clamp_bytes:
+            with socket.socket(fileno=socket.dup(pgconn.socket)) as copy:
+                if args.rcvbuf_bytes:
+                    copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, args.rcvbuf_bytes)
+                if args.clamp_bytes:
+                    copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, args.clamp_bytes)
         if args.lowat_bytes:
             with socket.socket(fileno=socket.dup(pgconn.socket)) as copy:
                 copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, args.lowat_bytes)
@@ -112,6 +118,8 @@ def main() -> None:
     parser.add_argument("--little-bytes", type=int, default=LITTLE_BYTES)
     parser.add_argument("--pace", choices=("gather", "adaptive", "fixed"), default="gather")
     parser.add_argument("--lowat-bytes", type=int, default=0, help="SO_RCVLOWAT; 0 leaves it")
+    parser.add_argument("--rcvbuf-bytes", type=int, default=0, help="SO_RCVBUF; 0 leaves it")
+    parser.add_argument("--clamp-bytes", type=int, default=0, help="TCP_WINDOW_CLAMP; 0 leaves it")
     print(json.dumps(receive(parser.parse_args())))
 
 

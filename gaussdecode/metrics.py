@@ -21,7 +21,7 @@ from gaussdecode.model.exposition import label_value
 from gaussdecode.model.histogram import BOUNDS, Counted
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-LABELS: Final = frozenset({"decoder", "stage", "reason", "version", "process", "source"})
+LABELS: Final = frozenset({"decoder", "stage", "reason", "version", "process", "source", "pace"})
 
 Labels = tuple[str, ...]
 Snapshot = Mapping[str, Mapping[Labels, float]]
@@ -140,6 +140,23 @@ METRICS: Final[tuple[Metric, ...]] = (
     _counter("source_received_bytes", "bytes", "Bytes received from the server", _NOTHING),
     _counter("source_received_messages", "messages", "Messages received from the server", _NOTHING),
     _counter("source_dispatched_batches", "batches", "Batches given to the decoders", _NOTHING),
+    _gauge(
+        "source_pace",
+        "bool",
+        "1 for the way in which the socket is read now: how long it is left alone between reads, so that the "
+        "server sends more at once; gather: until some is there",
+        "Nothing: it is found out by trying. gather while little comes.",
+        "pace",
+    ),
+    _gauge(
+        "source_pace_rate_bytes",
+        "bytes",
+        "Bytes that a second of each way brought when it was used last; 0: never tried in this session",
+        "The greatest is used. All alike: something else than reading is the limit.",
+        "pace",
+    ),
+    _counter("source_pace_changes", "changes", "Other ways of reading that were found better", _NOTHING),
+    _counter("source_pace_trials", "trials", "Other ways of reading that were tried", _NOTHING),
     _gauge(
         "source_received_lsn",
         "lsn",

@@ -38,6 +38,10 @@ cdef enum ControlWord:
     WORD_HEARTBEAT_LSN = 33     # how far the server had read when it sent the last one
     WORD_HEARTBEAT_TIME_US = 34  # since 1970; of the last record it had decoded then
     WORD_IDLE_LSN = 35          # GaussDB: the server had nothing more to send up to here
+    WORD_PACE = 36              # number of the pace in use; see source/_pace.pyx
+    WORD_PACE_CHANGES = 37
+    WORD_PACE_TRIALS = 38
+    WORD_PACE_RATE = 40         # bytes per second of the first pace; seven more may follow
 
 # Words of one decoder, from DECODER_BASE + decoder_index * DECODER_STRIDE.
 cdef enum DecoderWord:

@@ -30,6 +30,10 @@ class Word(IntEnum):
     HEARTBEAT_LSN = 33
     HEARTBEAT_TIME_US = 34
     IDLE_LSN = 35
+    PACE = 36
+    PACE_CHANGES = 37
+    PACE_TRIALS = 38
+    PACE_RATE = 40
 
 class DecoderField(IntEnum):
     HEARTBEAT_NS = 0

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from gaussdecode.ipc.control cimport Control
 from gaussdecode.source._dispatch cimport Dispatcher
 from gaussdecode.source._frames cimport Frames
+from gaussdecode.source._pace cimport Pacer
 from gaussdecode.source._status cimport StatusClock, StatusNumbers
 
 cdef enum Outcome:
@@ -51,7 +52,7 @@ cdef class Receiver:
     cdef int64_t opened_us      # when the batch being filled got its first message
     cdef int64_t cut_us         # when the last batch was cut
     cdef int64_t received_us
-    cdef int64_t nap_us
+    cdef readonly Pacer pacer
     cdef bint is_flowing        # something came in the last wait for more
     cdef uint64_t message_count
     cdef uint64_t byte_count
@@ -80,6 +81,7 @@ cdef class Receiver:
     cdef int push_output(self) except -1 nogil      # send; True: some is left
 
     # What it builds on.
+    cdef int use_socket(self, int fd) except -1
     cdef bint is_long(self, size_t size) noexcept nogil
     cdef int do_aside(self, Work work) except -2 with gil
     cdef int translate(self) except -2 nogil
@@ -101,14 +103,15 @@ cdef class Receiver:
     cdef int take_frame(self) except -1 nogil
     cdef Outcome await_input(self) except? GO_ON nogil
     cdef void gather(self) noexcept nogil
+    cdef int rest(self, int64_t rest_us) except -1 nogil
     cdef void wake_at(self, int count) noexcept nogil
-    cdef void nap(self) noexcept nogil
     cdef int consume(self) except -1 nogil
     cdef int waiting_bytes(self) noexcept nogil
-    cdef bint should_cut(self, int waiting) noexcept nogil
+    cdef bint should_cut(self, int waiting, int64_t rest_us) noexcept nogil
     cdef int64_t patience_us(self) noexcept nogil
     cdef void sleep(self, int fd, short events, int64_t limit_us, int64_t *spent_us) noexcept nogil
     cdef int serve_clock(self) except -1 nogil
+    cdef void show_pace(self) noexcept nogil
     cdef void show_counters(self) noexcept nogil
 
 

@@ -21,8 +21,9 @@ time that it wakes us up. With 32 KiB or more in the socket (FIONREAD) the loop 
 With less it gathers: it sleeps until 32 KiB are there (SO_RCVLOWAT), at most for 3 ms, and as
 long as something comes in that time it does so again. Only when nothing came does it sleep
 until the socket is readable at all. A socket that wakes us up for less (a Unix socket knows
-no such mark) is left alone for 300 us instead; on a busy machine such a nap lasts longer than
-it was told, so one that brings 64 KiB is halved the next time. All sleeps are bounded by the
+no such mark) is left alone for 300 us. In a stream, `_pace` may have found that the server sends more when it
+is left alone for longer, whatever is there by then: then the loop rests for so long, after it has closed
+a batch that would get too old, and reads until less than 16 KiB are left. All sleeps are bounded by the
 timers and by 100 ms, the time after which control words are looked at.
 Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before the
 socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
@@ -60,6 +61,10 @@ from gaussdecode.ipc.control cimport (
     WORD_FINISHED,
     WORD_LAST_RECEIVE_NS,
     WORD_LAST_SERVER_TIME_US,
+    WORD_PACE,
+    WORD_PACE_CHANGES,
+    WORD_PACE_RATE,
+    WORD_PACE_TRIALS,
     WORD_READER_HEARTBEAT_NS,
     WORD_RECEIVED_BYTES,
     WORD_RECEIVED_LSN,
@@ -89,6 +94,7 @@ from gaussdecode.source._frames cimport (
     read_uint64,
     release_frame,
 )
+from gaussdecode.source._pace cimport PACE_COUNT, PACE_FIRST, PACE_GATHER, Pacer
 from gaussdecode.source._status cimport StatusClock, StatusNumbers
 
 import enum
@@ -103,15 +109,18 @@ cdef extern from "<sys/ioctl.h>" nogil:
 
 cdef extern from "<sys/socket.h>" nogil:
     int setsockopt(int fd, int level, int name, const void *value, unsigned int size)
+    int getsockopt(int fd, int level, int name, void *value, unsigned int *size)
     enum:
+        AF_UNIX
         SOL_SOCKET
+        SO_DOMAIN
         SO_RCVLOWAT
 
 cdef enum:
     LITTLE_BYTES = 32768        # gather only when less is waiting
     GATHER_US = 3000            # longest wait for so much
-    NAP_US = 300                # longest nap, where the socket cannot gather
-    NAP_STEP_US = 10
+    RESTED_BYTES = 16384        # after a rest read on while more is waiting: one read of libpq
+    NAP_US = 300                # where the socket cannot gather
     BATCH_US = 5000
     LOOK_US = 100000            # control words are read at least so often
     LOOK_ENCRYPTED_US = 20000
@@ -190,7 +199,7 @@ cdef class Receiver:
         self.dispatcher = dispatcher
         self.clock = clock
         self.socket_fd = -1
-        self.nap_us = NAP_US
+        self.pacer = Pacer(PACE_GATHER)
         self.begun_us = self.now_us = monotonic_us()
         self.received_us = self.now_us
         memset(&self.frames, 0, sizeof(Frames))
@@ -204,6 +213,16 @@ cdef class Receiver:
         self.frames.origin = FROM_MAP
         self.frames.map = &frames[0] if frames.shape[0] else NULL
         self.frames.map_size = <size_t>frames.shape[0]
+
+    cdef int use_socket(self, int fd) except -1:
+        """Read from a socket from now on; a kind that buffers little is not left alone at first."""
+        cdef int domain = 0
+        cdef unsigned int size = sizeof(domain)
+        getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size)
+        self.pacer = Pacer(PACE_GATHER if domain == AF_UNIX else PACE_FIRST)
+        self.socket_fd = fd
+        self.is_connected = True
+        return 0
 
     def run(self):
         """Receive until something happens that Python must see.
@@ -470,29 +489,43 @@ cdef class Receiver:
 
     cdef Outcome await_input(self) except? GO_ON nogil:
         """Nothing complete is here: read on, close the batch, or sleep."""
+        cdef int64_t rest_us
         cdef int waiting = self.waiting_bytes()
         cdef short events = POLLIN
-        if waiting >= LITTLE_BYTES or self.extra_reads:
+        if self.pacer.note(self.now_us, self.byte_count, self.stalled_us):
+            self.show_pace()
+        rest_us = self.pacer.rest_us()
+        if waiting >= (RESTED_BYTES if rest_us else LITTLE_BYTES) or self.extra_reads:
             if self.extra_reads:
                 self.extra_reads -= 1
             self.consume()
             return GO_ON
         self.pass_keepalive()
-        if self.should_cut(waiting):
+        if self.should_cut(waiting, rest_us):
             self.cut(0, False)
         if self.dispatcher.is_waiting:
             return GO_ON
         if self.clock.dead(self.now_us) and waiting == 0:
             return SERVER_SILENT
         if waiting == 0 and not self.is_flowing:
+            self.pacer.pause()
             if self.has_output:
                 events |= POLLOUT
             self.sleep(self.socket_fd, events, self.patience_us(), &self.waited_us)
             waiting = self.waiting_bytes()
-        if waiting < LITTLE_BYTES and (waiting or self.is_flowing):
+        if rest_us and (waiting or self.is_flowing):
+            self.rest(rest_us)
+        elif waiting < LITTLE_BYTES and (waiting or self.is_flowing):
             self.gather()
         self.consume()
         return GO_ON
+
+    cdef int rest(self, int64_t rest_us) except -1 nogil:
+        """Leave the socket alone, whatever comes."""
+        cdef int64_t patience_us = self.patience_us()
+        self.sleep(-1, 0, rest_us if rest_us < patience_us else patience_us, &self.waited_us)
+        self.is_flowing = self.waiting_bytes() > 0
+        return 0
 
     cdef void gather(self) noexcept nogil:
         """Let the server gather more; nap where the socket does not wait for so much."""
@@ -505,21 +538,14 @@ cdef class Receiver:
         self.wake_at(1)
         waiting = self.waiting_bytes()
         self.is_flowing = waiting > 0
-        if 0 < waiting < LITTLE_BYTES and self.now_us - before_us < limit_us // 2:
-            self.nap()
+        if 0 < waiting < LITTLE_BYTES and self.now_us - before_us < limit_us // 2 and (
+            not self.pacer.is_streaming
+        ):
+            self.sleep(-1, 0, NAP_US, &self.waited_us)
 
     cdef void wake_at(self, int count) noexcept nogil:
         """Have the socket count as readable from so many bytes on, where it can."""
         setsockopt(self.socket_fd, SOL_SOCKET, SO_RCVLOWAT, &count, sizeof(count))
-
-    cdef void nap(self) noexcept nogil:
-        """Let the server gather a little more; shorter after a nap in which it gathered much."""
-        if self.nap_us >= NAP_STEP_US:
-            self.sleep(-1, 0, self.nap_us, &self.waited_us)
-        if self.waiting_bytes() >= 2 * LITTLE_BYTES:
-            self.nap_us //= 2
-        elif self.nap_us < NAP_US:
-            self.nap_us += NAP_STEP_US
 
     cdef int consume(self) except -1 nogil:
         """Have the source read the socket; a failure shows when its last frame is taken."""
@@ -538,10 +564,11 @@ cdef class Receiver:
             return 0
         return count
 
-    cdef bint should_cut(self, int waiting) noexcept nogil:
+    cdef bint should_cut(self, int waiting, int64_t rest_us) noexcept nogil:
+        """Whether the batch is old enough, or would be after a rest."""
         if not self.dispatcher.is_open:
             return False
-        if self.now_us - self.opened_us >= BATCH_US:
+        if self.now_us - self.opened_us + rest_us >= BATCH_US:
             return True
         return (
             waiting == 0
@@ -607,6 +634,18 @@ cdef class Receiver:
                 self.sleep(self.dispatcher.space_fd(), POLLIN, LOOK_US, &self.stalled_us)
             else:
                 self.sleep(-1, 0, LOOK_ENCRYPTED_US, &self.waited_us)
+
+    cdef void show_pace(self) noexcept nogil:
+        """Show which pace is used, and what each brought."""
+        cdef uint64_t *words = self.control.words
+        cdef int index
+        if words == NULL:
+            return
+        show(words, WORD_PACE, <uint64_t>self.pacer.pace)
+        show(words, WORD_PACE_CHANGES, self.pacer.change_count)
+        show(words, WORD_PACE_TRIALS, self.pacer.trial_count)
+        for index in range(PACE_COUNT):
+            show(words, <int>WORD_PACE_RATE + index, <uint64_t>self.pacer.rate_of(index))
 
     cdef void show_counters(self) noexcept nogil:
         """Show main where we are; plain stores, each word has one writer."""

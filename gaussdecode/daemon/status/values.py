@@ -8,8 +8,10 @@ from gaussdecode.collect.collector import Collector
 from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.session import Session
 from gaussdecode.daemon.status.queues import Fill
+from gaussdecode.ipc.control import Control, Word
 from gaussdecode.metrics import STAGE_SECONDS, Labels, histogram_values
 from gaussdecode.model.histogram import Counted
+from gaussdecode.source._pace import PACES
 from gaussdecode.source.coverage import Coverage
 
 NS: Final = 1e-9
@@ -25,6 +27,8 @@ _OF_ONE: Final = frozenset(
         "gaussdecode_source_confirmed_lsn",
         "gaussdecode_source_silence_seconds",
         "gaussdecode_source_heartbeat_lsn",
+        "gaussdecode_source_pace",
+        "gaussdecode_source_pace_rate_bytes",
         "gaussdecode_collect_prepared_seconds",
     }
 )
@@ -63,6 +67,7 @@ def session_values(session: Session, first_decoder: int = 0) -> Values:
         }
         values |= histogram_values(STAGE_SECONDS, _durations(session.collector))
     values.update({f"gaussdecode_{name}": {(): float(value)} for name, value in plain.items()})
+    values |= _pace_values(session.control)
     raw, decoded = queue_fills(session)
     for index, (waiting, done) in enumerate(zip(raw, decoded, strict=True)):
         series = {
@@ -97,6 +102,21 @@ def _reader_values(words: Mapping[str, int]) -> dict[str, float]:
         "source_busy_seconds_total": words["busy_ns"] * NS,
         "source_stalled_seconds_total": words["stalled_ns"] * NS,
         "source_waited_seconds_total": words["waited_ns"] * NS,
+        "source_pace_changes_total": words["pace_changes"],
+        "source_pace_trials_total": words["pace_trials"],
+    }
+
+
+def _pace_values(control: Control) -> dict[str, dict[Labels, float]]:
+    """How the reader reads, by pace."""
+    used = control.get(Word.PACE)
+    return {
+        "gaussdecode_source_pace": {
+            (pace,): float(index == used) for index, pace in enumerate(PACES)
+        },
+        "gaussdecode_source_pace_rate_bytes": {
+            (pace,): float(control.get(Word.PACE_RATE + index)) for index, pace in enumerate(PACES)
+        },
     }
 
 

@@ -158,13 +158,12 @@ cdef class GaussReceiver(Receiver):
         self.owner = sock
         self.tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self.is_encrypted = self.tls is not None
-        self.socket_fd = sock.fileno()
+        self.use_socket(sock.fileno())
         self.frames.origin = FROM_SOCKET
         self.resize(<size_t>pending.shape[0] + INBOX_BYTES)
         inbox.end = <size_t>pending.shape[0]
         if pending.shape[0]:
             memcpy(inbox.data, &pending[0], inbox.end)
-        self.is_connected = True
 
     def frame(self):
         """Copy of the held message's body: a notice's, or a recorded table's."""
