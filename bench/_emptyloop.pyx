@@ -1,16 +1,18 @@
 """Receive a PostgreSQL stream through libpq and drop it: what receiving alone costs.
 
-The same functions of the same libpq as our reader's, called in the same order, paced by the
-same rule with its numbers as arguments: with `little_bytes` or more in the socket read on;
-with less, nap for `nap_us` first, so that the server can send more; with nothing, sleep
-until the socket is readable. A gathering nap, ours, ends as soon as `little_bytes` are there
-(SO_RCVLOWAT); an adaptive one is halved after one in which twice `little_bytes` arrived, and
-grows again by little. Feedback confirms what was received. Nothing is decoded or kept.
+The same functions of the same libpq as our reader's, called in the same order, paced by a
+fixed rule: with `little_bytes` or more in the socket read on; with less, nap for `nap_us`
+first, so that the server can send more; with nothing, sleep until the socket is readable. A
+gathering nap ends as soon as `little_bytes` are there (SO_RCVLOWAT); an adaptive one is halved
+after one in which twice `little_bytes` arrived, and grows again by little. With a `Pacer` of the
+reader's it chooses between gathering and naps as the reader does. Feedback confirms what was
+received. Nothing is decoded or kept.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from gaussdecode.source._pace cimport Pacer
 from gaussdecode.source._libpq cimport (
     Libpq,
     consume_input_t,
@@ -45,6 +47,10 @@ cdef enum:
     STATUS_US = 5000000         # arbitrary, well inside wal_sender_timeout
     LOOK_US = 100000            # longest sleep
     NAP_STEP_US = 10
+    GATHER_US = 3000            # these as in source/_receive.pyx
+    GATHERED_BYTES = 32768
+    RESTED_BYTES = 16384
+    DRAINED_TENTHS = 7          # of what waits, without headers of messages and records
 
 cdef struct Pace:
     int nap_us
@@ -52,7 +58,10 @@ cdef struct Pace:
     int little_bytes
     bint is_adaptive
     bint is_gathering
-    bint is_flowing             # something arrived in the last gathering nap
+    bint is_flowing             # something arrived in the last nap
+    uint64_t drain_until        # read on until so many bytes have come,
+    uint64_t last_bytes         # as long as that makes these others
+    int last_waiting
 
 cdef struct Counts:
     uint64_t messages
@@ -63,7 +72,8 @@ cdef struct Counts:
 
 
 def receive(owner not None, size_t connection, dict functions not None, int socket_fd,
-            uint64_t end_lsn, int nap_us, int little_bytes, bint is_adaptive, bint is_gathering):
+            uint64_t end_lsn, int nap_us, int little_bytes, bint is_adaptive, bint is_gathering,
+            Pacer pacer=None):
     """Take and drop everything up to a position.
 
     Args:
@@ -76,6 +86,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
         little_bytes: nap only when less is waiting.
         is_adaptive: shorten naps in which much arrived.
         is_gathering: end naps in which enough arrived.
+        pacer: chooses nap and kind again and again, in place of these.
 
     Returns:
         Counts of messages, bytes, reads and naps.
@@ -98,17 +109,21 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     pace.is_adaptive = is_adaptive
     pace.is_gathering = is_gathering
     pace.is_flowing = False
+    pace.drain_until = pace.last_bytes = 0
+    pace.last_waiting = 0
     counts.messages = counts.bytes = counts.reads = counts.naps = counts.last_lsn = 0
-    with nogil:
-        is_whole = run(&pq, socket_fd, end_lsn, &pace, &counts)
+    is_whole = run(&pq, socket_fd, end_lsn, &pace, &counts, pacer)
     if not is_whole:
         raise ConnectionError("the stream ended too early")
     return {"messages": counts.messages, "bytes": counts.bytes, "reads": counts.reads,
             "naps": counts.naps}
 
 
-cdef bint run(Libpq *pq, int fd, uint64_t end_lsn, Pace *pace, Counts *counts) noexcept nogil:
+cdef bint run(
+    Libpq *pq, int fd, uint64_t end_lsn, Pace *pace, Counts *counts, Pacer pacer
+) noexcept:
     """Whether the position was reached."""
+    cdef bint is_paced = pacer is not None
     cdef int64_t status_us = now_us()
     cdef char *buffer = NULL
     cdef int size
@@ -123,7 +138,10 @@ cdef bint run(Libpq *pq, int fd, uint64_t end_lsn, Pace *pace, Counts *counts) n
             if now_us() - status_us >= STATUS_US:
                 confirm(pq, counts.last_lsn)
                 status_us = now_us()
-            await_input(fd, pace, counts)
+            if is_paced:
+                choose(pacer, pace, counts)
+            if await_input(fd, pace, counts) and is_paced:
+                pacer.pause()
             counts.reads += 1
             if not pq.consume_input(pq.connection):
                 return False
@@ -145,25 +163,47 @@ cdef void note(const uint8_t *frame, int size, Counts *counts) noexcept nogil:
         counts.last_lsn = lsn
 
 
-cdef void await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
-    """As `Receiver.await_input` does it when it gathers."""
+cdef void choose(Pacer pacer, Pace *pace, const Counts *counts) noexcept:
+    """Do as the pacer says."""
+    cdef int64_t rest_us
+    pacer.note(now_us(), counts.bytes, 0)
+    rest_us = pacer.rest_us()
+    pace.is_gathering = rest_us == 0
+    pace.nap_us = <int>rest_us if rest_us else GATHER_US
+    pace.little_bytes = RESTED_BYTES if rest_us else GATHERED_BYTES
+
+
+cdef bint await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
+    """As `Receiver.await_input` does it; whether there was nothing."""
     cdef int waiting = waiting_bytes(fd)
+    cdef bint was_idle = False
     if waiting >= pace.little_bytes:
-        return
+        return False
+    if waiting and counts.bytes < pace.drain_until and (
+        waiting != pace.last_waiting or counts.bytes != pace.last_bytes
+    ):
+        pace.last_waiting = waiting
+        pace.last_bytes = counts.bytes
+        return False
     if waiting == 0 and not pace.is_flowing:
+        was_idle = True
         rest(fd, LOOK_US)
         waiting = waiting_bytes(fd)
     if waiting >= pace.little_bytes or (waiting == 0 and not pace.is_flowing):
-        return
+        return was_idle
     if pace.nap_us < NAP_STEP_US:
-        return
+        return was_idle
     counts.naps += 1
     if pace.is_gathering:
         gather(fd, pace)
     else:
         rest(-1, pace.nap_us)
+    waiting = waiting_bytes(fd)
+    pace.is_flowing = waiting > 0
+    pace.drain_until = counts.bytes + waiting * DRAINED_TENTHS // 10
     if pace.is_adaptive:
         adapt(fd, pace)
+    return was_idle
 
 
 cdef void gather(int fd, Pace *pace) noexcept nogil:
@@ -171,7 +211,6 @@ cdef void gather(int fd, Pace *pace) noexcept nogil:
     wake_at(fd, pace.little_bytes)
     rest(fd, pace.nap_us)
     wake_at(fd, 1)
-    pace.is_flowing = waiting_bytes(fd) > 0
 
 
 cdef void adapt(int fd, Pace *pace) noexcept nogil:

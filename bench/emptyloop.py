@@ -5,7 +5,7 @@ loop is `_emptyloop.pyx`, compiled to ``build/bench`` when it has changed. Time 
 begin with START_REPLICATION, so that starting Python and connecting are not counted.
 
     python bench/emptyloop.py DSN SLOT PUBLICATION END_LSN [--nap-us N] [--little-bytes N]
-        [--pace gather|adaptive|fixed] [--lowat-bytes N]
+        [--pace auto|gather|adaptive|fixed] [--lowat-bytes N] [--rcvbuf-bytes N] [--clamp-bytes N]
 """
 
 import argparse
@@ -21,12 +21,13 @@ from types import ModuleType
 from typing import Any, Final
 
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.source._pace import PACES, Pacer
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 
-NAP_US: Final = 3000  # both as in source/_receive.pyx
+NAP_US: Final = 3000  # both as in source/_receive.pyx, when it gathers
 LITTLE_BYTES: Final = 32768
 _HERE: Final = Path(__file__).resolve().parent
 _PROJECT: Final = _HERE.parent
@@ -69,6 +70,12 @@ def load() -> ModuleType:
     return module
 
 
+def pacer_for(descriptor: int) -> Pacer:
+    """What a reader begins with on such a socket."""
+    with socket.socket(fileno=socket.dup(descriptor)) as copy:
+        return Pacer(0 if copy.family == socket.AF_UNIX else 3)
+
+
 def receive(args: argparse.Namespace) -> dict[str, Any]:
     """Stream everything up to the end position; give what it took."""
     loop = load()
@@ -88,14 +95,17 @@ def receive(args: argparse.Namespace) -> dict[str, Any]:
                 copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, args.lowat_bytes)
         began, cpu = time.perf_counter(), time.process_time()
         slots.start_stream(connection, args.slot, Lsn(0), options)
+        pacer = pacer_for(pgconn.socket) if args.pace == "auto" else None
         counts: dict[str, int] = loop.receive(
             pgconn, address_of(pgconn), connection.libpq.addresses, pgconn.socket,
             Lsn.parse(args.end), args.nap_us, args.little_bytes,
             args.pace == "adaptive", args.pace == "gather",
+            pacer,
         )  # fmt: skip
         seconds, spent = time.perf_counter() - began, time.process_time() - cpu
         connection.end_stream()
-    return {"seconds": seconds, "cpu_seconds": spent, **counts}
+    found = {} if pacer is None else {"best": PACES[pacer.best], "rates": pacer.rates()}
+    return {"seconds": seconds, "cpu_seconds": spent, **counts, **found}
 
 
 def run(dsn: str, slot: str, publication: str, end: Lsn, *pacing: str) -> dict[str, Any]:
@@ -116,7 +126,7 @@ def main() -> None:
         parser.add_argument(name)
     parser.add_argument("--nap-us", type=int, default=NAP_US)
     parser.add_argument("--little-bytes", type=int, default=LITTLE_BYTES)
-    parser.add_argument("--pace", choices=("gather", "adaptive", "fixed"), default="gather")
+    parser.add_argument("--pace", choices=("auto", "gather", "adaptive", "fixed"), default="auto")
     parser.add_argument("--lowat-bytes", type=int, default=0, help="SO_RCVLOWAT; 0 leaves it")
     parser.add_argument("--rcvbuf-bytes", type=int, default=0, help="SO_RCVBUF; 0 leaves it")
     parser.add_argument("--clamp-bytes", type=int, default=0, help="TCP_WINDOW_CLAMP; 0 leaves it")

@@ -155,7 +155,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         "The greatest is used. All alike: something else than reading is the limit.",
         "pace",
     ),
-    _counter("source_pace_changes", "changes", "Other ways of reading that were found better", _NOTHING),
+    _counter(
+        "source_pace_changes", "changes", "Other ways of reading that were found better", _NOTHING
+    ),
     _counter("source_pace_trials", "trials", "Other ways of reading that were tried", _NOTHING),
     _gauge(
         "source_received_lsn",

@@ -37,7 +37,7 @@ cdef class Pacer:
 
     cdef void begin(self, int pace) noexcept nogil
     cdef void finish(self, double rate, int64_t now_us) noexcept nogil
-    cdef void look_for_stream(self, double rate) noexcept nogil
+    cdef void look_for_stream(self, double rate, int64_t now_us) noexcept nogil
     cdef void follow(self, double rate, int64_t now_us) noexcept nogil
     cdef void judge(self, double rate, int64_t now_us) noexcept nogil
     cdef int choose(self, int64_t now_us) noexcept nogil

@@ -9,15 +9,15 @@ still, depends on the kind of the socket, its buffers, on rows and machine: that
 
 Given what has come, and when. A *pace* is a rest between reads, or gathering (0, see `_receive`).
 
-**A stream** is where two windows in a row bring `STREAM_RATE`; below half of it nothing is gained by a
+**A stream** is where two short windows in a row bring `STREAM_RATE`; below half of it nothing is gained by a
 pace, and the reader gathers, so that a lone transaction is read at once.
 
 **Windows.** A pace settles for 20 ms, then what comes in 150 ms is its rate; time in which nobody
 read, because rings were full, is taken off. A window in which the source had nothing is
 thrown away.
 
-**Choice.** The best pace is used. Others are tried, one window each between two of the best: all when a
-stream begins, then each some seconds after its last trial, the later the worse it was. One that is
+**Choice.** The best pace is used. Others are tried, one window each between two of the best: those beside it
+when the first stream begins, the others soon, then each some seconds after its last trial, the later the worse it was. One that is
 clearly worse after a third of its window is given up. One that brings 3 % more twice, or a quarter more
 once, is the best from there on. When the rate of the best changes by a third and stays so, the machine or the rows have
 changed, and all are tried again.
@@ -27,7 +27,7 @@ Knows no socket and no clock. `tests/source/test_pace.py` plays machines to it.
 
 cdef extern from *:
     """
-    static const int64_t gd_rest_us[5] = {0, 300, 2000, 10000, 20000};
+    static const int64_t gd_rest_us[5] = {0, 300, 7000, 14000, 22000};
     """
     const int64_t[PACE_COUNT] REST_US "gd_rest_us"
 
@@ -35,13 +35,15 @@ cdef enum:
     SETTLE_US = 20000
     WINDOW_US = 150000
     GIVE_UP_US = 50000          # into a window
-    STREAM_RATE = 4000000       # bytes per second; arbitrary
+    STREAM_RATE = 2000000       # bytes per second; arbitrary
     STREAM_WINDOWS = 2
     SHIFT_WINDOWS = 3
-    RETRY_US = 4000000          # arbitrary, as all waits
+    SOON_US = 2000000           # arbitrary, as all waits
+    BETTER_US = 1000000
+    RETRY_US = 4000000
     LONGEST_US = 300000000
 
-PACES = ("gather", "300us", "2ms", "10ms", "20ms")
+PACES = ("gather", "300us", "7ms", "14ms", "22ms")
 
 
 cdef class Pacer:
@@ -81,7 +83,7 @@ cdef class Pacer:
         if self.begun_us == 0:
             self.begun_us = now_us
         elif self.window_us == 0:
-            if now_us - self.begun_us >= SETTLE_US:
+            if not self.is_streaming or now_us - self.begun_us >= SETTLE_US:
                 self.window_us = now_us
                 self.window_bytes = total_bytes
                 self.window_stalled_us = stalled_us
@@ -90,9 +92,8 @@ cdef class Pacer:
             if now_us - self.window_us < GIVE_UP_US or spent_us <= 0:
                 return False
             rate = <double>(total_bytes - self.window_bytes) * 1e6 / <double>spent_us
-            if now_us - self.window_us >= WINDOW_US or (
-                self.is_streaming and self.pace != self.best
-                and rate < 0.6 * self.rate[self.best]
+            if now_us - self.window_us >= WINDOW_US or not self.is_streaming or (
+                self.pace != self.best and rate < 0.6 * self.rate[self.best]
             ):
                 self.finish(rate, now_us)
                 return True
@@ -100,8 +101,9 @@ cdef class Pacer:
 
     cdef void finish(self, double rate, int64_t now_us) noexcept nogil:
         if not self.is_streaming:
-            self.look_for_stream(rate)
+            self.look_for_stream(rate, now_us)
         elif self.pace == self.best and rate < STREAM_RATE / 2:
+            self.rate[self.best] = rate
             self.is_streaming = False
             self.streak = 0
             self.begin(PACE_GATHER)
@@ -110,11 +112,21 @@ cdef class Pacer:
         else:
             self.judge(rate, now_us)
 
-    cdef void look_for_stream(self, double rate) noexcept nogil:
+    cdef void look_for_stream(self, double rate, int64_t now_us) noexcept nogil:
+        cdef int index
         self.streak = self.streak + 1 if rate >= STREAM_RATE else 0
         self.is_streaming = self.streak == STREAM_WINDOWS
         if self.is_streaming:
             self.streak = 0
+            if self.rate[<int>PACE_GATHER] == 0:    # the first stream
+                for index in range(PACE_COUNT):
+                    self.due_us[index] = now_us + SOON_US
+                for index in range(self.best - 1, self.best + 2):
+                    if PACE_GATHER < index < PACE_COUNT:
+                        self.due_us[index] = now_us
+            self.rate[<int>PACE_GATHER] = rate
+            if 0 < self.rate[self.best] < rate:     # that is how the stream before ended
+                self.best = PACE_GATHER
         self.begin(self.best if self.is_streaming else <int>PACE_GATHER)
 
     cdef void follow(self, double rate, int64_t now_us) noexcept nogil:
@@ -136,12 +148,18 @@ cdef class Pacer:
         self.begin(self.best if self.streak else self.choose(now_us))
 
     cdef int choose(self, int64_t now_us) noexcept nogil:
-        """The pace whose trial is most overdue; the best when none is."""
+        """The pace whose trial is most overdue; the best when none is.
+
+        One that brought more than the best does now is overdue a second after its last trial.
+        """
         cdef int index, chosen = self.best
-        cdef int64_t earliest = now_us + 1
+        cdef int64_t due_us, earliest = now_us + 1
         for index in range(PACE_COUNT):
-            if index != self.best and self.due_us[index] < earliest:
-                earliest = self.due_us[index]
+            due_us = self.due_us[index]
+            if self.rate[index] > 1.05 * self.rate[self.best]:
+                due_us = min(due_us, due_us - self.wait_us[index] + BETTER_US)
+            if index != self.best and due_us < earliest:
+                earliest = due_us
                 chosen = index
         return chosen
 

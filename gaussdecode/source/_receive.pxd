@@ -54,6 +54,9 @@ cdef class Receiver:
     cdef int64_t received_us
     cdef readonly Pacer pacer
     cdef bint is_flowing        # something came in the last wait for more
+    cdef uint64_t drain_until   # value of `byte_count` at which that is read,
+    cdef uint64_t last_count    # if a read makes one of these another one
+    cdef int last_waiting
     cdef uint64_t message_count
     cdef uint64_t byte_count
     cdef uint64_t batch_count
@@ -103,7 +106,9 @@ cdef class Receiver:
     cdef int take_frame(self) except -1 nogil
     cdef Outcome await_input(self) except? GO_ON nogil
     cdef void gather(self) noexcept nogil
-    cdef int rest(self, int64_t rest_us) except -1 nogil
+    cdef bint should_read_on(self, int waiting, int little) noexcept nogil
+    cdef void rest(self, int64_t rest_us) noexcept nogil
+    cdef void note_rested(self) noexcept nogil
     cdef void wake_at(self, int count) noexcept nogil
     cdef int consume(self) except -1 nogil
     cdef int waiting_bytes(self) noexcept nogil

@@ -23,7 +23,7 @@ long as something comes in that time it does so again. Only when nothing came do
 until the socket is readable at all. A socket that wakes us up for less (a Unix socket knows
 no such mark) is left alone for 300 us. In a stream, `_pace` may have found that the server sends more when it
 is left alone for longer, whatever is there by then: then the loop rests for so long, after it has closed
-a batch that would get too old, and reads until less than 16 KiB are left. All sleeps are bounded by the
+a batch that would get too old, and reads what has come until less than 16 KiB are left. All sleeps are bounded by the
 timers and by 100 ms, the time after which control words are looked at.
 Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before the
 socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
@@ -120,6 +120,7 @@ cdef enum:
     LITTLE_BYTES = 32768        # gather only when less is waiting
     GATHER_US = 3000            # longest wait for so much
     RESTED_BYTES = 16384        # after a rest read on while more is waiting: one read of libpq
+    DRAINED_TENTHS = 7          # of what waits: the rest may be headers of messages and records
     NAP_US = 300                # where the socket cannot gather
     BATCH_US = 5000
     LOOK_US = 100000            # control words are read at least so often
@@ -495,9 +496,7 @@ cdef class Receiver:
         if self.pacer.note(self.now_us, self.byte_count, self.stalled_us):
             self.show_pace()
         rest_us = self.pacer.rest_us()
-        if waiting >= (RESTED_BYTES if rest_us else LITTLE_BYTES) or self.extra_reads:
-            if self.extra_reads:
-                self.extra_reads -= 1
+        if self.should_read_on(waiting, RESTED_BYTES if rest_us else LITTLE_BYTES):
             self.consume()
             return GO_ON
         self.pass_keepalive()
@@ -520,12 +519,36 @@ cdef class Receiver:
         self.consume()
         return GO_ON
 
-    cdef int rest(self, int64_t rest_us) except -1 nogil:
+    cdef bint should_read_on(self, int waiting, int little) noexcept nogil:
+        """Whether to read before any sleep.
+
+        What had come by the end of the last sleep is read to its end, though a read may bring one small
+        record of TLS; as long as reads bring something.
+        """
+        if self.extra_reads:
+            self.extra_reads -= 1
+            return True
+        if waiting >= little:
+            return True
+        if waiting == 0 or self.byte_count >= self.drain_until or (
+            waiting == self.last_waiting and self.byte_count == self.last_count
+        ):
+            return False
+        self.last_waiting = waiting
+        self.last_count = self.byte_count
+        return True
+
+    cdef void rest(self, int64_t rest_us) noexcept nogil:
         """Leave the socket alone, whatever comes."""
         cdef int64_t patience_us = self.patience_us()
         self.sleep(-1, 0, rest_us if rest_us < patience_us else patience_us, &self.waited_us)
-        self.is_flowing = self.waiting_bytes() > 0
-        return 0
+        self.note_rested()
+
+    cdef void note_rested(self) noexcept nogil:
+        """Remember what had come."""
+        cdef int waiting = self.waiting_bytes()
+        self.is_flowing = waiting > 0
+        self.drain_until = self.byte_count + <uint64_t>(waiting * DRAINED_TENTHS // 10)
 
     cdef void gather(self) noexcept nogil:
         """Let the server gather more; nap where the socket does not wait for so much."""
@@ -536,12 +559,13 @@ cdef class Receiver:
         self.wake_at(LITTLE_BYTES)
         self.sleep(self.socket_fd, POLLIN, limit_us, &self.waited_us)
         self.wake_at(1)
+        self.note_rested()
         waiting = self.waiting_bytes()
-        self.is_flowing = waiting > 0
         if 0 < waiting < LITTLE_BYTES and self.now_us - before_us < limit_us // 2 and (
             not self.pacer.is_streaming
         ):
             self.sleep(-1, 0, NAP_US, &self.waited_us)
+            self.note_rested()
 
     cdef void wake_at(self, int count) noexcept nogil:
         """Have the socket count as readable from so many bytes on, where it can."""

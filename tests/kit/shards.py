@@ -56,8 +56,9 @@ class ShardsDaemon(Daemon):
         def is_landed() -> bool:
             if not self.is_running:
                 self.start()
-            newest = landing.read_entries(self.root)[-1]["positions"]
-            return all(newest[name]["lsn"] > target for name, target in targets.items())
+            entries = landing.read_entries(self.root)  # none before all have connected
+            newest = entries[-1]["positions"] if entries else {}
+            return bool(newest) and all(newest[name]["lsn"] > at for name, at in targets.items())
 
         wait_until(is_landed, f"landing up to {targets}", seconds)
 

@@ -52,8 +52,8 @@ def test_defaults(tmp_path: Path) -> None:
     assert config.landing.target_file_size == 128 * MIB
     assert config.landing.max_commit_interval == 30.0
     assert config.landing.retention is None
-    assert config.ring.raw_ring_bytes == 16 * MIB
-    assert config.ring.decoded_ring_bytes == 64 * MIB
+    assert config.ring.raw_ring_bytes == 4 * MIB
+    assert config.ring.decoded_ring_bytes == 16 * MIB
     assert config.monitoring.listen == Address("127.0.0.1", 19187)
 
 

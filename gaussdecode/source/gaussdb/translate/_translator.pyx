@@ -47,7 +47,8 @@ from gaussdecode.wire._layout cimport (
 )
 from gaussdecode.wire._letters cimport (
     CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_GAUSS_BEGIN,
-    LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_MESSAGE, LETTER_TRUNCATE, STYLE_BINARY,
+    LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_INSERT, LETTER_MESSAGE, LETTER_TRUNCATE,
+    STYLE_BINARY,
     STYLE_JSON, STYLE_SERIAL, STYLE_SQL, STYLE_TEXT,
 )
 from gaussdecode.wire._tally cimport tally_ops
@@ -228,7 +229,7 @@ cdef class Translator:
         cdef uint8_t letter
         read_uint64(record, &self.lsn)
         letter = take(record, 1)[0]
-        if letter == c"I" and self.take_like_last():
+        if letter == LETTER_INSERT and self.take_like_last():
             return TRANSLATED
         if letter == c"I" or letter == c"U" or letter == c"D":
             row_clear(&self.row, letter)
@@ -265,10 +266,10 @@ cdef class Translator:
         ):
             return False
         text += known.head_size
-        if text[0] != c"N" or <uint32_t>(text[1] << 8 | text[2]) != known.column_count:
+        if text[0] != IMAGE_NEW or <uint32_t>(text[1] << 8 | text[2]) != known.column_count:
             return False
         buffer_grow(out, left + ROW_HEAD + SHORT)
-        append_byte(out, c"I")
+        append_byte(out, LETTER_INSERT)
         append_uint32(out, known.oid)
         append_count(out, IMAGE_NEW, known.column_count)
         if not self.emit_like_last(known, text + TUPLE_HEAD):
@@ -276,7 +277,7 @@ cdef class Translator:
             self.unconverted_count = unconverted_count
             return False
         record.next = record.end
-        self.tag = c"I"
+        self.tag = LETTER_INSERT
         tally_ops(&self.framed, &self.tag, 1)
         return True
 
