@@ -1,26 +1,28 @@
 """How long the reader leaves the socket alone, found out while it reads.
 
-A walsender sends every message by a call of its own. While the reader's window is open, each such call
-takes it through the whole of TCP, to the reader's queue and perhaps to its wake-up: several
-microseconds. While the window is closed, it only adds to the sender's buffer: half a microsecond.
-So a reader that lets the stream pile up, and takes it in large pieces, has a server that sends two or three
-times as much. How long it may wait, before the sender's buffer is full too and the server stands
-still, depends on the kind of the socket, its buffers, on rows and machine: that is found out here.
+A walsender sends every message by a call of its own. While the reader's window is open, each
+such call takes it through the whole of TCP, to the reader's queue and perhaps to its wake-up:
+several microseconds. While the window is closed, it only adds to the sender's buffer: half a
+microsecond. So a reader that lets the stream pile up, and takes it in large pieces, has a
+server that sends two or three times as much. How long it may wait, before the sender's buffer
+is full too and the server stands still, depends on the kind of the socket, its buffers, on rows
+and machine: that is found out here.
 
 Given what has come, and when. A *pace* is a rest between reads, or gathering (0, see `_receive`).
 
-**A stream** is where two short windows in a row bring `STREAM_RATE`; below half of it nothing is gained by a
-pace, and the reader gathers, so that a lone transaction is read at once.
+**A stream** is where two short windows in a row bring `STREAM_RATE`; below half of it nothing
+is gained by a pace, and the reader gathers, so that a lone transaction is read at once.
 
 **Windows.** A pace settles for 20 ms, then what comes in 150 ms is its rate; time in which nobody
 read, because rings were full, is taken off. A window in which the source had nothing is
 thrown away.
 
-**Choice.** The best pace is used. Others are tried, one window each between two of the best: those beside it
-when the first stream begins, the others soon, then each some seconds after its last trial, the later the worse it was. One that is
-clearly worse after a third of its window is given up. One that brings 3 % more twice, or a quarter more
-once, is the best from there on. When the rate of the best changes by a third and stays so, the machine or the rows have
-changed, and all are tried again.
+**Choice.** The best pace is used. Others are tried, one window each between two of the best:
+those beside it when the first stream begins, the others soon, then each some seconds after its
+last trial, the later the worse it was. One that is clearly worse after a third of its window is
+given up. One that brings 3 % more twice, or a quarter more once, is the best from there on.
+When the rate of the best changes by a third and stays so, the machine or the rows have changed,
+and all are tried again.
 
 Knows no socket and no clock. `tests/source/test_pace.py` plays machines to it.
 """

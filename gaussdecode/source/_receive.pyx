@@ -17,16 +17,16 @@ earlier when the socket and its decoder's ring are empty and the last batch was 
 ago. So a lone transaction leaves at once, and a steady stream makes 200 batches a second.
 
 **Waiting.** A read has its price, and on a machine whose cores the server shares, so has every
-time that it wakes us up. With 32 KiB or more in the socket (FIONREAD) the loop reads on.
-With less it gathers: it sleeps until 32 KiB are there (SO_RCVLOWAT), at most for 3 ms, and as
-long as something comes in that time it does so again. Only when nothing came does it sleep
-until the socket is readable at all. A socket that wakes us up for less (a Unix socket knows
-no such mark) is left alone for 300 us. In a stream, `_pace` may have found that the server sends more when it
-is left alone for longer, whatever is there by then: then the loop rests for so long, after it has closed
-a batch that would get too old, and reads what has come until less than 16 KiB are left. All sleeps are bounded by the
-timers and by 100 ms, the time after which control words are looked at.
-Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before the
-socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
+time that it wakes us up. With 32 KiB or more in the socket (FIONREAD) the loop reads on. With
+less it gathers: it sleeps until 32 KiB are there (SO_RCVLOWAT), at most for 3 ms, and as long
+as something comes in that time it does so again. Only when nothing came does it sleep until the
+socket is readable at all. A socket that wakes us up for less (a Unix socket knows no such mark)
+is left alone for 300 us. In a stream, `_pace` may have found that the server sends more when it
+is left alone for longer, whatever is there by then: then the loop rests for so long, after it
+has closed a batch that would get too old, and reads what has come until less than 16 KiB are
+left. All sleeps are bounded by the timers and by 100 ms, the time after which control words are
+looked at. Under TLS, bytes may lie decrypted where neither poll nor FIONREAD sees them: before
+the socket counts as empty, the source is read twice more, and no sleep is longer than 20 ms.
 
 **What takes long.** A message, or one record of a batch, of 4 MiB or more is translated, appended,
 decoded (with one decoder) and stored by another thread, one of these at a time, while this one
@@ -522,8 +522,8 @@ cdef class Receiver:
     cdef bint should_read_on(self, int waiting, int little) noexcept nogil:
         """Whether to read before any sleep.
 
-        What had come by the end of the last sleep is read to its end, though a read may bring one small
-        record of TLS; as long as reads bring something.
+        What had come by the end of the last sleep is read to its end, though a read may bring one
+        small record of TLS; as long as reads bring something.
         """
         if self.extra_reads:
             self.extra_reads -= 1

@@ -10,8 +10,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from gaussdecode.wire._layout cimport (
-    KIND_BOOL, KIND_DATE, KIND_DECIMAL, KIND_FLOAT32, KIND_FLOAT64, KIND_LIST, KIND_STRING, KIND_TIMESTAMP, KIND_TIMESTAMPTZ, ColumnHeader, buffer_align,
-    MOVED_BYTES, buffer_append, buffer_fill, buffer_free, buffer_grow, buffer_move, kind_width,
+    KIND_BOOL, KIND_DATE, KIND_DECIMAL, KIND_FLOAT32, KIND_FLOAT64, KIND_LIST, KIND_STRING,
+    KIND_TIMESTAMP, KIND_TIMESTAMPTZ, MOVED_BYTES, ColumnHeader, buffer_align, buffer_append,
+    buffer_fill, buffer_free, buffer_grow, buffer_move, kind_width,
 )
 from gaussdecode.wire._times cimport parse_date, parse_interval, parse_timestamp
 from gaussdecode.wire._values cimport (

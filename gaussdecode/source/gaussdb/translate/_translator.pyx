@@ -286,7 +286,6 @@ cdef class Translator:
         cdef const uint8_t *end = self.record.end
         cdef const KnownColumn *column = known.columns
         cdef const KnownColumn *last = known.columns + known.column_count
-        cdef Buffer *out = &self.out
         cdef Field field
         cdef uint32_t size
         while column < last:
