@@ -40,6 +40,7 @@ class Event(enum.StrEnum):
     SESSION_ENDED = "session_ended"
     SESSION_RETRYING = "session_retrying"
     STREAMING_FALLBACK = "streaming_fallback"
+    DECODERS_CHANGED = "decoders_changed"
     SOURCE_CONNECTED = "source_connected"
     RESENT_COMPARED = "resent_compared"
     RESENT_UNKNOWN = "resent_unknown"

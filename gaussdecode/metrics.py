@@ -305,6 +305,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Bytes the server wrote to its disk while decoding, from pg_stat_replication_slots",
         "Growing with lag: raise logical_decoding_work_mem on the server.",
     ),
+    _gauge(
+        "decode_decoders",
+        "decoders",
+        "Decoders of the running session; 1 decodes in the reader's process",
+        "With parallel-decode-num auto: what the daemon found to be fastest.",
+    ),
+    _counter(
+        "decode_decoder_changes",
+        "changes",
+        "Sessions ended for another number of decoders, with parallel-decode-num auto",
+        "More than some in an hour: the load swings; set a number.",
+    ),
     _counter("decode_batches", "batches", "Batches decoded", _NOTHING, "decoder"),
     _counter("decode_wire_bytes", "bytes", "Bytes decoded", _NOTHING, "decoder"),
     _counter("decode_rows", "rows", "Rows decoded", _NOTHING, "decoder"),

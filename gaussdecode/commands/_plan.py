@@ -245,10 +245,9 @@ def option_row(
     """Describe one option: name, value, who does it, and how."""
     kind, is_parallel = config.source.kind, config.decoding.is_parallel
     candidates = option.candidates(kind, server)
-    if option.section is Section.PARALLEL and not is_parallel:
-        return option.name, "-", "nobody", "applies only with parallel-decode-num from 2 to 20"
-    if option.section is Section.SERIAL and is_parallel:
-        return option.name, "-", "nobody", "applies only with parallel-decode-num 1"
+    if not config.decoding.has(option.section):
+        numbers = "from 2 to 20" if option.section is Section.PARALLEL else "1"
+        return option.name, "-", "nobody", f"applies only with parallel-decode-num {numbers}"
     default = option.effective_default(kind, is_parallel=is_parallel)
     value = config.decoding.given.get(option.name, default)
     spelled = "the server's" if value is None else option.type.show(value)

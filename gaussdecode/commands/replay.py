@@ -50,6 +50,7 @@ from gaussdecode.settings.sections import (
     RingConfig,
     SourceConfig,
 )
+from gaussdecode.settings.types import Integer
 from gaussdecode.source.capture import Capture
 
 _FOREIGN: Final = "gaussdecode_collect_foreign_transactions_total"
@@ -154,7 +155,7 @@ def _config(args: argparse.Namespace) -> Config:
             f"of {identity.kind}; leave it out"
         )
     try:
-        BY_NAME["parallel-decode-num"].type.read(args.decoders)
+        Integer(1, 20).read(args.decoders)
         BY_NAME["white-table-list"].type.read(args.white_table_list)
     except ValueError as error:
         raise ConfigError(str(error)) from None

@@ -355,6 +355,11 @@ class Pipeline:
         """Have the session end in order and another one begin."""
         self.is_restart_wanted = True
 
+    def change_decoders(self, count: int) -> None:
+        """Have the next session decode with so many, and begin it."""
+        self._first.decoder_count = count
+        self.restart_session()
+
     def fail(self, error: BaseException) -> None:
         """End the daemon for an error in another thread of the landing."""
         self._on_error(error)

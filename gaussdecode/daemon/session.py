@@ -183,6 +183,11 @@ class Session:
         """Itself."""
         return self
 
+    @property
+    def decoder_count(self) -> int:
+        """1 decodes in the reader's process."""
+        return self._settings.decoder_count
+
     # ---- life ------------------------------------------------------------------------
 
     def run(self) -> None:

@@ -132,6 +132,7 @@ class Side:
     Attributes:
         coverage: what only one of publications and white list has; written by main's thread.
         confirming: what the running session's reader may confirm.
+        decoder_count: of the next session.
         session: the running one.
     """
 
@@ -156,6 +157,7 @@ class Side:
         self._began_lsn = 0  # of the running session
         self._catalog = lookup_of(config)
         source = config.source
+        self.decoder_count = config.decoding.parallel_decode_num
         self.streaming = Streaming(source.streaming, self._on_fallback, wants_binary=source.binary)
         self._instance = ""  # of the server that this process reads
         self._reads_standby = False  # it was one when the session began
@@ -227,7 +229,7 @@ class Side:
         config, shared = self._config, self._shared
         self.session = session = Session(
             SessionSettings(
-                decoder_count=config.decoding.parallel_decode_num,
+                decoder_count=self.decoder_count,
                 queue_entries=config.decoding.parallel_queue_size,
                 raw_ring_bytes=config.ring.raw_ring_bytes,
                 decoded_ring_bytes=config.ring.decoded_ring_bytes,

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Final
 
 from gaussdecode.daemon import loss, quarantine
+from gaussdecode.daemon.decoders import Choice, Cores, Seen
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.idle import Idle
 from gaussdecode.daemon.joint import Joint
@@ -45,6 +46,7 @@ from gaussdecode.errors import (
     TableError,
     told,
 )
+from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Prepared
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.metrics import Exposition
@@ -109,6 +111,13 @@ def _probe(config: Config) -> SlotProbe | None:
     return WorstProbe(probes) if config.is_several else probes[config.slot]
 
 
+def _choice(config: Config) -> Choice | None:
+    """Who decides how many decoders there are, where that is left to the daemon."""
+    decoding = config.decoding
+    is_one = config.source.kind is SourceKind.POSTGRESQL and not config.is_several
+    return Choice(decoding.most_decoders) if decoding.chooses_decoders and is_one else None
+
+
 class Supervisor:
     """One daemon, one slot.
 
@@ -135,6 +144,8 @@ class Supervisor:
         self._summary: Summary | None = None
         self._looked_at: Look | None = None
         self._idle = Idle()
+        self._choice = _choice(config)
+        self._cores = Cores()
 
     def run(self) -> None:
         """Recover the landing, then stream until stopped.
@@ -302,6 +313,8 @@ class Supervisor:
             began = time.monotonic()
             session = pipeline.session(self._on_tick, lambda: self._set_state("streaming"))
             self._running.session = session
+            if self._choice is not None:
+                self._choice.begin()
             try:
                 error = self._run_one(pipeline, session)
             except SourceRefusedError as refused:
@@ -405,6 +418,8 @@ class Supervisor:
         self._pipeline.check()
         self._idle.look(time.monotonic_ns(), self._pipeline.landed_ns())
         self._look_at_server(self._pipeline)
+        if self._choice is not None and not self._should_end():
+            self._choose_decoders(self._pipeline, self._choice)
         if self._is_reload_asked and not self._is_at_terminal:
             self._is_reload_asked = False
             _log.warning(Event.RELOAD_REFUSED, text="restart to read the configuration again")
@@ -420,6 +435,39 @@ class Supervisor:
             self._looked_at = outlook.look
             pipeline.see_publications(outlook.look.slot.publications, outlook.look.at)
             pipeline.see_role(is_standby=outlook.look.slot.is_standby)
+
+    def _choose_decoders(self, pipeline: Pipeline, choice: Choice) -> None:
+        """Have another session begin where another number of decoders may be faster."""
+        session, before = self._running.session, choice.count
+        if session is None or not self._running.standing.is_streaming:
+            return
+        if choice.is_due(time.monotonic()) and choice.look(self._seen(session.lead)):
+            _log.info(
+                Event.DECODERS_CHANGED,
+                before=before,
+                decoders=choice.count,
+                is_trial=choice.is_trying,
+                bytes_per_second={"before": choice.rate_before, "tried": choice.rate_tried},
+            )
+            self._running.decoder_changes += 1
+            pipeline.change_decoders(choice.count)
+
+    def _seen(self, session: Session) -> Seen:
+        """What the choice of decoders goes by."""
+        now, words = time.monotonic(), session.control
+        decoders = [words.decoder_snapshot(index) for index in range(len(session.raw_rings))]
+        guard = self._running.guard
+        slot = None if guard is None or guard.outlook is None else guard.outlook.look.slot
+        return Seen(
+            at=now,
+            received_bytes=words.get(Word.RECEIVED_BYTES),
+            reader_busy=words.get(Word.BUSY_NS) / 1e9,
+            reader_stalled=words.get(Word.STALLED_NS) / 1e9,
+            decoders_busy=sum(one["busy_ns"] for one in decoders) / 1e9,
+            decoders_blocked=sum(one["waited_output_ns"] for one in decoders) / 1e9,
+            idle=self._cores.idle_seconds(now),
+            reread_bytes=None if slot is None else slot.reread_bytes,
+        )
 
     def _is_alive(self) -> bool:
         session = self._running.session

@@ -392,7 +392,7 @@ class _Reader:
         section = self._sub(tree, "decoding")
         self._refuse_unknown(section, "decoding.", tuple(options.BY_NAME))
         decoders = section.get("parallel-decode-num")
-        is_parallel = decoders is not None and decoders.value != 1
+        is_parallel = decoders is not None and decoders.value not in (1, options.AUTO)
         given: dict[str, object] = {}
         for name, entry in section.items():
             option = options.BY_NAME.get(name)

@@ -7,11 +7,13 @@ version of its server, and what that one takes. Knows no file, no key and no con
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from gaussdecode.settings.types import MAX_INT32, Integer, ValueType
 
 Version = tuple[int, int, int]
+AUTO: Final = "auto"
+"""Instead of a number: it is chosen while the daemon runs."""
 
 
 class SourceKind(enum.StrEnum):

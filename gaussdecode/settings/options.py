@@ -9,7 +9,7 @@ between options are in `options`.
 
 from typing import Final
 
-from gaussdecode.settings.option import Doer, Option, Section, SourceKind, Support, Version
+from gaussdecode.settings.option import AUTO, Doer, Option, Section, SourceKind, Support, Version
 from gaussdecode.settings.types import (
     GIB,
     MAX_INT32,
@@ -41,6 +41,11 @@ def _both(how: str) -> Support:
     return Support(Doer.BOTH, how)
 
 
+_DECODERS_TOO: Final = Support(
+    Doer.BOTH,
+    "passed on always, also 1; the daemon starts that many decoders too",
+    range=Integer(1, 20),
+)
 _NO_USER: Final = "pgoutput does not send the user of a transaction"
 _NO_USER_THERE: Final = "openGauss does not send the user of a transaction, GaussDB does"
 _NO_DDL: Final = "pgoutput does not send DDL; a changed table shows in its schema versions"
@@ -317,12 +322,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="parallel-decode-num",
-        type=Integer(1, 20),
+        type=Integer(1, 20, word=AUTO),
         default=1,
+        own_defaults={SourceKind.POSTGRESQL: AUTO},
         meaning="Number of decoders; 1 decodes serially.",
-        postgresql=_daemon("1 decodes in the reader's process, more start that many decoders"),
-        gaussdb=_both("passed on always, also 1; the daemon starts that many decoders too"),
-        opengauss=_both("passed on always, also 1; the daemon starts that many decoders too"),
+        postgresql=_daemon(
+            "1 decodes in the reader's process, more start that many decoders; auto begins with 1, "
+            "and takes more where it has measured that they are faster"
+        ),
+        gaussdb=_DECODERS_TOO,
+        opengauss=_DECODERS_TOO,
     ),
     Option(
         name="output-order",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gaussdecode.settings.option import (
+    AUTO,
     Doer,
     Option,
     Section,
@@ -20,6 +21,7 @@ from gaussdecode.settings.option import (
 from gaussdecode.settings.options import OPTIONS, WHITE_TABLE_LIST
 
 __all__ = [
+    "AUTO",
     "BY_NAME",
     "OPTIONS",
     "WHITE_TABLE_LIST",
@@ -30,6 +32,7 @@ __all__ = [
     "SourceKind",
     "Support",
     "Version",
+    "given_decoders",
     "refusals",
 ]
 
@@ -39,6 +42,12 @@ _NO_ADVANCE: Final = (
     "out, and let skip-empty-xacts: false move an idle slot"
 )
 BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
+
+
+def given_decoders(given: Mapping[str, object], kind: SourceKind) -> object:
+    """What holds for ``parallel-decode-num``: a number, or `AUTO`."""
+    name = "parallel-decode-num"
+    return given.get(name, BY_NAME[name].effective_default(kind, is_parallel=False))
 
 
 def refusals(
@@ -55,7 +64,8 @@ def refusals(
     Yields:
         The option's name and the reason, with what to do.
     """
-    is_serial = given.get("parallel-decode-num", 1) == 1
+    decoders = given_decoders(given, kind)
+    is_serial = decoders == 1
     is_lsn_order = given.get("output-order", 0) == 0
     where = kind.value if server is None else server.name
     for name, value in given.items():
@@ -63,7 +73,7 @@ def refusals(
         supports = option.candidates(kind, server)
         if option.section is Section.PARALLEL and is_serial:
             yield name, "applies only with parallel-decode-num from 2 to 20; leave it out"
-        elif option.section is Section.SERIAL and not is_serial:
+        elif option.section is Section.SERIAL and decoders not in (1, AUTO):
             yield name, "applies only with parallel-decode-num 1; leave it out"
         elif (
             option.name == "auto-advance" and value and kind is SourceKind.GAUSSDB and not is_serial

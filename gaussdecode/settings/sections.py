@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import split_title
 from gaussdecode.settings.dsn import completed, read_password
-from gaussdecode.settings.rules import BY_NAME, SourceKind
+from gaussdecode.settings.rules import AUTO, BY_NAME, Section, SourceKind, given_decoders
 from gaussdecode.settings.types import (
     GIB,
     KIB,
@@ -35,6 +35,9 @@ from gaussdecode.settings.types import (
 
 KEY_PIECE_BYTES: Final = 16 * MIB
 """Keys of changed rows that a snapshot has in memory at a time; arbitrary."""
+
+MOST_CHOSEN: Final = 4
+"""Decoders that are chosen at most: a reader brings no more than so many can decode."""
 
 ROW_COPIES: Final = 3
 """Most bytes over all processes for each byte of a huge row; bench/rowmemory.py measures them."""
@@ -226,10 +229,12 @@ class SourceConfig:
 class DecodingConfig:
     """GaussDB's options that the daemon carries out; `given` holds all that were set.
 
-    Made by `of`: defaults stand in the table of options alone.
+    Made by `of`: defaults stand in the table of options alone. `chooses_decoders` says that
+    ``parallel-decode-num`` is ``auto``, where the number is the one that is begun with.
     """
 
     parallel_decode_num: int
+    chooses_decoders: bool
     parallel_queue_size: int
     white_table_list: str
     only_local: bool
@@ -271,13 +276,16 @@ class DecodingConfig:
             given: options by name, with values of the right type.
             plugin: output plug-in of the slot.
         """
-        is_parallel = given.get("parallel-decode-num", 1) != 1
+        decoders = given_decoders(given, kind)
+        is_parallel = decoders not in (1, AUTO)
         values: dict[str, Any] = {  # Any: of many types, each checked by its option
             name.replace("-", "_"): given.get(
                 name, option.effective_default(kind, is_parallel=is_parallel)
             )
             for name, option in BY_NAME.items()
         }
+        values["chooses_decoders"] = decoders == AUTO
+        values["parallel_decode_num"] = 1 if decoders == AUTO else decoders
         if "decode-style" not in given:
             values["decode_style"] = PARALLEL_PLUGINS.get(plugin, values["decode_style"])
         names = {field.name for field in dataclasses.fields(cls)} - {"given"}
@@ -287,6 +295,18 @@ class DecodingConfig:
     def is_parallel(self) -> bool:
         """Whether decoders run in processes of their own."""
         return self.parallel_decode_num > 1
+
+    @property
+    def most_decoders(self) -> int:
+        """How many decoders there may come to be."""
+        return MOST_CHOSEN if self.chooses_decoders else self.parallel_decode_num
+
+    def has(self, section: Section) -> bool:
+        """Whether the options of a chapter of the product's documentation apply."""
+        return self.chooses_decoders or {
+            Section.PARALLEL: self.is_parallel,
+            Section.SERIAL: not self.is_parallel,
+        }.get(section, True)
 
     @property
     def white_tables(self) -> tuple[tuple[str, str], ...]:
@@ -941,8 +961,8 @@ class Config:
 
     def memory_budget(self) -> dict[str, int]:
         """Name every byte bound; their sum is what the processes may hold in buffers."""
-        decoders = self.decoding.parallel_decode_num
-        raw_rings = decoders if self.decoding.is_parallel else 0
+        decoders = self.decoding.most_decoders
+        raw_rings = decoders if decoders > 1 else 0
         is_gaussdb = self.source.kind is SourceKind.GAUSSDB
         return {
             "messages being received": 8 * MIB if is_gaussdb else 0,

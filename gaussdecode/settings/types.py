@@ -132,20 +132,25 @@ class Integer:
         minimum: smallest allowed.
         maximum: largest allowed.
         power_of_two: nothing else is allowed.
+        word: is allowed instead of a number.
     """
 
     minimum: int
     maximum: int
     power_of_two: bool = False
+    word: str | None = None
 
     @property
     def allowed(self) -> str:
         """The range in words."""
         span = f"{self.minimum} to {self.maximum}"
+        span = f"{span}, or {self.word}" if self.word else span
         return f"{span}, a power of two" if self.power_of_two else span
 
-    def read(self, value: object) -> int:
+    def read(self, value: object) -> int | str:
         """Check the kind, the range and the shape, in this order."""
+        if self.word is not None and value == self.word:
+            return self.word
         if isinstance(value, str) and value.strip().isdecimal():
             raise refuse(f'"{value}"', "is a text; write it without quotes", self.allowed)
         if isinstance(value, bool) or not isinstance(value, int):

@@ -83,6 +83,13 @@ class SlotView:
         return max(known, key=known.__getitem__) if known else "checkpoint"
 
     @property
+    def reread_bytes(self) -> int | None:
+        """What a new stream has the server read of its log before what is not confirmed; None not known."""
+        if self.retained_bytes is None or self.confirmed_lsn is None:
+            return None
+        return max(0, self.retained_bytes - (self.wal_end - self.confirmed_lsn))
+
+    @property
     def is_lost(self) -> bool:
         """The slot is gone, or WAL that it needs is."""
         return self.wal_status in {None, "lost"}

@@ -232,25 +232,27 @@ class GaussServer:
     def start(self) -> Self:
         """Listen; on the same ports as before after a stop."""
         self.is_stopping = False
-        for is_ha in (False, True):
-            listener = self._listener(is_ha=is_ha)
-            port = listener.getsockname()[1]
-            if is_ha:
-                self.ha_port = port
-            else:
-                self.port = port
+        for is_ha, listener in zip((False, True), self._pair(), strict=True):
             self._listeners.append(listener)
             thread = threading.Thread(target=self._accept, args=(listener, is_ha), daemon=True)
             thread.start()
             self._threads.append(thread)
         return self
 
-    def _listener(self, *, is_ha: bool) -> socket.socket:
-        """On the port of before; the HA port is at first the next one, where that is free."""
-        if is_ha and not self.ha_port:
-            with contextlib.suppress(OSError):
-                return socket.create_server(("127.0.0.1", self.port + 1))
-        return socket.create_server(("127.0.0.1", self.ha_port if is_ha else self.port))
+    def _pair(self) -> tuple[socket.socket, socket.socket]:
+        """On the ports of before; at first on any, with the HA port next to the other."""
+        while True:
+            first = socket.create_server(("127.0.0.1", self.port))
+            port = first.getsockname()[1]
+            try:
+                second = socket.create_server(("127.0.0.1", self.ha_port or port + 1))
+            except OSError:
+                first.close()
+                if self.ha_port:
+                    raise
+                continue
+            self.port, self.ha_port = port, second.getsockname()[1]
+            return first, second
 
     def reload(self, **settings: str) -> None:
         """Read the configuration again: streams report settings, changed ones or not."""

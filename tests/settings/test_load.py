@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.settings.load import SECTIONS, Config, load, process_memory_bytes
-from gaussdecode.settings.rules import BY_NAME, SourceKind
-from gaussdecode.settings.sections import DecodingConfig
+from gaussdecode.settings.rules import AUTO, BY_NAME, SourceKind
+from gaussdecode.settings.sections import MOST_CHOSEN, DecodingConfig
 from gaussdecode.settings.types import GIB, MIB, Address
 from gaussdecode.settings.yamlfile import MAX_BYTES
 
@@ -61,10 +61,43 @@ def test_decoding_defaults_are_those_of_the_options_table(tmp_path: Path) -> Non
     """The section and the table cannot disagree."""
     config = load(write(tmp_path, GOOD))
     for field in dataclasses.fields(DecodingConfig):
-        if field.name != "given":
+        if field.name not in {"given", "parallel_decode_num", "chooses_decoders"}:
             option = BY_NAME[field.name.replace("_", "-")]
             expected = option.effective_default(config.source.kind, is_parallel=True)
             assert getattr(config.decoding, field.name) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "chooses", "count", "most"),
+    [
+        (SourceKind.POSTGRESQL, {}, True, 1, MOST_CHOSEN),
+        (SourceKind.POSTGRESQL, {"parallel-decode-num": AUTO}, True, 1, MOST_CHOSEN),
+        (SourceKind.POSTGRESQL, {"parallel-decode-num": 1}, False, 1, 1),
+        (SourceKind.POSTGRESQL, {"parallel-decode-num": 3}, False, 3, 3),
+        (SourceKind.GAUSSDB, {}, False, 1, 1),
+        (SourceKind.GAUSSDB, {"parallel-decode-num": 4}, False, 4, 4),
+        (SourceKind.CAPTURE, {}, False, 1, 1),
+    ],
+)
+def test_the_number_of_decoders_is_chosen_for_postgresql(
+    kind: SourceKind, said: dict[str, object], chooses: bool, count: int, most: int
+) -> None:
+    """Only there it is left to the daemon where nothing is said; it begins with one."""
+    decoding = DecodingConfig.of(kind, said)
+    found = decoding.chooses_decoders, decoding.parallel_decode_num, decoding.most_decoders
+    assert found == (chooses, count, most)
+
+
+def test_a_chosen_number_takes_options_of_both_ways(tmp_path: Path) -> None:
+    """What applies to several decoders may be said, for there may come to be several."""
+    path = write(tmp_path, f"{GOOD}decoding: {{parallel-queue-size: 64}}\n")
+    assert load(path).decoding.parallel_queue_size == 64
+
+
+def test_the_budget_counts_the_decoders_there_may_be(tmp_path: Path) -> None:
+    """Memory is bounded whatever is chosen."""
+    config = load(write(tmp_path, GOOD))
+    assert config.memory_budget()["read change queues"] == MOST_CHOSEN * config.ring.raw_ring_bytes
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
@@ -161,7 +194,7 @@ def test_refuses_what_is_not_plain_yaml(tmp_path: Path, text: str, expected: str
         (("[p]", "[p, p]"), "source.publication: p, p names one thing twice"),
         (("[p]", "[p], retry-first: 2min"), "source.retry-first: above source.retry-max"),
         ((LANDING, f"{LANDING}\nmonitoring: {{listen: 0.0.0.0:1}}"), "reached from other machines"),
-        ((LANDING, f"{LANDING}\ndecoding: {{decode-style: j}}"), "applies only with parallel"),
+        ((LANDING, f"{LANDING}\ndecoding: {{parallel-decode-num: 1, decode-style: j}}"), "applies only with parallel"),
         ((LANDING, f"{LANDING}\ndecoding: {{decode-stile: j}}"), "did you mean decode-style?"),
         ((LANDING, f"{LANDING}\ndecoding: {{parallel-decode-num: 21}}"), "allowed: 1 to 20"),
         ((LANDING, f"{LANDING}\ndecoding: {{white-table-list: t1}}"), "has the wrong form"),
@@ -307,6 +340,7 @@ def test_gaussdb_has_keys_of_its_own(tmp_path: Path) -> None:
         ("", "..", "", "slot: .. has the wrong form"),
         ("", "or ders", "", "slot: or ders has the wrong form"),
         ("", "s", "enable-ddl-decoding: true", "decoding.enable-ddl-decoding: true is not poss"),
+        ("", "s", "parallel-decode-num: auto", "auto is not possible on gaussdb: the server takes"),
         ("", "s", "decode-style: j", "decoding.decode-style: applies only with parallel-decode"),
         ("", "s", "start-position: abc", "decoding.start-position: abc has the wrong form"),
         ("", "s", "exclude-users: 'a,,b'", "decoding.exclude-users: a,,b has the wrong form"),

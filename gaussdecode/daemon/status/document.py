@@ -52,7 +52,7 @@ def status_document(
         "uptime_seconds": round(max(0.0, time.time() - facts.started_time), 1),
         "rows_per_second": None if rates is None else round(rates.land_rows_total, 1),
         "memory_bytes": _memory(session),
-        "parallel_decode_num": facts.decoder_count,
+        "parallel_decode_num": running.decoder_count(facts),
         **_queue_records(session),
         "reader_lsn": str(Lsn(words.get("received_lsn", 0))),
         "working_txn_cnt": held.open_count,

@@ -49,7 +49,7 @@ class DaemonFacts:
         root: of the landing.
         started_time: seconds since 1970.
         budget_bytes: sum of all byte bounds.
-        decoder_count: ``parallel-decode-num``.
+        decoder_count: ``parallel-decode-num``, or what ``auto`` begins with.
         lane_count: ``landing.writer-lanes``.
         commit_interval: ``landing.max-commit-interval``, seconds.
         queue_size: ``parallel-queue-size``.
@@ -156,6 +156,7 @@ class Running:
         session: the running one, or None between two.
         sessions: started so far.
         restarts: sessions that ended in an error, by class of error.
+        decoder_changes: sessions that ended for another number of decoders.
         is_slot_lost: the daemon ends because changes are missing.
         guard: of slot and disk, or None before it looks.
         snapshot: progress of the tables whose rows are being landed, or None.
@@ -168,12 +169,17 @@ class Running:
     session: Session | Joint | None = None
     sessions: int = 0
     restarts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    decoder_changes: int = 0
     is_slot_lost: bool = False
     guard: Guard | None = None
     snapshot: Callable[[], dict[str, dict[str, Any]]] | None = None  # Any: JSON
     snapshot_read: Callable[[], tuple[int, int]] = lambda: (0, 0)
     snapshot_faults: Callable[[], dict[str, str]] = dict
     is_snapshot_settled: Callable[[], bool] = lambda: False
+
+    def decoder_count(self, facts: DaemonFacts) -> int:
+        """Decoders of each running session; between two, of the first."""
+        return facts.decoder_count if self.session is None else self.session.lead.decoder_count
 
     def is_optional_paused(self) -> bool:
         """Whether the guard has asked for work that can wait to wait."""

@@ -1,0 +1,255 @@
+"""How many decoders a stream gets, found out while it runs (``parallel-decode-num: auto``).
+
+Decoding in the reader's process is the cheapest way, and as fast as any while something else is the
+limit: the server, the collector, the files. Only where one thread that receives and decodes has
+no time left, and the machine has cores that nobody uses, can more of them bring anything; and where it has
+none left, fewer may. Whether they do is measured: the session ends in order, another one goes on from the
+durable position with twice or half as many, and what it receives in a second is compared with before.
+
+    resting  -- decoding is the limit, cores are idle, twice in a row --> trying twice as many
+    resting  -- no core is idle, six times in a row -------------------> trying half as many
+    resting  -- half as many had time to spare, for two minutes -------> resting with half
+    trying   -- more that bring 5 % more, fewer that bring 5 % less at most --> resting with them
+    trying   -- else -------------------------------------------------------> resting as before
+
+What was tried in vain is tried again after a minute, then after two, four and so on, up to an
+hour. A change costs the server that it reads its log again from the oldest open transaction: where that
+is far back, or not known, nothing is changed.
+
+`Choice` is pure: it is given the time, counters, and what of the machine was idle.
+"""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+WINDOW_SECONDS: Final = 5.0  # arbitrary, as all of these
+SETTLE_SECONDS: Final = 3.0  # of a new session, before it is measured
+BETTER: Final = 1.05
+BACKOFF_SECONDS: Final = 60.0
+MOST_BACKOFF_SECONDS: Final = 3600.0
+MOST_REREAD_BYTES: Final = (
+    256 << 20
+)  # of WAL, from the oldest open transaction to what is confirmed
+_BUSY: Final = 0.85  # of a window, from which a thread has no time left
+_STALLED: Final = 0.1  # of a window, up to which nothing behind the decoders is full
+_IDLE_CORES: Final = 0.5  # that a decoder more could use
+_SPARE: Final = 0.5  # of a thread, below which the work of several fits one
+_FULL: Final = 0.1  # idle cores, below which the machine has none left
+_LIMIT_WINDOWS: Final = 2  # in a row, also of what is tried
+_FULL_WINDOWS: Final = 6
+_SPARE_WINDOWS: Final = 24
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Counters of a session and of the machine, at one moment; seconds and bytes.
+
+    Attributes:
+        at: monotonic.
+        received_bytes: from the source.
+        reader_busy: of the reader's thread; decoding too, with one decoder.
+        reader_stalled: it waited for room in a queue.
+        decoders_busy: of all decoders together; 0 with one.
+        decoders_blocked: likewise, they waited for the collector.
+        idle: core seconds that nobody used.
+        reread_bytes: of its log that the server would read again; None where that is not known.
+    """
+
+    at: float
+    received_bytes: int
+    reader_busy: float
+    reader_stalled: float
+    decoders_busy: float = 0.0
+    decoders_blocked: float = 0.0
+    idle: float = 0.0
+    reread_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """What `Seen` has grown by, per second."""
+
+    rate: float
+    reader: float
+    stalled: float
+    decoders: float
+    blocked: float
+    idle: float
+
+    @classmethod
+    def between(cls, old: Seen, new: Seen) -> "Window":
+        """Compare two moments of one session."""
+        span = new.at - old.at
+        return cls(
+            (new.received_bytes - old.received_bytes) / span,
+            (new.reader_busy - old.reader_busy) / span,
+            (new.reader_stalled - old.reader_stalled) / span,
+            (new.decoders_busy - old.decoders_busy) / span,
+            (new.decoders_blocked - old.decoders_blocked) / span,
+            (new.idle - old.idle) / span,
+        )
+
+    def is_limited(self, count: int) -> bool:
+        """Whether decoding is what all wait for, and there are cores for more of it."""
+        if self.idle < _IDLE_CORES:
+            return False
+        if count == 1:
+            return self.reader >= _BUSY and self.stalled <= _STALLED
+        return self.decoders >= _BUSY * count and self.blocked <= _STALLED * count
+
+    def is_spare(self, count: int) -> bool:
+        """Whether half as many would have time to spare."""
+        return count > 1 and self.reader + self.decoders < _SPARE * max(1, count // 2)
+
+    def is_full(self, count: int) -> bool:
+        """Whether the machine has no core left for what several decoders cost beyond one."""
+        return count > 1 and self.idle < _FULL
+
+
+class Choice:
+    """Decides how many decoders the next session has.
+
+    Args:
+        most: that there may be.
+
+    Attributes:
+        count: of the next session.
+        rate_before: bytes per second, of the sessions that are compared: with what was before,
+        rate_tried: and with what is or was tried; None before anything was.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.count = 1
+        self.rate_before: float | None = None
+        self.rate_tried: float | None = None
+        self._kept = 1  # to go back to
+        self._due_at: float | None = None
+        self._last: Seen | None = None
+        self._rates: list[float] = []  # of windows in a row that say the same
+        self._full_count = 0
+        self._spare_count = 0
+        self._retry_at = 0.0
+        self._backoff = BACKOFF_SECONDS
+
+    @property
+    def is_trying(self) -> bool:
+        """The running session is compared with those before."""
+        return self.count != self._kept
+
+    def begin(self) -> None:
+        """A session begins: what was counted before has no meaning any more."""
+        self._due_at = self._last = None
+        self._rates = []
+        self._full_count = self._spare_count = 0
+
+    def is_due(self, now: float) -> bool:
+        """Whether to `look`; asked while the session streams."""
+        if self._due_at is None:
+            self._due_at = now + SETTLE_SECONDS
+        return now >= self._due_at
+
+    def look(self, seen: Seen) -> bool:
+        """Take a reading of the session that streams, when it is due.
+
+        Returns:
+            Whether the session is to end, because `count` is another one now.
+        """
+        last, self._last = self._last, seen
+        self._due_at = seen.at + WINDOW_SECONDS
+        if last is None:
+            return False
+        window = Window.between(last, seen)
+        before = self.count
+        if self.is_trying:
+            self._judge(window, seen.at)
+        else:
+            self._rest(window, seen)
+        return self.count != before
+
+    def _judge(self, window: Window, now: float) -> None:
+        """Keep what is tried, or go back."""
+        assert self.rate_before is not None
+        self._rates.append(window.rate)
+        if len(self._rates) < _LIMIT_WINDOWS:
+            return
+        self.rate_tried = _mean(self._rates)
+        self._rates = []
+        least = self.rate_before * (BETTER if self.count > self._kept else 1 / BETTER)
+        if self.rate_tried >= least:
+            self._kept = self.count
+            self._backoff = BACKOFF_SECONDS
+            return
+        self.count = self._kept
+        self._retry_at = now + self._backoff
+        self._backoff = min(2 * self._backoff, MOST_BACKOFF_SECONDS)
+
+    def _rest(self, window: Window, seen: Seen) -> None:
+        """Try more, or fewer, where they may bring something."""
+        count = self.count
+        is_limited, is_full = window.is_limited(count), window.is_full(count)
+        self._rates = [*self._rates, window.rate] if is_limited or is_full else []
+        self._full_count = self._full_count + 1 if is_full else 0
+        self._spare_count = self._spare_count + 1 if window.is_spare(count) else 0
+        if not _is_cheap(seen):
+            return
+        if self._spare_count >= _SPARE_WINDOWS:
+            self.count = self._kept = count // 2
+        elif seen.at < self._retry_at:
+            return
+        elif self._full_count >= _FULL_WINDOWS:
+            self._try(count // 2)
+        elif is_limited and len(self._rates) >= _LIMIT_WINDOWS and 2 * count <= self._most:
+            self._try(2 * count)
+
+    def _try(self, count: int) -> None:
+        self.rate_before, self.rate_tried = _mean(self._rates[-_FULL_WINDOWS:]), None
+        self.count = count
+
+
+def _mean(rates: list[float]) -> float:
+    return sum(rates) / len(rates)
+
+
+def _is_cheap(seen: Seen) -> bool:
+    """Whether another session costs the server little."""
+    return seen.reread_bytes is not None and seen.reread_bytes <= MOST_REREAD_BYTES
+
+
+class Cores:
+    """The cores that this process may use, and how long nobody has used them.
+
+    Args:
+        read: text of a file; raises OSError where there is none.
+    """
+
+    def __init__(self, read: Callable[[str], str] = lambda path: Path(path).read_text()) -> None:
+        self._read = read
+
+    def idle_seconds(self, now: float) -> float:
+        """Core seconds; only differences mean something.
+
+        Within a quota, what others leave idle cannot be used.
+
+        Args:
+            now: monotonic time.
+        """
+        found = [self._idle()]
+        with contextlib.suppress(OSError, ValueError):
+            group = self._read("/proc/self/cgroup").rpartition("::")[2].strip().rstrip("/")
+            quota, period = self._read(f"/sys/fs/cgroup{group}/cpu.max").split()
+            used = dict(
+                line.split() for line in self._read(f"/sys/fs/cgroup{group}/cpu.stat").splitlines()
+            )
+            found.append(now * int(quota) / int(period) - int(used["usage_usec"]) / 1e6)
+        return min(found)
+
+    def _idle(self) -> float:
+        mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        lines = (line.split() for line in self._read("/proc/stat").splitlines())
+        return sum(int(line[4]) for line in lines if line and line[0] in mine) / _TICKS
