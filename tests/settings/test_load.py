@@ -194,7 +194,10 @@ def test_refuses_what_is_not_plain_yaml(tmp_path: Path, text: str, expected: str
         (("[p]", "[p, p]"), "source.publication: p, p names one thing twice"),
         (("[p]", "[p], retry-first: 2min"), "source.retry-first: above source.retry-max"),
         ((LANDING, f"{LANDING}\nmonitoring: {{listen: 0.0.0.0:1}}"), "reached from other machines"),
-        ((LANDING, f"{LANDING}\ndecoding: {{parallel-decode-num: 1, decode-style: j}}"), "applies only with parallel"),
+        (
+            (LANDING, f"{LANDING}\ndecoding: {{parallel-decode-num: 1, decode-style: j}}"),
+            "applies only with parallel",
+        ),
         ((LANDING, f"{LANDING}\ndecoding: {{decode-stile: j}}"), "did you mean decode-style?"),
         ((LANDING, f"{LANDING}\ndecoding: {{parallel-decode-num: 21}}"), "allowed: 1 to 20"),
         ((LANDING, f"{LANDING}\ndecoding: {{white-table-list: t1}}"), "has the wrong form"),
