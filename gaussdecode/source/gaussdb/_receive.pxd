@@ -6,6 +6,12 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from gaussdecode.source._receive cimport Receiver
 from gaussdecode.source.gaussdb.translate._translator cimport Translator
 
+ctypedef int (*SslRead)(void *ssl, void *buffer, int size) noexcept nogil
+ctypedef int (*SslGetError)(const void *ssl, int result) noexcept nogil
+ctypedef void (*ErrClear)() noexcept nogil
+ctypedef unsigned long (*ErrPeek)() noexcept nogil
+ctypedef const char *(*ErrReason)(unsigned long code) noexcept nogil
+
 cdef enum:
     STATUS_MESSAGE = 70         # CopyData around the 65 bytes of a status
 
@@ -15,6 +21,12 @@ cdef class GaussReceiver(Receiver):
     cdef readonly Translator translator
     cdef dict settings          # that the server has reported, by name
     cdef object tls             # the SSLSocket, or None
+    cdef void *ssl              # its OpenSSL's; NULL where Python reads
+    cdef SslRead ssl_read
+    cdef SslGetError ssl_get_error
+    cdef ErrClear err_clear
+    cdef ErrPeek err_peek
+    cdef ErrReason err_reason
     cdef uint64_t start_lsn
     cdef uint64_t csn           # of the open transaction; 0 not sent
     cdef uint64_t from_csn      # option start-position
@@ -48,5 +60,8 @@ cdef class GaussReceiver(Receiver):
     cdef int keep_error(self, const uint8_t *data, size_t size) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef int resize(self, size_t capacity) except -1 nogil
+    cdef int use_openssl(self, dict functions, size_t address) except -1
     cdef int fill_encrypted(self) except -1 nogil
+    cdef int fill_through_python(self) except -1 nogil
+    cdef int fail_tls(self, int error) except -1 nogil
     cdef int push_encrypted(self) except -1 nogil

@@ -12,6 +12,7 @@ from gaussdecode.source.gaussdb.translate._translator import Translator
 class GaussReceiver(Receiver):
     translator: Translator
     server_error: bytes | None
+    reads_openssl: bool
     failure: str | None
     def __init__(
         self,

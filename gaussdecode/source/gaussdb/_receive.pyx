@@ -25,9 +25,10 @@ are short. Lag goes by it, and nothing else does in parallel decoding.
 **Statuses** are 65 bytes in native byte order, as server and client are little-endian on
 every platform there is. One waits for the socket at most; the next is made after it has gone.
 
-**Reading.** Without TLS by recv() into the inbox, without the GIL. With TLS by `SSLSocket`, which
-needs it for the call. The inbox holds 4 MiB, or the one message that is larger, for
-whose bytes room is made as they come; its declared length is bounded.
+**Reading.** Without TLS by recv() into the inbox, with TLS by OpenSSL's SSL_read, both without the
+GIL; by `SSLSocket` where OpenSSL cannot be called (see `openssl`). The inbox holds 4 MiB, or
+the one message that is larger, for whose bytes room is made as they come; its declared length is
+bounded.
 
 **Returns** to Python for the shape of a row that is not known (`translator.describe`, then
 `define`), for a notice, and in a capture for a table's recorded description.
@@ -86,6 +87,14 @@ import ssl
 
 from gaussdecode.errors import SequenceError
 from gaussdecode.protocol.gaussdb.reported import change_of
+from gaussdecode.source.gaussdb.openssl import find_openssl
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    static inline void gd_clear_errno(void) { errno = 0; }
+    """
+    void clear_errno "gd_clear_errno"() noexcept nogil
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void *buffer, size_t size, int flags)
@@ -104,7 +113,12 @@ cdef enum:
     INBOX_BYTES = 4194304
     KEPT_BYTES = 8388608        # an inbox above this is given back when it is empty
     LEAST_ROOM = 262144         # for one read
-    ENCRYPTED_BYTES = 262144    # read at most so much while holding the GIL
+    ENCRYPTED_BYTES = 262144    # read at most so much before others are looked at
+    SSL_ERROR_WANT_READ = 2     # of openssl/ssl.h
+    SSL_ERROR_WANT_WRITE = 3
+    SSL_ERROR_ZERO_RETURN = 6
+    REASON_BITS = 0x7FFFFF      # of an error's code; OpenSSL 1.1 has 12 of them
+    UNEXPECTED_EOF = 294        # SSL_R_UNEXPECTED_EOF_WHILE_READING
 
 
 cdef inline uint64_t read_native(const uint8_t *b) noexcept nogil:
@@ -159,11 +173,29 @@ cdef class GaussReceiver(Receiver):
         self.tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self.is_encrypted = self.tls is not None
         self.use_socket(sock.fileno())
+        found = None if self.tls is None else find_openssl(sock)
+        if found is not None:
+            self.use_openssl(found.functions, found.address)
         self.frames.origin = FROM_SOCKET
         self.resize(<size_t>pending.shape[0] + INBOX_BYTES)
         inbox.end = <size_t>pending.shape[0]
         if pending.shape[0]:
             memcpy(inbox.data, &pending[0], inbox.end)
+
+    cdef int use_openssl(self, dict functions, size_t address) except -1:
+        """Read through these from now on."""
+        self.ssl_read = <SslRead><size_t>functions["SSL_read"]
+        self.ssl_get_error = <SslGetError><size_t>functions["SSL_get_error"]
+        self.err_clear = <ErrClear><size_t>functions["ERR_clear_error"]
+        self.err_peek = <ErrPeek><size_t>functions["ERR_peek_last_error"]
+        self.err_reason = <ErrReason><size_t>functions["ERR_reason_error_string"]
+        self.ssl = <void *>address
+        return 0
+
+    @property
+    def reads_openssl(self):
+        """Whether TLS is read without Python."""
+        return self.ssl != NULL
 
     def frame(self):
         """Copy of the held message's body: a notice's, or a recorded table's."""
@@ -446,6 +478,44 @@ cdef class GaussReceiver(Receiver):
 
     cdef int fill_encrypted(self) except -1 nogil:
         """Read until nothing is left in TLS, or for so long that others waited enough."""
+        cdef Inbox *inbox = &self.frames.inbox
+        cdef size_t limit = inbox.end + ENCRYPTED_BYTES
+        cdef int count, error
+        if self.ssl == NULL:
+            return self.fill_through_python()
+        if limit > inbox.capacity:
+            limit = inbox.capacity
+        while inbox.end < limit:
+            self.err_clear()
+            clear_errno()
+            count = self.ssl_read(self.ssl, inbox.data + inbox.end, <int>(limit - inbox.end))
+            if count <= 0:
+                error = self.ssl_get_error(self.ssl, count)
+                if error == SSL_ERROR_WANT_READ or error == SSL_ERROR_WANT_WRITE:
+                    return True
+                return self.fail_tls(error)
+            inbox.end += <size_t>count
+        if self.extra_reads < 1:
+            self.extra_reads = 1
+        return True
+
+    cdef int fail_tls(self, int error) except -1 nogil:
+        """The stream is over: keep why, where the server has not just closed it."""
+        cdef int number = errno
+        cdef unsigned long code = self.err_peek()
+        cdef const char *reason = self.err_reason(code) if code else NULL
+        self.frames.inbox.is_over = True
+        if error == SSL_ERROR_ZERO_RETURN or (code & REASON_BITS) == UNEXPECTED_EOF:
+            return False
+        with gil:
+            if reason != NULL:
+                self.failure = (<bytes>reason).decode("utf-8", "replace")
+            elif number:
+                self.failure = (<bytes>strerror(number)).decode("utf-8", "replace")
+        return False
+
+    cdef int fill_through_python(self) except -1 nogil:
+        """The same by `ssl`, where its OpenSSL cannot be called."""
         cdef Inbox *inbox = &self.frames.inbox
         cdef size_t before = inbox.end
         with gil:
