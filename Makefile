@@ -129,8 +129,8 @@ bench-full: setup-test ## the same with enough data to be quoted, and pacing, in
 	for shape in narrow wide changes small; do \
 		$(BIN)/python bench/live.py --shape $$shape --out $(RESULTS)/live-$$shape.json; \
 	done
-	$(BIN)/python bench/pacing.py --shape narrow --out $(RESULTS)/pacing.json
-	$(BIN)/python bench/pacing.py --shape wide --out $(RESULTS)/pacing-wide.json
+	$(BIN)/python bench/pacing.py --rows 1200000 --runs 3 --out $(RESULTS)/pacing.json
+	$(BIN)/python bench/walsender.py --out $(RESULTS)/walsender.json
 	for shape in narrow wide; do \
 		$(BIN)/python bench/replay.py --shape $$shape --runs 5 --out $(RESULTS)/replay-$$shape.json; \
 	done

@@ -17,6 +17,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+import pacing
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -168,28 +169,35 @@ def draw_gaussdb(results: dict[str, Result]) -> Figure:
 
 
 def draw_pacing(results: dict[str, Result]) -> Figure:
-    """What each way of pacing reads gives and costs."""
-    found = {key: results[key] for key in ("pacing", "pacing-wide") if key in results}
-    figure, panels = plt.subplots(2, len(found), figsize=(7 * len(found), 6), squeeze=False)
-    for column, result in enumerate(found.values()):
-        paces = result["paces"]
-        for row, (key, label) in enumerate(
-            (("rows_per_second", "rows/s"), ("cpu_seconds_per_million_rows", "CPU s per M rows"))
-        ):
-            panel = panels[row][column]
-            for x, spreads in enumerate(paces.values()):
-                _bar(panel, x, spreads[key], 0.7, color="C1" if list(paces)[x] == _OURS else "C0")
-            panel.set_xticks(range(len(paces)), paces, rotation=45, ha="right", fontsize=8)
+    """What each way of pacing reads gives in each place, and what it costs the loop and the server."""
+    result = results["pacing"]
+    places = {name: result[name] for name in pacing.PLACES if name in result}
+    figure, panels = plt.subplots(2, len(places), figsize=(4.5 * len(places), 7), squeeze=False)
+    for column, (place, found) in enumerate(places.items()):
+        paces = found["paces"]
+        rates, costs = panels[0][column], panels[1][column]
+        for x, (name, spreads) in enumerate(paces.items()):
+            ours = name == pacing.AUTO
+            _bar(rates, x, spreads["rows_per_second"], 0.7, color="C1" if ours else "C0")
+            below = 0.0
+            for key, color in (
+                ("walsender_cpu_seconds_per_million_rows", "C3"),
+                ("cpu_seconds_per_million_rows", "C1" if ours else "C0"),
+            ):
+                height = spreads[key]["median"]
+                costs.bar(x, height, 0.7, bottom=below, color=color)
+                below += height
+        base = found["pg_recvlogical_rows_per_second"]["median"]
+        rates.axhline(base, linestyle="--", color="grey", label="pg_recvlogical")
+        rates.legend()
+        rates.set_title(place)
+        for panel, label in ((rates, "rows/s"), (costs, "CPU s per M rows: walsender, loop")):
+            panel.set_xticks(range(len(paces)), paces, rotation=60, ha="right", fontsize=7)
             panel.set_ylabel(label)
             panel.grid(alpha=0.3, axis="y")
-        base = result["pg_recvlogical_rows_per_second"]["median"]
-        panels[0][column].axhline(base, linestyle="--", color="grey", label="pg_recvlogical")
-        panels[0][column].legend()
-        panels[0][column].set_title(result["shape"])
     return figure
 
 
-_OURS: Final = "gather 3000 32"
 _DRAWINGS: Final[dict[str, Callable[[dict[str, Result]], Figure]]] = {
     "live": draw_live,
     "pacing": draw_pacing,
