@@ -58,6 +58,7 @@ class Load(NamedTuple):
     columns: int
     row_bytes: int
     is_tls: bool = False
+    cycle_bytes: int = _CYCLE_BYTES
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def load_server(load: Load) -> Iterator[dict[str, Any]]:
     """A server with the load; gives what it says of itself."""
     process = subprocess.Popen(
         [sys.executable, "-m", "kit.gaussload", "--columns", str(load.columns), "--row-bytes",
-         str(load.row_bytes), "--cycle-bytes", str(_CYCLE_BYTES),
+         str(load.row_bytes), "--cycle-bytes", str(load.cycle_bytes),
          *(["--tls"] if load.is_tls else [])],
         cwd=_TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
@@ -109,19 +110,25 @@ def receive(facts: dict[str, Any], total: int) -> dict[str, Any]:
     return {"seconds": seconds, "cpu_seconds": spent, "wire_bytes": got}
 
 
-def land(facts: dict[str, Any], total: int, directory: Path, decoders: int) -> dict[str, Any]:
-    """Let the daemon land about so many bytes."""
-    root, port = directory / "landing", free_port()
+def configure(facts: dict[str, Any], directory: Path, decoders: int, port: int) -> Path:
+    """Write the daemon's configuration; its landing is `landing` beside it."""
     config = {
         "slot": facts["slot"],
         "source": {"kind": "gaussdb", "dsn": _dsn(facts), "allow-insecure": True},
         "decoding": {"parallel-decode-num": decoders, "skip-empty-xacts": True},
-        "landing": {"root": str(root), "max-commit-interval": "2s"},
+        "landing": {"root": str(directory / "landing"), "max-commit-interval": "2s"},
         "monitoring": {"listen": f"127.0.0.1:{port}", "log-level": "warning"},
     }
     path = directory / "load.yaml"
     path.write_text(yaml.safe_dump(config))
     path.chmod(0o600)
+    return path
+
+
+def land(facts: dict[str, Any], total: int, directory: Path, decoders: int) -> dict[str, Any]:
+    """Let the daemon land about so many bytes."""
+    root, port = directory / "landing", free_port()
+    path = configure(facts, directory, decoders, port)
     command = [sys.executable, "-m", "gaussdecode"]
     subprocess.run([*command, "slot", "adopt", str(path)], check=True, stdout=subprocess.DEVNULL)
     process = subprocess.Popen([*command, "run", str(path)])

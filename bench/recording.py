@@ -8,6 +8,7 @@ follows the one before as if the server had gone on. What a row holds stays as i
 """
 
 import argparse
+import mmap
 import struct
 from pathlib import Path
 from typing import Final
@@ -64,6 +65,23 @@ def grow(source: Path, target: Path, times: int) -> int:
     head, frames = whole[: _HEAD + size], whole[_HEAD + size : -TRAILER.size]
     _, count, _ = TRAILER.unpack(whole[-TRAILER.size :])
     return write_repeated(target, head, frames, count, times)
+
+
+def shorten(source: Path, target: Path, size: int) -> int:
+    """Write the beginning of a recording, as many whole frames as fit; give the bytes written.
+
+    A transaction that is cut off is never landed.
+    """
+    with source.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as whole:
+        (head,) = struct.unpack_from("<I", whole, 8)
+        first = at = _HEAD + head
+        end, count = min(size, len(whole)) - TRAILER.size, 0
+        while (after := at + 4 + struct.unpack_from("<I", whole, at)[0]) <= end:
+            at, count = after, count + 1
+        with target.open("wb") as shorter:
+            shorter.write(memoryview(whole)[:at].toreadonly())
+            shorter.write(TRAILER.pack(0, count, at - first))
+            return shorter.tell()
 
 
 def main() -> None:
