@@ -123,7 +123,7 @@ bench: setup-test ## every bench that needs no peer, in under ten minutes, to bu
 	$(BIN)/python bench/scale.py --short --out $(RESULTS)/scale.json
 
 .PHONY: bench-full
-bench-full: setup-test ## the same with enough data to be quoted, and pacing, in about forty minutes
+bench-full: setup-test ## the same with enough data to be quoted, and pacing, in about seventy minutes
 	@mkdir -p $(RESULTS)
 	$(BIN)/python bench/decode.py --out $(RESULTS)/decode.json
 	for shape in narrow wide changes small; do \
@@ -134,6 +134,8 @@ bench-full: setup-test ## the same with enough data to be quoted, and pacing, in
 	for shape in narrow wide; do \
 		$(BIN)/python bench/replay.py --shape $$shape --runs 5 --out $(RESULTS)/replay-$$shape.json; \
 	done
+	$(BIN)/python bench/cost.py --out $(RESULTS)/cost.json
+	$(BIN)/python bench/model.py --out $(RESULTS)/model.json
 	$(BIN)/python bench/gaussdb.py --out $(RESULTS)/gaussdb.json
 	$(BIN)/python bench/gaussstyles.py --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --out $(RESULTS)/latency.json

@@ -37,6 +37,11 @@ class NullSink(ParquetSink):
         return done
 
 
+def install() -> None:
+    """Put it where the writer of this process has its own."""
+    writer.ParquetSink = NullSink  # type: ignore[attr-defined]
+
+
 if __name__ == "__main__":
-    writer.ParquetSink = NullSink  # type: ignore[misc]
+    install()
     sys.exit(cli.main(["replay", *sys.argv[1:]]))
