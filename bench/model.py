@@ -82,10 +82,9 @@ def turn(path: Path, directory: Path, decoders: list[int]) -> Turn:
     landed, pair = {}, {}
     for count in decoders:
         for way in ways(count):
-            landed[way] = Landing(path, directory / "root", way).result()
-            print(f"{way}: {landed[way].gb_per_second:.3f} GB/s, limit "
-                  f"{capacity.predict(landed[way].costs, landed[way].setup)}, busy "
-                  f"{landed[way].busy:.0%}", file=sys.stderr, flush=True)  # fmt: skip
+            found = landed[way] = Landing(path, directory / "root", way).result()
+            seen = f"{found.gb_per_second:.3f} GB/s, {found.setup.cores:.2f} cores, {found.busy:.0%} busy"
+            print(f"{way}: {seen}", file=sys.stderr, flush=True)
         two = [Landing(path, directory / f"root{cpu}", Way(cpu, count)) for cpu in "01"]
         pair[count] = sum(one.result().costs.total for one in two) / 2
     return Turn(landed, pair)
@@ -195,12 +194,16 @@ def _record(costs: Costs) -> dict[str, float]:
 
 def table(found: dict[str, dict[str, Any]]) -> list[str]:
     """Checks and predictions as lines for people."""
-    lines = [f"{'scenario':12} {'check':32} {'measured':>9} {'predicted':>9} {'error':>7} MB/s"]
+    lines = [f"{'scenario':12} {'check, MB/s':34} cores measured predicted   error"]
     for name, result in found.items():
         for way, seen in result["checks"].items():
-            measured, predicted = seen["mb_per_second"], seen["predicted_mb_per_second"]
-            lines.append(f"{name:12} {way:32} {measured['median']:9.0f} {predicted['median']:9.0f} "
-                         f"{seen['error']['median']:+7.1%}")  # fmt: skip
+            cores, measured, predicted, error = (
+                seen[key]["median"]
+                for key in ("cores", "mb_per_second", "predicted_mb_per_second", "error")
+            )
+            lines.append(
+                f"{name:12} {way:34} {cores:5.2f} {measured:8.0f} {predicted:9.0f} {error:+7.1%}"
+            )
     lines.append(f"\n{'scenario':12} cores decoders lanes {'MB/s':>8} limit")
     lines += [
         f"{name:12} {line['cores']:5} {line['decoders']:8} {line['lanes']:5} "

@@ -217,6 +217,7 @@ def draw_model(results: dict[str, Result]) -> Figure:
             if not key.startswith("null") and key[-1:].isdigit():
                 panel.plot(int(key.rpartition("_")[2]), seen["mb_per_second"]["median"], "kx")
         panel.set_xscale("log", base=2)
+        panel.margins(y=0.15)
         panel.set_ylim(bottom=0)
         panel.set_title(f"{name} (x: measured)")
         panel.set_xlabel("cores")
