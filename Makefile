@@ -142,6 +142,10 @@ bench-full: setup-test ## the same with enough data to be quoted, and pacing, in
 	$(BIN)/python bench/scale.py --out $(RESULTS)/scale.json
 	$(BIN)/python bench/scale.py --large --curves bytes --out $(RESULTS)/scale-large.json
 
+.PHONY: bench-check
+bench-check: setup ## is a row dearer than in the last release? CPU time and calls for memory, in three minutes
+	$(BIN)/python bench/check.py $(ARGS)
+
 .PHONY: soak
 soak: setup-test ## load, faults and alerts for half an hour; ARGS="--minutes 5 --only cut" is shorter
 	@mkdir -p $(RESULTS)
