@@ -78,7 +78,7 @@ def run_replay(recording: str, root: str, decoders: int) -> Spent:
 
             return super().session(on_tick, note)
 
-    replay.Pipeline = Watched  # type: ignore[misc]
+    replay.Pipeline = Watched  # type: ignore[attr-defined]
     shutil.rmtree(root, ignore_errors=True)
     arguments = ["replay", recording, "--root", root, "--decoders", str(decoders), "--json"]
     with contextlib.redirect_stdout(io.StringIO()):
