@@ -12,11 +12,11 @@ CPU time is the least of several runs over the least of the base: noise only add
 median. A figure that is more than a tenth worse is measured again, until it is not, or the time
 is over; then the exit status is 1.
 
-Seen beside other work on two virtual cores (up to five times as many processes wanted them): calls
-of `narrow` within 3 percent, of `wide` and `small` within 13; the decoder's CPU time within 2 in one
-minute, but 12 over half an hour, a landing's up to 8 between two runs at loads of 10 and of 5, more
-with two decoders. A call per row and a decoder 12 percent slower were found. So a load above some
-twice the cores can look like a tenth, and what is kept belongs to a quiet machine.
+Seen beside other work on two virtual cores, where two to nine times as many processes wanted
+them, without a change: calls within 13 percent (`narrow` within 3); CPU time of the decoder within
+12, of landings within 8 to 28, and time enough for one round only, so that `cpu` failed though
+nothing had changed. A call per row and a decoder 12 percent slower were found. On such a machine
+only `calls` can be believed; what is kept belongs to a quiet one.
 
     python bench/check.py [--keep] [--only SCENARIO ...] [--seconds N] [--kept FILE]
         [--samples FILE]
