@@ -119,6 +119,7 @@ bench: setup-test ## every bench that needs no peer, in under ten minutes, to bu
 		--curve-bytes 500000000 --runs 2 --out $(RESULTS)/gaussdb.json
 	$(BIN)/python bench/gaussstyles.py --rows 20000 --large 16000000 --runs 2 --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --tables 1 16 --seconds 5 --out $(RESULTS)/latency.json
+	$(BIN)/python bench/start.py --runs 3 --out $(RESULTS)/start.json
 	$(BIN)/python bench/ship.py --out $(RESULTS)/ship.json
 	$(BIN)/python bench/scale.py --short --out $(RESULTS)/scale.json
 
@@ -139,6 +140,8 @@ bench-full: setup-test ## the same with enough data to be quoted, and pacing, in
 	$(BIN)/python bench/gaussdb.py --out $(RESULTS)/gaussdb.json
 	$(BIN)/python bench/gaussstyles.py --out $(RESULTS)/gaussstyles.json
 	$(BIN)/python bench/latency.py --out $(RESULTS)/latency.json
+	$(BIN)/python bench/start.py --out $(RESULTS)/start.json
+	$(BIN)/python bench/landing_start.py --out $(RESULTS)/landing_start.json
 	$(BIN)/python bench/scale.py --out $(RESULTS)/scale.json
 	$(BIN)/python bench/scale.py --large --curves bytes --out $(RESULTS)/scale-large.json
 
