@@ -335,7 +335,7 @@ class Desk:
             file.is_scheduled = True
             self._owner[file] = self._content
             self._ready.append(file)
-        self._changed.notify_all()
+            self._changed.notify_all()
 
     # ---- the lanes' side -------------------------------------------------------------
 
@@ -377,15 +377,18 @@ class Desk:
     def finished(self, file: TableFile) -> None:
         """A file is durable."""
         with self._changed:
-            self._owner.pop(file).unfinished -= 1
-            self._changed.notify_all()
+            owner = self._owner.pop(file)
+            owner.unfinished -= 1
+            if not owner.unfinished:  # nobody waits for less, and an entry may have many files
+                self._changed.notify_all()
 
     def rest(self) -> None:
         """A lane has nothing in hand any more, whatever became of it."""
         with self._changed:
             self._busy_lanes -= 1
             self.moved_ns = time.monotonic_ns()
-            self._changed.notify_all()
+            if not self._busy_lanes:
+                self._changed.notify_all()
 
     # ---- the committer's side --------------------------------------------------------
 

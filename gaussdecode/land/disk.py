@@ -58,9 +58,11 @@ class Disk:
             while path not in self._trusted and path not in self._unsynced:
                 missing.append(path)
                 path = parent(path)
+        made = None
         for directory in reversed(missing):
-            if not self.files.has_directory(directory):
+            if made == parent(directory) or not self.files.has_directory(directory):
                 self._make(directory)
+                made = directory
             with self._lock:
                 self._unsynced |= {directory, parent(directory)}
 
@@ -95,8 +97,14 @@ class Disk:
             for item in items:
                 work(item)
             return
+        waiting = iter(items)
+
+        def work_off() -> None:
+            for item in waiting:  # shared: each takes the next
+                work(item)
+
         with ThreadPoolExecutor(_SYNCERS, "sync") as pool:
-            for run in [pool.submit(work, item) for item in items]:
+            for run in [pool.submit(work_off) for _ in range(_SYNCERS)]:
                 run.result()
 
     def create(self, path: str) -> int:

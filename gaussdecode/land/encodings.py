@@ -65,6 +65,8 @@ def writer_options(table: pa.Table, compression: str, level: int | None) -> dict
         compression: ``zstd``, ``snappy`` or ``none``.
         level: of the compression; None for its own.
     """
+    if table.num_rows * _PAYS_BELOW <= 1 and table.nbytes <= _HUGE_BYTES:
+        return _options_of_few(table.schema, compression, level)
     found = leaves(table)
     dictionary = dictionary_columns(table, found)
     delta = [path for path in delta_columns(table, found) if path not in dictionary]
@@ -82,6 +84,39 @@ def writer_options(table: pa.Table, compression: str, level: int | None) -> dict
     kinds = {path: "none" if path in loose else compression for path, _ in found}
     levels = {path: level for path in kinds if path not in loose and level is not None}
     return {**options, "compression": kinds, "compression_level": levels or None}
+
+
+def _options_of_few(schema: pa.Schema, compression: str, level: int | None) -> dict[str, Any]:
+    """The same for rows so few that no look at them changes anything."""
+    paths = [path for field in schema for path in leaf_paths(field.name, field.type)]
+    names = Counter(paths)
+    return {
+        **FORMAT,
+        "use_dictionary": [path for path in paths if path in _DICTIONARY],
+        "column_encoding": {
+            path: "DELTA_BINARY_PACKED" for path in paths if path in _DELTA and names[path] == 1
+        },
+        "write_statistics": [path for path in paths if path not in _NO_STATISTICS],
+        "compression": compression,
+        "compression_level": level,
+    }
+
+
+def leaf_paths(path: str, kind: pa.DataType) -> list[str]:
+    """Paths of the leaves of a column, by its type alone."""
+    if not kind.num_fields:
+        return [path]
+    if pa.types.is_struct(kind):
+        fields = (kind.field(index) for index in range(kind.num_fields))
+        return [leaf for field in fields for leaf in leaf_paths(f"{path}.{field.name}", field.type)]
+    if pa.types.is_map(kind):
+        return [
+            *leaf_paths(f"{path}.key_value.key", kind.key_type),
+            *leaf_paths(f"{path}.key_value.value", kind.item_type),
+        ]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return leaf_paths(f"{path}.list.element", kind.value_type)
+    return [path]
 
 
 def dictionary_columns(table: pa.Table, found: Sequence[Leaf]) -> list[str]:

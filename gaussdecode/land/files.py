@@ -20,7 +20,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from types import TracebackType
+from typing import BinaryIO, Final, Generic, NamedTuple, TypeVar
 
 from gaussdecode.access import group_name, refused, user_name
 from gaussdecode.errors import AccessError, ConfigError, DiskError, LandingError
@@ -36,7 +37,10 @@ _LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.
 _LOCK_MODE: Final = 0o600
 _FLOCK: Final = re.compile(r"\d+: FLOCK\s+ADVISORY\s+\w+ (-?\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ")
 _CACHED_DIRECTORIES: Final = 128
+_Given = TypeVar("_Given")
 _RENAME_NOREPLACE: Final = 1
+_OPENAT2: Final = 437  # on every architecture
+_NO_LINKS_BENEATH: Final = 0x04 | 0x08  # RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
 _NO_SUCH_LINK: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file of our own
 _LINKS_NEEDED: Final = (
     "this file system has no hard links, which keep two writers apart; landing.root has to be on a local "
@@ -346,21 +350,22 @@ class Files:
         with self.open(path) as file:
             return file.read()
 
-    @contextlib.contextmanager
-    def _directory_of(self, path: str) -> Iterator[tuple[int, str]]:
+    def _directory_of(self, path: str) -> "_Lent[tuple[int, str]]":
         parent, _, name = path.rpartition("/")
-        with self._directory(parent) as descriptor, self._named(path):
-            yield descriptor, name
+        descriptor = self._lent(parent)
+        return _Lent(descriptor, (descriptor, name), self.root, path)
 
-    @contextlib.contextmanager
-    def _directory(self, path: str) -> Iterator[int]:
-        """Lend a descriptor; a duplicate, so that the cache may drop its own at any time."""
-        with self._named(path):
-            descriptor = self._borrow(path)
+    def _directory(self, path: str) -> "_Lent[int]":
+        descriptor = self._lent(path)
+        return _Lent(descriptor, descriptor)
+
+    def _lent(self, path: str) -> int:
+        """A descriptor; a duplicate, so that the cache may drop its own at any time."""
         try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+            return self._borrow(path)
+        except PermissionError as error:
+            error.filename = str(self.root / path)
+            raise
 
     @contextlib.contextmanager
     def _named(self, path: str) -> Iterator[None]:
@@ -384,6 +389,42 @@ class Files:
             if len(self._directories) > _CACHED_DIRECTORIES:
                 os.close(self._directories.popitem(last=False)[1])
             return descriptor
+
+
+class _Lent(Generic[_Given]):
+    """A directory, open while something is done in it; used once, at once.
+
+    A class, for it is used a dozen times for each file that lands.
+
+    Args:
+        descriptor: closed at the end.
+        given: to the one who uses it.
+        root: of the landing, and
+        path: what a refusal of the kernel names; none where it names nothing.
+    """
+
+    __slots__ = ("_descriptor", "_given", "_path", "_root")
+
+    def __init__(
+        self, descriptor: int, given: _Given, root: Path | None = None, path: str = ""
+    ) -> None:
+        self._descriptor = descriptor
+        self._given = given
+        self._root = root
+        self._path = path
+
+    def __enter__(self) -> _Given:
+        return self._given
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._descriptor)
+        if self._root is not None and isinstance(error, PermissionError):
+            error.filename = str(self._root / self._path)
 
 
 def flock_holders(inode: int) -> list[tuple[int, int]]:
@@ -416,7 +457,20 @@ def _item(found: os.DirEntry[str]) -> Item:
 
 
 def _open_directory(root: int, path: str) -> int:
-    """Walk down without following links."""
+    """Open a directory below the root, without following links.
+
+    In one call where the kernel has it; else, and to tell what is wrong, by walking down.
+    """
+    if path.isascii() and "." not in path[:1] and "/." not in path and "//" not in path:
+        descriptor = int(
+            _libc.syscall(_OPENAT2, root, path.encode() or b".", _OPEN_HOW, len(_OPEN_HOW))
+        )
+        if descriptor >= 0:
+            return descriptor
+    return _walk(root, path)
+
+
+def _walk(root: int, path: str) -> int:
     descriptor = os.dup(root)
     for component in path.split("/") if path else ():
         if component in ("", ".", ".."):
@@ -444,6 +498,7 @@ def _rename_noreplace(source: int, old: str, target: int, new: str) -> bool:
 
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+_OPEN_HOW: Final = struct.pack("QQQ", _DIRECTORY_FLAGS, 0, _NO_LINKS_BENEATH)
 
 
 def file_system_of(path: Path) -> str:

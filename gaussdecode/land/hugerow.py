@@ -65,6 +65,9 @@ def parts(table: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
     Returns:
         Each part with whether it is such a row; the parts joined are the table.
     """
+    if table.nbytes <= HUGE_BYTES:  # nothing in it can be larger: nearly all tables
+        yield table, False
+        return
     start = 0
     for row in _huge_rows(table):
         if row > start:

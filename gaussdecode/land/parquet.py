@@ -17,6 +17,7 @@ from gaussdecode.land.thrift import Struct
 
 ZSTD_LEVEL: Final = 1
 _OPERATIONS: Final = "DIRTU"
+_STREAM_BYTES: Final = 32 * 1024  # a file of a few rows is smaller; arbitrary
 
 
 class ParquetSink:
@@ -25,6 +26,7 @@ class ParquetSink:
     Attributes:
         path: of the hidden file.
         rows: written so far; once it is finished, what the file's own footer says.
+        size: bytes encoded so far.
     """
 
     def __init__(
@@ -41,23 +43,21 @@ class ParquetSink:
         """
         self.path = path
         self.rows = 0
+        self.size = 0
         self._sink = Sink(disk, path)
         self._compression = compression
         self._level = ZSTD_LEVEL if compression == "zstd" else None
         self._group_count = 0  # of those that pyarrow writes
         self._grafts: list[tuple[int, int, Struct]] = []
         self._footer: list[Any] = []  # Any: pyarrow has no types
+        # Its many small writes do not each take the GIL, which other threads may hold for long.
+        self._stream = pa.output_stream(self._sink, buffer_size=_STREAM_BYTES)
         self._writer = late.pq.ParquetWriter(
-            self._sink,
+            self._stream,
             schema,
             metadata_collector=self._footer,
             **encodings.writer_options(sample, compression, self._level),
         )
-
-    @property
-    def size(self) -> int:
-        """Bytes encoded so far."""
-        return self._sink.size
 
     def write(self, table: pa.Table) -> None:
         """Append one row group, and one more for each row with huge values."""
@@ -68,8 +68,10 @@ class ParquetSink:
                 self._writer.write_table(part, row_group_size=max(1, part.num_rows))
                 self._group_count += 1
         self.rows += table.num_rows
+        self.size = self._stream.tell() + sum(size for _, size, _ in self._grafts)
 
     def _graft(self, row: pa.Table) -> None:
+        self._stream.flush()
         start = self._sink.size
         group = hugerow.put_row(row, self._compression, self._level, start, self._sink.write)
         self._grafts.append((self._group_count, self._sink.size - start, group))
@@ -77,17 +79,22 @@ class ParquetSink:
     def finish(self) -> tuple[int, str]:
         """Write the footer, make the file durable; give its size and checksum."""
         if self._grafts:
+            self._stream.flush()
             with self._sink.diverted() as footer:
                 self._writer.close()
+                self._stream.flush()
             content, self.rows = hugerow.joined(footer, self._grafts)
             self._sink.write(content)
         else:
             self._writer.close()
+            self._stream.flush()
             self.rows = self._footer[-1].num_rows
         self._footer.clear()
-        del self._writer  # what it knows of the columns is more than a small file holds
+        # What they know of the columns, and a buffer, is more than a small file holds.
+        del self._writer, self._stream
         checksum = self._sink.finish()
-        return self._sink.size, checksum
+        self.size = self._sink.size
+        return self.size, checksum
 
     def abandon(self) -> None:
         """Give the file up; it stays on disk, unfinished."""

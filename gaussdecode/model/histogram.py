@@ -4,6 +4,7 @@ Given durations; promises counts that only ever rise, in buckets that are the sa
 so that histograms of several stages and processes can be added and compared.
 """
 
+import bisect
 import dataclasses
 import threading
 from typing import Any, Final, Self
@@ -47,8 +48,13 @@ class Histogram:
         self._lock = threading.Lock()
 
     def add(self, seconds: float) -> None:
-        """Count one duration."""
-        self.add_all(np.array([seconds]), np.ones(1, dtype=np.int64))
+        """Count one duration; less than nothing counts as nothing."""
+        span = max(seconds, 0.0)
+        bucket = bisect.bisect_left(BOUNDS, span)  # a span equal to a bound is within it
+        with self._lock:
+            counts = list(self.counted.counts)
+            counts[bucket] += 1
+            self.counted = Counted(tuple(counts), self.counted.seconds + span)
 
     def add_all(
         self, seconds: npt.NDArray[np.float64], weights: npt.NDArray[np.signedinteger[Any]]

@@ -36,6 +36,7 @@ class RowGroup:
         has_key_change: some row changes its key.
         metadata: key-value metadata for the file.
         source: whose rows they are, where a landing has several sources; else None.
+        held_bytes: what it takes of memory: the values, and what Arrow keeps of each column.
     """
 
     table_dir: str
@@ -49,12 +50,12 @@ class RowGroup:
     has_key_change: bool = False
     metadata: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
     source: str | None = None
+    held_bytes: int = dataclasses.field(init=False)
 
-    @property
-    def held_bytes(self) -> int:
-        """What it takes of memory: the values, and what Arrow keeps of each column."""
-        size: int = self.table.nbytes + _COLUMN_BYTES * self.table.num_columns
-        return size
+    def __post_init__(self) -> None:
+        """Measure once: it is asked for several times, with a lock held."""
+        size = self.table.nbytes + _COLUMN_BYTES * self.table.num_columns
+        object.__setattr__(self, "held_bytes", size)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

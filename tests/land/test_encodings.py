@@ -17,6 +17,7 @@ from gaussdecode.land.disk import Disk
 from gaussdecode.land.encodings import (
     delta_columns,
     dictionary_columns,
+    leaf_paths,
     leaves,
     statistics_columns,
     writer_options,
@@ -96,6 +97,20 @@ def test_tiny_tables_are_fine(rows: int) -> None:
     tiny = table().slice(0, rows)
     assert dictionary_columns(tiny, leaves(tiny)) == ["gd_op", "gd_epoch"]
     assert delta_columns(tiny, leaves(tiny)) == ["gd_seq", "gd_csn"]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 10])
+def test_few_rows_need_no_look(rows: int) -> None:
+    """Their types alone say the same as a look at them."""
+    tiny = table().slice(0, rows)
+    found = leaves(tiny)
+    options = writer_options(tiny, "zstd", 1)
+    paths = [leaf for field in tiny.schema for leaf in leaf_paths(field.name, field.type)]
+    assert paths == [path for path, _ in found]
+    assert options["use_dictionary"] == dictionary_columns(tiny, found)
+    assert list(options["column_encoding"]) == delta_columns(tiny, found)
+    assert options["write_statistics"] == statistics_columns(tiny, found)
+    assert options["compression"] == "zstd"
 
 
 def test_choices_reach_the_file() -> None:

@@ -46,6 +46,25 @@ def test_file_is_written_and_read(files: Files) -> None:
     assert files.has_directory("a/b")
 
 
+@pytest.mark.parametrize("number", [module._OPENAT2, -1])
+def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Neither in one call nor, on a kernel without it, walking down; not out of the root either."""
+    monkeypatch.setattr(module, "_OPENAT2", number)
+    root = tmp_path / "root"
+    root.mkdir()
+    files = Files(root)
+    files.make_directory("a")
+    files.make_directory("a/b")
+    put(files, "a/b/c", b"here")
+    (root / "link").symlink_to(root / "a", target_is_directory=True)
+    (root / "a/up").symlink_to(tmp_path, target_is_directory=True)
+    assert files.read("a/b/c") == b"here"
+    assert files.items("link") == files.items("a/up") == []
+    for path in ("link/b/c", "a/up/x", "../x", "a/../a/b/c", "a//b/c", "./a/b/c"):
+        with pytest.raises(OSError):
+            files.size(path)
+
+
 def test_missing_things(files: Files) -> None:
     """A missing directory lists as empty, a missing file has no size and cannot be read."""
     assert files.items("nowhere") == []
