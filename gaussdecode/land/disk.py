@@ -8,6 +8,7 @@ process has synced it: one that an earlier process made may never have reached t
 import functools
 import hashlib
 import itertools
+import re
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -177,6 +178,10 @@ class Disk:
     def items(self, path: str) -> list[Item]:
         """Names in a directory, sorted."""
         return self.space.run(f"list {path or '.'}", lambda: self.files.items(path))
+
+    def rest(self, path: str, pattern: re.Pattern[str], below: str) -> list[Item]:
+        """The same without the files whose names fit a pattern and sort before another name."""
+        return self.space.run(f"list {path or '.'}", lambda: self.files.rest(path, pattern, below))
 
     def size(self, path: str) -> int | None:
         """Size of a file; None if there is none."""

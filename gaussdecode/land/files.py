@@ -313,6 +313,26 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def rest(self, path: str, pattern: re.Pattern[str], below: str) -> list[Item]:
+        """The same without the files whose names fit a pattern and sort before another name.
+
+        Of these there may be a million in one directory, of what is wanted none.
+        """
+        fits = pattern.fullmatch
+        try:
+            with self._directory(path) as descriptor, os.scandir(descriptor) as found:
+                return sorted(
+                    _item(entry)
+                    for entry in found
+                    if not (
+                        (name := entry.name) < below
+                        and fits(name) is not None
+                        and entry.is_file(follow_symlinks=False)
+                    )
+                )
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     def scan(self, path: str) -> Iterator[Item]:
         """The same, one at a time and in no order: a directory may hold a million names."""
         try:

@@ -43,7 +43,8 @@ _HIDDEN_ENTRY: Final = re.compile(r"\.([0-9]{20})\.json")
 _UNFINISHED: Final = re.compile(
     r"\.gd-([0-9a-z]+)-([0-9]{20})-([0-9]+)\.(parquet|entry|json|jsonl|prepared)"
 )
-_DATA_FILE: Final = re.compile(r"([0-9]{20})-([0-9a-f]{16})-([0-9a-f]{16})(?:-([0-9]+))?\.parquet")
+DATA_FILE: Final = re.compile(r"([0-9]{20})-([0-9a-f]{16})-([0-9a-f]{16})(?:-([0-9]+))?\.parquet")
+"""Names of committed Parquet files; they sort by the numbers of their entries."""
 _DATE: Final = re.compile(r"gd_date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 _PREPARED_FILE: Final = re.compile(r"[0-9a-f]{16}-[0-9]+-[0-9a-f]{12}\.prepared")
 _CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.jsonl")
@@ -151,7 +152,7 @@ def data_name(n: int, low_lsn: int, high_lsn: int, k: int) -> str:
 
 def data_number(name: str) -> int | None:
     """Number of the entry a committed Parquet file belongs to, or None."""
-    match = _DATA_FILE.fullmatch(name)
+    match = DATA_FILE.fullmatch(name)
     return None if match is None else int(match[1])
 
 

@@ -39,6 +39,7 @@ from gaussdecode.land.names import (
     CHECKPOINTS,
     COMMITS,
     COMPACT,
+    DATA_FILE,
     DIRECTORIES,
     data_number,
     hidden_entry_number,
@@ -48,7 +49,7 @@ from gaussdecode.land.names import (
     unfinished_number,
 )
 from gaussdecode.land.state import LogState
-from gaussdecode.land.tree import TREE, Kind, Place, is_vital, spell
+from gaussdecode.land.tree import DATA_FILES, TREE, Kind, Place, is_vital, spell
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import LandingFile
 from gaussdecode.model.words import counted
@@ -231,13 +232,21 @@ class _Recovery:
         return hidden, orphans
 
     def walk(self, place: Place, path: str) -> Iterator[tuple[str, Item, Kind]]:
-        """Everything in the directories that something unfinished can be in."""
-        for item in self.disk.items(path):
+        """Everything in the directories that something unfinished can be in.
+
+        But for the files of entries of the log, which may be a million.
+        """
+        for item in self.items(place, path):
             below = f"{path}/{item.name}".lstrip("/")
             yield below, item, place.kind(item)
             step = place.step(item)
             if step is not None and self.is_recent(path, item.name):
                 yield from self.walk(step, below)
+
+    def items(self, place: Place, path: str) -> list[Item]:
+        if place is DATA_FILES:
+            return self.disk.rest(path, DATA_FILE, f"{self.state.next_n:020d}")
+        return self.disk.items(path)
 
     def is_recent(self, path: str, name: str) -> bool:
         """Whether a directory may hold something unfinished; old ones are many."""

@@ -106,12 +106,13 @@ def _is(name: str) -> Matcher:
 
 _TABLE: Final = re.compile(r"[A-Za-z0-9_%~-]+\.[A-Za-z0-9_%~-]+")
 _ENTRIES: Final = (entry_number, hidden_entry_number)
-_DATA_FILES: Final = Place((data_number,))
+DATA_FILES: Final = Place((data_number,))
+"""A directory of Parquet files."""
 _PLACES: Final[Mapping[str, Place]] = {
     COMMITS: Place(_ENTRIES, ((_is("checkpoints"), Place((checkpoint_range,))),)),
     SCHEMAS: Place((), ((is_table, Place((_SCHEMA.fullmatch,))),)),
-    DATA: Place((), ((is_table, Place((), ((partition_date, _DATA_FILES),))),)),
-    COMPACT: Place((), ((_BLOCK.fullmatch, Place((), ((is_table, _DATA_FILES),))),)),
+    DATA: Place((), ((is_table, Place((), ((partition_date, DATA_FILES),))),)),
+    COMPACT: Place((), ((_BLOCK.fullmatch, Place((), ((is_table, DATA_FILES),))),)),
     SPOOL: Place(unfinished=(unfinished_number, _SPOOLED.fullmatch)),
     PREPARED: Place((is_prepared_name,)),
     ROOT: Place(

@@ -48,7 +48,7 @@ class Doubts:
     def __init__(self, log: CommitLog, store: SnapshotStore) -> None:
         self._log = log
         self._store = store
-        self._seen_n = answered_n(store.ledger())
+        self._seen_n = self._noted_n = answered_n(store.ledger())
         self._titles: set[str] = set()
         self._is_of_all = False
         self._has_begun = False
@@ -56,17 +56,19 @@ class Doubts:
     def look(self) -> bool:
         """Read the log on; gives whether some table is in doubt.
 
-        What was read at the start and holds no doubt need not be read by the next start.
+        What was read and holds no doubt need not be read by the next start, but for less than
+        a block of entries.
         """
         last = self._log.next_n - 1
         for entry in self._log.iterate(max(self._seen_n, self._log.floor) + 1, last):
             if entry.kind is EntryKind.SUSPECT:
                 self._take(entry)
-        is_long = last > self._seen_n
         self._seen_n = max(self._seen_n, last)
         is_in_doubt = self._is_of_all or bool(self._titles)
-        if is_long and not is_in_doubt and not self._has_begun:
+        least = self._log.block if self._has_begun else 1
+        if not is_in_doubt and self._seen_n - self._noted_n >= least:
             self._store.note(self.answered())
+            self._noted_n = self._seen_n
         self._has_begun = True
         return is_in_doubt
 
@@ -84,5 +86,6 @@ class Doubts:
 
     def forget(self) -> None:
         """What `answered` gave is durable."""
+        self._noted_n = self._seen_n
         self._titles.clear()
         self._is_of_all = False

@@ -14,6 +14,7 @@ import enum
 import errno
 import io
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -306,6 +307,13 @@ class SimFiles(Files):
             Item(name, isinstance(nodes[n], Directory), isinstance(nodes[n], File))
             for name, n in names.items()
         )
+
+    def rest(self, path: str, pattern: re.Pattern[str], below: str) -> list[Item]:
+        return [
+            item
+            for item in self.items(path)
+            if not (item.is_file and item.name < below and pattern.fullmatch(item.name))
+        ]
 
     def scan(self, path: str) -> Iterator[Item]:
         yield from self.items(path)

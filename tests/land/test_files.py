@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,18 @@ def test_file_is_written_and_read(files: Files) -> None:
     assert files.size("a/b/c") == 5
     assert files.items("a") == [Item("b", is_directory=True, is_file=False)]
     assert files.has_directory("a/b")
+
+
+def test_the_rest_of_a_directory(files: Files) -> None:
+    """All but the files of a pattern that sort before a name; a directory is none of them."""
+    files.make_directory("a")
+    files.make_directory("a/3x")
+    for name in ("1x", "2x", "4x", "5x", "1y", ".1x"):
+        put(files, f"a/{name}", b"")
+    found = files.rest("a", re.compile(r"[0-9]x"), "5")
+    assert [item.name for item in found] == [".1x", "1y", "3x", "5x"]
+    assert [item.is_directory for item in found] == [False, False, True, False]
+    assert files.rest("nowhere", re.compile("x"), "5") == []
 
 
 @pytest.mark.parametrize("number", [module._OPENAT2, -1])

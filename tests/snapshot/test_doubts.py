@@ -9,7 +9,7 @@ from gaussdecode.land.files import Files
 from gaussdecode.land.making import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
-from gaussdecode.snapshot.doubts import ANY_TABLE, Doubts
+from gaussdecode.snapshot.doubts import ANY_TABLE, Doubts, answered_n
 
 IDENTITY = SourceIdentity("gaussdb", "7", "shop", "orders", "mppdb_decoding")
 
@@ -104,3 +104,20 @@ def test_a_start_reads_on_where_the_one_before_did(
     landing.commit(EntryKind.IDLE)
     assert not landing.started().look()
     assert read == [6]
+
+
+def test_a_long_run_notes_how_far_it_has_read(landing: Landing) -> None:
+    """Once in a block of entries, so that the next start reads no more than that."""
+    doubts = landing.started()
+    assert not doubts.look()
+    noted = []
+    for _ in range(9):
+        landing.commit(EntryKind.IDLE)
+        assert not doubts.look()
+        noted.append(answered_n(landing.store.ledger()))
+    assert noted == [0, 0, 0, 4, 4, 4, 4, 8, 8]
+    landing.commit(EntryKind.SUSPECT, tables=[])
+    for _ in range(9):
+        landing.commit(EntryKind.IDLE)
+        assert doubts.look()
+    assert answered_n(landing.store.ledger()) == 8
