@@ -20,6 +20,7 @@ Three questions, each on an otherwise quiet machine:
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -113,13 +114,13 @@ def base_of_first(server: Postgres) -> float:
 def start_once(database: Database, directory: Path, decoders: int) -> tuple[float, float]:
     """Seconds from the start of the process to the first entry with a file, and CPU seconds."""
     daemon = make_daemon(database, directory, decoders)
-    known = {entry["n"] for entry in daemon.entries()}
+    newest = max((daemon.root / "commits").glob("[0-9]*.json"))
+    path = _entry_path(daemon, int(newest.stem) + 1)
     began = time.perf_counter()
     with daemon:
-        number = max(known) + 1
-        while not _has_files(daemon, number):
-            if _is_committed(daemon, number):
-                number += 1
+        while not _has_files(path):
+            if path.exists():
+                path = _entry_path(daemon, int(path.stem) + 1)
                 continue
             check_running(daemon)
             time.sleep(_LOOK_SECONDS)
@@ -130,14 +131,13 @@ def start_once(database: Database, directory: Path, decoders: int) -> tuple[floa
     return seconds, sum(watch.cpu_seconds.values())
 
 
-def _is_committed(daemon: Daemon, number: int) -> bool:
-    return (daemon.root / "commits" / f"{number:020d}.json").exists()
+def _entry_path(daemon: Daemon, number: int) -> Path:
+    return daemon.root / "commits" / f"{number:020d}.json"
 
 
-def _has_files(daemon: Daemon, number: int) -> bool:
-    return _is_committed(daemon, number) and any(
-        entry["n"] == number and entry["files"] for entry in daemon.entries()
-    )
+def _has_files(path: Path) -> bool:
+    """Whether an entry is there, and has a file."""
+    return path.exists() and bool(json.loads(path.read_text())["files"])
 
 
 def measure_first(server: Postgres, directory: Path, decoders: int, runs: int) -> dict[str, Any]:
