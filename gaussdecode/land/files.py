@@ -39,7 +39,7 @@ _FLOCK: Final = re.compile(r"\d+: FLOCK\s+ADVISORY\s+\w+ (-?\d+) [0-9a-f]+:[0-9a
 _CACHED_DIRECTORIES: Final = 128
 _Given = TypeVar("_Given")
 _RENAME_NOREPLACE: Final = 1
-_OPENAT2: Final = 437  # on every architecture
+_OPENAT2: Final = ctypes.c_long(437)  # on every architecture
 _NO_LINKS_BENEATH: Final = 0x04 | 0x08  # RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
 _NO_SUCH_LINK: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file of our own
 _LINKS_NEEDED: Final = (
@@ -482,9 +482,8 @@ def _open_directory(root: int, path: str) -> int:
     In one call where the kernel has it; else, and to tell what is wrong, by walking down.
     """
     if path.isascii() and "." not in path[:1] and "/." not in path and "//" not in path:
-        descriptor = int(
-            _libc.syscall(_OPENAT2, root, path.encode() or b".", _OPEN_HOW, len(_OPEN_HOW))
-        )
+        how = _OPEN_HOW, ctypes.c_size_t(len(_OPEN_HOW))
+        descriptor = int(_syscall(_OPENAT2, ctypes.c_long(root), path.encode() or b".", *how))
         if descriptor >= 0:
             return descriptor
     return _walk(root, path)
@@ -518,6 +517,8 @@ def _rename_noreplace(source: int, old: str, target: int, new: str) -> bool:
 
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+_syscall: Final = _libc.syscall
+_syscall.restype = ctypes.c_long
 _OPEN_HOW: Final = struct.pack("QQQ", _DIRECTORY_FLAGS, 0, _NO_LINKS_BENEATH)
 
 

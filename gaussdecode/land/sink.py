@@ -44,8 +44,10 @@ class Sink(io.RawIOBase):
         return self.size
 
     def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # pyarrow gives only these
-        """Append all of `data`."""
+        """Append all of `data`; of a file that was given up, nothing."""
         size = len(data)
+        if self._handle < 0:  # pyarrow's buffer, which empties itself when it is collected
+            return size
         if self._aside is not None:
             self._aside += data
             return size

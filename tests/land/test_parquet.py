@@ -1,5 +1,6 @@
 """A Parquet file in the making: row groups as they come, and what is counted of them."""
 
+import gc
 import io
 
 import pyarrow as pa
@@ -51,3 +52,17 @@ def test_tables_without_rows_are_fine(rows: int) -> None:
     sink.write(content)
     sink.finish()
     assert pq.read_table(io.BytesIO(files.read("f"))) == content
+
+
+def test_a_file_that_was_given_up_takes_nothing_more(capfd: pytest.CaptureFixture[str]) -> None:
+    """What pyarrow still has in buffers when it is collected goes nowhere, without a word."""
+    files = SimFiles()
+    content = pa.table({"id": range(100)})
+    sink = _sink(files, content)
+    sink.write(content)
+    sink.abandon()
+    before = files.read("f")
+    del sink
+    gc.collect()
+    assert files.read("f") == before
+    assert capfd.readouterr().err == ""
