@@ -15,6 +15,11 @@ cdef class Pacer:
     cdef readonly int pace      # that is used now
     cdef readonly int best
     cdef readonly bint is_streaming
+    cdef bint is_assumed        # nothing shows yet that it is one
+    cdef bint has_followed      # a window of the best pace has ended
+    cdef uint64_t seen_bytes    # of the connection, when the pacer was told last,
+    cdef int64_t seen_us
+    cdef int64_t first_us       # and when there were none
     cdef readonly uint64_t change_count
     cdef readonly uint64_t trial_count
     cdef int64_t begun_us       # when the pace was taken, or a window thrown away; 0: no window

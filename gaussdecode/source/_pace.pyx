@@ -10,19 +10,21 @@ and machine: that is found out here.
 
 Given what has come, and when. A *pace* is a rest between reads, or gathering (0, see `_receive`).
 
-**A stream** is where two short windows in a row bring `STREAM_RATE`; below half of it nothing
-is gained by a pace, and the reader gathers, so that a lone transaction is read at once.
+**A stream** is where two short windows in a row bring `STREAM_RATE`; below half of it nothing is
+gained by a pace, and the reader gathers, so that a lone transaction is read at once. A new
+connection is taken for a stream until it has brought little in `ASSUMED_US`: gathering opens the
+reader's window, which is slow to close again.
 
 **Windows.** A pace settles for 20 ms, then what comes in 150 ms is its rate; time in which nobody
 read, because rings were full, is taken off. A window in which the source had nothing is
 thrown away.
 
 **Choice.** The best pace is used. Others are tried, one window each between two of the best:
-those beside it when the first stream begins, the others soon, then each some seconds after its
-last trial, the later the worse it was. One that is clearly worse after a third of its window is
-given up. One that brings 3 % more twice, or a quarter more once, is the best from there on.
-When the rate of the best changes by a third and stays so, the machine or the rows have changed,
-and all are tried again.
+some seconds after the first stream has begun, those beside a new best one at once; then each
+some seconds after its last trial, the later the worse it was. One that is clearly worse after a
+third of its window is given up. One that brings 3 % more twice, or a quarter more once, is the
+best from there on. When the rate of the best changes by a third and stays so, the machine or
+the rows have changed, and all are tried again.
 
 Knows no socket and no clock. `tests/source/test_pace.py` plays machines to it.
 """
@@ -40,7 +42,9 @@ cdef enum:
     STREAM_RATE = 2000000       # bytes per second; arbitrary
     STREAM_WINDOWS = 2
     SHIFT_WINDOWS = 3
-    SOON_US = 2000000           # arbitrary, as all waits
+    ASSUMED_US = 100000         # that a new connection is taken for a stream; all are arbitrary
+    LONG_ASSUMED_US = 2000000   # likewise, where it brings much and no window without a pause
+    SOON_US = 5000000
     BETTER_US = 1000000
     RETRY_US = 4000000
     LONGEST_US = 300000000
@@ -60,7 +64,8 @@ cdef class Pacer:
         if not 0 <= first < PACE_COUNT:
             raise ValueError(f"no pace {first}")
         self.first = self.best = first
-        self.pace = PACE_GATHER
+        self.pace = first
+        self.is_streaming = self.is_assumed = first != PACE_GATHER
         self.winner = -1
         for index in range(PACE_COUNT):
             self.wait_us[index] = RETRY_US
@@ -72,16 +77,27 @@ cdef class Pacer:
         return self.rate[pace]
 
     cdef void pause(self) noexcept nogil:
+        cdef int64_t spent_us = self.seen_us - self.first_us
+        if self.is_assumed and self.seen_bytes and spent_us >= ASSUMED_US and (
+            spent_us >= LONG_ASSUMED_US
+            or <double>self.seen_bytes * 1e6 < <double>(STREAM_RATE / 2) * <double>spent_us
+        ):
+            self.is_assumed = self.is_streaming = False
+            self.pace = PACE_GATHER
         self.begun_us = self.window_us = 0
 
     cdef void begin(self, int pace) noexcept nogil:
         """Take a pace; its window begins when it has settled."""
         self.pace = pace
-        self.pause()
+        self.begun_us = self.window_us = 0
 
     cdef bint note(self, int64_t now_us, uint64_t total_bytes, int64_t stalled_us) noexcept nogil:
         cdef int64_t spent_us
         cdef double rate
+        if self.seen_bytes == 0:
+            self.first_us = now_us
+        self.seen_bytes = total_bytes
+        self.seen_us = now_us
         if self.begun_us == 0:
             self.begun_us = now_us
         elif self.window_us == 0:
@@ -102,6 +118,7 @@ cdef class Pacer:
         return False
 
     cdef void finish(self, double rate, int64_t now_us) noexcept nogil:
+        self.is_assumed = False
         if not self.is_streaming:
             self.look_for_stream(rate, now_us)
         elif self.pace == self.best and rate < STREAM_RATE / 2:
@@ -115,17 +132,10 @@ cdef class Pacer:
             self.judge(rate, now_us)
 
     cdef void look_for_stream(self, double rate, int64_t now_us) noexcept nogil:
-        cdef int index
         self.streak = self.streak + 1 if rate >= STREAM_RATE else 0
         self.is_streaming = self.streak == STREAM_WINDOWS
         if self.is_streaming:
             self.streak = 0
-            if self.rate[<int>PACE_GATHER] == 0:    # the first stream
-                for index in range(PACE_COUNT):
-                    self.due_us[index] = now_us + SOON_US
-                for index in range(self.best - 1, self.best + 2):
-                    if PACE_GATHER < index < PACE_COUNT:
-                        self.due_us[index] = now_us
             self.rate[<int>PACE_GATHER] = rate
             if 0 < self.rate[self.best] < rate:     # that is how the stream before ended
                 self.best = PACE_GATHER
@@ -135,6 +145,10 @@ cdef class Pacer:
         """The best pace once more: is it what it was? Then another may be tried."""
         cdef double before = self.rate[self.best]
         cdef int index
+        if not self.has_followed:   # the first stream
+            self.has_followed = True
+            for index in range(PACE_COUNT):
+                self.due_us[index] = now_us + SOON_US
         if before and (rate < 0.75 * before or rate > 1.34 * before):
             self.streak += 1
         else:
@@ -169,6 +183,7 @@ cdef class Pacer:
         """After a trial."""
         cdef int tried = self.pace, before = self.best
         cdef double best = self.rate[before]
+        cdef int index
         self.trial_count += 1
         self.rate[tried] = rate
         if rate > 1.25 * best or rate > 1.03 * best and self.winner == tried:
@@ -177,6 +192,9 @@ cdef class Pacer:
             self.winner = -1
             self.wait_us[before] = self.wait_us[tried] = RETRY_US
             self.due_us[before] = now_us + RETRY_US
+            for index in range(tried - 1, tried + 2):
+                if PACE_GATHER < index < PACE_COUNT and index != before:
+                    self.due_us[index] = now_us
         elif rate > 1.03 * best:
             self.winner = tried
             self.due_us[tried] = 0      # it is tried next

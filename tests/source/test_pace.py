@@ -65,7 +65,7 @@ class Machine:
 def test_it_settles_within_seconds(rates: Rates, first: int) -> None:
     """Whatever it began with, and wherever the best one stands."""
     machine, pacer = Machine(rates), Pacer(first)
-    machine.run(pacer, 4)
+    machine.run(pacer, 9)
     assert pacer.is_streaming
     assert rates[pacer.best] > 0.96 * max(rates)
     assert machine.run(pacer, 60) > 0.95
@@ -110,10 +110,36 @@ def test_little_is_gathered() -> None:
     assert pacer.trial_count == 0
 
 
+def test_a_new_connection_is_taken_for_a_stream() -> None:
+    """Of a kind whose sender buffers much it is left alone from the beginning."""
+    pacer = Pacer(3)
+    assert PACES[pacer.pace] == "14ms"
+    assert PACES[Pacer(0).pace] == "gather"
+    machine = Machine(TCP)
+    machine.run(pacer, 1)
+    assert pacer.is_streaming
+    assert pacer.rates()[0] == 0
+
+
+def test_a_connection_that_begins_with_little_is_gathered() -> None:
+    """After a tenth of a second with a few messages in it none waits for a rest."""
+    pacer = Pacer(3)
+    pacer.feed(1_000_000, 0)
+    pacer.feed_nothing()
+    assert PACES[pacer.pace] == "14ms"  # nothing has come yet
+    pacer.feed(2_000_000, 400)
+    pacer.feed_nothing()
+    assert PACES[pacer.pace] == "14ms"
+    pacer.feed(2_200_000, 800)
+    pacer.feed_nothing()
+    assert PACES[pacer.pace] == "gather"
+    assert not pacer.is_streaming
+
+
 def test_a_stream_that_ends_is_gathered_again() -> None:
     """And when it comes back, the pace that was best is used at once."""
     machine, pacer = Machine(TCP), Pacer(3)
-    machine.run(pacer, 4)
+    machine.run(pacer, 9)
     best = pacer.best
     machine.rates = tuple(0.5 for _ in PACES)
     machine.run(pacer, 2)
