@@ -70,10 +70,10 @@ def load() -> ModuleType:
     return module
 
 
-def pacer_for(descriptor: int) -> Pacer:
+def pacer_for(descriptor: int, *, is_encrypted: bool) -> Pacer:
     """What a reader begins with on such a socket."""
     with socket.socket(fileno=socket.dup(descriptor)) as copy:
-        return Pacer(0 if copy.family == socket.AF_UNIX else 3)
+        return Pacer(0 if copy.family == socket.AF_UNIX or is_encrypted else 4)
 
 
 def receive(args: argparse.Namespace) -> dict[str, Any]:
@@ -95,7 +95,8 @@ def receive(args: argparse.Namespace) -> dict[str, Any]:
                 copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, args.lowat_bytes)
         began, cpu = time.perf_counter(), time.process_time()
         slots.start_stream(connection, args.slot, Lsn(0), options)
-        pacer = pacer_for(pgconn.socket) if args.pace == "auto" else None
+        is_encrypted = bool(pgconn.ssl_in_use)
+        pacer = pacer_for(pgconn.socket, is_encrypted=is_encrypted) if args.pace == "auto" else None
         counts: dict[str, int] = loop.receive(
             pgconn, address_of(pgconn), connection.libpq.addresses, pgconn.socket,
             Lsn.parse(args.end), args.nap_us, args.little_bytes,

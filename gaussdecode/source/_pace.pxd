@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint64_t
 cdef enum:
     PACE_COUNT = 5
     PACE_GATHER = 0             # see `_receive`: sleep until some is there
-    PACE_FIRST = 3              # where a socket leaves much with the sender
+    PACE_FIRST = 4              # where a socket leaves much with the sender
 
 
 @cython.final

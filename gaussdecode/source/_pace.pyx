@@ -44,7 +44,8 @@ cdef enum:
     SHIFT_WINDOWS = 3
     ASSUMED_US = 100000         # that a new connection is taken for a stream; all are arbitrary
     LONG_ASSUMED_US = 2000000   # likewise, where it brings much and no window without a pause
-    SOON_US = 5000000
+    SOON_US = 5000000           # before the first trials,
+    GATHERED_US = 1500000       # and where the first choice was to gather
     BETTER_US = 1000000
     RETRY_US = 4000000
     LONGEST_US = 300000000
@@ -148,7 +149,7 @@ cdef class Pacer:
         if not self.has_followed:   # the first stream
             self.has_followed = True
             for index in range(PACE_COUNT):
-                self.due_us[index] = now_us + SOON_US
+                self.due_us[index] = now_us + (SOON_US if self.first else GATHERED_US)
         if before and (rate < 0.75 * before or rate > 1.34 * before):
             self.streak += 1
         else:

@@ -216,11 +216,14 @@ cdef class Receiver:
         self.frames.map_size = <size_t>frames.shape[0]
 
     cdef int use_socket(self, int fd) except -1:
-        """Read from a socket from now on; a kind that buffers little is not left alone at first."""
+        """Read from a socket from now on; a kind that buffers little is not left alone at first.
+
+        Nor is one with TLS, where every message may be a record, and small ones soon fill a buffer.
+        """
         cdef int domain = 0
         cdef unsigned int size = sizeof(domain)
         getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size)
-        self.pacer = Pacer(PACE_GATHER if domain == AF_UNIX else PACE_FIRST)
+        self.pacer = Pacer(PACE_GATHER if domain == AF_UNIX or self.is_encrypted else PACE_FIRST)
         self.socket_fd = fd
         self.is_connected = True
         return 0

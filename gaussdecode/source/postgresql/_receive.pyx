@@ -110,8 +110,8 @@ cdef class PostgresReceiver(Receiver):
         self.frames.pq.flush = <flush_t><size_t>functions["PQflush"]
         self.frames.pq.freemem = <freemem_t><size_t>functions["PQfreemem"]
         self.frames.pq.connection = <void *>connection
-        self.use_socket(socket_fd)
         self.is_encrypted = is_encrypted
+        self.use_socket(socket_fd)
 
     def frame(self):
         """Copy of the held Relation or Type message, from its letter on."""
