@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--paces", nargs="+", choices=list(PACES), default=list(PACES))
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    args.rows = args.rows or 4 * corpus.ROWS[args.shape]
+    args.rows = args.rows or corpus.ROWS[args.shape]
     corpus.write_result(args.out, measure(args))
 
 

@@ -118,8 +118,8 @@ def start_once(database: Database, directory: Path, decoders: int) -> tuple[floa
     path = _entry_path(daemon, int(newest.stem) + 1)
     began = time.perf_counter()
     with daemon:
-        while not _has_files(path):
-            if path.exists():
+        while not (path.exists() and _has_files(path)):
+            if path.exists() and not _has_files(path):
                 path = _entry_path(daemon, int(path.stem) + 1)
                 continue
             check_running(daemon)
@@ -136,8 +136,8 @@ def _entry_path(daemon: Daemon, number: int) -> Path:
 
 
 def _has_files(path: Path) -> bool:
-    """Whether an entry is there, and has a file."""
-    return path.exists() and bool(json.loads(path.read_text())["files"])
+    """Whether an entry has a file."""
+    return bool(json.loads(path.read_text())["files"])
 
 
 def measure_first(server: Postgres, directory: Path, decoders: int, runs: int) -> dict[str, Any]:
