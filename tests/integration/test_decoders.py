@@ -41,8 +41,11 @@ DECODERS = re.compile(rb"^gaussdecode_decode_decoders\S* (\d+)", re.MULTILINE)
 
 
 def of_metric(daemon: Daemon, pattern: re.Pattern[bytes]) -> int:
-    """A number of /metrics; -1 while there is none."""
-    found = pattern.search(daemon.get("/metrics")[1])
+    """A number of /metrics; -1 while there is none, or nobody answers yet."""
+    try:
+        found = pattern.search(daemon.get("/metrics")[1])
+    except OSError:
+        return -1
     return int(found[1]) if found else -1
 
 
