@@ -43,6 +43,7 @@ _LIMIT_WINDOWS: Final = 2  # in a row, also of what is tried
 _FULL_WINDOWS: Final = 6
 _SPARE_WINDOWS: Final = 24
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_GROUPS: Final = "/sys/fs/cgroup"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,25 +232,39 @@ class Cores:
     def __init__(self, read: Callable[[str], str] = lambda path: Path(path).read_text()) -> None:
         self._read = read
 
-    def idle_seconds(self, now: float) -> float:
-        """Core seconds; only differences mean something.
+    def idle_seconds(self, now: float) -> float | None:
+        """Core seconds; only differences mean something. None where nobody tells.
 
-        Within a quota, what others leave idle cannot be used.
+        Within a quota, what others leave idle cannot be used. A service that sees only processes in
+        /proc has no /proc/stat: the root of the control groups then tells of the whole machine.
 
         Args:
             now: monotonic time.
         """
-        found = [self._idle()]
+        machine = self._of_cores()
+        if machine is None:
+            machine = self._of_group("", float(os.cpu_count() or 1), now)
+        return None if machine is None else min(machine, self._of_quota(now, machine))
+
+    def _of_cores(self) -> float | None:
+        mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            lines = [line.split() for line in self._read("/proc/stat").splitlines()]
+            return sum(int(line[4]) for line in lines if line and line[0] in mine) / _TICKS
+        return None
+
+    def _of_group(self, group: str, cores: float, now: float) -> float | None:
+        """What a control group leaves of so many cores."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            text = self._read(f"{_GROUPS}{group}/cpu.stat")
+            used = dict(line.split() for line in text.splitlines())
+            return now * cores - int(used["usage_usec"]) / 1e6
+        return None
+
+    def _of_quota(self, now: float, unbound: float) -> float:
         with contextlib.suppress(OSError, ValueError):
             group = self._read("/proc/self/cgroup").rpartition("::")[2].strip().rstrip("/")
-            quota, period = self._read(f"/sys/fs/cgroup{group}/cpu.max").split()
-            used = dict(
-                line.split() for line in self._read(f"/sys/fs/cgroup{group}/cpu.stat").splitlines()
-            )
-            found.append(now * int(quota) / int(period) - int(used["usage_usec"]) / 1e6)
-        return min(found)
-
-    def _idle(self) -> float:
-        mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        lines = (line.split() for line in self._read("/proc/stat").splitlines())
-        return sum(int(line[4]) for line in lines if line and line[0] in mine) / _TICKS
+            quota, period = self._read(f"{_GROUPS}{group}/cpu.max").split()
+            found = self._of_group(group, int(quota) / int(period), now)
+            return unbound if found is None else found
+        return unbound

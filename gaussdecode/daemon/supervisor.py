@@ -441,7 +441,9 @@ class Supervisor:
         session, before = self._running.session, choice.count
         if session is None or not self._running.standing.is_streaming:
             return
-        if choice.is_due(time.monotonic()) and choice.look(self._seen(session.lead)):
+        now = time.monotonic()
+        idle = self._cores.idle_seconds(now) if choice.is_due(now) else None
+        if idle is not None and choice.look(self._seen(session.lead, now, idle)):
             _log.info(
                 Event.DECODERS_CHANGED,
                 before=before,
@@ -452,9 +454,9 @@ class Supervisor:
             self._running.decoder_changes += 1
             pipeline.change_decoders(choice.count)
 
-    def _seen(self, session: Session) -> Seen:
+    def _seen(self, session: Session, now: float, idle: float) -> Seen:
         """What the choice of decoders goes by."""
-        now, words = time.monotonic(), session.control
+        words = session.control
         decoders = [words.decoder_snapshot(index) for index in range(len(session.raw_rings))]
         guard = self._running.guard
         slot = None if guard is None or guard.outlook is None else guard.outlook.look.slot
@@ -465,7 +467,7 @@ class Supervisor:
             reader_stalled=words.get(Word.STALLED_NS) / 1e9,
             decoders_busy=sum(one["busy_ns"] for one in decoders) / 1e9,
             decoders_blocked=sum(one["waited_output_ns"] for one in decoders) / 1e9,
-            idle=self._cores.idle_seconds(now),
+            idle=idle,
             reread_bytes=None if slot is None else slot.reread_bytes,
         )
 

@@ -186,39 +186,59 @@ def test_no_more_than_the_most() -> None:
     assert choice.count == 2
 
 
-def test_idle_time_is_that_of_the_cores_one_may_use() -> None:
-    """Of /proc/stat only those count that the process may run on."""
-    mine = min(os.sched_getaffinity(0))
-    stat = "cpu 1 1 1 999999\n" + f"cpu{mine} 5 0 5 700 3\ncpu4095 0 0 0 100000 0\n"
-    ticks = os.sysconf("SC_CLK_TCK")
+MINE = min(os.sched_getaffinity(0))
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def idle(now: float, **texts: str) -> float | None:
+    """What is idle where only these files can be read."""
+    files = {f"/{name.replace('__', '/')}": text for name, text in texts.items()}
 
     def read(path: str) -> str:
-        if path == "/proc/stat":
-            return stat
+        if path.replace(".", "_") in files:
+            return files[path.replace(".", "_")]
         raise FileNotFoundError(path)
 
-    assert Cores(read).idle_seconds(0.0) == 700 / ticks
+    return Cores(read).idle_seconds(now)
+
+
+def test_idle_time_is_that_of_the_cores_one_may_use() -> None:
+    """Of /proc/stat only those count that the process may run on."""
+    stat = "cpu 1 1 1 999999\n" + f"cpu{MINE} 5 0 5 700 3\ncpu4095 0 0 0 100000 0\n"
+    assert idle(0.0, proc__stat=stat) == 700 / TICKS
 
 
 def test_a_quota_bounds_what_is_idle() -> None:
     """A container of half a core that uses all of it has nothing idle, whatever the machine has."""
-    mine = min(os.sched_getaffinity(0))
-    texts = {
-        "/proc/stat": f"cpu{mine} 0 0 0 100000000\n",
-        "/proc/self/cgroup": "0::/pod\n",
-        "/sys/fs/cgroup/pod/cpu.max": "50000 100000\n",
-        "/sys/fs/cgroup/pod/cpu.stat": "usage_usec 4000000\nuser_usec 1\n",
-    }
-    assert Cores(texts.__getitem__).idle_seconds(10.0) == 1.0
+    found = idle(
+        10.0,
+        proc__stat=f"cpu{MINE} 0 0 0 100000000\n",
+        proc__self__cgroup="0::/pod\n",
+        sys__fs__cgroup__pod__cpu_max="50000 100000\n",
+        sys__fs__cgroup__pod__cpu_stat="usage_usec 4000000\nuser_usec 1\n",
+    )
+    assert found == 1.0
 
 
 def test_no_quota_is_no_bound() -> None:
     """The word max means that there is none."""
-    mine = min(os.sched_getaffinity(0))
-    texts = {
-        "/proc/stat": f"cpu{mine} 0 0 0 100\n",
-        "/proc/self/cgroup": "0::/\n",
-        "/sys/fs/cgroup/cpu.max": "max 100000\n",
-        "/sys/fs/cgroup/cpu.stat": "usage_usec 4000000\n",
-    }
-    assert Cores(texts.__getitem__).idle_seconds(10.0) == 100 / os.sysconf("SC_CLK_TCK")
+    found = idle(
+        10.0,
+        proc__stat=f"cpu{MINE} 0 0 0 100\n",
+        proc__self__cgroup="0::/\n",
+        sys__fs__cgroup__cpu_max="max 100000\n",
+    )
+    assert found == 100 / TICKS
+
+
+def test_a_service_that_sees_only_processes_asks_the_control_groups() -> None:
+    """With ProcSubset=pid there is no /proc/stat; the root group has what the whole machine used."""
+    cores = os.cpu_count() or 1
+    found = idle(10.0, sys__fs__cgroup__cpu_stat="usage_usec 4000000\n")
+    assert found == 10.0 * cores - 4.0
+
+
+def test_where_nobody_tells_nothing_is_known() -> None:
+    """No file, and no figure in it."""
+    assert idle(10.0) is None
+    assert idle(10.0, sys__fs__cgroup__cpu_stat="nr_periods 0\n") is None
