@@ -33,7 +33,7 @@ _MIX: Final = (
     ("int2", "(g % 30000)::int2"),
 )  # fmt: skip
 SHAPES: Final = ("narrow", "wide", "changes", "small")
-ROWS: Final = {"narrow": 1_500_000, "wide": 500_000, "changes": 800_000, "small": 800_000}
+ROWS: Final = {"narrow": 600_000, "wide": 150_000, "changes": 300_000, "small": 300_000}
 _WIDTHS: Final = {"wide": 5}
 
 # What a thousand changes of the shape `changes` are made of; each row is touched once.

@@ -41,6 +41,7 @@ from gaussdecode.daemon.status.values import Values
 from gaussdecode.errors import EX_OK, ConfigError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
+from gaussdecode.settings.options import DECODERS
 from gaussdecode.settings.rules import BY_NAME, SourceKind
 from gaussdecode.settings.sections import (
     Config,
@@ -50,7 +51,6 @@ from gaussdecode.settings.sections import (
     RingConfig,
     SourceConfig,
 )
-from gaussdecode.settings.types import Integer
 from gaussdecode.source.capture import Capture
 
 _FOREIGN: Final = "gaussdecode_collect_foreign_transactions_total"
@@ -155,7 +155,7 @@ def _config(args: argparse.Namespace) -> Config:
             f"of {identity.kind}; leave it out"
         )
     try:
-        Integer(1, 20).read(args.decoders)
+        DECODERS.read(args.decoders)
         BY_NAME["white-table-list"].type.read(args.white_table_list)
     except ValueError as error:
         raise ConfigError(str(error)) from None

@@ -21,6 +21,7 @@ is far back, or not known, nothing is changed.
 
 import contextlib
 import dataclasses
+import enum
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,17 +32,13 @@ SETTLE_SECONDS: Final = 3.0  # of a new session, before it is measured
 BETTER: Final = 1.05
 BACKOFF_SECONDS: Final = 60.0
 MOST_BACKOFF_SECONDS: Final = 3600.0
-MOST_REREAD_BYTES: Final = (
-    256 << 20
-)  # of WAL, from the oldest open transaction to what is confirmed
+MOST_REREAD_BYTES: Final = 256 << 20  # of WAL, from the oldest open transaction on
 _BUSY: Final = 0.85  # of a window, from which a thread has no time left
 _STALLED: Final = 0.1  # of a window, up to which nothing behind the decoders is full
 _IDLE_CORES: Final = 0.5  # that a decoder more could use
 _SPARE: Final = 0.5  # of a thread, below which the work of several fits one
 _FULL: Final = 0.1  # idle cores, below which the machine has none left
-_LIMIT_WINDOWS: Final = 2  # in a row, also of what is tried
-_FULL_WINDOWS: Final = 6
-_SPARE_WINDOWS: Final = 24
+_TRIED_WINDOWS: Final = 2
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _GROUPS: Final = "/sys/fs/cgroup"
 
@@ -57,7 +54,7 @@ class Seen:
         reader_stalled: it waited for room in a queue.
         decoders_busy: of all decoders together; 0 with one.
         decoders_blocked: likewise, they waited for the collector.
-        idle: core seconds that nobody used.
+        idle: core seconds that nobody used, by each that tells; see `Cores`.
         reread_bytes: of its log that the server would read again; None where that is not known.
     """
 
@@ -67,13 +64,22 @@ class Seen:
     reader_stalled: float
     decoders_busy: float = 0.0
     decoders_blocked: float = 0.0
-    idle: float = 0.0
+    idle: tuple[float, ...] = ()
     reread_bytes: int | None = None
+
+
+class Verdict(enum.Enum):
+    """What a window says, and how many in a row are enough to do something."""
+
+    NOTHING = 0
+    LIMITED = 2  # decoding is what all wait for, and there are cores for more of it
+    FULL = 6  # no core is left for what several decoders cost beyond one
+    SPARE = 24  # half as many would have time to spare
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Window:
-    """What `Seen` has grown by, per second."""
+    """What `Seen` has grown by, per second; idle cores by who tells of the fewest."""
 
     rate: float
     reader: float
@@ -92,24 +98,27 @@ class Window:
             (new.reader_stalled - old.reader_stalled) / span,
             (new.decoders_busy - old.decoders_busy) / span,
             (new.decoders_blocked - old.decoders_blocked) / span,
-            (new.idle - old.idle) / span,
+            _least_growth(old.idle, new.idle) / span,
         )
 
-    def is_limited(self, count: int) -> bool:
-        """Whether decoding is what all wait for, and there are cores for more of it."""
-        if self.idle < _IDLE_CORES:
-            return False
-        if count == 1:
-            return self.reader >= _BUSY and self.stalled <= _STALLED
-        return self.decoders >= _BUSY * count and self.blocked <= _STALLED * count
+    def verdict(self, count: int) -> Verdict:
+        """What it says of a session with so many decoders."""
+        if count > 1 and self.reader + self.decoders < _SPARE * max(1, count // 2):
+            return Verdict.SPARE
+        if count > 1 and self.idle < _FULL:
+            return Verdict.FULL
+        is_busy = self.decoders >= _BUSY * count if count > 1 else self.reader >= _BUSY
+        behind = self.blocked / count if count > 1 else self.stalled
+        if is_busy and behind <= _STALLED and self.idle >= _IDLE_CORES:
+            return Verdict.LIMITED
+        return Verdict.NOTHING
 
-    def is_spare(self, count: int) -> bool:
-        """Whether half as many would have time to spare."""
-        return count > 1 and self.reader + self.decoders < _SPARE * max(1, count // 2)
 
-    def is_full(self, count: int) -> bool:
-        """Whether the machine has no core left for what several decoders cost beyond one."""
-        return count > 1 and self.idle < _FULL
+def _least_growth(old: tuple[float, ...], new: tuple[float, ...]) -> float:
+    """Nothing where others tell than before."""
+    if len(old) != len(new):
+        return 0.0
+    return min((after - before for before, after in zip(old, new, strict=True)), default=0.0)
 
 
 class Choice:
@@ -132,9 +141,8 @@ class Choice:
         self._kept = 1  # to go back to
         self._due_at: float | None = None
         self._last: Seen | None = None
-        self._rates: list[float] = []  # of windows in a row that say the same
-        self._full_count = 0
-        self._spare_count = 0
+        self._verdict = Verdict.NOTHING
+        self._rates: list[float] = []  # of windows in a row that say the same, or of what is tried
         self._retry_at = 0.0
         self._backoff = BACKOFF_SECONDS
 
@@ -147,7 +155,7 @@ class Choice:
         """A session begins: what was counted before has no meaning any more."""
         self._due_at = self._last = None
         self._rates = []
-        self._full_count = self._spare_count = 0
+        self._verdict = Verdict.NOTHING
 
     def is_due(self, now: float) -> bool:
         """Whether to `look`; asked while the session streams."""
@@ -177,10 +185,10 @@ class Choice:
         """Keep what is tried, or go back."""
         assert self.rate_before is not None
         self._rates.append(window.rate)
-        if len(self._rates) < _LIMIT_WINDOWS:
+        if len(self._rates) < _TRIED_WINDOWS:
             return
         self.rate_tried = _mean(self._rates)
-        self._rates = []
+        self._rates, self._verdict = [], Verdict.NOTHING
         least = self.rate_before * (BETTER if self.count > self._kept else 1 / BETTER)
         if self.rate_tried >= least:
             self._kept = self.count
@@ -192,25 +200,18 @@ class Choice:
 
     def _rest(self, window: Window, seen: Seen) -> None:
         """Try more, or fewer, where they may bring something."""
-        count = self.count
-        is_limited, is_full = window.is_limited(count), window.is_full(count)
-        self._rates = [*self._rates, window.rate] if is_limited or is_full else []
-        self._full_count = self._full_count + 1 if is_full else 0
-        self._spare_count = self._spare_count + 1 if window.is_spare(count) else 0
-        if not _is_cheap(seen):
+        verdict = window.verdict(self.count)
+        if verdict is not self._verdict:
+            self._rates, self._verdict = [], verdict
+        self._rates.append(window.rate)
+        if verdict is Verdict.NOTHING or len(self._rates) < verdict.value or not _is_cheap(seen):
             return
-        if self._spare_count >= _SPARE_WINDOWS:
-            self.count = self._kept = count // 2
-        elif seen.at < self._retry_at:
-            return
-        elif self._full_count >= _FULL_WINDOWS:
-            self._try(count // 2)
-        elif is_limited and len(self._rates) >= _LIMIT_WINDOWS and 2 * count <= self._most:
-            self._try(2 * count)
-
-    def _try(self, count: int) -> None:
-        self.rate_before, self.rate_tried = _mean(self._rates[-_FULL_WINDOWS:]), None
-        self.count = count
+        count = 2 * self.count if verdict is Verdict.LIMITED else self.count // 2
+        if verdict is Verdict.SPARE:
+            self.count = self._kept = count
+        elif count <= self._most and seen.at >= self._retry_at:
+            self.rate_before, self.rate_tried = _mean(self._rates[-Verdict.FULL.value :]), None
+            self.count = count
 
 
 def _mean(rates: list[float]) -> float:
@@ -232,11 +233,12 @@ class Cores:
     def __init__(self, read: Callable[[str], str] = lambda path: Path(path).read_text()) -> None:
         self._read = read
 
-    def idle_seconds(self, now: float) -> float | None:
-        """Core seconds; only differences mean something. None where nobody tells.
+    def idle_seconds(self, now: float) -> tuple[float, ...]:
+        """Core seconds, of the machine and within a quota, if there is one; only differences mean something.
 
         Within a quota, what others leave idle cannot be used. A service that sees only processes in
-        /proc has no /proc/stat: the root of the control groups then tells of the whole machine.
+        /proc has no /proc/stat: the root of the control groups then tells of the whole machine. Empty
+        where nobody tells of the machine.
 
         Args:
             now: monotonic time.
@@ -244,7 +246,10 @@ class Cores:
         machine = self._of_cores()
         if machine is None:
             machine = self._of_group("", float(os.cpu_count() or 1), now)
-        return None if machine is None else min(machine, self._of_quota(now, machine))
+        quota = self._of_quota(now)
+        return (
+            tuple(one for one in (machine, quota) if one is not None) if machine is not None else ()
+        )
 
     def _of_cores(self) -> float | None:
         mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
@@ -261,10 +266,9 @@ class Cores:
             return now * cores - int(used["usage_usec"]) / 1e6
         return None
 
-    def _of_quota(self, now: float, unbound: float) -> float:
+    def _of_quota(self, now: float) -> float | None:
         with contextlib.suppress(OSError, ValueError):
             group = self._read("/proc/self/cgroup").rpartition("::")[2].strip().rstrip("/")
             quota, period = self._read(f"{_GROUPS}{group}/cpu.max").split()
-            found = self._of_group(group, int(quota) / int(period), now)
-            return unbound if found is None else found
-        return unbound
+            return self._of_group(group, int(quota) / int(period), now)
+        return None

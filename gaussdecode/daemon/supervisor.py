@@ -441,9 +441,11 @@ class Supervisor:
         session, before = self._running.session, choice.count
         if session is None or not self._running.standing.is_streaming:
             return
+        if pipeline.streaming.reason is not None:
+            return  # the one that takes what could not be streamed ends when that has landed
         now = time.monotonic()
-        idle = self._cores.idle_seconds(now) if choice.is_due(now) else None
-        if idle is not None and choice.look(self._seen(session.lead, now, idle)):
+        idle = self._cores.idle_seconds(now) if choice.is_due(now) else ()
+        if idle and choice.look(self._seen(session.lead, now, idle)):
             _log.info(
                 Event.DECODERS_CHANGED,
                 before=before,
@@ -454,7 +456,7 @@ class Supervisor:
             self._running.decoder_changes += 1
             pipeline.change_decoders(choice.count)
 
-    def _seen(self, session: Session, now: float, idle: float) -> Seen:
+    def _seen(self, session: Session, now: float, idle: tuple[float, ...]) -> Seen:
         """What the choice of decoders goes by."""
         words = session.control
         decoders = [words.decoder_snapshot(index) for index in range(len(session.raw_rings))]

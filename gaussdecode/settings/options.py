@@ -7,6 +7,7 @@ daemon with the same meaning, both, or nobody, and then why. Given as data only;
 between options are in `options`.
 """
 
+import dataclasses
 from typing import Final
 
 from gaussdecode.settings.option import AUTO, Doer, Option, Section, SourceKind, Support, Version
@@ -41,10 +42,13 @@ def _both(how: str) -> Support:
     return Support(Doer.BOTH, how)
 
 
+DECODERS: Final = Integer(1, 20)
+"""How many decoders there may be."""
+
 _DECODERS_TOO: Final = Support(
     Doer.BOTH,
     "passed on always, also 1; the daemon starts that many decoders too",
-    range=Integer(1, 20),
+    range=DECODERS,
 )
 _NO_USER: Final = "pgoutput does not send the user of a transaction"
 _NO_USER_THERE: Final = "openGauss does not send the user of a transaction, GaussDB does"
@@ -322,7 +326,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="parallel-decode-num",
-        type=Integer(1, 20, word=AUTO),
+        type=dataclasses.replace(DECODERS, word=AUTO),
         default=1,
         own_defaults={SourceKind.POSTGRESQL: AUTO},
         meaning="Number of decoders; 1 decodes serially.",

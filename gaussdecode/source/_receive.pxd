@@ -53,6 +53,7 @@ cdef class Receiver:
     cdef int64_t cut_us         # when the last batch was cut
     cdef int64_t received_us
     cdef readonly Pacer pacer
+    cdef int shown_pace         # as main was shown last
     cdef bint is_flowing        # something came in the last wait for more
     cdef uint64_t drain_until   # value of `byte_count` at which that is read,
     cdef uint64_t last_count    # if a read makes one of these another one

@@ -496,7 +496,9 @@ cdef class Receiver:
         cdef int64_t rest_us
         cdef int waiting = self.waiting_bytes()
         cdef short events = POLLIN
-        if self.pacer.note(self.now_us, self.byte_count, self.stalled_us):
+        if self.pacer.note(self.now_us, self.byte_count, self.stalled_us) or (
+            self.shown_pace != self.pacer.pace
+        ):
             self.show_pace()
         rest_us = self.pacer.rest_us()
         if self.should_read_on(waiting, RESTED_BYTES if rest_us else LITTLE_BYTES):
@@ -668,6 +670,7 @@ cdef class Receiver:
         cdef int index
         if words == NULL:
             return
+        self.shown_pace = self.pacer.pace
         show(words, WORD_PACE, <uint64_t>self.pacer.pace)
         show(words, WORD_PACE_CHANGES, self.pacer.change_count)
         show(words, WORD_PACE_TRIALS, self.pacer.trial_count)

@@ -63,5 +63,5 @@ cdef class GaussReceiver(Receiver):
     cdef int use_openssl(self, dict functions, size_t address) except -1
     cdef int fill_encrypted(self) except -1 nogil
     cdef int fill_through_python(self) except -1 nogil
-    cdef int fail_tls(self, int error) except -1 nogil
+    cdef int fail_tls(self, int error, int number) except -1 nogil
     cdef int push_encrypted(self) except -1 nogil

@@ -480,7 +480,7 @@ cdef class GaussReceiver(Receiver):
         """Read until nothing is left in TLS, or for so long that others waited enough."""
         cdef Inbox *inbox = &self.frames.inbox
         cdef size_t limit = inbox.end + ENCRYPTED_BYTES
-        cdef int count, error
+        cdef int count, error, number
         if self.ssl == NULL:
             return self.fill_through_python()
         if limit > inbox.capacity:
@@ -490,18 +490,18 @@ cdef class GaussReceiver(Receiver):
             clear_errno()
             count = self.ssl_read(self.ssl, inbox.data + inbox.end, <int>(limit - inbox.end))
             if count <= 0:
+                number = errno
                 error = self.ssl_get_error(self.ssl, count)
                 if error == SSL_ERROR_WANT_READ or error == SSL_ERROR_WANT_WRITE:
                     return True
-                return self.fail_tls(error)
+                return self.fail_tls(error, number)
             inbox.end += <size_t>count
         if self.extra_reads < 1:
             self.extra_reads = 1
         return True
 
-    cdef int fail_tls(self, int error) except -1 nogil:
+    cdef int fail_tls(self, int error, int number) except -1 nogil:
         """The stream is over: keep why, where the server has not just closed it."""
-        cdef int number = errno
         cdef unsigned long code = self.err_peek()
         cdef const char *reason = self.err_reason(code) if code else NULL
         self.frames.inbox.is_over = True

@@ -4,6 +4,8 @@ Two connections: one for SQL, closed once the server has said what it is, and on
 streams. The catalogue is asked on a third one, when a row's shape is not known.
 """
 
+import platform
+import ssl
 from typing import Final
 
 from gaussdecode.errors import (
@@ -212,6 +214,8 @@ class GaussSource:
         self._stream.start_stream(start_command(self._slot, self._start_lsn, self._options))
         stream = self._stream
         self._receiver.attach_socket(stream.socket, stream.pending, stream.parameters)
+        if isinstance(stream.socket, ssl.SSLSocket) and not self._receiver.reads_openssl:
+            self._say("tls_through_python", python=platform.python_version())
 
     def answer(self, end: End) -> bool:
         """See `Source`."""
