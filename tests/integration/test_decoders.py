@@ -29,7 +29,7 @@ RESTLESS = """
             return now >= self._due_at
 
         def look(self, seen):
-            assert seen.reader_busy >= 0 and seen.idle >= 0
+            assert seen.reader_busy >= 0 and seen.idle
             self.count = next(self.numbers)
             return True
 

@@ -307,8 +307,17 @@ def test_keepalives_confirm_nothing(make_gauss: MakeGauss, tmp_path: Path) -> No
     gausscheck.check(daemon.root, gauss)
 
 
-def test_tls_and_users(make_gauss: MakeGauss, tmp_path: Path) -> None:
-    """Over TLS with verify-full the stream lands too; a commercial server says who it was."""
+@pytest.mark.parametrize("calls_openssl", [True, False])
+def test_tls_and_users(make_gauss: MakeGauss, tmp_path: Path, calls_openssl: bool) -> None:
+    """Over TLS with verify-full the stream lands too, and the log says where Python reads it.
+
+    A commercial server says who it was.
+    """
+    environment = {}
+    if not calls_openssl:
+        text = "from gaussdecode.source.gaussdb import openssl\nopenssl.FUNCTIONS = ('no_such',)\n"
+        (tmp_path / "sitecustomize.py").write_text(text)
+        environment["PYTHONPATH"] = str(tmp_path)
     certificates = tmp_path / "tls"
     certificates.mkdir()
     authority = make_certificates(certificates)
@@ -320,13 +329,14 @@ def test_tls_and_users(make_gauss: MakeGauss, tmp_path: Path) -> None:
         "host=127.0.0.1", "host=localhost"
     )
     config = {"decoding": {"include-user": True, "decode-style": "b", "sending-batch": 1}}
-    with GaussDaemon(database, tmp_path, dsn=tls, config=config) as daemon:
+    with GaussDaemon(database, tmp_path, dsn=tls, config=config, environment=environment) as daemon:
         workload.run(20)
         daemon.catch_up()
         gauss.cut_after(5000)
         workload.run(20)
         daemon.catch_up()
         assert daemon.stop() == 0
+    assert (b"tls_through_python" in daemon.log.read_bytes()) is not calls_openssl
     landed = gausscheck.check(daemon.root, gauss)
     assert {row["user"] for row in landed.transactions} == {"app", "batch"}
 
