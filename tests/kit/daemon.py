@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import psycopg
 import yaml
 
 from gaussdecode.cli import main
@@ -288,7 +289,21 @@ class Daemon:
         try:
             wait_until(met, what)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.log_tail(30)}") from None
+            stands = f"{json.dumps(self.status(), indent=1)}\n{self._senders()}"
+            raise AssertionError(f"{error}\n{stands}\n{self.log_tail(30)}") from None
+
+    def _senders(self) -> str:
+        """What the server says of those who read from it."""
+        try:
+            return str(
+                self.database.execute(
+                    "SELECT state, wait_event, sent_lsn, write_lsn, pg_current_wal_flush_lsn(),"
+                    " pg_current_wal_insert_lsn() FROM pg_stat_replication"
+                    " JOIN pg_stat_activity USING (pid)"
+                )
+            )
+        except psycopg.Error as error:
+            return str(error)
 
     def entries(self) -> list[Json]:
         """The commit log; empty while there is none."""
