@@ -2,12 +2,14 @@
 
 Recordings (see `scenarios.py`; a narrow and a wide one in pgoutput, decoded by the reader;
 GaussDB's style b in batches, with two decoders) are landed by `gaussdecode replay`: N bytes of
-each, and 3N. CPU seconds are user and system of all processes from start to end. Run by run and
-in turn with the bases of `costbase.py`: the same bytes copied, the same values parsed from CSV,
-the same tables written as Parquet.
+each, and 3N, both on one core and on all. CPU seconds are user and system of all processes from
+start to end. Run by run and in turn with the bases of `costbase.py`, one thread each: the same
+bytes copied, the same values parsed from CSV, the same tables written as Parquet.
 
-cost        of 3N, per GB; start-up is in it
+cost        of 3N on one core, per GB; start-up is in it
 marginal    the difference of both, per GB: start-up is not in it
+spread_out  the same on all cores: what two that share caches and units slow each other down by
+            is in it
 ratio       marginal cost over CSV and Parquet together, of the same run, each for the rows of one
             GB of wire; the base knows no order, no transactions, no checks and no syncs, and
             writes none of our columns; `ratio_encoded` has Parquet with our encodings
@@ -20,6 +22,7 @@ receiving: `live.py` and `gaussdb.py` measure those.
 
 import argparse
 import dataclasses
+import os
 import shutil
 import sys
 import tempfile
@@ -77,17 +80,23 @@ class Base:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """One turn: a short recording, a long one, and the bases."""
+    """One turn: a short recording and a long one, on one core and on all, and the bases."""
 
     short: Landed
     long: Landed
+    spread_short: Landed
+    spread_long: Landed
     base: Base
 
     @property
     def marginal(self) -> float:
-        """CPU seconds of one more GB."""
-        spent = self.long.cpu_seconds - self.short.cpu_seconds
-        return spent / (self.long.wire_bytes - self.short.wire_bytes) * 1e9
+        """CPU seconds of one more GB, on one core."""
+        return _marginal(self.short, self.long)
+
+    @property
+    def spread_out(self) -> float:
+        """CPU seconds of one more GB, on all cores."""
+        return _marginal(self.spread_short, self.spread_long)
 
     @property
     def start_up(self) -> float:
@@ -100,10 +109,17 @@ class Run:
         return self.marginal / (self.base.csv + self.base.parquet)
 
 
-def land(path: Path, root: Path, decoders: int) -> Landed:
+def _marginal(short: Landed, long: Landed) -> float:
+    spent = long.cpu_seconds - short.cpu_seconds
+    return spent / (long.wire_bytes - short.wire_bytes) * 1e9
+
+
+def land(path: Path, root: Path, decoders: int, *, is_pinned: bool) -> Landed:
     """Land a recording into an empty directory."""
     shutil.rmtree(root, ignore_errors=True)
-    cost = processes.run([*_COMMAND, str(path), "--root", str(root), "--decoders", str(decoders)])
+    command = [*_COMMAND, str(path), "--root", str(root), "--decoders", str(decoders)]
+    pinned = ["taskset", "-c", str(max(os.sched_getaffinity(0)))] if is_pinned else []
+    cost = processes.run([*pinned, *command])
     return Landed(path.stat().st_size, costbase.landed_rows(root), cost["cpu_seconds"])
 
 
@@ -128,14 +144,19 @@ def measure(scenario: scenarios.Scenario, total: int, runs: int, directory: Path
     recorded = scenarios.record(scenario, directory, total)
     short, root = directory / "short", directory / "root"
     recording.shorten(recorded.path, short, recorded.path.stat().st_size // 3)
-    first = land(short, root, scenario.decoders)  # for its rows; and it warms up
+    first = land(short, root, scenario.decoders, is_pinned=False)  # for its rows; it warms up
     rows_per_gb = first.rows / first.wire_bytes * 1e9
     values = costbase.values_of(root, int(rows_per_gb * _SAMPLE_BYTES / 1e9))
     base_of(short, values, rows_per_gb, directory)  # once in vain: pyarrow imports as it goes
     done: list[Run] = []
     for number in range(runs):
-        one, three = (land(path, root, scenario.decoders) for path in (short, recorded.path))
-        done.append(Run(one, three, base_of(short, values, rows_per_gb, directory)))
+        one, three, spread_one, spread_three = (
+            land(path, root, scenario.decoders, is_pinned=is_pinned)
+            for is_pinned in (True, False)
+            for path in (short, recorded.path)
+        )
+        base = base_of(short, values, rows_per_gb, directory)
+        done.append(Run(one, three, spread_one, spread_three, base))
         print(f"{scenario.name}, run {number}: {done[-1]}", file=sys.stderr, flush=True)
     return {
         "decoders": scenario.decoders,
@@ -153,6 +174,7 @@ def summary(done: list[Run]) -> dict[str, Any]:
         "wire_bytes": [done[0].short.wire_bytes, done[0].long.wire_bytes],
         "cost_seconds_per_gb": corpus.spread([run.long.per_gb for run in done]),
         "marginal_seconds_per_gb": corpus.spread([run.marginal for run in done]),
+        "spread_out_seconds_per_gb": corpus.spread([run.spread_out for run in done]),
         "start_up_seconds": corpus.spread([run.start_up for run in done]),
         "copy_seconds_per_gb": corpus.spread([each.copy for each in base]),
         "csv_seconds_per_gb_of_csv": corpus.spread([each.csv_of_csv for each in base]),
@@ -176,7 +198,7 @@ def main() -> None:
     parser.add_argument(
         "--shape", nargs="+", choices=list(scenarios.SCENARIOS), default=list(scenarios.SCENARIOS)
     )
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--bytes", type=int, default=3_000_000_000, help="of the long recording")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

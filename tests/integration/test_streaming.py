@@ -90,15 +90,23 @@ def open_transaction(database: Database, table: str) -> Session:
     """Begin one that is streamed while it is open, with a savepoint that is rolled back."""
     session = database.connect()
     run(session, "BEGIN")
-    fill = f"INSERT INTO {table} (id) SELECT generate_series(%s::int, %s::int)"
-    run(session, fill, (1, 3000))
+    fill_open(session, table, 1, 3000)
     run(session, "SAVEPOINT s")
     run(session, f"ALTER TABLE {table} ADD COLUMN gone text DEFAULT 'x'")
-    run(session, fill, (3001, 6000))
+    fill_open(session, table, 3001, 6000)
     run(session, "ROLLBACK TO SAVEPOINT s")
     run(session, f"ALTER TABLE {table} ADD COLUMN kept int4 DEFAULT 5")
-    run(session, fill, (6001, 9000))
+    fill_open(session, table, 6001, 9000)
     return session
+
+
+def fill_open(session: Session, table: str, first: int, last: int) -> None:
+    """Insert these keys."""
+    run(
+        session,
+        f"INSERT INTO {table} (id) SELECT generate_series(%s::int, %s::int)",
+        (first, last),
+    )
 
 
 def test_nothing_of_an_open_transaction_outlives_the_daemon(
@@ -121,6 +129,9 @@ def test_nothing_of_an_open_transaction_outlives_the_daemon(
             streamed.wait_while_running(lambda: is_open(streamed, 2), "both are streamed")
             streamed.kill9()
             streamed.start()
+            # What was before the confirmed position is streamed only with what comes after it.
+            fill_open(first, "kit.a", 9001, 12000)
+            fill_open(second, "kit.b", 9001, 12000)
             streamed.wait_while_running(lambda: is_open(streamed, 2), "both are streamed again")
             run(second, "ROLLBACK")
             database.execute("INSERT INTO kit.small VALUES (2)")

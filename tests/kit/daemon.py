@@ -297,8 +297,8 @@ class Daemon:
         try:
             return str(
                 self.database.execute(
-                    "SELECT state, wait_event, sent_lsn, write_lsn, pg_current_wal_flush_lsn(),"
-                    " pg_current_wal_insert_lsn() FROM pg_stat_replication"
+                    "SELECT r.state, wait_event, sent_lsn, write_lsn, pg_current_wal_flush_lsn(),"
+                    " pg_current_wal_insert_lsn() FROM pg_stat_replication r"
                     " JOIN pg_stat_activity USING (pid)"
                 )
             )
