@@ -33,6 +33,14 @@ _LIVE: Final = {
     "empty_loop": "empty libpq loop",
     "daemon": "gaussdecode, durable Parquet",
 }
+_COST: Final = (  # what is drawn one upon the other
+    {"marginal_seconds_per_gb": "gaussdecode, durable Parquet, one core"},
+    {"spread_out_seconds_per_gb": "gaussdecode, durable Parquet, all cores"},
+    {
+        "csv_seconds_per_gb": "pyarrow: the same values from CSV",
+        "parquet_seconds_per_gb": "pyarrow: the same tables to Parquet",
+    },
+)
 _DOTS: Final = 80
 
 Result = dict[str, Any]  # Any: JSON
@@ -198,6 +206,27 @@ def draw_pacing(results: dict[str, Result]) -> Figure:
     return figure
 
 
+def draw_cost(results: dict[str, Result]) -> Figure:
+    """CPU seconds of one more GB, beside the same values from CSV to Parquet."""
+    found = results["cost"]["scenarios"]
+    figure, panel = plt.subplots(figsize=(9, 4))
+    for x, result in enumerate(found.values()):
+        at, color = x - 0.27, 0
+        for stack in _COST:
+            bottom = 0.0
+            for key, label in stack.items():
+                style = {"label": label if x == 0 else None, "color": f"C{color}"}
+                _bar(panel, at, result[key], 0.25, bottom=bottom, **style)
+                bottom += result[key]["median"]
+                color += 1
+            at += 0.27
+    panel.set_xticks(range(len(found)), found)
+    panel.set_ylabel("CPU seconds per GB of stream")
+    panel.grid(axis="y", alpha=0.3)
+    panel.legend()
+    return figure
+
+
 def draw_model(results: dict[str, Result]) -> Figure:
     """Predicted MB/s over cores, with the default lanes and with the best; what is the limit."""
     found = results["model"]["scenarios"]
@@ -232,6 +261,7 @@ _DRAWINGS: Final[dict[str, Callable[[dict[str, Result]], Figure]]] = {
     "pacing": draw_pacing,
     "replay": draw_replay,
     "gaussdb": draw_gaussdb,
+    "cost": draw_cost,
     "model": draw_model,
     "latency": draw_latency,
     "scale": draw_scale,
