@@ -109,12 +109,16 @@ class Killed(BaseException):
 
 
 def die_at(step: Step, count: int, patch: pytest.MonkeyPatch) -> None:
-    """End a run in this process when a step is reached for the count-th time."""
+    """End a run in this process when a step is reached for the count-th time.
+
+    From there on no step is taken: another thread's table may fail in the same moment, be read
+    again, and hide that this one died.
+    """
     left = [count]
 
     def reach(at: Step) -> None:
         left[0] -= at is step
-        if left[0] == 0:
+        if left[0] <= 0:
             raise Killed
 
     for module in (ranges, initial, store):
