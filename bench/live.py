@@ -38,7 +38,7 @@ from kit.postgres import Database, Postgres
 from gaussdecode.model.lsn import Lsn
 
 # For ten seconds or so: what a daemon imports in its first second would count for too much.
-_ROWS: Final = {"narrow": 1_500_000, "wide": 500_000, "changes": 800_000, "small": 800_000}
+ROWS: Final = {"narrow": 1_500_000, "wide": 500_000, "changes": 800_000, "small": 800_000}
 
 SIZES: Final = {
     "target-file-size": "128MiB",
@@ -252,7 +252,7 @@ def main() -> None:
     parser.add_argument("--decoders", type=int, default=1)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    args.rows = args.rows or _ROWS[args.shape]
+    args.rows = args.rows or ROWS[args.shape]
     with tempfile.TemporaryDirectory() as name, corpus.start_server() as server:
         result = measure(args, server, Path(name))
     corpus.write_result(args.out, result)

@@ -209,17 +209,15 @@ def draw_pacing(results: dict[str, Result]) -> Figure:
 def draw_cost(results: dict[str, Result]) -> Figure:
     """CPU seconds of one more GB, beside the same values from CSV to Parquet."""
     found = results["cost"]["scenarios"]
+    colors = {key: f"C{index}" for index, key in enumerate(key for stack in _COST for key in stack)}
     figure, panel = plt.subplots(figsize=(9, 4))
     for x, result in enumerate(found.values()):
-        at, color = x - 0.27, 0
-        for stack in _COST:
+        for place, stack in enumerate(_COST):
             bottom = 0.0
             for key, label in stack.items():
-                style = {"label": label if x == 0 else None, "color": f"C{color}"}
-                _bar(panel, at, result[key], 0.25, bottom=bottom, **style)
+                style = {"label": label if x == 0 else None, "color": colors[key]}
+                _bar(panel, x + 0.27 * (place - 1), result[key], 0.25, bottom=bottom, **style)
                 bottom += result[key]["median"]
-                color += 1
-            at += 0.27
     panel.set_xticks(range(len(found)), found)
     panel.set_ylabel("CPU seconds per GB of stream")
     panel.grid(axis="y", alpha=0.3)

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import psycopg
 import yaml
 
 from gaussdecode.cli import main
@@ -289,21 +288,8 @@ class Daemon:
         try:
             wait_until(met, what)
         except AssertionError as error:
-            stands = f"{json.dumps(self.status(), indent=1)}\n{self._senders()}"
+            stands = f"{json.dumps(self.status(), indent=1)}\n{self.database.senders()}"
             raise AssertionError(f"{error}\n{stands}\n{self.log_tail(30)}") from None
-
-    def _senders(self) -> str:
-        """What the server says of those who read from it."""
-        try:
-            return str(
-                self.database.execute(
-                    "SELECT r.state, wait_event, sent_lsn, write_lsn, pg_current_wal_flush_lsn(),"
-                    " pg_current_wal_insert_lsn() FROM pg_stat_replication r"
-                    " JOIN pg_stat_activity USING (pid)"
-                )
-            )
-        except psycopg.Error as error:
-            return str(error)
 
     def entries(self) -> list[Json]:
         """The commit log; empty while there is none."""

@@ -52,6 +52,10 @@ class GaussDatabase(Database):
         slot = self.gauss.slots[self.slot]
         return Lsn(slot.restart_lsn), Lsn(slot.confirmed_lsn)
 
+    def senders(self) -> str:
+        """Its slot, and where what is wanted of it ends."""
+        return f"{self.gauss.slots[self.slot]}, wanted up to {self.wal_end()}"
+
 
 class GaussDaemon(Daemon):
     """A daemon with kind gaussdb; options go to the section ``decoding``."""

@@ -23,6 +23,11 @@ MAJORS: Final = install.MAJORS
 Row = tuple[Any, ...]  # Any: whatever the query selects
 Session = psycopg.Connection[Row]
 
+_SENDERS: Final = (
+    "SELECT r.state, wait_event, sent_lsn, write_lsn, pg_current_wal_flush_lsn(),"
+    " pg_current_wal_insert_lsn() FROM pg_stat_replication r JOIN pg_stat_activity USING (pid)"
+)
+
 
 class Postgres(Cluster):
     """One server of one major, with the programs the set-up provided."""
@@ -169,6 +174,13 @@ class Database:
             f"WHERE slot_name = '{self.slot}'"
         )
         return Lsn.parse(rows[0][0]), Lsn.parse(rows[0][1])
+
+    def senders(self) -> str:
+        """What the server says of those who read from it; why not, where it cannot be asked."""
+        try:
+            return str(self.execute(_SENDERS))
+        except psycopg.Error as error:
+            return str(error)
 
     def wal_end(self) -> Lsn:
         """Give the position that the next WAL record will have."""
