@@ -27,8 +27,9 @@ from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 
-NAP_US: Final = 3000  # both as in source/_receive.pyx, when it gathers
+NAP_US: Final = 3000  # these as in source/_receive.pyx: when it gathers,
 LITTLE_BYTES: Final = 32768
+WIDE_BYTES: Final = 300_000  # and of a buffer, over TLS
 _HERE: Final = Path(__file__).resolve().parent
 _PROJECT: Final = _HERE.parent
 _SOURCE: Final = _HERE / "_emptyloop.pyx"
@@ -71,9 +72,14 @@ def load() -> ModuleType:
 
 
 def pacer_for(descriptor: int, *, is_encrypted: bool) -> Pacer:
-    """What a reader begins with on such a socket."""
+    """What a reader begins with on such a socket, whose buffer it widens as a reader does."""
     with socket.socket(fileno=socket.dup(descriptor)) as copy:
-        return Pacer(0 if copy.family == socket.AF_UNIX or is_encrypted else 4)
+        if copy.family == socket.AF_UNIX:
+            return Pacer(0)
+        if is_encrypted:
+            for count in (WIDE_BYTES, 1):
+                copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+        return Pacer(4)
 
 
 def receive(args: argparse.Namespace) -> dict[str, Any]:

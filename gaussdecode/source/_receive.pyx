@@ -119,6 +119,7 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef enum:
     LITTLE_BYTES = 32768        # gather only when less is waiting
     GATHER_US = 3000            # longest wait for so much
+    WIDE_BYTES = 300000         # of a buffer, over TLS; `bench/pacing.py` tries others
     RESTED_BYTES = 16384        # after a rest read on while more is waiting: one read of libpq
     DRAINED_TENTHS = 7          # of what waits: the rest may be headers of messages and records
     NAP_US = 300                # where the socket cannot gather
@@ -218,13 +219,19 @@ cdef class Receiver:
     cdef int use_socket(self, int fd) except -1:
         """Read from a socket from now on; a kind that buffers little is not left alone at first.
 
-        Nor is one with TLS, where every message may be a record, and small ones soon fill a buffer.
+        Over TLS every message may be a record. A buffer as small as at the beginning is full of a
+        few of these, and what is left of one that was read in part can keep it full: the server
+        then stands still during each rest. So it is widened, which Linux does (and goes on to
+        adapt it) for who asks to be woken only by so much.
         """
         cdef int domain = 0
         cdef unsigned int size = sizeof(domain)
         getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size)
-        self.pacer = Pacer(PACE_GATHER if domain == AF_UNIX or self.is_encrypted else PACE_FIRST)
+        self.pacer = Pacer(PACE_GATHER if domain == AF_UNIX else PACE_FIRST)
         self.socket_fd = fd
+        if self.is_encrypted and domain != AF_UNIX:
+            self.wake_at(WIDE_BYTES)
+            self.wake_at(1)
         self.is_connected = True
         return 0
 
