@@ -50,7 +50,10 @@ cdef enum:
     GATHER_US = 3000            # these as in source/_receive.pyx
     GATHERED_BYTES = 32768
     RESTED_BYTES = 16384
+    VAIN_READS = 2
     DRAINED_TENTHS = 7          # of what waits, without headers of messages and records
+
+ctypedef int (*has_pending_t)(const void *ssl) noexcept nogil
 
 cdef struct Pace:
     int nap_us
@@ -62,6 +65,10 @@ cdef struct Pace:
     uint64_t drain_until        # read on until so many bytes have come,
     uint64_t last_bytes         # as long as that makes these others
     int last_waiting
+    void *ssl
+    has_pending_t has_pending
+    uint64_t hidden_bytes
+    unsigned int vain_reads
 
 cdef struct Counts:
     uint64_t messages
@@ -73,7 +80,7 @@ cdef struct Counts:
 
 def receive(owner not None, size_t connection, dict functions not None, int socket_fd,
             uint64_t end_lsn, int nap_us, int little_bytes, bint is_adaptive, bint is_gathering,
-            Pacer pacer=None):
+            Pacer pacer=None, size_t ssl=0, size_t has_pending=0):
     """Take and drop everything up to a position.
 
     Args:
@@ -87,6 +94,8 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
         is_adaptive: shorten naps in which much arrived.
         is_gathering: end naps in which enough arrived.
         pacer: chooses nap and kind again and again, in place of these.
+        ssl: address of an ``SSL`` that reads ahead; 0 for none.
+        has_pending: address of SSL_has_pending of its library.
 
     Returns:
         Counts of messages, bytes, reads and naps.
@@ -108,6 +117,10 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     pace.little_bytes = little_bytes
     pace.is_adaptive = is_adaptive
     pace.is_gathering = is_gathering
+    pace.ssl = <void *>ssl
+    pace.has_pending = <has_pending_t>has_pending
+    pace.hidden_bytes = 0
+    pace.vain_reads = 0
     pace.is_flowing = False
     pace.drain_until = pace.last_bytes = 0
     pace.last_waiting = 0
@@ -135,6 +148,11 @@ cdef bint run(
         elif size < 0:
             return False
         else:
+            if hides_more(pace, counts):
+                counts.reads += 1
+                if not pq.consume_input(pq.connection):
+                    return False
+                continue
             if now_us() - status_us >= STATUS_US:
                 confirm(pq, counts.last_lsn)
                 status_us = now_us()
@@ -161,6 +179,17 @@ cdef void note(const uint8_t *frame, int size, Counts *counts) noexcept nogil:
         lsn = lsn << 8 | frame[i]
     if lsn > counts.last_lsn:
         counts.last_lsn = lsn
+
+
+cdef bint hides_more(Pace *pace, const Counts *counts) noexcept nogil:
+    """As `PostgresReceiver.hides_more` does it."""
+    if pace.ssl == NULL or not pace.has_pending(pace.ssl):
+        return False
+    if counts.bytes != pace.hidden_bytes:
+        pace.hidden_bytes = counts.bytes
+        pace.vain_reads = 0
+    pace.vain_reads += 1
+    return pace.vain_reads <= VAIN_READS
 
 
 cdef void choose(Pacer pacer, Pace *pace, const Counts *counts) noexcept:

@@ -6,6 +6,7 @@ begin with START_REPLICATION, so that starting Python and connecting are not cou
 
     python bench/emptyloop.py DSN SLOT PUBLICATION END_LSN [--nap-us N] [--little-bytes N]
         [--pace auto|gather|adaptive|fixed] [--lowat-bytes N] [--rcvbuf-bytes N] [--clamp-bytes N]
+        [--no-ahead]
 """
 
 import argparse
@@ -27,9 +28,8 @@ from gaussdecode.source.postgresql import slot as slots
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.libpq import address_of
 
-NAP_US: Final = 3000  # these as in source/_receive.pyx: when it gathers,
+NAP_US: Final = 3000  # both as in source/_receive.pyx, when it gathers
 LITTLE_BYTES: Final = 32768
-WIDE_BYTES: Final = 300_000  # and of a buffer, over TLS
 _HERE: Final = Path(__file__).resolve().parent
 _PROJECT: Final = _HERE.parent
 _SOURCE: Final = _HERE / "_emptyloop.pyx"
@@ -72,14 +72,11 @@ def load() -> ModuleType:
 
 
 def pacer_for(descriptor: int, *, is_encrypted: bool) -> Pacer:
-    """What a reader begins with on such a socket, whose buffer it widens as a reader does."""
+    """What a reader begins with on such a socket."""
     with socket.socket(fileno=socket.dup(descriptor)) as copy:
         if copy.family == socket.AF_UNIX:
             return Pacer(0)
-        if is_encrypted:
-            for count in (WIDE_BYTES, 1):
-                copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
-        return Pacer(4)
+        return Pacer(5 if is_encrypted else 4)
 
 
 def receive(args: argparse.Namespace) -> dict[str, Any]:
@@ -102,12 +99,13 @@ def receive(args: argparse.Namespace) -> dict[str, Any]:
         began, cpu = time.perf_counter(), time.process_time()
         slots.start_stream(connection, args.slot, Lsn(0), options)
         is_encrypted = bool(pgconn.ssl_in_use)
+        ahead = connection.read_ahead() if not args.no_ahead else None
         pacer = pacer_for(pgconn.socket, is_encrypted=is_encrypted) if args.pace == "auto" else None
         counts: dict[str, int] = loop.receive(
             pgconn, address_of(pgconn), connection.libpq.addresses, pgconn.socket,
             Lsn.parse(args.end), args.nap_us, args.little_bytes,
             args.pace == "adaptive", args.pace == "gather",
-            pacer,
+            pacer, *(() if ahead is None else (ahead.ssl, ahead.has_pending)),
         )  # fmt: skip
         seconds, spent = time.perf_counter() - began, time.process_time() - cpu
         connection.end_stream()
@@ -137,6 +135,7 @@ def main() -> None:
     parser.add_argument("--lowat-bytes", type=int, default=0, help="SO_RCVLOWAT; 0 leaves it")
     parser.add_argument("--rcvbuf-bytes", type=int, default=0, help="SO_RCVBUF; 0 leaves it")
     parser.add_argument("--clamp-bytes", type=int, default=0, help="TCP_WINDOW_CLAMP; 0 leaves it")
+    parser.add_argument("--no-ahead", action="store_true", help="TLS record by record")
     print(json.dumps(receive(parser.parse_args())))
 
 

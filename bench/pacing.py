@@ -56,13 +56,13 @@ AUTO: Final = "auto"
 PACES: Final[dict[str, tuple[str, ...]]] = {
     AUTO: ("--pace", "auto"),
     "spin": (*_FIXED, "0"),
-    **{f"fixed {nap}": (*_FIXED, str(nap)) for nap in (300, 1000, 2000, 5000, 10000, 20000)},
+    **{f"fixed {nap}": (*_FIXED, str(nap)) for nap in (300, 1000, 2000, 5000, 10000, 20000, 30000)},
     **{f"adaptive {nap}": (*_ADAPTIVE, str(nap)) for nap in (300, 1000)},
     "gather 3000 32": (*_GATHER, "3000", "--little-bytes", str(32 * _KIB)),
 }
 PLACES: Final = ("tcp", "unix", "tls", "busy", "pinned")
 _HOPELESS: Final = {
-    "unix": {"fixed 5000", "fixed 10000", "fixed 20000"}
+    "unix": {"fixed 5000", "fixed 10000", "fixed 20000", "fixed 30000"}
 }  # stand still most of the time
 _BUSY: Final = (sys.executable, "-c", "while True: pass")
 

@@ -89,6 +89,7 @@ class Event(enum.StrEnum):
     TABLES_NOT_LISTED = "tables_not_listed"
     BINARY_NOT_USED = "binary_not_used"
     TLS_THROUGH_PYTHON = "tls_through_python"
+    TLS_BY_RECORDS = "tls_by_records"
     TABLES_NOT_PUBLISHED = "tables_not_published"
     TABLE_IGNORED = "table_ignored"
     TABLE_QUARANTINED = "table_quarantined"

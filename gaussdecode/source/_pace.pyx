@@ -31,7 +31,7 @@ Knows no socket and no clock. `tests/source/test_pace.py` plays machines to it.
 
 cdef extern from *:
     """
-    static const int64_t gd_rest_us[5] = {0, 300, 7000, 14000, 22000};
+    static const int64_t gd_rest_us[6] = {0, 300, 7000, 14000, 22000, 32000};
     """
     const int64_t[PACE_COUNT] REST_US "gd_rest_us"
 
@@ -50,7 +50,7 @@ cdef enum:
     RETRY_US = 4000000
     LONGEST_US = 300000000
 
-PACES = ("gather", "300us", "7ms", "14ms", "22ms")
+PACES = ("gather", "300us", "7ms", "14ms", "22ms", "32ms")
 
 
 cdef class Pacer:

@@ -39,6 +39,8 @@ cdef class Receiver:
     cdef object owner           # what keeps connection or mapping alive
     cdef int socket_fd
     cdef bint is_encrypted
+    cdef bint tells_hidden      # encrypted: `holds_input` knows what the socket does not show
+    cdef uint64_t hidden_count  # value of `byte_count` when that was asked last
     cdef bint is_connected      # statuses can be sent
     cdef bint has_output        # something was put that the socket did not take
     cdef bint is_output_full    # no status can be put
@@ -80,6 +82,7 @@ cdef class Receiver:
     cdef int take_other(self, uint8_t letter, const uint8_t *data, size_t size) except -1 nogil
     cdef uint64_t message_lsn(self) noexcept nogil  # of the message at hand; 0 not known
     cdef int pass_keepalive(self) except -1 nogil
+    cdef bint holds_input(self) noexcept nogil      # something was read and not decrypted
     cdef int fill(self) except -1 nogil             # read the socket; False: broken
     cdef int put_status(self, const StatusNumbers *status) except -1 nogil
     cdef int push_output(self) except -1 nogil      # send; True: some is left
@@ -107,14 +110,17 @@ cdef class Receiver:
     cdef int take_frame(self) except -1 nogil
     cdef Outcome await_input(self) except? GO_ON nogil
     cdef void gather(self) noexcept nogil
+    cdef bint hides_more(self) noexcept nogil
+    cdef bint may_hide(self) noexcept nogil
     cdef bint should_read_on(self, int waiting, int little) noexcept nogil
     cdef void rest(self, int64_t rest_us) noexcept nogil
     cdef void note_rested(self) noexcept nogil
     cdef void wake_at(self, int count) noexcept nogil
     cdef int consume(self) except -1 nogil
+    cdef int read(self) except -1 nogil
     cdef int waiting_bytes(self) noexcept nogil
     cdef bint should_cut(self, int waiting, int64_t rest_us) noexcept nogil
-    cdef int64_t patience_us(self) noexcept nogil
+    cdef int64_t patience_us(self, int64_t limit) noexcept nogil
     cdef void sleep(self, int fd, short events, int64_t limit_us, int64_t *spent_us) noexcept nogil
     cdef int serve_clock(self) except -1 nogil
     cdef void show_pace(self) noexcept nogil

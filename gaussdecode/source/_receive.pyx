@@ -94,7 +94,9 @@ from gaussdecode.source._frames cimport (
     read_uint64,
     release_frame,
 )
-from gaussdecode.source._pace cimport PACE_COUNT, PACE_FIRST, PACE_GATHER, Pacer
+from gaussdecode.source._pace cimport (
+    PACE_COUNT, PACE_FIRST, PACE_FIRST_ENCRYPTED, PACE_GATHER, Pacer,
+)
 from gaussdecode.source._status cimport StatusClock, StatusNumbers
 
 import enum
@@ -119,7 +121,6 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef enum:
     LITTLE_BYTES = 32768        # gather only when less is waiting
     GATHER_US = 3000            # longest wait for so much
-    WIDE_BYTES = 300000         # of a buffer, over TLS; `bench/pacing.py` tries others
     RESTED_BYTES = 16384        # after a rest read on while more is waiting: one read of libpq
     DRAINED_TENTHS = 7          # of what waits: the rest may be headers of messages and records
     NAP_US = 300                # where the socket cannot gather
@@ -219,19 +220,15 @@ cdef class Receiver:
     cdef int use_socket(self, int fd) except -1:
         """Read from a socket from now on; a kind that buffers little is not left alone at first.
 
-        Over TLS every message may be a record. A buffer as small as at the beginning is full of a
-        few of these, and what is left of one that was read in part can keep it full: the server
-        then stands still during each rest. So it is widened, which Linux does (and goes on to
-        adapt it) for who asks to be woken only by so much.
+        Over TLS every message may be a record, of which fewer fill the reader's buffer: it is left
+        alone for longer.
         """
+        cdef int first = PACE_FIRST_ENCRYPTED if self.is_encrypted else PACE_FIRST
         cdef int domain = 0
         cdef unsigned int size = sizeof(domain)
         getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size)
-        self.pacer = Pacer(PACE_GATHER if domain == AF_UNIX else PACE_FIRST)
+        self.pacer = Pacer(PACE_GATHER if domain == AF_UNIX else first)
         self.socket_fd = fd
-        if self.is_encrypted and domain != AF_UNIX:
-            self.wake_at(WIDE_BYTES)
-            self.wake_at(1)
         self.is_connected = True
         return 0
 
@@ -387,6 +384,9 @@ cdef class Receiver:
     cdef int pass_keepalive(self) except -1 nogil:
         return GO_ON
 
+    cdef bint holds_input(self) noexcept nogil:
+        return False
+
     cdef int fill(self) except -1 nogil:
         return False
 
@@ -501,8 +501,12 @@ cdef class Receiver:
     cdef Outcome await_input(self) except? GO_ON nogil:
         """Nothing complete is here: read on, close the batch, or sleep."""
         cdef int64_t rest_us
-        cdef int waiting = self.waiting_bytes()
+        cdef int waiting
         cdef short events = POLLIN
+        if self.hides_more():
+            self.read()
+            return GO_ON
+        waiting = self.waiting_bytes()
         if self.pacer.note(self.now_us, self.byte_count, self.stalled_us) or (
             self.shown_pace != self.pacer.pace
         ):
@@ -522,7 +526,11 @@ cdef class Receiver:
             self.pacer.pause()
             if self.has_output:
                 events |= POLLOUT
-            self.sleep(self.socket_fd, events, self.patience_us(), &self.waited_us)
+            self.sleep(
+                self.socket_fd, events,
+                self.patience_us(LOOK_ENCRYPTED_US if self.may_hide() else LOOK_US),
+                &self.waited_us,
+            )
             waiting = self.waiting_bytes()
         if rest_us and (waiting or self.is_flowing):
             self.rest(rest_us)
@@ -531,13 +539,32 @@ cdef class Receiver:
         self.consume()
         return GO_ON
 
+    cdef bint hides_more(self) noexcept nogil:
+        """Whether to read what TLS holds, and the socket does not show.
+
+        That may be a part of a record: a few reads that bring no frame, and the socket is asked.
+        """
+        if not self.tells_hidden or not self.holds_input():
+            return False
+        if self.byte_count != self.hidden_count:
+            self.hidden_count = self.byte_count
+            self.extra_reads = EXTRA_READS
+        if self.extra_reads == 0:
+            return False
+        self.extra_reads -= 1
+        return True
+
+    cdef bint may_hide(self) noexcept nogil:
+        """Whether TLS may hold what the socket will never show."""
+        return self.is_encrypted and not (self.tells_hidden and not self.holds_input())
+
     cdef bint should_read_on(self, int waiting, int little) noexcept nogil:
         """Whether to read before any sleep.
 
         What had come by the end of the last sleep is read to its end, though a read may bring one
         small record of TLS; as long as reads bring something.
         """
-        if self.extra_reads:
+        if self.extra_reads and not self.tells_hidden:
             self.extra_reads -= 1
             return True
         if waiting >= little:
@@ -552,8 +579,7 @@ cdef class Receiver:
 
     cdef void rest(self, int64_t rest_us) noexcept nogil:
         """Leave the socket alone, whatever comes."""
-        cdef int64_t patience_us = self.patience_us()
-        self.sleep(-1, 0, rest_us if rest_us < patience_us else patience_us, &self.waited_us)
+        self.sleep(-1, 0, self.patience_us(rest_us), &self.waited_us)
         self.note_rested()
 
     cdef void note_rested(self) noexcept nogil:
@@ -564,8 +590,7 @@ cdef class Receiver:
 
     cdef void gather(self) noexcept nogil:
         """Let the server gather more; nap where the socket does not wait for so much."""
-        cdef int64_t patience_us = self.patience_us()
-        cdef int64_t limit_us = patience_us if patience_us < GATHER_US else GATHER_US
+        cdef int64_t limit_us = self.patience_us(GATHER_US)
         cdef int64_t before_us = monotonic_us()
         cdef int waiting
         self.wake_at(LITTLE_BYTES)
@@ -590,6 +615,9 @@ cdef class Receiver:
             self.clock.note_received(0, self.now_us)
             if self.is_encrypted:
                 self.extra_reads = EXTRA_READS
+        return self.read()
+
+    cdef int read(self) except -1 nogil:
         if not self.fill():
             self.is_connected = False
         return self.is_connected
@@ -612,9 +640,8 @@ cdef class Receiver:
             and self.dispatcher.target_is_empty()
         )
 
-    cdef int64_t patience_us(self) noexcept nogil:
-        """Longest sleep: until a batch or a status is due, or control words must be read."""
-        cdef int64_t limit = LOOK_ENCRYPTED_US if self.is_encrypted else LOOK_US
+    cdef int64_t patience_us(self, int64_t limit) noexcept nogil:
+        """Longest sleep: until a batch is due, but no longer than the limit."""
         cdef int64_t left
         if self.dispatcher.is_open:
             left = self.opened_us + BATCH_US - self.now_us

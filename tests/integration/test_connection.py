@@ -9,13 +9,17 @@ from kit import oracle
 from kit.daemon import Daemon
 from kit.install import PSYCOPG_C
 from kit.postgres import Database, Postgres, make_certificates
+from kit.tlsproxy import Sizes, TlsProxy
 
 from gaussdecode.errors import EX_CONFIG
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.postgresql.connection import connect
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
 _PASSWORD = "s3cret of the kit"
 _STRICT = {"source": {"allow-insecure": False}}
+_QUICK = {"landing": {"max-commit-interval": "100ms"}}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +77,47 @@ def test_verified_tls_and_password(
         f"sslmode=verify-full sslrootcert={authority}"
     )
     _lands(make_daemon(guarded, dsn=dsn, config={"source": source}))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        lambda _: 16384,
+        lambda rng: rng.randint(1, 16384),
+        lambda rng: rng.randint(1, 40),
+        lambda rng: rng.choice([1, 5, 16384]),
+    ],
+    ids=["whole", "any", "tiny", "uneven"],
+)
+def test_records_of_any_size(
+    secure: tuple[Postgres, Path],
+    make_daemon: MakeDaemon,
+    tmp_path: Path,
+    sizes: Sizes,
+) -> None:
+    """What TLS has read ahead is landed though nothing more comes, and the end of a stream is seen."""
+    database = Database(secure[0], "records")
+    database.execute("CREATE TABLE public.t (id int8 PRIMARY KEY, v text)")
+    database.create_slot()
+    with TlsProxy(secure[0].port, tmp_path, sizes) as proxy:
+        dsn = f"host=127.0.0.1 port={proxy.port} dbname=records user=postgres sslmode=require"
+        with make_daemon(database, dsn=dsn, config=_QUICK) as daemon:
+            daemon.wait_for_state("streaming")
+            for size in (0, 1, 300, 16_000, 16_384, 33_000, 700_000):
+                database.execute(
+                    "INSERT INTO public.t SELECT (SELECT count(*) FROM public.t) + g, "
+                    f"repeat('x', {size}) || g FROM generate_series(1, 3) g"
+                )
+                daemon.catch_up()  # nothing more comes until this has landed
+            database.execute(
+                "INSERT INTO public.t SELECT g, repeat('y', g % 99) FROM generate_series(100, 4000) g"
+            )
+            daemon.catch_up()
+            assert daemon.stop() == 0
+        assert proxy.records > 100
+    assert "tls_by_records" not in daemon.log.read_text()
+    oracle.check(daemon.root, database)
+    database.drop()
 
 
 def test_wrong_authority(
@@ -157,18 +202,27 @@ def test_service(
         assert daemon.stop() == 0
 
 
+def test_only_tls_reads_ahead(secure: tuple[Postgres, Path]) -> None:
+    """And where nothing has come it holds nothing."""
+    for mode, is_encrypted in (("disable", False), ("require", True)):
+        dsn = f"{secure[0].dsn()} sslmode={mode}"
+        with connect(SourceAddress(dsn, None, is_insecure_allowed=True)) as connection:
+            ahead = connection.read_ahead()
+            assert (ahead is not None) is is_encrypted
+            assert ahead is None or not ahead.is_pending()
+            assert connection.query("SELECT 1") == [("1",)]
+
+
 @pytest.mark.parametrize("implementation", ["python", "c"])
 def test_implementations_of_psycopg(
-    database_15: Database, make_daemon: MakeDaemon, implementation: str
+    guarded: Database, make_daemon: MakeDaemon, implementation: str
 ) -> None:
-    """The one that the environment asks for is the one that every process uses."""
-    database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY, v text)")
-    database_15.create_slot()
+    """The one that the environment asks for is the one that every process uses, and its TLS."""
     environment = {"PSYCOPG_IMPL": implementation}
     if implementation == "c":
         paths = [str(PSYCOPG_C), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
-    daemon = make_daemon(database_15, environment=environment)
+    daemon = make_daemon(guarded, dsn=f"{guarded.dsn} sslmode=require", environment=environment)
     with daemon:
         daemon.wait_for_state("streaming")
         reader = Path(f"/proc/{daemon.children()['reader']}/maps").read_text()
@@ -176,3 +230,4 @@ def test_implementations_of_psycopg(
         assert "psycopg_binary/" not in reader
         assert daemon.stop() == 0
     _lands(daemon)
+    assert "tls_by_records" not in daemon.log.read_text()

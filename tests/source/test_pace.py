@@ -12,9 +12,9 @@ from gaussdecode.source._pace import PACES, Pacer
 
 GATHER_US = 3000
 Rates = tuple[float, ...]  # MB/s of each pace
-TCP = (40.0, 42.0, 45.0, 80.0, 78.0)
-UNIX = (70.0, 60.0, 30.0, 3.0, 1.5)
-ALIKE = (50.0, 50.0, 50.0, 50.0, 50.0)
+TCP = (40.0, 42.0, 45.0, 80.0, 78.0, 76.0)
+UNIX = (70.0, 60.0, 30.0, 3.0, 1.5, 1.0)
+ALIKE = (50.0, 50.0, 50.0, 50.0, 50.0, 50.0)
 
 
 @dataclasses.dataclass
@@ -59,21 +59,24 @@ class Machine:
 
 
 @pytest.mark.parametrize(
-    "rates", [TCP, UNIX, TCP[::-1], (3.0, 6.0, 60.0, 70.0, 65.0), (9.0, 20.0, 40.0, 10.0, 5.0)]
+    "rates",
+    [TCP, UNIX, TCP[::-1], (3.0, 6.0, 60.0, 70.0, 65.0, 30.0), (9.0, 20.0, 40.0, 10.0, 5.0, 2.0)],
 )
 @pytest.mark.parametrize("first", range(len(PACES)))
 def test_it_settles_within_seconds(rates: Rates, first: int) -> None:
-    """Whatever it began with, and wherever the best one stands."""
+    """Whatever it began with, and wherever the best one stands; what is nearly as good takes longer."""
     machine, pacer = Machine(rates), Pacer(first)
     machine.run(pacer, 9)
     assert pacer.is_streaming
+    assert rates[pacer.best] > 0.92 * max(rates)
+    machine.run(pacer, 11)
     assert rates[pacer.best] > 0.96 * max(rates)
     assert machine.run(pacer, 60) > 0.95
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(TCP, TCP[::-1]), (UNIX, TCP), (TCP, UNIX), (TCP, (9.0, 9.0, 30.0, 9.0, 9.0))],
+    [(TCP, TCP[::-1]), (UNIX, TCP), (TCP, UNIX), (TCP, (9.0, 9.0, 30.0, 9.0, 9.0, 9.0))],
 )
 def test_it_follows_a_machine_that_changes(before: Rates, after: Rates) -> None:
     """Another load, other rows: what was best is no more."""

@@ -6,6 +6,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from gaussdecode.source.postgresql._known cimport KnownMessages
 from gaussdecode.source._receive cimport Receiver
 
+ctypedef int (*ssl_has_pending_t)(const void *ssl) noexcept nogil
+
 
 @cython.final
 cdef class PostgresReceiver(Receiver):
@@ -16,6 +18,8 @@ cdef class PostgresReceiver(Receiver):
     cdef bint keepalive_reply
     cdef int64_t keepalive_us
     cdef uint32_t block         # a Block: of the transaction `xid`
+    cdef void *ssl              # of TLS that reads ahead, where it tells what it holds
+    cdef ssl_has_pending_t has_pending
     cdef bint is_cut_off        # the server leaves changes out from here on
 
     cdef int leave_off(self) except -1 nogil

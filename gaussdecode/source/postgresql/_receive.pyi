@@ -22,6 +22,8 @@ class PostgresReceiver(Receiver):
         functions: dict[str, int],
         socket_fd: int,
         is_encrypted: bool,
+        ssl: int = 0,
+        has_pending: int = 0,
     ) -> None: ...
     @property
     def is_in_block(self) -> bool: ...

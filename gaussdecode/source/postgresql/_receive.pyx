@@ -3,7 +3,8 @@
 Given what `source._receive` has, and a libpq connection in CopyBoth or a mapped capture.
 It looks at the letter of a message and at the positions of commits.
 
-**Reading.** libpq reads 16 KiB at a time, 8 KiB at least under TLS.
+**Reading.** libpq reads 16 KiB at a time. Under TLS it reads one record, which may be one message,
+and what TLS has read ahead does not show in the socket: it is asked for first.
 
 **Keepalives.** With a transaction open they only move the positions we show. With none open,
 everything the server has sent lies before them; then they go in-band after it, at most one
@@ -92,7 +93,7 @@ cdef class PostgresReceiver(Receiver):
         self.known = known if known is not None else KnownMessages()
 
     def attach_connection(self, owner not None, size_t connection, dict functions not None,
-                          int socket_fd, bint is_encrypted):
+                          int socket_fd, bint is_encrypted, size_t ssl=0, size_t has_pending=0):
         """Read from a libpq connection that is in CopyBoth and non-blocking.
 
         Args:
@@ -101,6 +102,8 @@ cdef class PostgresReceiver(Receiver):
             functions: addresses by name, from `source.postgresql.libpq`.
             socket_fd: its socket.
             is_encrypted: TLS or GSS encryption is on.
+            ssl: address of the ``SSL`` that reads ahead; 0 for none.
+            has_pending: address of SSL_has_pending of its library.
         """
         self.owner = owner
         self.frames.origin = FROM_LIBPQ
@@ -111,6 +114,9 @@ cdef class PostgresReceiver(Receiver):
         self.frames.pq.freemem = <freemem_t><size_t>functions["PQfreemem"]
         self.frames.pq.connection = <void *>connection
         self.is_encrypted = is_encrypted
+        self.tells_hidden = ssl != 0
+        self.ssl = <void *>ssl
+        self.has_pending = <ssl_has_pending_t>has_pending
         self.use_socket(socket_fd)
 
     def frame(self):
@@ -355,6 +361,9 @@ cdef class PostgresReceiver(Receiver):
         return self.cut(self.keepalive_lsn, self.keepalive_reply)
 
     # ---- the connection
+
+    cdef bint holds_input(self) noexcept nogil:
+        return self.has_pending(self.ssl) != 0
 
     cdef int fill(self) except -1 nogil:
         return self.frames.pq.consume_input(self.frames.pq.connection) != 0

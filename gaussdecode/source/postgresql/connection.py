@@ -22,7 +22,7 @@ from gaussdecode.errors import ConfigError, SourceError
 from gaussdecode.settings.dsn import authority_problem, is_local, parameters_of
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.pinned import later_statements, startup_options
-from gaussdecode.source.postgresql.libpq import LibPq, find_libpq
+from gaussdecode.source.postgresql.libpq import HIDDEN_READS, LibPq, ReadAhead, find_libpq
 from gaussdecode.source.quoting import literal
 from gaussdecode.source.sqlstate import MISSING_PUBLICATION, Phase, error_of
 from gaussdecode.wire.encoding import UTF8, find_encoding
@@ -99,6 +99,7 @@ class Connection:
         self.patience: float | None = None
         self._secret = secret
         self._gap: str | None = None
+        self._ahead: ReadAhead | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -168,6 +169,19 @@ class Connection:
         self.pgconn.nonblocking = 1
         self.pgconn.notice_handler = self._take_notice
 
+    def read_ahead(self) -> ReadAhead | None:
+        """Have TLS, if it is there, read ahead: from now on, and for whoever reads."""
+        self._ahead = self.libpq.read_ahead(self.pgconn)
+        return self._ahead
+
+    def _consume(self) -> None:
+        """Take what has arrived, also what TLS has read ahead."""
+        self.pgconn.consume_input()
+        for _ in range(HIDDEN_READS):
+            if self._ahead is None or not self._ahead.is_pending():
+                return
+            self.pgconn.consume_input()
+
     def _take_notice(self, notice: PGresult) -> None:
         """Break off where the server says that it leaves changes out."""
         if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) != _SKIPPING:
@@ -203,7 +217,7 @@ class Connection:
             if left <= 0:
                 return False
             select.select([self.pgconn.socket], [], [], left)
-            self.pgconn.consume_input()
+            self._consume()
         return True
 
     def end_stream(self) -> None:
@@ -214,7 +228,7 @@ class Connection:
             while time.monotonic() < deadline:
                 unsent = self.pgconn.flush()
                 select.select([self.pgconn.socket], [self.pgconn.socket] if unsent else [], [], 0.1)
-                self.pgconn.consume_input()
+                self._consume()
                 while (size := self.pgconn.get_copy_data(1)[0]) > 0:
                     pass
                 if size < 0:

@@ -28,6 +28,30 @@ FUNCTIONS: Final = (
 _VERBOSE: Final = 2  # PQERRORS_VERBOSE: messages carry their SQLSTATE
 
 
+HIDDEN_READS: Final = 1024
+"""Reads that empty what OpenSSL reads ahead, at 16 KiB and records of a few bytes; arbitrary."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """TLS of a connection that takes all that has arrived from the socket, not a record at a time.
+
+    What it holds does not show by `poll`, nor to libpq, which reads one record at each call.
+
+    Attributes:
+        ssl: address of the ``SSL``.
+        has_pending: address of SSL_has_pending, which tells whether it holds something.
+    """
+
+    ssl: int
+    has_pending: int
+
+    def is_pending(self) -> bool:
+        """Whether it holds something, be it part of a record."""
+        function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self.has_pending)
+        return bool(function(self.ssl))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class LibPq:
     """Where libpq's functions are.
@@ -58,6 +82,25 @@ class LibPq:
                 f"libpq's PQsocket says {seen}, psycopg ({self.implementation}) says "
                 f"{connection.socket}: two different libpq are loaded; reinstall psycopg"
             )
+
+    def read_ahead(self, connection: PGconn) -> ReadAhead | None:
+        """Have TLS read ahead from now on; None where it is not OpenSSL's, or cannot be asked.
+
+        The functions are those of the library that this libpq is linked to.
+        """
+        find = self.library.PQsslStruct
+        find.argtypes, find.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_void_p
+        ssl = find(address_of(connection), b"OpenSSL")
+        try:
+            begin = self.library.SSL_set_read_ahead
+            has_pending = _address(self.library, "SSL_has_pending")
+        except AttributeError:
+            return None
+        if not ssl:
+            return None
+        begin.argtypes, begin.restype = [ctypes.c_void_p, ctypes.c_int], None
+        begin(ssl, 1)
+        return ReadAhead(ssl, has_pending)
 
     def make_verbose(self, connection: PGconn) -> None:
         """Have error texts carry their SQLSTATE, also while connecting."""

@@ -70,6 +70,7 @@ class PostgresSource:
 
     def __init__(self, settings: ReaderSettings, say: Log) -> None:
         self._slot = settings.slot
+        self._say = say
         state = settings.log
         publications = settings.publications
         self._connection = connect(settings.address)
@@ -163,12 +164,16 @@ class PostgresSource:
         slots.start_stream(self._connection, self._slot, self._start_lsn, self._options)
         self._connection.on_gap = self._receiver.cut_off
         pgconn = self._connection.pgconn
+        ahead = self._connection.read_ahead()
+        if pgconn.ssl_in_use and ahead is None:
+            self._say("tls_by_records", libpq=self._connection.libpq.version)
         self._receiver.attach_connection(
             pgconn,
             address_of(pgconn),
             self._connection.libpq.addresses,
             pgconn.socket,
             bool(pgconn.ssl_in_use),
+            *(() if ahead is None else (ahead.ssl, ahead.has_pending)),
         )
 
     def answer(self, end: End) -> bool:
