@@ -65,6 +65,7 @@ cdef struct Pace:
     uint64_t drain_until        # read on until so many bytes have come,
     uint64_t last_bytes         # as long as that makes these others
     int last_waiting
+    bint has_tail               # TLS reads ahead: the rest of what came is taken by one read more
     void *ssl
     has_pending_t has_pending
     uint64_t hidden_bytes
@@ -124,6 +125,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     pace.is_flowing = False
     pace.drain_until = pace.last_bytes = 0
     pace.last_waiting = 0
+    pace.has_tail = False
     counts.messages = counts.bytes = counts.reads = counts.naps = counts.last_lsn = 0
     is_whole = run(&pq, socket_fd, end_lsn, &pace, &counts, pacer)
     if not is_whole:
@@ -207,6 +209,10 @@ cdef bint await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
     cdef int waiting = waiting_bytes(fd)
     cdef bint was_idle = False
     if waiting >= pace.little_bytes:
+        pace.has_tail = pace.ssl != NULL
+        return False
+    if waiting and pace.has_tail:
+        pace.has_tail = False
         return False
     if waiting and counts.bytes < pace.drain_until and (
         waiting != pace.last_waiting or counts.bytes != pace.last_bytes

@@ -6,6 +6,7 @@ of its own while the window is closed. The empty loop (`emptyloop.py`) receives 
 copies of one slot, run by run and in turn, with each way of pacing:
 
     auto           the reader's own pacer (`source/_pace.pyx`), which tries and chooses
+    by records     the same, where TLS does not read ahead
     spin           reads whenever the socket is readable
     fixed N        naps N us when less than 16 KiB is there
     adaptive N     halves the nap after one in which twice as much arrived
@@ -20,7 +21,7 @@ in each of these places:
     busy    over TCP, while another process keeps a core busy
     pinned  over TCP, server and loop on one core
 
-but for the longest naps over a Unix socket, which would take minutes.
+but for the longest naps over a Unix socket, which would take minutes, and records without TLS.
 
 `pg_recvlogical` is the base, in the same place. rows/s, CPU seconds of the loop and of the walsender
 per million rows, reads per second. `best` is the fastest of the fixed ones, `auto_over_best` the
@@ -55,15 +56,25 @@ _GATHER: Final = ("--pace", "gather", "--nap-us")
 AUTO: Final = "auto"
 PACES: Final[dict[str, tuple[str, ...]]] = {
     AUTO: ("--pace", "auto"),
+    "by records": ("--pace", "auto", "--no-ahead"),
     "spin": (*_FIXED, "0"),
     **{f"fixed {nap}": (*_FIXED, str(nap)) for nap in (300, 1000, 2000, 5000, 10000, 20000, 30000)},
     **{f"adaptive {nap}": (*_ADAPTIVE, str(nap)) for nap in (300, 1000)},
     "gather 3000 32": (*_GATHER, "3000", "--little-bytes", str(32 * _KIB)),
 }
 PLACES: Final = ("tcp", "unix", "tls", "busy", "pinned")
-_HOPELESS: Final = {
-    "unix": {"fixed 5000", "fixed 10000", "fixed 20000", "fixed 30000"}
-}  # stand still most of the time
+_POINTLESS: Final = {
+    "tcp": {"by records"},
+    "unix": {
+        "by records",
+        "fixed 5000",
+        "fixed 10000",
+        "fixed 20000",
+        "fixed 30000",
+    },  # stand still
+    "busy": {"by records"},
+    "pinned": {"by records"},
+}
 _BUSY: Final = (sys.executable, "-c", "while True: pass")
 
 
@@ -76,7 +87,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         found = {}
         for place in args.places:
             with taken(place, database):
-                names = [name for name in args.paces if name not in _HOPELESS.get(place, ())]
+                names = [name for name in args.paces if name not in _POINTLESS.get(place, ())]
                 found[place] = in_place(names, args, database, end, dsn_of(place, database))
     return {
         "bench": "pacing",
@@ -144,7 +155,7 @@ def in_place(
             print(f"run {run}, {name}: {runs[name][-1]['seconds']:.2f} s", flush=True)
     results = {name: _summary(done, args.rows, base) for name, done in runs.items()}
     best = max(
-        (name for name in results if name != AUTO),
+        (name for name in results if name not in {AUTO, "by records"}),
         key=lambda name: results[name]["rows_per_second"]["median"],
         default=AUTO,
     )

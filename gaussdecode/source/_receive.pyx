@@ -562,12 +562,18 @@ cdef class Receiver:
         """Whether to read before any sleep.
 
         What had come by the end of the last sleep is read to its end, though a read may bring one
-        small record of TLS; as long as reads bring something.
+        small record of TLS; as long as reads bring something. Where TLS reads ahead, one read more
+        takes what is left: a segment that is read in part keeps the buffer full, and a server whose
+        window is closed stands still in each rest.
         """
         if self.extra_reads and not self.tells_hidden:
             self.extra_reads -= 1
             return True
         if waiting >= little:
+            self.has_tail = self.tells_hidden
+            return True
+        if waiting and self.has_tail:
+            self.has_tail = False
             return True
         if waiting == 0 or self.byte_count >= self.drain_until or (
             waiting == self.last_waiting and self.byte_count == self.last_count
