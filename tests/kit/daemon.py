@@ -250,12 +250,18 @@ class Daemon:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Ask the monitoring port."""
+        """Ask the monitoring port.
+
+        Raises:
+            OSError: nobody answers, or the daemon ended within its answer.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
             return response.status, response.read()
+        except http.client.HTTPException as error:
+            raise ConnectionResetError(f"half an answer: {type(error).__name__}") from error
         finally:
             connection.close()
 
