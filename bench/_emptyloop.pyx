@@ -51,6 +51,7 @@ cdef enum:
     GATHERED_BYTES = 32768
     RESTED_BYTES = 16384
     VAIN_READS = 2
+    SHORT_BYTES = 131072
     DRAINED_TENTHS = 7          # of what waits, without headers of messages and records
 
 ctypedef int (*has_pending_t)(const void *ssl) noexcept nogil
@@ -65,7 +66,8 @@ cdef struct Pace:
     uint64_t drain_until        # read on until so many bytes have come,
     uint64_t last_bytes         # as long as that makes these others
     int last_waiting
-    bint has_tail               # TLS reads ahead: the rest of what came is taken by one read more
+    bint is_short               # TLS reads ahead, and the last nap brought so little
+    bint has_tail               # that the rest of it is taken by one read more
     void *ssl
     has_pending_t has_pending
     uint64_t hidden_bytes
@@ -125,7 +127,7 @@ def receive(owner not None, size_t connection, dict functions not None, int sock
     pace.is_flowing = False
     pace.drain_until = pace.last_bytes = 0
     pace.last_waiting = 0
-    pace.has_tail = False
+    pace.is_short = pace.has_tail = False
     counts.messages = counts.bytes = counts.reads = counts.naps = counts.last_lsn = 0
     is_whole = run(&pq, socket_fd, end_lsn, &pace, &counts, pacer)
     if not is_whole:
@@ -184,7 +186,7 @@ cdef void note(const uint8_t *frame, int size, Counts *counts) noexcept nogil:
 
 
 cdef bint hides_more(Pace *pace, const Counts *counts) noexcept nogil:
-    """As `PostgresReceiver.hides_more` does it."""
+    """As `Receiver.hides_more` does it."""
     if pace.ssl == NULL or not pace.has_pending(pace.ssl):
         return False
     if counts.bytes != pace.hidden_bytes:
@@ -209,7 +211,7 @@ cdef bint await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
     cdef int waiting = waiting_bytes(fd)
     cdef bint was_idle = False
     if waiting >= pace.little_bytes:
-        pace.has_tail = pace.ssl != NULL
+        pace.has_tail = pace.is_short
         return False
     if waiting and pace.has_tail:
         pace.has_tail = False
@@ -235,6 +237,7 @@ cdef bint await_input(int fd, Pace *pace, Counts *counts) noexcept nogil:
         rest(-1, pace.nap_us)
     waiting = waiting_bytes(fd)
     pace.is_flowing = waiting > 0
+    pace.is_short = pace.ssl != NULL and waiting < SHORT_BYTES
     pace.drain_until = counts.bytes + waiting * DRAINED_TENTHS // 10
     if pace.is_adaptive:
         adapt(fd, pace)

@@ -44,9 +44,10 @@ cdef enum:
     SHIFT_WINDOWS = 3
     ASSUMED_US = 100000         # that a new connection is taken for a stream; all are arbitrary
     LONG_ASSUMED_US = 2000000   # likewise, where it brings much and no window without a pause
-    SOON_US = 5000000           # before the first trials,
+    SOON_US = 3000000           # before the first trials,
     GATHERED_US = 1500000       # and where the first choice was to gather
     BETTER_US = 1000000
+    NEAR_US = 2000000           # until a trial of what was nearly as good
     RETRY_US = 4000000
     LONGEST_US = 300000000
 
@@ -165,7 +166,7 @@ cdef class Pacer:
         self.begin(self.best if self.streak else self.choose(now_us))
 
     cdef int choose(self, int64_t now_us) noexcept nogil:
-        """The pace whose trial is most overdue; the best when none is.
+        """The pace whose trial is most overdue, or of these the nearest one; the best when none is.
 
         One that brought more than the best does now is overdue a second after its last trial.
         """
@@ -175,7 +176,9 @@ cdef class Pacer:
             due_us = self.due_us[index]
             if self.rate[index] > 1.05 * self.rate[self.best]:
                 due_us = min(due_us, due_us - self.wait_us[index] + BETTER_US)
-            if index != self.best and due_us < earliest:
+            if index != self.best and (due_us < earliest or (
+                due_us == earliest and abs(index - self.best) < abs(chosen - self.best)
+            )):
                 earliest = due_us
                 chosen = index
         return chosen
@@ -207,7 +210,7 @@ cdef class Pacer:
             elif rate < 0.9 * best:
                 self.wait_us[tried] *= 2
             else:
-                self.wait_us[tried] = RETRY_US
+                self.wait_us[tried] = NEAR_US
             if self.wait_us[tried] > LONGEST_US:
                 self.wait_us[tried] = LONGEST_US
             self.due_us[tried] = now_us + self.wait_us[tried]

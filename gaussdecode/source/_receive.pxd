@@ -60,7 +60,8 @@ cdef class Receiver:
     cdef uint64_t drain_until   # value of `byte_count` at which that is read,
     cdef uint64_t last_count    # if a read makes one of these another one
     cdef int last_waiting
-    cdef bint has_tail          # much was waiting, and its last bytes are to be read too
+    cdef bint is_short          # TLS reads ahead, and the last rest brought so little
+    cdef bint has_tail          # that its last bytes are to be read too
     cdef uint64_t message_count
     cdef uint64_t byte_count
     cdef uint64_t batch_count

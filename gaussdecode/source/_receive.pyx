@@ -122,6 +122,7 @@ cdef enum:
     LITTLE_BYTES = 32768        # gather only when less is waiting
     GATHER_US = 3000            # longest wait for so much
     RESTED_BYTES = 16384        # after a rest read on while more is waiting: one read of libpq
+    SHORT_BYTES = 131072        # what a buffer holds that has not grown; measured
     DRAINED_TENTHS = 7          # of what waits: the rest may be headers of messages and records
     NAP_US = 300                # where the socket cannot gather
     BATCH_US = 5000
@@ -562,15 +563,15 @@ cdef class Receiver:
         """Whether to read before any sleep.
 
         What had come by the end of the last sleep is read to its end, though a read may bring one
-        small record of TLS; as long as reads bring something. Where TLS reads ahead, one read more
-        takes what is left: a segment that is read in part keeps the buffer full, and a server whose
-        window is closed stands still in each rest.
+        small record of TLS; as long as reads bring something. Where TLS reads ahead and a rest
+        brought little, one read more takes what is left: a segment that is read in part keeps a
+        small buffer full, and a server whose window is closed stands still in each rest.
         """
         if self.extra_reads and not self.tells_hidden:
             self.extra_reads -= 1
             return True
         if waiting >= little:
-            self.has_tail = self.tells_hidden
+            self.has_tail = self.is_short
             return True
         if waiting and self.has_tail:
             self.has_tail = False
@@ -592,6 +593,7 @@ cdef class Receiver:
         """Remember what had come."""
         cdef int waiting = self.waiting_bytes()
         self.is_flowing = waiting > 0
+        self.is_short = self.tells_hidden and waiting < SHORT_BYTES
         self.drain_until = self.byte_count + <uint64_t>(waiting * DRAINED_TENTHS // 10)
 
     cdef void gather(self) noexcept nogil:

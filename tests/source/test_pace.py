@@ -12,7 +12,7 @@ from gaussdecode.source._pace import PACES, Pacer
 
 GATHER_US = 3000
 Rates = tuple[float, ...]  # MB/s of each pace
-TCP = (40.0, 42.0, 45.0, 80.0, 78.0, 76.0)
+TCP = (40.0, 42.0, 45.0, 80.0, 78.0, 72.0)
 UNIX = (70.0, 60.0, 30.0, 3.0, 1.5, 1.0)
 ALIKE = (50.0, 50.0, 50.0, 50.0, 50.0, 50.0)
 
@@ -64,12 +64,10 @@ class Machine:
 )
 @pytest.mark.parametrize("first", range(len(PACES)))
 def test_it_settles_within_seconds(rates: Rates, first: int) -> None:
-    """Whatever it began with, and wherever the best one stands; what is nearly as good takes longer."""
+    """Whatever it began with, and wherever the best one stands."""
     machine, pacer = Machine(rates), Pacer(first)
     machine.run(pacer, 9)
     assert pacer.is_streaming
-    assert rates[pacer.best] > 0.92 * max(rates)
-    machine.run(pacer, 11)
     assert rates[pacer.best] > 0.96 * max(rates)
     assert machine.run(pacer, 60) > 0.95
 
