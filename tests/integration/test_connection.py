@@ -1,5 +1,7 @@
 """Ways to reach the server, from the configuration to what has landed."""
 
+import ctypes
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,6 +213,8 @@ def test_only_tls_reads_ahead(secure: tuple[Postgres, Path]) -> None:
             assert (ahead is not None) is is_encrypted
             assert ahead is None or not ahead.is_pending()
             assert connection.query("SELECT 1") == [("1",)]
+            connection.libpq = dataclasses.replace(connection.libpq, library=ctypes.CDLL(None))
+            assert connection.read_ahead() is None  # no such functions in it: as before
 
 
 @pytest.mark.parametrize("implementation", ["python", "c"])

@@ -88,14 +88,14 @@ class LibPq:
 
         The functions are those of the library that this libpq is linked to.
         """
-        find = self.library.PQsslStruct
-        find.argtypes, find.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_void_p
-        ssl = find(address_of(connection), b"OpenSSL")
         try:
+            find = self.library.PQsslStruct
             begin = self.library.SSL_set_read_ahead
             has_pending = _address(self.library, "SSL_has_pending")
         except AttributeError:
             return None
+        find.argtypes, find.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_void_p
+        ssl = find(address_of(connection), b"OpenSSL")
         if not ssl:
             return None
         begin.argtypes, begin.restype = [ctypes.c_void_p, ctypes.c_int], None

@@ -1,5 +1,7 @@
 """A slot of a PostgreSQL server as a source of the reader."""
 
+from typing import Final
+
 from gaussdecode.errors import GaussDecodeError, SourceRefusedError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
@@ -31,6 +33,12 @@ from gaussdecode.wire.formats import Formats
 def known_messages(settings: ReaderSettings) -> KnownMessages:
     """Make a registry of descriptions, bounded as the reader's settings say."""
     return KnownMessages(settings.decoding.desc_memory_bytes, settings.desc_directory)
+
+
+_BY_RECORDS: Final = (
+    "the OpenSSL of this libpq cannot be asked to read ahead: the reader takes four times the CPU "
+    "time to receive, and nothing else differs; psycopg[binary] has one that can"
+)
 
 
 class SlowPath:
@@ -166,7 +174,13 @@ class PostgresSource:
         pgconn = self._connection.pgconn
         ahead = self._connection.read_ahead()
         if pgconn.ssl_in_use and ahead is None:
-            self._say("tls_by_records", libpq=self._connection.libpq.version)
+            libpq = self._connection.libpq
+            self._say(
+                "tls_by_records",
+                psycopg=libpq.implementation,
+                libpq=libpq.version,
+                advice=_BY_RECORDS,
+            )
         self._receiver.attach_connection(
             pgconn,
             address_of(pgconn),
