@@ -164,6 +164,7 @@ class Session:
         self._thread: threading.Thread | None = None
         self._is_aborted = False
         self._drain_began_ns = 0
+        self._spawned_ns = 0
         self._last_tick = time.monotonic()
         self._grace_until = time.monotonic() + STUCK_SECONDS
         self.control = Control.create()
@@ -219,6 +220,7 @@ class Session:
     def _spawn(self) -> None:
         """Make the queues and start the processes, each with its own ends only."""
         self._turn(Turn.SPAWN)
+        self._spawned_ns = time.monotonic_ns()
         settings = self._settings
         count = settings.decoder_count
         parallel = count > 1
@@ -415,7 +417,10 @@ class Session:
         self._on_tick()
 
     def oldest_heartbeat(self) -> tuple[str, float]:
-        """The stage that has not moved for longest, and for how many seconds."""
+        """The stage that has not moved for longest, and for how many seconds.
+
+        A process that never moved counts from its start: it may hang in there.
+        """
         now = time.monotonic_ns()
         beats = {"reader": self.control.get(Word.READER_HEARTBEAT_NS)}
         for index in range(len(self.raw_rings)):
@@ -424,7 +429,8 @@ class Session:
             beats["collector"] = max(self.collector_round_ns, self._landed_ns())
         if self._drain_began_ns:
             beats["writer"] = max(self._drain_began_ns, self._landed_ns())
-        ages = {name: (now - beat) / 1e9 for name, beat in beats.items() if beat}
+        moved = {name: beat or self._spawned_ns for name, beat in beats.items()}
+        ages = {name: (now - beat) / 1e9 for name, beat in moved.items() if beat}
         return max(ages.items(), key=lambda item: item[1], default=("none", 0.0))
 
     def process_ids(self) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Tests for `gaussdecode.commands.top`: printed, on a terminal, and as a page in a browser."""
 
+import codecs
 import fcntl
 import http.client
 import itertools
@@ -238,12 +239,13 @@ class Screen:
         os.close(self._ours)
 
     def _read(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")()  # a read may end within a letter
         while True:
             try:
                 chunk = os.read(self._ours, 1 << 16)
             except OSError:  # nobody has it open any more
                 return
-            self.text += chunk.decode()
+            self.text += decoder.decode(chunk)
 
     def resize(self, columns: int, lines: int) -> None:
         """Give the terminal another size."""
@@ -280,7 +282,7 @@ def test_on_a_terminal(fleet: Path) -> None:
         assert len(screen.lines) <= 12
         screen.press("q")
         assert screen.process.wait(60) == EX_OK
-        assert screen.text.rstrip().endswith("\x1b[?1049l")
+        wait_until(lambda: screen.text.rstrip().endswith("\x1b[?1049l"), "the screen from before")
         assert termios.tcgetattr(screen._theirs) == screen.modes
 
 
@@ -291,7 +293,7 @@ def test_a_signal_gives_the_terminal_back(fleet: Path, number: signal.Signals) -
         screen.process.send_signal(number)
         assert screen.process.wait(60) == EX_OK
         assert termios.tcgetattr(screen._theirs) == screen.modes
-        assert "\x1b[?1049l" in screen.text
+        wait_until(lambda: "\x1b[?1049l" in screen.text, "the screen from before")
         assert not re.search(r"\x1b\[3\dm", screen.text)
 
 

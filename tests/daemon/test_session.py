@@ -300,6 +300,16 @@ def test_stage_that_stands_still_ends_the_session(idle_collector: Session) -> No
         idle_collector._check_progress()
 
 
+def test_decoder_that_never_moved_ends_the_session(idle_collector: Session) -> None:
+    """It hangs in its start, and its first sign of life is waited for no longer than any other."""
+    idle_collector.collector_round_ns = time.monotonic_ns()
+    idle_collector.raw_rings = [Ring.create(1 << 16, 16)]
+    idle_collector._spawned_ns = time.monotonic_ns() - int(2 * STUCK_SECONDS * 1e9)
+    idle_collector.control.set(Word.READER_HEARTBEAT_NS, time.monotonic_ns())
+    with pytest.raises(ChildError, match="decoder 0 has not moved"):
+        idle_collector._check_progress()
+
+
 def test_source_that_does_not_answer_ends_the_session() -> None:
     """Before the stream nothing moves; the source is asked again by the next session."""
     session = _session()
