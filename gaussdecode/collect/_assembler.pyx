@@ -922,6 +922,7 @@ cdef class Assembler:
     cdef inline void count_waiting(self) noexcept nogil:
         if self.waiting_count == 0:
             self.waiting_since_ns = <int64_t>monotonic_ns()
+            self.wants_attention = True  # an entry is due so long from now, or at once
         self.waiting_count += 1
 
     cdef int append_message(
@@ -1651,8 +1652,8 @@ cdef class Assembler:
 
         Returns:
             PUMP_TIME when the time is over, PUMP_ATTENTION when a row group was handed
-            over or an answer is urgent, PUMP_END when the stream was closed and all
-            before its end is absorbed.
+            over, an answer is urgent or a first transaction waits for its entry, PUMP_END
+            when the stream was closed and all before its end is absorbed.
 
         Raises:
             ChildError: a decoder died without closing its stream.

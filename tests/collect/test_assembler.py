@@ -39,7 +39,7 @@ from kit.entries import (
 )
 from kit.wire import NONE
 
-from gaussdecode.collect._assembler import PUMP_END, REASONS, Assembler
+from gaussdecode.collect._assembler import PUMP_ATTENTION, PUMP_END, PUMP_TIME, REASONS, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
 from gaussdecode.collect.spool import Spool
@@ -567,6 +567,22 @@ def test_what_the_collector_is_at_counts_already(tmp_path: Path) -> None:
     assert seen[0] > 0
     assert seen == sorted(seen)
     assert seen[-1] <= time.monotonic_ns() - began
+
+
+def test_the_first_that_waits_for_an_entry_is_told(tmp_path: Path) -> None:
+    """At once, or its entry would be as late as the look at the timers; those after it are not."""
+    sink = Sink(tmp_path)
+    told: list[int] = []
+    with contextlib.closing(Ring.create(1 << 16, 128)) as ring:
+        for number in range(4):
+            begun = Mark(BEGIN, x=10 * number + 1)
+            done = Mark(COMMIT, x=10 * number + 1, y=10 * number + 2)
+            mark = [relation_mark(TABLES[1])] if not number else []
+            ring.put_bytes(entry(number, [*mark, begun, Row(1, number, "x"), done]), 0.0)
+            told.append(sink.assembler.pump([ring], 0.3))
+            if number == 1:
+                sink.assembler.committed()
+    assert told == [PUMP_ATTENTION, PUMP_TIME, PUMP_ATTENTION, PUMP_TIME]
 
 
 # ---- transactions that are streamed while they are open

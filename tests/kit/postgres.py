@@ -187,11 +187,15 @@ class Database:
         return Lsn.parse(self.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
 
     def drop(self) -> None:
-        """Drop the slots and the database, with whoever still uses them."""
+        """Drop the slots and the database, with whoever still uses them.
+
+        The server is given time to end who reads a slot: until it has, the slot is in use and
+        neither it nor its database can be dropped.
+        """
         with self.server.connect() as session:
             run(
                 session,
-                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+                "SELECT pg_terminate_backend(active_pid, 30000) FROM pg_replication_slots "
                 f"WHERE database = '{self.name}' AND active",
             )
             run(
