@@ -15,7 +15,7 @@ from kit.capacity import Costs, Setup
 from gaussdecode.daemon.status.limit import Stage
 from gaussdecode.settings.sections import LandingConfig
 
-LANES: Final = LandingConfig(root=Path("/")).writer_lanes
+LANES: Final = LandingConfig(root=Path("/")).lanes
 OTHER: Final = "other"
 _COMMAND: Final = (sys.executable, str(Path(__file__).parent / "stagecpu.py"))
 

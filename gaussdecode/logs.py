@@ -41,6 +41,7 @@ class Event(enum.StrEnum):
     SESSION_RETRYING = "session_retrying"
     STREAMING_FALLBACK = "streaming_fallback"
     DECODERS_CHANGED = "decoders_changed"
+    LANES_ADDED = "lanes_added"
     SOURCE_CONNECTED = "source_connected"
     RESENT_COMPARED = "resent_compared"
     RESENT_UNKNOWN = "resent_unknown"

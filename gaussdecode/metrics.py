@@ -505,11 +505,17 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     _counter("land_rows", "rows", "Rows committed", _NOTHING),
     _counter("land_bytes", "bytes", "Bytes of the files committed", _NOTHING),
+    _gauge(
+        "land_writer_lanes",
+        "lanes",
+        "Threads that encode Parquet",
+        "With landing.writer-lanes auto: two, and others that were needed while cores were idle.",
+    ),
     _counter(
         "land_encoded_seconds",
         "seconds",
         "Time the writer lanes encoded Parquet, summed, what they do now included",
-        "A rate near landing.writer-lanes: the lanes are the limit.",
+        "A rate near land_writer_lanes: the lanes are the limit.",
     ),
     _counter(
         "land_synced_seconds",

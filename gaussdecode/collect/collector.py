@@ -176,6 +176,7 @@ class CollectorSettings:
     start_csn: int = 0
     excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
+    is_first_due: bool = True  # the first transaction is an entry at once
     name: str = ""  # of the source
     source: str | None = None  # the same, where a landing has several sources and rows say so
     most_tables: int = 1000  # that keep their place in memory between entries; arbitrary
@@ -244,7 +245,7 @@ class Collector:
         self._csns: Csns | None = None  # of the transactions since the entry before
         self.gathered = Histogram()
         self._committed_at = time.monotonic()
-        self._is_first = True  # nothing has been committed yet
+        self._is_first_due = settings.is_first_due  # until something has been committed
         self._spool = spool
         self._should_stop = should_stop
         self.spool_wait: str | None = None
@@ -663,7 +664,7 @@ class Collector:
             waited = time.monotonic() - self._committed_at
             return behind > 0 and (waited >= IDLE_SECONDS or behind >= IDLE_BYTES)
         writer = self._writer
-        if self._is_first:  # whoever started the daemon looks whether anything lands
+        if self._is_first_due:  # whoever started the daemon looks whether anything lands
             return True
         if writer.largest_file_bytes >= self._settings.target_file_size or writer.is_crowded:
             return True
@@ -765,7 +766,7 @@ class Collector:
         self._truncates.clear()
         self._changes.clear()
         self._committed_at = time.monotonic()
-        self._is_first = False
+        self._is_first_due = False
         return request
 
     def _said(self) -> dict[str, Any]:  # Any: JSON

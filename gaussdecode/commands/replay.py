@@ -93,19 +93,26 @@ def execute(args: argparse.Namespace) -> int:
         ended = time.monotonic()
         readings.retire(session)
         values = readings.metrics()
+        context = _context(facts, pipeline.lane_count)
         is_stopped = stop.is_set()
-    _print(facts, pipeline.landed.durable, values, ended - began, is_json=args.json)
+    _print(facts, context, pipeline.landed.durable, values, ended - began, is_json=args.json)
     if is_stopped:
         raise KeyboardInterrupt
     return EX_OK
 
 
 def _print(
-    facts: DaemonFacts, durable: Durable, values: Values, seconds: float, *, is_json: bool
+    facts: DaemonFacts,
+    context: Context,
+    durable: Durable,
+    values: Values,
+    seconds: float,
+    *,
+    is_json: bool,
 ) -> None:
     """Say what it came to."""
-    works = report.works(values, facts.decoder_count, facts.lane_count)
-    limit = report.limit_of_run(works, values, seconds, _context(facts))
+    works = report.works(values, context.decoder_count, context.lane_count)
+    limit = report.limit_of_run(works, values, seconds, context)
     foreign = int(sum(values.get(_FOREIGN, {}).values()))
     landed = {"root": str(facts.root), "durable_lsn": str(Lsn(durable.lsn))}
     if is_json:
@@ -129,13 +136,13 @@ def _print(
         print(f"What moves it: {limit.setting}")
 
 
-def _context(facts: DaemonFacts) -> Context:
+def _context(facts: DaemonFacts, lane_count: int) -> Context:
     return Context(
         is_streaming=True,
         reason=None,
         is_disk_full=False,
         decoder_count=facts.decoder_count,
-        lane_count=facts.lane_count,
+        lane_count=lane_count,
         usual_lag_seconds=0.0,
     )
 

@@ -14,6 +14,7 @@ from gaussdecode.land.transactions import landed_since
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 
 _UNUSED: Final = (EntryKind.GENESIS, EntryKind.IDLE, EntryKind.GAP)
@@ -91,6 +92,7 @@ def collector_settings(
         start_csn=0 if decoding.start_at is None else decoding.start_at[0],
         excluded_users=decoding.excluded_users,
         stops_at_suspects=landing.on_suspect == "stop",
+        is_first_due=config.source.kind is not SourceKind.CAPTURE,
     )
 
 

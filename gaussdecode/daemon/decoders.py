@@ -19,13 +19,11 @@ is far back, or not known, nothing is changed.
 `Choice` is pure: it is given the time, counters, and what of the machine was idle.
 """
 
-import contextlib
 import dataclasses
 import enum
-import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Final
+
+from gaussdecode.cores import least_growth
 
 WINDOW_SECONDS: Final = 5.0  # arbitrary, as all of these
 SETTLE_SECONDS: Final = 3.0  # of a new session, before it is measured
@@ -39,8 +37,6 @@ _IDLE_CORES: Final = 0.5  # that a decoder more could use
 _SPARE: Final = 0.5  # of a thread, below which the work of several fits one
 _FULL: Final = 0.1  # idle cores, below which the machine has none left
 _TRIED_WINDOWS: Final = 2
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_GROUPS: Final = "/sys/fs/cgroup"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +94,7 @@ class Window:
             (new.reader_stalled - old.reader_stalled) / span,
             (new.decoders_busy - old.decoders_busy) / span,
             (new.decoders_blocked - old.decoders_blocked) / span,
-            _least_growth(old.idle, new.idle) / span,
+            least_growth(old.idle, new.idle) / span,
         )
 
     def verdict(self, count: int) -> Verdict:
@@ -112,13 +108,6 @@ class Window:
         if is_busy and behind <= _STALLED and self.idle >= _IDLE_CORES:
             return Verdict.LIMITED
         return Verdict.NOTHING
-
-
-def _least_growth(old: tuple[float, ...], new: tuple[float, ...]) -> float:
-    """Nothing where others tell than before."""
-    if len(old) != len(new):
-        return 0.0
-    return min((after - before for before, after in zip(old, new, strict=True)), default=0.0)
 
 
 class Choice:
@@ -221,54 +210,3 @@ def _mean(rates: list[float]) -> float:
 def _is_cheap(seen: Seen) -> bool:
     """Whether another session costs the server little."""
     return seen.reread_bytes is not None and seen.reread_bytes <= MOST_REREAD_BYTES
-
-
-class Cores:
-    """The cores that this process may use, and how long nobody has used them.
-
-    Args:
-        read: text of a file; raises OSError where there is none.
-    """
-
-    def __init__(self, read: Callable[[str], str] = lambda path: Path(path).read_text()) -> None:
-        self._read = read
-
-    def idle_seconds(self, now: float) -> tuple[float, ...]:
-        """Core seconds, of the machine and within a quota, if there is one; only differences mean something.
-
-        Within a quota, what others leave idle cannot be used. A service that sees only processes in
-        /proc has no /proc/stat: the root of the control groups then tells of the whole machine. Empty
-        where nobody tells of the machine.
-
-        Args:
-            now: monotonic time.
-        """
-        machine = self._of_cores()
-        if machine is None:
-            machine = self._of_group("", float(os.cpu_count() or 1), now)
-        quota = self._of_quota(now)
-        return (
-            tuple(one for one in (machine, quota) if one is not None) if machine is not None else ()
-        )
-
-    def _of_cores(self) -> float | None:
-        mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            lines = [line.split() for line in self._read("/proc/stat").splitlines()]
-            return sum(int(line[4]) for line in lines if line and line[0] in mine) / _TICKS
-        return None
-
-    def _of_group(self, group: str, cores: float, now: float) -> float | None:
-        """What a control group leaves of so many cores."""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            text = self._read(f"{_GROUPS}{group}/cpu.stat")
-            used = dict(line.split() for line in text.splitlines())
-            return now * cores - int(used["usage_usec"]) / 1e6
-        return None
-
-    def _of_quota(self, now: float) -> float | None:
-        with contextlib.suppress(OSError, ValueError):
-            group = self._read("/proc/self/cgroup").rpartition("::")[2].strip().rstrip("/")
-            quota, period = self._read(f"{_GROUPS}{group}/cpu.max").split()
-            return self._of_group(group, int(quota) / int(period), now)
-        return None

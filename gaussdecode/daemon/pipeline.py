@@ -36,6 +36,7 @@ from gaussdecode.ipc.process import Prepared
 from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
+from gaussdecode.land.lanes import Lanes
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.mirror.known import check_url, read_state
 from gaussdecode.land.mirror.restore import Told, find_layout, restore
@@ -205,13 +206,14 @@ class Pipeline:
         self._stopped = stopped(self.snapshots.ledger())
         self.writer = Writer(
             self.log,
-            lanes=landing.writer_lanes,
+            lanes=Lanes(landing.lanes, landing.most_lanes),
             queue_bytes=landing.queue_bytes,
             target_file_size=landing.target_file_size,
             compression=landing.compression,
             on_durable=self._on_durable,
             on_error=self._on_error,
             on_landed=self._on_landed,
+            on_lanes=self._on_lanes,
         )
         if not self._config.mirror.is_on:
             check_url(read_state(self.log.disk), "")
@@ -369,6 +371,11 @@ class Pipeline:
         """The landing's disk is full."""
         return self._space.is_waiting
 
+    @property
+    def lane_count(self) -> int:
+        """Threads that encode; before there are any, those that are begun with."""
+        return self._config.landing.lanes if self.writer is None else self.writer.lane_count
+
     def stats(self) -> dict[str, float]:
         """Values of the landing, by metric without its prefix; also while it is recovered."""
         counts = self.landed.totals()
@@ -380,6 +387,7 @@ class Pipeline:
         if self.mirror is not None:
             counts.update(self.mirror.stats())
         if self.writer is not None:
+            counts["land_writer_lanes"] = float(self.writer.lane_count)
             counts["land_encoded_seconds_total"] = self.writer.encoding.seconds
             counts["land_synced_seconds_total"] = self.writer.syncing.seconds
             counts["land_published_seconds_total"] = self.writer.committing.seconds
@@ -401,6 +409,9 @@ class Pipeline:
     def _on_error(self, error: BaseException) -> None:
         if self._failure is None:
             self._failure = error
+
+    def _on_lanes(self, count: int) -> None:
+        _log.info(Event.LANES_ADDED, lanes=count)
 
     def _on_wait(self, reason: str) -> None:
         _log.warning(Event.DISK_FULL, reason=reason)

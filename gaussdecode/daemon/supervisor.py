@@ -23,8 +23,9 @@ from pkgutil import resolve_name
 from types import FrameType
 from typing import Final
 
+from gaussdecode.cores import Cores
 from gaussdecode.daemon import loss, quarantine
-from gaussdecode.daemon.decoders import Choice, Cores, Seen
+from gaussdecode.daemon.decoders import Choice, Seen
 from gaussdecode.daemon.guard import Guard, GuardSettings, Look
 from gaussdecode.daemon.idle import Idle
 from gaussdecode.daemon.joint import Joint

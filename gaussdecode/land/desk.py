@@ -147,30 +147,31 @@ class Desk:
     """The shared state of a writer.
 
     Args:
-        make_content: makes an empty entry.
-        lane_count: encoding threads.
+        make_content: makes an empty entry for so many lanes.
+        lane_count: encoding threads to begin with.
         queue_bytes: Arrow bytes that may wait for a lane or be encoded, and never more than
             two of the largest row groups for each lane; one row group always may.
         clock: monotonic seconds.
 
     Attributes:
         blocked: for which callers have waited.
+        lane_count: encoding threads.
         waiting_bytes: that wait for a lane or are being encoded.
         moved_ns: monotonic time at which a lane or the committer last finished something.
     """
 
     def __init__(
         self,
-        make_content: Callable[[], OpenEntry],
+        make_content: Callable[[int], OpenEntry],
         lane_count: int,
         queue_bytes: int,
         clock: Callable[[], float],
     ) -> None:
         self.blocked = Spent()
+        self.lane_count = lane_count
         self.waiting_bytes = 0
         self.moved_ns = time.monotonic_ns()
         self._make_content = make_content
-        self._lane_count = lane_count
         self._queue_bytes = queue_bytes
         self._largest = _SMALL_GROUP  # row group so far
         self._clock = clock
@@ -179,7 +180,7 @@ class Desk:
         self._stage = Automaton("entry", ENTRY, Stage.NONE)
         self._generation = 0
         self._failure: BaseException | None = None
-        self._content = make_content()
+        self._content = make_content(lane_count)
         self._sealed: Sealed | None = None
         self._ready: deque[TableFile] = deque()
         self._owner: dict[TableFile, OpenEntry] = {}
@@ -239,13 +240,26 @@ class Desk:
             self._wait(generation, lambda: self._has_room(size))
             self._life.step(Event.PUT)
             self._largest = max(self._largest, size)
-            has_idle_lane = self._busy_lanes + len(self._ready) < self._lane_count
+            has_idle_lane = self._busy_lanes + len(self._ready) < self.lane_count
             file, evicted = self._content.assign(group, has_idle_lane=has_idle_lane)
             file.pending.append(group)
             self.waiting_bytes += size
             for changed in (file, evicted):
                 if changed is not None:
                     self._schedule(changed)
+
+    def add_lanes(self, generation: int, count: int) -> None:
+        """Say that there are so many more; they may write files of the open entry already.
+
+        Raises:
+            SupersededError: the caller's generation is over.
+            LandingError: the writer has failed.
+        """
+        with self._changed:
+            self._check(generation)
+            self.lane_count += count
+            self._content.allow_beside(count)
+            self._changed.notify_all()
 
     def seal(
         self,
@@ -267,7 +281,7 @@ class Desk:
             for file in self._content.seal():
                 self._schedule(file)
             self._sealed = Sealed(request, self._content, schemas, confirm, self._clock())
-            self._content = self._make_content()
+            self._content = self._make_content(self.lane_count)
             self._changed.notify_all()
 
     def wait_committed(self, seconds: float | None = None, generation: int | None = None) -> bool:
@@ -298,7 +312,7 @@ class Desk:
 
     def _has_room(self, size: int) -> bool:
         """Memory beyond what keeps all lanes at work would make nothing faster."""
-        enough = 2 * self._lane_count * max(self._largest, size)
+        enough = 2 * self.lane_count * max(self._largest, size)
         limit = min(self._queue_bytes, enough)
         return not self.waiting_bytes or self.waiting_bytes + size <= limit
 
@@ -448,7 +462,7 @@ class Desk:
                 doomed = doomed + self._sealed.content.files
             self._stage.step(Step.DROP)
             self._sealed = None
-            self._content = self._make_content()
+            self._content = self._make_content(self.lane_count)
             self._ready.clear()
             self._owner.clear()
             self.waiting_bytes = 0

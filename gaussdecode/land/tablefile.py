@@ -155,6 +155,10 @@ class OpenEntry:
         self.unfinished += 1
         return self._use(file), self._evict()
 
+    def allow_beside(self, count: int) -> None:
+        """So many more tables may have another file, or one table so many."""
+        self._beside_left += count
+
     def seal(self) -> list[TableFile]:
         """Say that no more row groups come; gives the files that just need closing."""
         for file in self._used:

@@ -12,7 +12,8 @@ Generations
 
 Threads
     The *collector* calls the intake, always the same one. *Lanes* encode; a file is
-    with one lane at a time (`TableFile.is_scheduled`). The *committer* runs one entry
+    with one lane at a time (`TableFile.is_scheduled`). The collector starts more of them, where
+    that helps (`land.lanes`). The *committer* runs one entry
     at a time. One lock guards all shared state; nobody encodes or touches the disk with it.
 
 Who waits for whom
@@ -38,6 +39,7 @@ from gaussdecode.errors import AccountError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.desk import Desk, Sealed
 from gaussdecode.land.failpoints import Step
+from gaussdecode.land.lanes import Lanes
 from gaussdecode.land.making import Draft
 from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink
@@ -60,7 +62,7 @@ class Writer:
 
     Args:
         log: open and recovered; the writer is its main but not its only user.
-        lanes: encoding threads.
+        lanes: encoding threads, or what finds out how many there are.
         queue_bytes: Arrow bytes that may wait for a lane; one row group always may.
         target_file_size: a file with this many bytes takes no more row groups.
         max_open_files: files being written at once.
@@ -68,6 +70,7 @@ class Writer:
         on_durable: told the position of each entry, from the committer's thread.
         on_error: told the first error, from the thread it happened in.
         on_landed: told each committed entry, before `on_durable`.
+        on_lanes: told how many lanes there are when there are more, from the collector's thread.
         clock: monotonic seconds.
         wall_clock: seconds since 1970.
 
@@ -84,7 +87,7 @@ class Writer:
         self,
         log: CommitLog,
         *,
-        lanes: int = 2,
+        lanes: int | Lanes = 2,
         queue_bytes: int = 256 * MIB,
         target_file_size: int = 128 * MIB,
         max_open_files: int = 256,
@@ -92,6 +95,7 @@ class Writer:
         on_durable: Callable[[SourcePosition], object],
         on_error: Callable[[BaseException], object],
         on_landed: Callable[[CommitEntry], object] | None = None,
+        on_lanes: Callable[[int], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -105,23 +109,32 @@ class Writer:
         self._on_durable = on_durable
         self._on_error = on_error
         self._on_landed = on_landed
+        self._on_lanes = on_lanes
         self._clock = clock
         self._wall_clock = wall_clock
-        make_content = functools.partial(OpenEntry, target_file_size, max_open_files, lanes)
-        self._desk = Desk(make_content, lanes, queue_bytes, clock)
+        self._lanes = lanes if isinstance(lanes, Lanes) else Lanes(lanes, lanes)
+        make_content = functools.partial(OpenEntry, target_file_size, max_open_files)
+        self._desk = Desk(make_content, self._lanes.first, queue_bytes, clock)
         self._intake: Intake | None = None
-        loops = [(f"lane-{index}", self._lane) for index in range(lanes)]
-        self._threads = [
-            threading.Thread(target=self._run, args=(loop,), name=name, daemon=True)
-            for name, loop in [*loops, ("committer", self._committer)]
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        self._start("committer", self._committer)
+        for number in range(self._lanes.first):
+            self._start(f"lane-{number}", self._lane)
+
+    def _start(self, name: str, loop: Callable[[], None]) -> None:
+        thread = threading.Thread(target=self._run, args=(loop,), name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     @property
     def blocked_seconds(self) -> float:
         """For which the collector has waited."""
         return self._desk.blocked.seconds
+
+    @property
+    def lane_count(self) -> int:
+        """Encoding threads."""
+        return self._desk.lane_count
 
     @property
     def moved_ns(self) -> int:
@@ -214,6 +227,23 @@ class Writer:
             return  # the next start sweeps it
 
     # ---- threads ---------------------------------------------------------------------
+
+    def add_lanes(self, generation: int) -> None:
+        """Start others where they help; the collector calls it, who is alone in that.
+
+        Raises:
+            SupersededError: the caller's generation is over.
+            LandingError: the writer has failed.
+        """
+        before = self._desk.lane_count
+        more = self._lanes.look(self._clock(), self.encoding.seconds, before)
+        if not more:
+            return
+        self._desk.add_lanes(generation, more)
+        for number in range(before, before + more):
+            self._start(f"lane-{number}", self._lane)
+        if self._on_lanes is not None:
+            self._on_lanes(before + more)
 
     def _run(self, loop: Callable[[], None]) -> None:
         try:
@@ -343,6 +373,7 @@ class Intake:
             LandingError: the writer has failed.
         """
         self._desk.put(self.generation, group)
+        self._writer.add_lanes(self.generation)
 
     def commit(self, request: EntryRequest) -> None:
         """Make one entry of everything written since the last call; returns at once.

@@ -39,6 +39,12 @@ KEY_PIECE_BYTES: Final = 16 * MIB
 MOST_CHOSEN: Final = 4
 """Decoders that are chosen at most: a reader brings no more than so many can decode."""
 
+FIRST_LANES: Final = 2
+"""Lanes that are begun with: one encodes while another closes a file."""
+
+MOST_LANES: Final = 8
+"""Lanes that are chosen at most: a collector brings no more than so many encode."""
+
 ROW_COPIES: Final = 3
 """Most bytes over all processes for each byte of a huge row; bench/rowmemory.py measures them."""
 
@@ -413,9 +419,13 @@ class LandingConfig:
         default="zstd",
         metadata=_is(Choice(("zstd", "snappy", "none")), "Compression of the Parquet files."),
     )
-    writer_lanes: int = dataclasses.field(
-        default=2,
-        metadata=_is(Integer(1, 16), "Threads that encode files at the same time."),
+    writer_lanes: int | str = dataclasses.field(
+        default=AUTO,
+        metadata=_is(
+            Integer(1, 16, word=AUTO),
+            f"Threads that encode files at the same time. auto begins with {FIRST_LANES}, and adds others, "
+            f"up to {MOST_LANES}, while all of them have work all the time and the machine has idle cores.",
+        ),
     )
     row_group_rows: int = dataclasses.field(
         default=131072,
@@ -454,7 +464,17 @@ class LandingConfig:
     @property
     def queue_bytes(self) -> int:
         """Row groups that are being encoded, and one that is ready for the lane that is done first."""
-        return (self.writer_lanes + 1) * self.row_group_bytes
+        return (self.most_lanes + 1) * self.row_group_bytes
+
+    @property
+    def lanes(self) -> int:
+        """Encoding threads to begin with."""
+        return FIRST_LANES if isinstance(self.writer_lanes, str) else self.writer_lanes
+
+    @property
+    def most_lanes(self) -> int:
+        """How many encoding threads there may come to be."""
+        return MOST_LANES if isinstance(self.writer_lanes, str) else self.writer_lanes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -984,8 +1004,8 @@ class Config:
         if self.source.kind is SourceKind.CAPTURE:
             return {}
         landing = self.landing
-        readers = max(self.snapshot.workers, landing.writer_lanes)
+        readers = max(self.snapshot.workers, landing.lanes)
         return {
             "tables being read": 2 * readers * landing.row_group_bytes,
-            "changes of tables being read": (landing.writer_lanes + 2) * KEY_PIECE_BYTES,
+            "changes of tables being read": (landing.lanes + 2) * KEY_PIECE_BYTES,
         }

@@ -213,7 +213,7 @@ class ChunkedTable:
             for chunk in chunks
         ]
         try:
-            parallel(self._tools.config.landing.writer_lanes, jobs)
+            parallel(self._tools.config.landing.lanes, jobs)
         except DamagedChunkError as error:
             raise TableChangedError(f"{error}; the table is read again from the start") from error
 

@@ -438,7 +438,7 @@ def test_memory_goes_with_the_session(make_collector: Callable[..., Collector]) 
     """What was held of a stream that broke off is free before the next one begins."""
     collector = make_collector(_Writer(), row_group_rows=1000)
     of = relation(1, "t", oid=7)
-    begun = [Mark(BEGIN, x=90, z=5), Row(1, 1, "x")]
+    begun: list[Row | Mark] = [Mark(BEGIN, x=90, z=5), Row(1, 1, "x")]
     with contextlib.closing(Ring.create(1 << 20, 64)) as ring:
         ring.put_bytes(entry(0, [relation_mark(of), *_inserts(1, 20, 30), *begun]))
         held: list[tuple[int, int]] = []

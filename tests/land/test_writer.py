@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import io
 import threading
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,11 @@ from kit.landrun import COLUMNS, IDENTITY, SCHEMA, row_group
 from kit.simdisk import SimFiles
 
 from gaussdecode.errors import AccountError, DiskError, GaussDecodeError, SupersededError
-from gaussdecode.land import tablefile
+from gaussdecode.land import lanes, tablefile
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
+from gaussdecode.land.lanes import Lanes
 from gaussdecode.land.parquet import ParquetSink, operations
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.tablefile import OpenEntry, TableFile
@@ -39,7 +41,7 @@ NOW = 1_800_000_000.0
 class Bench:
     """A writer on a log, and what it told."""
 
-    def __init__(self, files: Files, **options: int) -> None:
+    def __init__(self, files: Files, **options: object) -> None:
         """Open the log, commit its genesis."""
         self.files = files
         self.durable: list[int] = []
@@ -211,6 +213,46 @@ def test_hot_table_uses_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [file.first.seq for file in bench.entries[-1].files] == [0, 5]
     bench.close()
     assert verify_files(files).is_clean
+
+
+def test_lanes_are_added_while_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The open entry's table has another file at once, and who asks is told the number."""
+    monkeypatch.setattr(tablefile, "_SPLIT_BYTES", 1)
+    monkeypatch.setattr(lanes, "WINDOW_SECONDS", 0.01)
+    gate, told = threading.Event(), list[int]()
+    files = SimFiles()
+    create = files.create
+    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    bench = Bench(files, lanes=Lanes(1, 4, lambda now: (2.5 * now,)), on_lanes=told.append)
+    for number in range(5):
+        bench.write(10, range(5 * number, 5 * number + 5))
+        time.sleep(0.02)
+    assert told == [2, 4]
+    assert bench.writer.lane_count == 4
+    gate.set()
+    bench.commit(10)
+    bench.writer.drain()
+    assert sorted(file.rows for file in bench.entries[-1].files) == [5, 10, 10]
+    bench.close()
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("lane-")]
+    assert verify_files(files).is_clean
+
+
+def test_lanes_are_not_added_for_a_session_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor lost: the next one gets them."""
+    monkeypatch.setattr(lanes, "WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(lanes, "_BUSY", -1.0)
+    bench = Bench(SimFiles(), lanes=Lanes(1, 2, lambda now: (now,)))
+    bench.writer.add_lanes(bench.intake.generation)
+    bench.intake.end()
+    with pytest.raises(SupersededError):
+        bench.writer.add_lanes(bench.intake.generation)
+    assert bench.writer.lane_count == 1
+    bench.writer.discard()
+    bench.begin()
+    bench.writer.add_lanes(bench.intake.generation)
+    assert bench.writer.lane_count == 2
+    bench.close()
 
 
 def test_write_blocks_while_the_queue_is_full() -> None:

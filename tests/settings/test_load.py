@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.settings.load import SECTIONS, Config, load, process_memory_bytes
 from gaussdecode.settings.rules import AUTO, BY_NAME, SourceKind
-from gaussdecode.settings.sections import MOST_CHOSEN, DecodingConfig
+from gaussdecode.settings.sections import FIRST_LANES, MOST_CHOSEN, MOST_LANES, DecodingConfig
 from gaussdecode.settings.types import GIB, MIB, Address
 from gaussdecode.settings.yamlfile import MAX_BYTES
 
@@ -98,6 +98,17 @@ def test_the_budget_counts_the_decoders_there_may_be(tmp_path: Path) -> None:
     """Memory is bounded whatever is chosen."""
     config = load(write(tmp_path, GOOD))
     assert config.memory_budget()["read change queues"] == MOST_CHOSEN * config.ring.raw_ring_bytes
+
+
+def test_the_budget_counts_the_lanes_there_may_be(tmp_path: Path) -> None:
+    """Also where it is not said how many; a number is what it says."""
+    auto = load(write(tmp_path, GOOD))
+    assert (auto.landing.lanes, auto.landing.most_lanes) == (FIRST_LANES, MOST_LANES)
+    groups = auto.memory_budget()["row groups being encoded"]
+    assert groups == (MOST_LANES + 1) * auto.landing.row_group_bytes
+    landing = dataclasses.replace(auto.landing, writer_lanes=3)
+    assert (landing.lanes, landing.most_lanes) == (3, 3)
+    assert landing.queue_bytes == 4 * landing.row_group_bytes
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:

@@ -50,7 +50,6 @@ class DaemonFacts:
         started_time: seconds since 1970.
         budget_bytes: sum of all byte bounds.
         decoder_count: ``parallel-decode-num``, or what ``auto`` begins with.
-        lane_count: ``landing.writer-lanes``.
         commit_interval: ``landing.max-commit-interval``, seconds.
         queue_size: ``parallel-queue-size``.
         warn_before: ``guard.warn-before``, seconds.
@@ -65,7 +64,6 @@ class DaemonFacts:
     started_time: float
     budget_bytes: int
     decoder_count: int
-    lane_count: int
     commit_interval: float
     queue_size: int
     warn_before: float | None
@@ -93,7 +91,6 @@ class DaemonFacts:
             started_time=time.time(),
             budget_bytes=sum(config.memory_budget().values()),
             decoder_count=config.decoding.parallel_decode_num,
-            lane_count=config.landing.writer_lanes,
             commit_interval=config.landing.max_commit_interval,
             queue_size=config.decoding.parallel_queue_size,
             warn_before=config.guard.warn_before,
@@ -204,6 +201,10 @@ class LandingFacts(Protocol):
     @property
     def coverage(self) -> Coverage:
         """What only one of publications and white list has."""
+
+    @property
+    def lane_count(self) -> int:
+        """Threads that encode."""
 
     @property
     def server_version(self) -> int | None:

@@ -85,7 +85,7 @@ class Context:
         is_disk_full: landing waits for room.
         is_spool_full: a transaction is larger than the spool may be.
         decoder_count: ``parallel-decode-num``.
-        lane_count: ``landing.writer-lanes``.
+        lane_count: threads that encode.
         usual_lag_seconds: up to here a lag is no sign of a limit.
         read_share: how full our read change queues are, 0 to 1, by the bound that binds.
         decode_share: likewise the decode change queues.

@@ -44,7 +44,7 @@ class Picture:
         troubles: what is wrong, the worst first.
         samples: of the last half hour.
         rates: of the last seconds, or None.
-        lane_count: ``landing.writer-lanes``.
+        lane_count: threads that encode.
         tables: most rows first.
         commits: newest first.
     """

@@ -143,7 +143,7 @@ class Readings:
             is_disk_full=bool(self._landing.stats().get("land_disk_full")),
             is_spool_full=_spool_wait(running.session) is not None,
             decoder_count=running.decoder_count(facts),
-            lane_count=facts.lane_count,
+            lane_count=self._landing.lane_count,
             usual_lag_seconds=self._usual_lag(),
             read_share=mean_share(waiting),
             decode_share=mean_share(done),
@@ -194,7 +194,7 @@ class Readings:
             troubles=troubles,
             samples=self._history.samples(),
             rates=self._history.rates(WINDOW_SECONDS),
-            lane_count=self._facts.lane_count,
+            lane_count=self._landing.lane_count,
             tables=self._landing.landed.tables(),
             commits=self._landing.landed.commits(),
         )

@@ -26,7 +26,6 @@ FACTS = DaemonFacts(
     started_time=1.0,
     budget_bytes=1,
     decoder_count=1,
-    lane_count=1,
     commit_interval=30.0,
     queue_size=128,
     warn_before=None,
@@ -39,6 +38,7 @@ class Landing:
     def __init__(self) -> None:
         self.landed = Landed()
         self.coverage = Coverage()
+        self.lane_count = 1
         self.server_version: int | None = None
         self.quarantined: dict[str, str] = {}
         self.positions: dict[str, SourcePosition] = {}

@@ -1,0 +1,61 @@
+"""How many lanes encode, found out while they do (``landing.writer-lanes: auto``).
+
+One lane more makes a landing faster where all of them have work all the time and the machine has cores
+that nobody uses; then it gets as many more as there are idle cores, and twice as many at most. None is taken
+back: a lane without work costs nothing. `Lanes` is pure: it is given the time, what the lanes spent, and what of the machine was idle.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from gaussdecode.cores import Cores, least_growth
+
+WINDOW_SECONDS: Final = 1.0  # arbitrary
+_BUSY: Final = 0.85  # of a window, from which the lanes have no time left
+_IDLE_CORES: Final = 0.5  # that a lane more could use
+
+
+class Lanes:
+    """The number of lanes.
+
+    Args:
+        first: to begin with.
+        most: there may be; as many as the first where somebody named a number.
+        idle_seconds: of cores, at a time; else those that this process may use.
+
+    Attributes:
+        first: as above.
+    """
+
+    def __init__(
+        self,
+        first: int,
+        most: int,
+        idle_seconds: Callable[[float], tuple[float, ...]] | None = None,
+    ) -> None:
+        self.first = first
+        self._most = most
+        self._idle_seconds = idle_seconds or Cores().idle_seconds
+        self._seen: tuple[float, float, tuple[float, ...]] | None = None
+
+    def look(self, now: float, spent: float, count: int) -> int:
+        """See whether others would help.
+
+        Args:
+            now: monotonic seconds.
+            spent: seconds of all lanes until now.
+            count: of the lanes since the last look.
+
+        Returns:
+            How many more there should be.
+        """
+        if count >= self._most or (self._seen is not None and now < self._seen[0] + WINDOW_SECONDS):
+            return 0
+        before, self._seen = self._seen, (now, spent, self._idle_seconds(now))
+        if before is None:
+            return 0
+        seconds = now - before[0]
+        idle = least_growth(before[2], self._seen[2]) / seconds
+        if spent - before[1] < _BUSY * count * seconds or idle < _IDLE_CORES:
+            return 0
+        return min(max(1, int(idle)), count, self._most - count)
