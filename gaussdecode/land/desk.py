@@ -228,8 +228,11 @@ class Desk:
         with self._changed:
             self._check(generation)
 
-    def put(self, generation: int, group: RowGroup) -> None:
-        """Take a row group; blocks while too much waits.
+    def put(self, generation: int, group: RowGroup, seconds: float) -> bool:
+        """Take a row group; blocks while too much waits, for so long at most.
+
+        Returns:
+            Whether it was taken.
 
         Raises:
             SupersededError: the caller's generation is over.
@@ -237,7 +240,8 @@ class Desk:
         """
         size = group.held_bytes
         with self._changed:
-            self._wait(generation, lambda: self._has_room(size))
+            if not self._wait(generation, lambda: self._has_room(size), seconds):
+                return False
             self._life.step(Event.PUT)
             self._largest = max(self._largest, size)
             has_idle_lane = self._busy_lanes + len(self._ready) < self.lane_count
@@ -247,6 +251,7 @@ class Desk:
             for changed in (file, evicted):
                 if changed is not None:
                     self._schedule(changed)
+            return True
 
     def add_lanes(self, generation: int, count: int) -> None:
         """Say that there are so many more; they may write files of the open entry already.
@@ -338,11 +343,16 @@ class Desk:
         if self._life.state is Life.CLOSED:
             raise LandingError("the writer is closed")
 
-    def _wait(self, generation: int, condition: Callable[[], bool]) -> None:
+    def _wait(
+        self, generation: int, condition: Callable[[], bool], seconds: float | None = None
+    ) -> bool:
         """Let a caller wait, and count for how long; refuse it when its time is over."""
         with self.blocked:
-            self._changed.wait_for(lambda: self._refuses(generation) or condition())
+            is_met = self._changed.wait_for(
+                lambda: self._refuses(generation) or condition(), seconds
+            )
         self._check(generation)
+        return is_met
 
     def _schedule(self, file: TableFile) -> None:
         if not file.is_scheduled:

@@ -1,8 +1,9 @@
 """How many lanes encode, found out while they do (``landing.writer-lanes: auto``).
 
-One lane more makes a landing faster where all of them have work all the time and the machine has cores
+One lane more makes a landing faster where the collector waits for those at work, and the machine has cores
 that nobody uses; then it gets as many more as there are idle cores, and twice as many at most. None is taken
-back: a lane without work costs nothing. `Lanes` is pure: it is given the time, what the lanes spent, and what of the machine was idle.
+back: a lane without work costs nothing. `Lanes` is pure: it is given the time, what lanes and collector
+spent, and what of the machine was idle.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from typing import Final
 from gaussdecode.cores import Cores, least_growth
 
 WINDOW_SECONDS: Final = 1.0  # arbitrary
-_BUSY: Final = 0.85  # of a window, from which the lanes have no time left
+_WAITS: Final = 0.25  # of a window, from which the collector waits for the writer
+_BUSY: Final = 0.6  # and this for its lanes: the last files of an entry are closed by some of them
 _IDLE_CORES: Final = 0.5  # that a lane more could use
 
 
@@ -36,14 +38,15 @@ class Lanes:
         self.first = first
         self._most = most
         self._idle_seconds = idle_seconds or Cores().idle_seconds
-        self._seen: tuple[float, float, tuple[float, ...]] | None = None
+        self._seen: tuple[float, float, float, tuple[float, ...]] | None = None
 
-    def look(self, now: float, spent: float, count: int) -> int:
+    def look(self, now: float, spent: float, waited: float, count: int) -> int:
         """See whether others would help.
 
         Args:
             now: monotonic seconds.
             spent: seconds of all lanes until now.
+            waited: seconds of the collector, for the writer.
             count: of the lanes since the last look.
 
         Returns:
@@ -51,11 +54,13 @@ class Lanes:
         """
         if count >= self._most or (self._seen is not None and now < self._seen[0] + WINDOW_SECONDS):
             return 0
-        before, self._seen = self._seen, (now, spent, self._idle_seconds(now))
+        before, self._seen = self._seen, (now, spent, waited, self._idle_seconds(now))
         if before is None:
             return 0
         seconds = now - before[0]
-        idle = least_growth(before[2], self._seen[2]) / seconds
-        if spent - before[1] < _BUSY * count * seconds or idle < _IDLE_CORES:
+        idle = least_growth(before[3], self._seen[3]) / seconds
+        is_limit = waited - before[2] >= _WAITS * seconds
+        is_busy = spent - before[1] >= _BUSY * count * seconds
+        if not (is_limit and is_busy and idle >= _IDLE_CORES):
             return 0
         return min(max(1, int(idle)), count, self._most - count)

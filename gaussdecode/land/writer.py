@@ -39,7 +39,7 @@ from gaussdecode.errors import AccountError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.desk import Desk, Sealed
 from gaussdecode.land.failpoints import Step
-from gaussdecode.land.lanes import Lanes
+from gaussdecode.land.lanes import WINDOW_SECONDS, Lanes
 from gaussdecode.land.making import Draft
 from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink
@@ -236,7 +236,7 @@ class Writer:
             LandingError: the writer has failed.
         """
         before = self._desk.lane_count
-        more = self._lanes.look(self._clock(), self.encoding.seconds, before)
+        more = self._lanes.look(self._clock(), self.encoding.seconds, self.blocked_seconds, before)
         if not more:
             return
         self._desk.add_lanes(generation, more)
@@ -372,7 +372,8 @@ class Intake:
             SupersededError: the intake is over.
             LandingError: the writer has failed.
         """
-        self._desk.put(self.generation, group)
+        while not self._desk.put(self.generation, group, WINDOW_SECONDS):
+            self._writer.add_lanes(self.generation)
         self._writer.add_lanes(self.generation)
 
     def commit(self, request: EntryRequest) -> None:

@@ -424,7 +424,7 @@ class LandingConfig:
         metadata=_is(
             Integer(1, 16, word=AUTO),
             f"Threads that encode files at the same time. auto begins with {FIRST_LANES}, and adds others, "
-            f"up to {MOST_LANES}, while all of them have work all the time and the machine has idle cores.",
+            f"up to {MOST_LANES}, while all else waits for them and the machine has idle cores.",
         ),
     )
     row_group_rows: int = dataclasses.field(

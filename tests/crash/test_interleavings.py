@@ -633,7 +633,7 @@ MUTATIONS: Final = {
         CommitLog.commit, "check()", "pass", _inserts_late, 0
     ),
     "what is discarded stays": Mutation(
-        Desk.end, "self._content = self._make_content()", "pass",
+        Desk.end, "self._content = self._make_content(self.lane_count)", "pass",
         functools.partial(_fails, moment=2),
     ),
     "lanes go on with what is discarded": Mutation(

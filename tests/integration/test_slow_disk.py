@@ -1,5 +1,6 @@
-"""A disk that stands still while a process of the pipeline dies."""
+"""A disk that stands still, while a process of the pipeline dies or changes go on coming."""
 
+import itertools
 import os
 import signal
 from collections.abc import Callable
@@ -55,4 +56,41 @@ def test_decoder_dies_while_the_disk_stands_still(
         for change in landing.read(daemon.root).streamed
         if change.schema.table == ("public", "t")
     ]
+    assert found == [row[0] for row in database.execute("SELECT id FROM public.t ORDER BY id")]
+
+
+def test_lanes_that_wait_for_the_disk_get_company(
+    database: Database, make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
+    """While cores are idle, as they are then; metrics and the log say how many there are."""
+    disk = StillDisk(tmp_path)
+    database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY); CREATE TABLE public.u (id int4)")
+    database.create_slot()
+    daemon = make_daemon(database, config={"landing": {"row-group-rows": 1024}})
+    daemon.environment |= disk.environment
+    lanes = f'gaussdecode_land_writer_lanes{{slot="{database.slot}"}} '
+    with daemon:
+        database.execute("INSERT INTO public.t VALUES (0); INSERT INTO public.u VALUES (0)")
+        daemon.catch_up()
+        assert f"{lanes}2\n" in daemon.get("/metrics")[1].decode()
+        disk.slow_down()
+        next_id = itertools.count(1)
+
+        def is_told() -> bool:
+            database.execute(
+                f"INSERT INTO public.t SELECT 2000 * {next(next_id)} + n FROM generate_series(1, 2000) n;"
+                "INSERT INTO public.u SELECT generate_series(1, 2000)"
+            )
+            return '"event": "lanes_added"' in daemon.log.read_text()
+
+        wait_until(is_told, "there are more lanes")
+        assert f"{lanes}2\n" not in daemon.get("/metrics")[1].decode()
+        disk.go_on()
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    found = sorted(
+        change.new["id"]
+        for change in landing.read(daemon.root).streamed
+        if change.schema.table == ("public", "t")
+    )
     assert found == [row[0] for row in database.execute("SELECT id FROM public.t ORDER BY id")]

@@ -24,6 +24,7 @@ class Machine:
     of_a_lane: float = 1.0
     now: float = 1000.0
     spent: float = 0.0
+    waited: float = 0.0
     idle: float = 0.0
     count: int = 2
 
@@ -34,9 +35,10 @@ class Machine:
             working = min(self.count, self.wanted / self.of_a_lane)
             used = min(self.cores, self.others + working * self.of_a_lane)
             self.spent += step * working
+            self.waited += step * (working == self.count)
             self.idle += step * (self.cores - used)
             self.now += step
-            self.count += lanes.look(self.now, self.spent, self.count)
+            self.count += lanes.look(self.now, self.spent, self.waited, self.count)
 
     def lanes(self, most: int = 8) -> Lanes:
         """Those of this machine."""
@@ -56,7 +58,7 @@ class Machine:
     ],
 )
 def test_lanes_grow_as_long_as_they_help(machine: Machine, count: int) -> None:
-    """All of them busy, and cores idle: within seconds."""
+    """The collector waits for them, and cores are idle: within seconds."""
     machine.run(machine.lanes(), 12 * WINDOW_SECONDS)
     assert machine.count == count
 
@@ -70,6 +72,14 @@ def test_a_number_that_somebody_named_stays() -> None:
     machine = Machine(64, 0, 100)
     machine.run(Lanes(2, 2, ask), 12 * WINDOW_SECONDS)
     assert machine.count == 2
+
+
+def test_who_waits_for_the_committer_gets_no_lanes() -> None:
+    """Entries that take long leave the lanes without work."""
+    lanes, idle = Lanes(2, 8, lambda now: (4 * now,)), 0
+    for second in range(12):
+        idle += lanes.look(WINDOW_SECONDS * second, 0.8 * second, 0.9 * second, 2)
+    assert not idle
 
 
 def test_where_nobody_tells_of_the_cores_there_are_no_others() -> None:

@@ -17,7 +17,7 @@ from kit.landrun import COLUMNS, IDENTITY, SCHEMA, row_group
 from kit.simdisk import SimFiles
 
 from gaussdecode.errors import AccountError, DiskError, GaussDecodeError, SupersededError
-from gaussdecode.land import lanes, tablefile
+from gaussdecode.land import lanes, tablefile, writer
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
@@ -219,6 +219,7 @@ def test_lanes_are_added_while_they_help(monkeypatch: pytest.MonkeyPatch) -> Non
     """The open entry's table has another file at once, and who asks is told the number."""
     monkeypatch.setattr(tablefile, "_SPLIT_BYTES", 1)
     monkeypatch.setattr(lanes, "WINDOW_SECONDS", 0.01)
+    monkeypatch.setattr(lanes, "_WAITS", 0.0)  # nobody waits: what was written is in the queue
     gate, told = threading.Event(), list[int]()
     files = SimFiles()
     create = files.create
@@ -238,10 +239,39 @@ def test_lanes_are_added_while_they_help(monkeypatch: pytest.MonkeyPatch) -> Non
     assert verify_files(files).is_clean
 
 
+def test_lanes_are_added_while_the_collector_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row group for which there is no room is no reason not to look."""
+    for module in (lanes, writer):
+        monkeypatch.setattr(module, "WINDOW_SECONDS", 0.01)
+    gate, told = threading.Event(), threading.Event()
+    files = SimFiles()
+    create = files.create
+    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    bench = Bench(
+        files,
+        queue_bytes=1,
+        lanes=Lanes(1, 2, lambda now: (now,)),
+        on_lanes=lambda _: told.set(),
+    )
+    bench.write(10, range(5))
+    thread = threading.Thread(target=bench.write, args=(10, range(5, 10)))
+    thread.start()
+    assert told.wait(20)
+    assert thread.is_alive()
+    gate.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    bench.commit(10)
+    bench.writer.drain()
+    assert bench.entries[-1].files[0].rows == 10
+    bench.close()
+
+
 def test_lanes_are_not_added_for_a_session_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor lost: the next one gets them."""
     monkeypatch.setattr(lanes, "WINDOW_SECONDS", 0.0)
-    monkeypatch.setattr(lanes, "_BUSY", -1.0)
+    monkeypatch.setattr(lanes, "_WAITS", 0.0)
+    monkeypatch.setattr(lanes, "_BUSY", 0.0)
     bench = Bench(SimFiles(), lanes=Lanes(1, 2, lambda now: (now,)))
     bench.writer.add_lanes(bench.intake.generation)
     bench.intake.end()
