@@ -14,10 +14,8 @@ cores_2_decode_at_50%
 
 `error` is predicted over measured, less 1; `cores` is what other processes and the host left of
 them in the landing that was measured, and the rate is predicted for so many; `busy` the share of
-it that was used. What a core loses to its neighbour (caches, memory, the host) no model knows. It
-is measured: two landings at once, each pinned to a core of its own, against one alone; `sharing`
-is CPU seconds over CPU seconds. Costs on one core are multiplied by it where they predict two
-cores, and divided in the other direction; `error_without_sharing` is the same without.
+it that was used: while a landing begins and ends only some of its stages work, so that short ones
+use less. What a core loses to its neighbour (caches, memory, the host) the model does not know.
 
 Then predictions: for each number of cores the decoders and lanes that are best, and the stage
 that is the limit. They are of a recording: nothing is received from a socket, and a real server's
@@ -30,7 +28,6 @@ cores, decoders and lanes what it costs on two cores.
 """
 
 import argparse
-import dataclasses
 import itertools
 import math
 import sys
@@ -48,23 +45,8 @@ from gaussdecode.daemon.status.limit import Stage
 
 _SHAPES: Final = ("narrow", "wide", "gaussdb")
 _MOST_DECODERS, _MOST_LANES = 20, 16  # that settings allow
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Turn:
-    """One run: each way once, and two landings at once on one core each.
-
-    Attributes:
-        landed: by way.
-        pair: CPU seconds per GB of both of the two at once, by decoders, halved.
-    """
-
-    landed: dict[Way, Landed]
-    pair: dict[int, float]
-
-    def sharing(self, decoders: int) -> float:
-        """What a GB costs beside a busy neighbour, over what it costs alone."""
-        return self.pair[decoders] / self.landed[Way("0", decoders)].costs.total
+Turn = dict[Way, Landed]
+"""One run: what was landed each way."""
 
 
 def ways(decoders: int) -> list[Way]:
@@ -79,49 +61,33 @@ def ways(decoders: int) -> list[Way]:
 
 def turn(path: Path, directory: Path, decoders: list[int]) -> Turn:
     """Land each way once."""
-    landed, pair = {}, {}
-    for count in decoders:
-        for way in ways(count):
-            found = landed[way] = Landing(path, directory / "root", way).result()
-            seen = f"{found.gb_per_second:.3f} GB/s, {found.setup.cores:.2f} cores, {found.busy:.0%} busy"
-            print(f"{way}: {seen}", file=sys.stderr, flush=True)
-        two = [Landing(path, directory / f"root{cpu}", Way(cpu, count)) for cpu in "01"]
-        pair[count] = sum(one.result().costs.total for one in two) / 2
-    return Turn(landed, pair)
-
-
-def errors(done: Turn, way: Way) -> tuple[float, float]:
-    """Predicted over measured, less 1, of one way: with `sharing`, and without."""
-    one, two = (Way(cpus, way.decoders, sink=way.sink) for cpus in ("0", "0,1"))
-    base, factor = done.landed[two].costs, 1.0
-    if way == two:
-        base, factor = done.landed[one].costs, done.sharing(way.decoders)
-    elif way == one:
-        factor = 1 / done.sharing(way.decoders)
-    measured = done.landed[way]
-
-    def error(by: float) -> float:
-        return (
-            capacity.predict(base.times(by), measured.setup).gb_per_second / measured.gb_per_second
-            - 1
+    landed = {}
+    for way in itertools.chain.from_iterable(map(ways, decoders)):
+        found = landed[way] = Landing(path, directory / "root", way).result()
+        seen = (
+            f"{found.gb_per_second:.3f} GB/s, {found.setup.cores:.2f} cores, {found.busy:.0%} busy"
         )
+        print(f"{way}: {seen}", file=sys.stderr, flush=True)
+    return landed
 
-    return error(factor), error(1.0)
+
+def predicted(done: Turn, way: Way) -> capacity.Prediction:
+    """Of one way: from the costs on as many cores as it had not, or without the throttle."""
+    cores = {Way("0,1", way.decoders, sink=way.sink): "0"}.get(way, "0,1")
+    costs = done[Way(cores, way.decoders, sink=way.sink)].costs
+    return capacity.predict(costs, done[way].setup)
 
 
 def check(done: list[Turn], way: Way) -> dict[str, Any]:
     """How well the model does on one way."""
-    landed = [each.landed[way] for each in done]
-    with_sharing, without = zip(*(errors(each, way) for each in done), strict=True)
-    predicted = [
-        one.gb_per_second * (1 + error) for one, error in zip(landed, with_sharing, strict=True)
-    ]
+    landed = [each[way] for each in done]
+    found = [predicted(each, way) for each in done]
+    both = list(zip(found, landed, strict=True))
     return {
         "mb_per_second": corpus.spread([one.gb_per_second * 1e3 for one in landed]),
-        "predicted_mb_per_second": corpus.spread([rate * 1e3 for rate in predicted]),
-        "limit": capacity.predict(landed[-1].costs, landed[-1].setup).limit,
-        "error": corpus.spread(list(with_sharing)),
-        "error_without_sharing": corpus.spread(list(without)),
+        "predicted_mb_per_second": corpus.spread([one.gb_per_second * 1e3 for one in found]),
+        "limit": found[-1].limit,
+        "error": corpus.spread([one.gb_per_second / was.gb_per_second - 1 for one, was in both]),
         "cores": corpus.spread([one.setup.cores for one in landed]),
         "busy": corpus.spread([one.busy for one in landed]),
     }
@@ -129,7 +95,7 @@ def check(done: list[Turn], way: Way) -> dict[str, Any]:
 
 def median_costs(done: list[Turn], way: Way) -> Costs:
     """The median of each stage over the runs."""
-    found = [each.landed[way].costs for each in done]
+    found = [each[way].costs for each in done]
 
     def median(values: list[float]) -> float:
         return corpus.spread(values)["median"]
@@ -171,16 +137,10 @@ def measure(
     costs = {count: median_costs(done, Way("0,1", count)) for count in decoders}
     return {
         "wire_bytes": path.stat().st_size,
-        "sharing": {
-            f"decoders_{count}": corpus.spread([each.sharing(count) for each in done])
-            for count in decoders
-        },
         "costs_seconds_per_gb": {
-            str(way): _record(median_costs(done, way))
-            for way in done[0].landed
-            if way.throttled is None
+            str(way): _record(median_costs(done, way)) for way in done[0] if way.throttled is None
         },
-        "checks": {str(way): check(done, way) for way in done[0].landed},
+        "checks": {str(way): check(done, way) for way in done[0]},
         "predictions": predictions(
             costs[decoders[0]], costs[decoders[-1]], args.cores, scenario.decoders
         ),

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from kit import canon, oracle
 from kit.daemon import Daemon, wait_until
+from kit.dying import Killed, die_at
 from kit.gaussdaemon import GaussDaemon, GaussDatabase
 from kit.gaussserver import GaussServer
 from kit.gaussstore import Table
@@ -104,23 +105,9 @@ def loaded(target: Given, title: str) -> TableState:
     return state
 
 
-class Killed(BaseException):
-    """What stands for the end of the process."""
-
-
-def die_at(step: Step, count: int, patch: pytest.MonkeyPatch) -> None:
-    """End a run in this process when a step is reached for the count-th time.
-
-    From there on no step is taken: another thread's table may fail in the same moment, be read
-    again, and hide that this one died.
-    """
-    left = [count]
-
-    def reach(at: Step) -> None:
-        left[0] -= at is step
-        if left[0] <= 0:
-            raise Killed
-
+def kill_at(step: Step, count: int, patch: pytest.MonkeyPatch) -> None:
+    """End a run in this process when a step is reached for the count-th time."""
+    reach = die_at(step, count)
     for module in (ranges, initial, store):
         patch.setattr(module, "reach", reach)
 
@@ -150,7 +137,7 @@ def test_load_that_is_killed_at_every_turn_is_exact(
         for step, count in ((Step.RANGE_FINISHED, 2), (Step.MANIFEST_DURABLE, 4),
                             (Step.TABLES_LOADED, 1)):  # fmt: skip
             with monkeypatch.context() as patch:
-                die_at(step, count, patch)
+                kill_at(step, count, patch)
                 with pytest.raises(Killed):
                     main(load)
             database_15.execute("UPDATE skewed SET v = v || '?' WHERE id % 60 = 0")
@@ -222,7 +209,7 @@ def test_load_of_gaussdb_stands_where_its_stream_says(
         load = ["spark", "snapshot", str(daemon.config_path), str(target), "--local"]
         for step, count in ((Step.RANGE_READ, 3), (Step.MANIFEST_DURABLE, 6)):
             with monkeypatch.context() as patch:
-                die_at(step, count, patch)
+                kill_at(step, count, patch)
                 with pytest.raises(Killed):
                     main(load)
         columns = {"id": "int8", "v": "text"}

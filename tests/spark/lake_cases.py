@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kit.csnhistory import SharedHistory
+from kit.dying import Killed, die_at
 from kit.history import Column, History, LandingWriter, Snapshot, Table, canon
 from kit.lakes import CONF, last_state, live, rows_of, small, small_spark
 from kit.postgres import Database
@@ -209,22 +210,6 @@ def killed(landing: Path, target: Path, rule: str) -> int:
         capture_output=True,
     )  # fmt: skip
     return done.returncode
-
-
-class Killed(BaseException):
-    """What stands for the end of the process."""
-
-
-def die_at(step: Step, count: int) -> Callable[[Step], None]:
-    """A failpoint that ends the run when a step is reached for the count-th time."""
-    left = [count]
-
-    def reach(at: Step) -> None:
-        left[0] -= at is step
-        if left[0] == 0:
-            raise Killed
-
-    return reach
 
 
 def keep_up(spark: SparkSession, target: Path, kind: str) -> None:
