@@ -11,9 +11,9 @@ Generations
     the next one lands nor move the position. States and rules: `land.desk`.
 
 Threads
-    The *collector* calls the intake, always the same one. *Lanes* encode; a file is
-    with one lane at a time (`TableFile.is_scheduled`). The collector starts more of them, where
-    that helps (`land.lanes`). The *committer* runs one entry
+    The *collector* calls the intake; where there are several sources, the collector of each.
+    *Lanes* encode; a file is with one lane at a time (`TableFile.is_scheduled`). A collector
+    starts more of them, where that helps (`land.lanes`). The *committer* runs one entry
     at a time. One lock guards all shared state; nobody encodes or touches the disk with it.
 
 Who waits for whom
@@ -113,6 +113,7 @@ class Writer:
         self._clock = clock
         self._wall_clock = wall_clock
         self._lanes = lanes if isinstance(lanes, Lanes) else Lanes(lanes, lanes)
+        self._looking = threading.Lock()
         make_content = functools.partial(OpenEntry, target_file_size, max_open_files)
         self._desk = Desk(make_content, self._lanes.first, queue_bytes, clock)
         self._intake: Intake | None = None
@@ -211,7 +212,9 @@ class Writer:
         """Discard what is not committed and end the threads; the log stays open."""
         self._clear()
         self._desk.cleared(is_last=True)
-        for thread in self._threads:
+        with self._looking:  # whoever was adding lanes has; nobody does any more
+            threads = tuple(self._threads)
+        for thread in threads:
             thread.join()
 
     def _clear(self) -> None:
@@ -229,20 +232,26 @@ class Writer:
     # ---- threads ---------------------------------------------------------------------
 
     def add_lanes(self, generation: int) -> None:
-        """Start others where they help; the collector calls it, who is alone in that.
+        """Start others where they help; where several collectors write, one of them does.
 
         Raises:
             SupersededError: the caller's generation is over.
             LandingError: the writer has failed.
         """
-        before = self._desk.lane_count
-        more = self._lanes.look(self._clock(), self.encoding.seconds, self.blocked_seconds, before)
-        if not more:
+        if not self._looking.acquire(blocking=False):
             return
-        self._desk.add_lanes(generation, more)
-        for number in range(before, before + more):
-            self._start(f"lane-{number}", self._lane)
-        if self._on_lanes is not None:
+        try:
+            before = self._desk.lane_count
+            more = self._lanes.look(
+                self._clock(), self.encoding.seconds, self.blocked_seconds, before
+            )
+            if more:
+                self._desk.add_lanes(generation, more)
+            for number in range(before, before + more):
+                self._start(f"lane-{number}", self._lane)
+        finally:
+            self._looking.release()
+        if more and self._on_lanes is not None:
             self._on_lanes(before + more)
 
     def _run(self, loop: Callable[[], None]) -> None:
