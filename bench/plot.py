@@ -226,13 +226,13 @@ def draw_cost(results: dict[str, Result]) -> Figure:
 
 
 def draw_model(results: dict[str, Result]) -> Figure:
-    """Predicted MB/s over cores, with the default lanes and with the best; what is the limit."""
+    """Predicted MB/s over cores, with two lanes and with the best number; what is the limit."""
     found = results["model"]["scenarios"]
     figure, panels = plt.subplots(
         1, len(found), figsize=(4.5 * len(found), 4), squeeze=False, sharey=True
     )
     for panel, (name, result) in zip(panels[0], found.items(), strict=True):
-        for is_default, label in ((False, "best number of lanes"), (True, "default lanes")):
+        for is_default, label in ((False, "best number of lanes"), (True, "two lanes")):
             points = [p for p in result["predictions"] if p["are_lanes_default"] == is_default]
             x, y = [p["cores"] for p in points], [p["mb_per_second"] for p in points]
             panel.plot(x, y, "o--" if is_default else "o-", label=label)

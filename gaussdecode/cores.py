@@ -42,7 +42,8 @@ class Cores:
         mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         with contextlib.suppress(OSError, ValueError, IndexError):
             lines = [line.split() for line in self._read("/proc/stat").splitlines()]
-            return sum(int(line[4]) for line in lines if line and line[0] in mine) / _TICKS
+            own = [line for line in lines if line and line[0] in mine]
+            return sum(int(line[4]) + int(line[5]) for line in own) / _TICKS  # idle, and iowait
         return None
 
     def _of_group(self, group: str, cores: float, now: float) -> float | None:

@@ -21,9 +21,9 @@ def idle(now: float, **texts: str) -> tuple[float, ...]:
 
 
 def test_idle_time_is_that_of_the_cores_one_may_use() -> None:
-    """Of /proc/stat only those count that the process may run on."""
-    stat = "cpu 1 1 1 999999\n" + f"cpu{MINE} 5 0 5 700 3\ncpu4095 0 0 0 100000 0\n"
-    assert idle(0.0, proc__stat=stat) == (700 / TICKS,)
+    """Of /proc/stat only those count that the process may run on; one that waits for a disk has nothing to do."""
+    stat = "cpu 1 1 1 999999 0\n" + f"cpu{MINE} 5 0 5 700 3 9\ncpu4095 0 0 0 100000 0 0\n"
+    assert idle(0.0, proc__stat=stat) == (703 / TICKS,)
 
 
 def test_a_quota_bounds_what_is_idle() -> None:
@@ -31,7 +31,7 @@ def test_a_quota_bounds_what_is_idle() -> None:
     old, new = (
         idle(
             now,
-            proc__stat=f"cpu{MINE} 0 0 0 {int(free * TICKS)}\n",
+            proc__stat=f"cpu{MINE} 0 0 0 {int(free * TICKS)} 0\n",
             proc__self__cgroup="0::/pod\n",
             sys__fs__cgroup__pod__cpu_max="50000 100000\n",
             sys__fs__cgroup__pod__cpu_stat=f"usage_usec {int(used * 1e6)}\nuser_usec 1\n",
@@ -53,7 +53,7 @@ def test_no_quota_is_no_bound() -> None:
     """The word max means that there is none."""
     found = idle(
         10.0,
-        proc__stat=f"cpu{MINE} 0 0 0 100\n",
+        proc__stat=f"cpu{MINE} 0 0 0 100 0\n",
         proc__self__cgroup="0::/\n",
         sys__fs__cgroup__cpu_max="max 100000\n",
     )

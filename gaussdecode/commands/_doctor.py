@@ -460,7 +460,7 @@ def examine_memory(config: Config, limit: int | None, whose: str) -> list[Findin
             f"the buffers may hold {total >> 20} MiB, {whose} allows {limit >> 20} MiB",
             "when they are full the kernel kills the daemon, and again after each restart",
             "raise MemoryMax (systemctl edit), or lower landing.memory-bytes, landing.row-group-bytes, "
-            "snapshot.workers or the ring sizes",
+            "landing.writer-lanes, snapshot.workers or the ring sizes",
         )
     ]
 

@@ -322,6 +322,6 @@ def _report_memory(config: Config, report: Report) -> None:
             Finding(
                 f"{total / _MIB:.0f} MiB of buffers on a machine with {available / _MIB:.0f} MiB",
                 "when it is short of memory the kernel kills the daemon, or the server beside it",
-                "lower landing.memory-bytes or the ring sizes",
+                "lower landing.memory-bytes, landing.writer-lanes or the ring sizes",
             )
         )

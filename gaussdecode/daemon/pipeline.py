@@ -207,7 +207,7 @@ class Pipeline:
         self.writer = Writer(
             self.log,
             lanes=Lanes(landing.lanes, landing.most_lanes),
-            queue_bytes=landing.queue_bytes,
+            lane_bytes=landing.row_group_bytes,
             target_file_size=landing.target_file_size,
             compression=landing.compression,
             on_durable=self._on_durable,

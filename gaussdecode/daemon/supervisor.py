@@ -237,7 +237,7 @@ class Supervisor:
                 Event.CONFIG_WARNING,
                 text=f"the buffers may hold {self._facts.budget_bytes >> 20} MiB, this process and "
                 f"its children may have {limit >> 20} MiB: raise MemoryMax, or lower "
-                "landing.memory-bytes, landing.row-group-bytes, snapshot.workers or the ring sizes",
+                "landing.memory-bytes, landing.row-group-bytes, landing.writer-lanes, snapshot.workers or the ring sizes",
             )
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -149,8 +149,9 @@ class Desk:
     Args:
         make_content: makes an empty entry for so many lanes.
         lane_count: encoding threads to begin with.
-        queue_bytes: Arrow bytes that may wait for a lane or be encoded, and never more than
-            two of the largest row groups for each lane; one row group always may.
+        lane_bytes: Arrow bytes that each lane may encode, and that may wait for the one that is
+            done first; never more than two of the largest row groups for each lane. One row
+            group always may.
         clock: monotonic seconds.
 
     Attributes:
@@ -164,7 +165,7 @@ class Desk:
         self,
         make_content: Callable[[int], OpenEntry],
         lane_count: int,
-        queue_bytes: int,
+        lane_bytes: int,
         clock: Callable[[], float],
     ) -> None:
         self.blocked = Spent()
@@ -172,7 +173,7 @@ class Desk:
         self.waiting_bytes = 0
         self.moved_ns = time.monotonic_ns()
         self._make_content = make_content
-        self._queue_bytes = queue_bytes
+        self._lane_bytes = lane_bytes
         self._largest = _SMALL_GROUP  # row group so far
         self._clock = clock
         self._changed = threading.Condition()
@@ -253,15 +254,9 @@ class Desk:
                     self._schedule(changed)
             return True
 
-    def add_lanes(self, generation: int, count: int) -> None:
-        """Say that there are so many more; they may write files of the open entry already.
-
-        Raises:
-            SupersededError: the caller's generation is over.
-            LandingError: the writer has failed.
-        """
+    def add_lanes(self, count: int) -> None:
+        """Say that there are so many more; they may write files of the open entry already."""
         with self._changed:
-            self._check(generation)
             self.lane_count += count
             self._content.allow_beside(count)
             self._changed.notify_all()
@@ -318,7 +313,7 @@ class Desk:
     def _has_room(self, size: int) -> bool:
         """Memory beyond what keeps all lanes at work would make nothing faster."""
         enough = 2 * self.lane_count * max(self._largest, size)
-        limit = min(self._queue_bytes, enough)
+        limit = min((self.lane_count + 1) * self._lane_bytes, enough)
         return not self.waiting_bytes or self.waiting_bytes + size <= limit
 
     def _refuses(self, generation: int | None) -> bool:

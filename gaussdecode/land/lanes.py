@@ -40,13 +40,17 @@ class Lanes:
         self._idle_seconds = idle_seconds or Cores().idle_seconds
         self._seen: tuple[float, float, float, tuple[float, ...]] | None = None
 
+    def forget(self) -> None:
+        """What was seen last says nothing of what comes."""
+        self._seen = None
+
     def look(self, now: float, spent: float, waited: float, count: int) -> int:
         """See whether others would help.
 
         Args:
             now: monotonic seconds.
             spent: seconds of all lanes until now.
-            waited: seconds of the collector, for the writer.
+            waited: seconds in which a collector waited for the writer.
             count: of the lanes since the last look.
 
         Returns:

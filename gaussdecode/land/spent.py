@@ -22,12 +22,19 @@ class Spent:
         self._lock = threading.Lock()
         self._inside = 0
         self._offset = 0  # with the clock times those inside, the sum
+        self._any_offset = 0  # likewise, with the clock if anybody is inside
 
     @property
     def seconds(self) -> float:
         """All until now, summed over threads."""
         with self._lock:
             return (self._offset + self._inside * self._clock()) / 1e9
+
+    @property
+    def any_seconds(self) -> float:
+        """Those until now in which anybody was at it: two at once count once."""
+        with self._lock:
+            return (self._any_offset + (self._inside > 0) * self._clock()) / 1e9
 
     def __enter__(self) -> None:
         self._change(1)
@@ -42,5 +49,7 @@ class Spent:
 
     def _change(self, by: int) -> None:
         with self._lock:
+            now, before = self._clock(), self._inside > 0
             self._inside += by
-            self._offset -= by * self._clock()
+            self._offset -= by * now
+            self._any_offset -= ((self._inside > 0) - before) * now

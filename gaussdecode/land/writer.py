@@ -17,7 +17,7 @@ Threads
     at a time. One lock guards all shared state; nobody encodes or touches the disk with it.
 
 Who waits for whom
-    collector: in `write` while `queue_bytes` are waiting for lanes, in `commit` while the
+    collector: in `write` while enough is waiting for lanes, in `commit` while the
     entry before is not done. Committer: for the lanes to finish the files of its
     entry. Lanes wait for nobody but the disk. The arrows make no circle, so there is
     no deadlock; with a full disk everybody waits until there is room or a stop is asked for.
@@ -63,7 +63,8 @@ class Writer:
     Args:
         log: open and recovered; the writer is its main but not its only user.
         lanes: encoding threads, or what finds out how many there are.
-        queue_bytes: Arrow bytes that may wait for a lane; one row group always may.
+        lane_bytes: Arrow bytes that may be encoded by each lane, and once more wait for the
+            lane that is done first; one row group always may.
         target_file_size: a file with this many bytes takes no more row groups.
         max_open_files: files being written at once.
         compression: of the Parquet files.
@@ -88,7 +89,7 @@ class Writer:
         log: CommitLog,
         *,
         lanes: int | Lanes = 2,
-        queue_bytes: int = 256 * MIB,
+        lane_bytes: int = 64 * MIB,
         target_file_size: int = 128 * MIB,
         max_open_files: int = 256,
         compression: str = "zstd",
@@ -115,7 +116,7 @@ class Writer:
         self._lanes = lanes if isinstance(lanes, Lanes) else Lanes(lanes, lanes)
         self._looking = threading.Lock()
         make_content = functools.partial(OpenEntry, target_file_size, max_open_files)
-        self._desk = Desk(make_content, self._lanes.first, queue_bytes, clock)
+        self._desk = Desk(make_content, self._lanes.first, lane_bytes, clock)
         self._intake: Intake | None = None
         self._threads: list[threading.Thread] = []
         self._start("committer", self._committer)
@@ -241,18 +242,30 @@ class Writer:
         if not self._looking.acquire(blocking=False):
             return
         try:
-            before = self._desk.lane_count
-            more = self._lanes.look(
-                self._clock(), self.encoding.seconds, self.blocked_seconds, before
-            )
-            if more:
-                self._desk.add_lanes(generation, more)
-            for number in range(before, before + more):
-                self._start(f"lane-{number}", self._lane)
+            count = self._desk.lane_count
+            more = self._start_lanes(generation, count, self._wanted_lanes(count))
         finally:
             self._looking.release()
         if more and self._on_lanes is not None:
-            self._on_lanes(before + more)
+            self._on_lanes(count + more)
+
+    def _wanted_lanes(self, count: int) -> int:
+        if self.is_waiting_for_space:  # the lanes wait, and so would others
+            self._lanes.forget()
+            return 0
+        waited = self._desk.blocked.any_seconds
+        return self._lanes.look(self._clock(), self.encoding.seconds, waited, count)
+
+    def _start_lanes(self, generation: int, count: int, more: int) -> int:
+        """Start lanes beside so many; gives how many: the system may have no thread for one."""
+        self._desk.check(generation)
+        started = 0
+        with contextlib.suppress(RuntimeError):
+            for started in range(more):
+                self._start(f"lane-{count + started}", self._lane)
+            started = more
+        self._desk.add_lanes(started)
+        return started
 
     def _run(self, loop: Callable[[], None]) -> None:
         try:
@@ -381,9 +394,9 @@ class Intake:
             SupersededError: the intake is over.
             LandingError: the writer has failed.
         """
+        self._writer.add_lanes(self.generation)
         while not self._desk.put(self.generation, group, WINDOW_SECONDS):
             self._writer.add_lanes(self.generation)
-        self._writer.add_lanes(self.generation)
 
     def commit(self, request: EntryRequest) -> None:
         """Make one entry of everything written since the last call; returns at once.

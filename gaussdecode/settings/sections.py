@@ -463,7 +463,7 @@ class LandingConfig:
 
     @property
     def queue_bytes(self) -> int:
-        """Row groups that are being encoded, and one that is ready for the lane that is done first."""
+        """Row groups that all lanes encode that may come to be, and one for the one that is done first."""
         return (self.most_lanes + 1) * self.row_group_bytes
 
     @property

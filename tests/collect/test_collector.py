@@ -272,6 +272,14 @@ def test_the_first_transactions_do_not_wait(make_collector: Callable[..., Collec
     assert not collector._is_due()
 
 
+def test_of_a_recording_the_first_wait_too(make_collector: Callable[..., Collector]) -> None:
+    """Nobody looks whether anything lands."""
+    collector = make_collector(_Writer(), is_first_due=False)
+    table = relation_mark(relation(1, "t", oid=7))
+    collector.assembler.absorb_bytes(entry(0, [table, *_inserts(1, 10, 2)]))
+    assert not collector._is_due()
+
+
 def test_a_crowded_writer_is_committed(make_collector: Callable[..., Collector]) -> None:
     """Before a table's rows need a second file because its first one was closed early."""
     writer = _Writer()

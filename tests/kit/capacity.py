@@ -14,7 +14,7 @@ lock of an interpreter, no server that sends.
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import Final, Self
+from typing import Final
 
 from gaussdecode.daemon.status.limit import Stage
 
@@ -39,11 +39,6 @@ class Costs:
     def total(self) -> float:
         """Of everything."""
         return sum(self.by_stage.values()) + self.other
-
-    def times(self, factor: float) -> Self:
-        """The same where every second of work takes `factor` of them."""
-        scaled = {stage: cost * factor for stage, cost in self.by_stage.items()}
-        return dataclasses.replace(self, by_stage=scaled, other=self.other * factor)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -50,12 +50,6 @@ def test_a_stage_that_costs_nothing_is_no_limit() -> None:
     assert nothing.gb_per_second == float("inf")
 
 
-def test_costs_are_scaled_as_a_whole() -> None:
-    twice = _SPLIT.times(2.0)
-    assert twice.total == 2 * _SPLIT.total
-    assert twice.by_stage[Stage.ENCODE] == 4.0
-
-
 @pytest.mark.parametrize(
     ("cores", "decoders", "lanes", "limit"),
     [(1, 1, 1, "cores"), (3, 1, 2, "cores"), (4, 2, 2, "encode"), (64, 2, 4, "decode")],

@@ -3,11 +3,10 @@
 import dataclasses
 import errno
 import io
-import itertools
 import threading
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -226,20 +225,20 @@ def test_lanes_are_added_while_they_help(monkeypatch: pytest.MonkeyPatch) -> Non
     create = files.create
     files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
     bench = Bench(files, lanes=Lanes(1, 4, lambda now: (2.5 * now,)), on_lanes=told.append)
-    numbers = itertools.count()
+    number = 0
     while not told or told[-1] < 4:  # a busy machine has its lanes begin late
-        bench.write(10, range(5 * (number := next(numbers)), 5 * number + 5))
+        bench.write(10, range(5 * number, 5 * number + 5))
+        number += 1
         time.sleep(0.02)
-    bench.write(10, range(5 * (number := next(numbers)), 5 * number + 5))
     assert told == [2, 4]
     assert bench.writer.lane_count == 4
     gate.set()
     bench.commit(10)
     bench.writer.drain()
     assert len(bench.entries[-1].files) == 3
-    assert sum(file.rows for file in bench.entries[-1].files) == 5 * next(numbers)
+    assert sum(file.rows for file in bench.entries[-1].files) == 5 * number
     bench.close()
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("lane-")]
+    assert not any(one.is_alive() for one in bench.writer._threads)
     assert verify_files(files).is_clean
 
 
@@ -253,7 +252,7 @@ def test_lanes_are_added_while_the_collector_waits(monkeypatch: pytest.MonkeyPat
     files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
     bench = Bench(
         files,
-        queue_bytes=1,
+        lane_bytes=1,
         lanes=Lanes(1, 2, lambda now: (now,)),
         on_lanes=lambda _: told.set(),
     )
@@ -298,10 +297,11 @@ def test_several_collectors_may_look(monkeypatch: pytest.MonkeyPatch) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    found = sorted(one.name for one in threading.enumerate() if one.name.startswith("lane-"))
     assert not twice
     assert bench.writer.lane_count == 5
-    assert found == [f"lane-{number}" for number in range(5)]
+    assert sorted(one.name for one in bench.writer._threads) == [
+        "committer", *(f"lane-{number}" for number in range(5))
+    ]  # fmt: skip
     bench.close()
 
 
@@ -323,13 +323,85 @@ def test_lanes_are_not_added_for_a_session_that_is_over(monkeypatch: pytest.Monk
     bench.close()
 
 
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look says that another lane would help, but the first one."""
+    for name, value in (("WINDOW_SECONDS", 1e-9), ("_WAITS", 0.0), ("_BUSY", 0.0)):
+        monkeypatch.setattr(lanes, name, value)
+
+
+@pytest.mark.usefixtures("eager")
+def test_no_lane_is_added_while_the_disk_is_full() -> None:
+    """Those there are wait for room; others would too. What was seen before is forgotten."""
+    bench = Bench(SimFiles(), lanes=Lanes(1, 2, lambda now: (now,)))
+    bench.writer.add_lanes(bench.intake.generation)
+    bench.log.disk.space._waiting = 1
+    for _ in range(3):
+        bench.writer.add_lanes(bench.intake.generation)
+    bench.log.disk.space._waiting = 0
+    bench.writer.add_lanes(bench.intake.generation)
+    assert bench.writer.lane_count == 1
+    bench.writer.add_lanes(bench.intake.generation)
+    assert bench.writer.lane_count == 2
+    bench.close()
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_thread_that_cannot_be_had_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound of the system on threads is no reason to land nothing."""
+    bench = Bench(SimFiles(), lanes=Lanes(2, 6, lambda now: (9 * now,)))
+    start, left = threading.Thread.start, [1]
+
+    def refuse(thread: threading.Thread) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    bench.writer.add_lanes(bench.intake.generation)
+    bench.writer.add_lanes(bench.intake.generation)
+    assert bench.writer.lane_count == 3
+    bench.land(10, range(5))
+    assert bench.durable[-1] == 10
+    bench.close()
+
+
+@pytest.mark.usefixtures("eager")
+def test_close_waits_for_whoever_adds_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lane is left behind that was about to be started."""
+    bench = Bench(SimFiles(), lanes=Lanes(1, 2, lambda now: (now,)))
+    bench.writer.add_lanes(bench.intake.generation)
+    begun, gate, start = threading.Event(), threading.Event(), bench.writer._start
+
+    def wait(name: str, loop: Callable[[], None]) -> None:
+        begun.set()
+        gate.wait(20)
+        start(name, loop)
+
+    monkeypatch.setattr(bench.writer, "_start", wait)
+    adding = threading.Thread(target=bench.writer.add_lanes, args=(bench.intake.generation,))
+    adding.start()
+    assert begun.wait(20)
+    closing = threading.Thread(target=bench.writer.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
+    gate.set()
+    closing.join(20)
+    adding.join(20)
+    assert len(bench.writer._threads) == 3
+    assert not any(one.is_alive() for one in (closing, adding, *bench.writer._threads))
+    bench.close()
+
+
 def test_write_blocks_while_the_queue_is_full() -> None:
     """The collector waits for the lanes, and goes on when they did."""
     gate = threading.Event()
     files = SimFiles()
     create = files.create
     files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
-    bench = Bench(files, queue_bytes=1)
+    bench = Bench(files, lane_bytes=1)
     bench.write(10, range(5))
     thread = threading.Thread(target=bench.write, args=(10, range(5, 10)))
     thread.start()

@@ -30,6 +30,7 @@ _CRASH: Final = (
 )
 _COMMITLOG: Final = ("tests/land/test_commitlog.py",)
 _LOG: Final = (*_COMMITLOG, *_CRASH)
+_WRITER: Final = ("tests/land/test_writer.py",)
 _ORDERS: Final = ("tests/land/test_writer.py", "tests/crash/test_interleavings.py")
 _VERIFY: Final = ("tests/land/test_verify.py",)
 _FLIPS: Final = (
@@ -132,7 +133,7 @@ GUARDS: Final = (
     Guard("land/desk.py", "        if generation not in {None, self._generation}:\n            raise",
           "        if False:\n            raise", _ORDERS),
     Guard("land/desk.py",
-          "or condition())\n        self._check(generation)", "or condition())", _ORDERS),
+          "        self._check(generation)\n        return is_met", "        return is_met", _ORDERS),
     Guard("land/desk.py", "            self._life.step(Event.END)\n            self._supersede()\n",
           "            self._life.step(Event.END)\n", _ORDERS),
     Guard("land/desk.py", "            self._supersede()\n            self._abandon()\n",
@@ -144,6 +145,16 @@ GUARDS: Final = (
           "            if self._sealed is not None:", _COMMITLOG),
     Guard("land/desk.py", "self._sealed is not None and not self._sealed.content.unfinished",
           "self._sealed is not None", _ORDERS),
+    # ---- writer: lanes that are added ----
+    Guard("land/writer.py", "        if not self._looking.acquire(blocking=False):\n            return\n",
+          "        self._looking = threading.Lock()\n        self._looking.acquire()\n", _WRITER),
+    Guard("land/writer.py", "        with self._looking:  # whoever was adding lanes has; nobody does any more\n",
+          "        if True:\n", _WRITER),
+    Guard("land/writer.py", "        if self.is_waiting_for_space:", "        if False:", _WRITER),
+    Guard("land/writer.py", "            self._lanes.forget()\n", "", _WRITER),
+    Guard("land/writer.py", "        self._desk.check(generation)\n        started = 0",
+          "        started = 0", _WRITER),
+    Guard("land/writer.py", "        with contextlib.suppress(RuntimeError):", "        if True:", _WRITER),
     # ---- session ----
     Guard("daemon/session.py",
           "        if self.collector is not None:\n            self.collector.revoke()\n", "",
