@@ -73,9 +73,8 @@ def turn(path: Path, directory: Path, decoders: list[int]) -> Turn:
 
 def predicted(done: Turn, way: Way) -> capacity.Prediction:
     """Of one way: from the costs on as many cores as it had not, or without the throttle."""
-    cores = {Way("0,1", way.decoders, sink=way.sink): "0"}.get(way, "0,1")
-    costs = done[Way(cores, way.decoders, sink=way.sink)].costs
-    return capacity.predict(costs, done[way].setup)
+    one, two = (Way(cpus, way.decoders, sink=way.sink) for cpus in ("0", "0,1"))
+    return capacity.predict(done[one if way == two else two].costs, done[way].setup)
 
 
 def check(done: list[Turn], way: Way) -> dict[str, Any]:

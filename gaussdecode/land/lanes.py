@@ -61,10 +61,11 @@ class Lanes:
         before, self._seen = self._seen, (now, spent, waited, self._idle_seconds(now))
         if before is None:
             return 0
-        seconds = now - before[0]
-        idle = least_growth(before[3], self._seen[3]) / seconds
-        is_limit = waited - before[2] >= _WAITS * seconds
-        is_busy = spent - before[1] >= _BUSY * count * seconds
+        then, spent_then, waited_then, idle_then = before
+        seconds = now - then
+        idle = least_growth(idle_then, self._seen[3]) / seconds
+        is_limit = waited - waited_then >= _WAITS * seconds
+        is_busy = spent - spent_then >= _BUSY * count * seconds
         if not (is_limit and is_busy and idle >= _IDLE_CORES):
             return 0
         return min(max(1, int(idle)), count, self._most - count)

@@ -463,7 +463,7 @@ class LandingConfig:
 
     @property
     def queue_bytes(self) -> int:
-        """Row groups that all lanes encode that may come to be, and one for the one that is done first."""
+        """One row group for each lane there may come to be, and one that waits for the first to be done."""
         return (self.most_lanes + 1) * self.row_group_bytes
 
     @property

@@ -10,6 +10,7 @@ from gaussdecode.daemon.decoders import (
     MOST_REREAD_BYTES,
     Choice,
     Seen,
+    Window,
 )
 
 MB = 1_000_000
@@ -182,3 +183,16 @@ def test_no_more_than_the_most() -> None:
     machine, choice = Machine(decode=4.0, cores=16.0), Choice(2)
     machine.run(choice, 600)
     assert choice.count == 2
+
+
+def test_idle_is_what_the_one_tells_who_tells_of_the_fewest() -> None:
+    """Per second of the window; nothing where others tell than before."""
+    seen = Seen(at=10.0, received_bytes=0, reader_busy=0, reader_stalled=0, idle=(100.0, 7.0))
+
+    def found(*idle: float) -> float:
+        return Window.between(seen, dataclasses.replace(seen, at=20.0, idle=idle)).idle
+
+    assert found(109.0, 7.0) == 0.0
+    assert found(100.0, 11.0) == 0.0
+    assert found(103.0, 11.0) == pytest.approx(0.3)
+    assert found(200.0) == 0.0

@@ -109,6 +109,14 @@ def bench() -> Iterator[Bench]:
     made.close()
 
 
+def gated() -> tuple[SimFiles, threading.Event]:
+    """A disk on which nobody begins a data file before the event is set."""
+    files, gate = SimFiles(), threading.Event()
+    create = files.create
+    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    return files, gate
+
+
 def test_small_table_gets_one_file(bench: Bench) -> None:
     """Many small row groups of one table are one file of one entry."""
     for seq in range(20):
@@ -199,10 +207,7 @@ def test_open_files_are_bounded() -> None:
 def test_hot_table_uses_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one lane has a table's file, a large row group goes to a second file."""
     monkeypatch.setattr(tablefile, "_SPLIT_BYTES", 1)
-    gate = threading.Event()
-    files = SimFiles()
-    create = files.create
-    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    files, gate = gated()
     bench = Bench(files)
     bench.write(10, range(5))
     bench.write(10, range(5, 10))
@@ -220,10 +225,7 @@ def test_lanes_are_added_while_they_help(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(tablefile, "_SPLIT_BYTES", 1)
     monkeypatch.setattr(lanes, "WINDOW_SECONDS", 0.01)
     monkeypatch.setattr(lanes, "_WAITS", 0.0)  # nobody waits: what was written is in the queue
-    gate, told = threading.Event(), list[int]()
-    files = SimFiles()
-    create = files.create
-    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    (files, gate), told = gated(), list[int]()
     bench = Bench(files, lanes=Lanes(1, 4, lambda now: (2.5 * now,)), on_lanes=told.append)
     number = 0
     while not told or told[-1] < 4:  # a busy machine has its lanes begin late
@@ -246,10 +248,7 @@ def test_lanes_are_added_while_the_collector_waits(monkeypatch: pytest.MonkeyPat
     """A row group for which there is no room is no reason not to look."""
     for module in (lanes, writer):
         monkeypatch.setattr(module, "WINDOW_SECONDS", 0.01)
-    gate, told = threading.Event(), threading.Event()
-    files = SimFiles()
-    create = files.create
-    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    (files, gate), told = gated(), threading.Event()
     bench = Bench(
         files,
         lane_bytes=1,
@@ -270,11 +269,16 @@ def test_lanes_are_added_while_the_collector_waits(monkeypatch: pytest.MonkeyPat
     bench.close()
 
 
-def test_several_collectors_may_look(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look says that another lane would help, but the first one."""
+    for name, value in (("WINDOW_SECONDS", 1e-9), ("_WAITS", 0.0), ("_BUSY", 0.0)):
+        monkeypatch.setattr(lanes, name, value)
+
+
+@pytest.mark.usefixtures("eager")
+def test_several_collectors_may_look() -> None:
     """Of many sources each has its own; a look is one of them's, and there are no more than allowed."""
-    monkeypatch.setattr(lanes, "WINDOW_SECONDS", 1e-9)
-    monkeypatch.setattr(lanes, "_WAITS", 0.0)
-    monkeypatch.setattr(lanes, "_BUSY", 0.0)
     at_once, looking, twice = threading.Barrier(8), threading.Lock(), list[float]()
 
     def idle(now: float) -> tuple[float, ...]:
@@ -305,11 +309,9 @@ def test_several_collectors_may_look(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.close()
 
 
-def test_lanes_are_not_added_for_a_session_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("eager")
+def test_lanes_are_not_added_for_a_session_that_is_over() -> None:
     """Nor lost: the next one gets them."""
-    monkeypatch.setattr(lanes, "WINDOW_SECONDS", 0.0)
-    monkeypatch.setattr(lanes, "_WAITS", 0.0)
-    monkeypatch.setattr(lanes, "_BUSY", 0.0)
     bench = Bench(SimFiles(), lanes=Lanes(1, 2, lambda now: (now,)))
     bench.writer.add_lanes(bench.intake.generation)
     bench.intake.end()
@@ -321,13 +323,6 @@ def test_lanes_are_not_added_for_a_session_that_is_over(monkeypatch: pytest.Monk
     bench.writer.add_lanes(bench.intake.generation)
     assert bench.writer.lane_count == 2
     bench.close()
-
-
-@pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look says that another lane would help, but the first one."""
-    for name, value in (("WINDOW_SECONDS", 1e-9), ("_WAITS", 0.0), ("_BUSY", 0.0)):
-        monkeypatch.setattr(lanes, name, value)
 
 
 @pytest.mark.usefixtures("eager")
@@ -397,10 +392,7 @@ def test_close_waits_for_whoever_adds_lanes(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_write_blocks_while_the_queue_is_full() -> None:
     """The collector waits for the lanes, and goes on when they did."""
-    gate = threading.Event()
-    files = SimFiles()
-    create = files.create
-    files.create = lambda path: (".parquet" in path and gate.wait(20), create(path))[1]  # type: ignore[method-assign]
+    files, gate = gated()
     bench = Bench(files, lane_bytes=1)
     bench.write(10, range(5))
     thread = threading.Thread(target=bench.write, args=(10, range(5, 10)))
