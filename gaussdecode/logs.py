@@ -86,7 +86,7 @@ class Event(enum.StrEnum):
     SNAPSHOT_WAITS = "snapshot_waits"
     SNAPSHOT_REFUSED = "snapshot_refused"
     SNAPSHOT_REQUEST_UNREADABLE = "snapshot_request_unreadable"
-    PUBLICATION_CHANGED = "publication_changed"
+    TABLES_CHANGED = "tables_changed"
     TABLES_NOT_LISTED = "tables_not_listed"
     BINARY_NOT_USED = "binary_not_used"
     TLS_THROUGH_PYTHON = "tls_through_python"

@@ -7,6 +7,7 @@ them only when they fall behind, which is how back-pressure starts.
 """
 
 import bisect
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -25,7 +26,7 @@ from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.shown import Showing, Shown
 from gaussdecode.collect.spool import BoundedSpool, Spool
-from gaussdecode.collect.suspects import Suspects, refusal
+from gaussdecode.collect.suspects import STOPPED, Suspects, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
 from gaussdecode.collect.together import Together
 from gaussdecode.errors import (
@@ -33,11 +34,13 @@ from gaussdecode.errors import (
     LargeRowError,
     RowError,
     SequenceError,
+    SourceError,
     SpoolFullError,
     SuspectError,
     TableError,
 )
 from gaussdecode.ipc.ring import Ring
+from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.account import Account
 from gaussdecode.model.committimes import CommitTimes
 from gaussdecode.model.csns import Csns
@@ -64,6 +67,7 @@ _SLICE_SECONDS: Final = 0.1  # arbitrary: how stale a timer may be
 _LEAST_SECONDS: Final = 0.001  # arbitrary
 _COMMIT_SHARE: Final = 4  # an entry costs at most one part in so many
 _ROOM_SECONDS: Final = 0.2  # between two looks for room in the spool; arbitrary
+_log = get_logger("collect")
 _PAIR_BYTES: Final = 8  # row and column of a value that does not fit
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
@@ -115,6 +119,18 @@ class Writer(Protocol):
 
     def end(self) -> None:
         """Refuse everything from now on."""
+
+
+class CatalogWatch(Protocol):
+    """What it needs of ``daemon.catalogwatch.CatalogWatch``."""
+
+    def check(
+        self, lsn: int, emptied: Iterable[str], moved: Iterable[tuple[int, str]]
+    ) -> list[dict[str, Any]]:  # Any: JSON
+        """What suspect entries have to say before an entry that has everything up to a position."""
+
+    def recorded(self) -> None:
+        """They are in the log."""
 
 
 Show = Callable[[Any, Callable[[Shown], None]], str | None]  # Any: see `Showing`
@@ -205,6 +221,7 @@ class Collector:
         should_stop: asked while it waits for room in the spool; true ends the wait.
         together: says when to cut an entry, with the collectors of other sources or by CSN; None
             where this one decides alone.
+        watch: looks at the catalogue before each entry; None where nobody does.
     """
 
     def __init__(
@@ -221,8 +238,10 @@ class Collector:
         is_cut_short: Callable[[], bool] = lambda: False,
         should_stop: Callable[[], bool] = _never,
         together: Together | None = None,
+        watch: CatalogWatch | None = None,
     ) -> None:
         self._together = together
+        self._watch = watch
         self._is_cut_short = is_cut_short
         self._prepared = prepared
         self._ended = [] if prepared is None else list(prepared.stale)
@@ -541,13 +560,22 @@ class Collector:
                 if outcome == PUMP_END:
                     self._attendance.end()
                     self._pass_all()
-                    self._commit_if(is_due=True)
+                    self._commit_last()
                     return
                 self._attendance.attend(self)
                 self._commit_if(is_due=self._is_due())
         finally:
             self._attendance.end()
             self._forget()
+
+    def _commit_last(self) -> None:
+        """Commit what is complete at the end of the stream.
+
+        Where the server is gone, nobody can tell whether its catalogue is what it was: what is not
+        committed by then comes again.
+        """
+        with contextlib.suppress(SourceError):
+            self._commit_if(is_due=True)
 
     def _pass_all(self) -> None:
         """By CSN: all of a recording has come, so that everybody's turn is known.
@@ -692,6 +720,7 @@ class Collector:
         if not assembler.waiting_count and assembler.boundary_lsn <= self._position.lsn:
             assembler.answered()
             return
+        self._look_at_catalog()
         self._writer.commit(self._request(self._position.until))
 
     def _cut_together(self, together: Together) -> None:
@@ -712,6 +741,7 @@ class Collector:
         if cut is None:
             return
         self._note_suspects()
+        self._look_at_catalog()
         lows, csn, highs = cut
         name = self._settings.name
         assembler.pass_csn(csn, lows[name])
@@ -725,6 +755,7 @@ class Collector:
         self._note_suspects()
         if not self.assembler.can_hand_over:
             return
+        self._look_at_catalog()
         together.give(name, self._request(None))
         while not together.wait_asked(name, _SLICE_SECONDS):
             self._on_round()
@@ -854,6 +885,33 @@ class Collector:
             return f"a row cannot be written ({type(error).__name__})"
         return None
 
+    def _look_at_catalog(self) -> None:
+        """Say first what the stream does not show of the tables of the next entry.
+
+        Raises:
+            SourceError: the server cannot be asked.
+            SuspectError: something was found, and nothing may go on then.
+        """
+        if self._watch is None:
+            return
+        emptied = [item.table for item in self._truncates]
+        moved = self._tables.take_moved()
+        found = self._watch.check(self.assembler.boundary_lsn, emptied, moved)
+        if not found:
+            return
+        for extra in found:
+            if self._settings.stops_at_suspects:
+                raise SuspectError(f"{extra['text']}. {STOPPED}")
+            self._note(extra)
+            _log.error(Event.TABLES_CHANGED, text=extra["text"])
+        self._watch.recorded()
+
+    def _note(self, extra: dict[str, Any]) -> None:  # Any: JSON
+        """Commit what a suspect entry says."""
+        source = self._settings.source
+        said = extra if source is None else {**extra, "source": source}
+        self._writer.note(EntryRequest(kind=EntryKind.SUSPECT, position=self._position, extra=said))
+
     def _note_suspects(self) -> None:
         """Commit what may be incomplete, before anything of it can be confirmed.
 
@@ -862,11 +920,7 @@ class Collector:
         """
         extra = self._suspects.describe()
         if extra is not None:
-            source = self._settings.source
-            said = extra if source is None else {**extra, "source": source}
-            self._writer.note(
-                EntryRequest(kind=EntryKind.SUSPECT, position=self._position, extra=said)
-            )
+            self._note(extra)
             self._suspects.forget()
 
 

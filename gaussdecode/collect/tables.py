@@ -8,7 +8,8 @@ is the same share it, so that a repeated description does not close a file.
 import dataclasses
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Protocol, Self
 
 import pyarrow as pa
@@ -33,7 +34,9 @@ from gaussdecode.model.columns import (
     unplaced,
 )
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
+from gaussdecode.model.title import table_title
 
+CONSTANT: Final = "constant"  # in a column of a schema file
 _NO_ELEMENT: Final = 0
 _PACKING: Final = 1  # zlib's level; names and types repeat themselves
 
@@ -72,6 +75,10 @@ class CatalogColumn(Protocol):
     @property
     def key_position(self) -> int | None:
         """Place in the primary key from 0, or None."""
+
+    @property
+    def constant(self) -> str | None:
+        """Text of the value that rows from before the column was added have in it."""
 
 
 class CatalogTable(Protocol):
@@ -239,8 +246,13 @@ def schema_record(
     catalog: CatalogTable | None,
     placed: Placed,
     skipped: frozenset[int] = frozenset(),
+    constants: Mapping[int, str] = MappingProxyType({}),
 ) -> dict[str, Any]:  # Any: JSON
-    """Describe a schema for ``schemas/<table>/<schema_id>.json``."""
+    """Describe a schema for ``schemas/<table>/<schema_id>.json``.
+
+    `constants` are those that an earlier description of the table had, by number: the catalogue forgets
+    them when the table is written anew, and they go on to hold for rows from before.
+    """
     columns = described(catalog, placed.numbers)
     rows = zip(relation.columns, names, placed.numbers, columns, strict=True)
     return {
@@ -250,7 +262,7 @@ def schema_record(
         "identity": relation.identity.value,
         "key": key_of(relation, catalog, columns),
         "columns": [
-            _column_record(column, landed, number, known)
+            _column_record(column, landed, number, known, constants)
             for index, (column, landed, number, known) in enumerate(rows)
             if index not in skipped
         ],
@@ -260,12 +272,19 @@ def schema_record(
 
 
 def _column_record(
-    column: Column, landed: str, number: int | None, known: CatalogColumn | None
+    column: Column,
+    landed: str,
+    number: int | None,
+    known: CatalogColumn | None,
+    constants: Mapping[int, str],
 ) -> dict[str, Any]:  # Any: JSON
     is_same = known is not None and (
         (known.type_oid, known.type_modifier) == (column.type_oid, column.type_modifier)
     )
-    return {
+    constant = None if known is None else known.constant
+    if constant is None and number is not None:
+        constant = constants.get(number)
+    record = {
         "name": column.name,
         "landed": landed,
         "type": column.type_name,
@@ -277,6 +296,15 @@ def _column_record(
         "toastable": known.is_toastable if known is not None and is_same else None,
         "attribute_number": number,
     }
+    return record if constant is None else {**record, CONSTANT: constant}
+
+
+def constants_of(record: dict[str, Any] | None, oid: int) -> dict[int, str]:  # Any: JSON
+    """What a schema file says that rows from before a column have in it, by number."""
+    if record is None or record.get("oid") != oid:
+        return {}
+    found = ((column.get("attribute_number"), column.get(CONSTANT)) for column in record["columns"])
+    return {number: text for number, text in found if number is not None and text is not None}
 
 
 def known_of(record: dict[str, Any] | None, oid: int) -> Known:  # Any: JSON
@@ -315,6 +343,7 @@ class Tables:
         is_wanted: whether a table lands at all.
         source: of the rows, where a landing has several: then they say so, and a table, which has an
             OID of its own on each of them, has none in its schema.
+        titles: of tables by OID, as they were called where the stream begins.
 
     Attributes:
         is_wanted: the same.
@@ -331,8 +360,11 @@ class Tables:
         skip_generated: bool = False,
         is_wanted: Callable[[Relation], bool] = lambda _: True,
         source: str | None = None,
+        titles: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         self._source = source
+        self._titles = dict(titles)
+        self._moved: list[tuple[int, str]] = []
         self.is_wanted = is_wanted
         self._schemas = schemas
         self._directory_of = directory_of
@@ -340,6 +372,7 @@ class Tables:
         self._look_up = look_up
         self._earlier = earlier
         self._known: dict[str, tuple[int, Known]] = {}  # by directory, of the table with this OID
+        self._constants: dict[str, dict[int, str]] = {}  # likewise
         self._skip_generated = skip_generated
         self._order = 0
         self._current: dict[str, Landed] = {}
@@ -355,12 +388,16 @@ class Tables:
         """Where rows of `relation` land; the same object while its content is the same."""
         names = self._safe_names([column.name for column in relation.columns])
         directory = self._directory_of(relation.namespace, relation.name)
+        self._note_title(relation)
         catalog = self._look_up(relation)
         placed = self._place(directory, relation, catalog)
         skipped = frozenset[int]()
         if self._skip_generated:
             skipped = generated_columns(relation, catalog, placed.numbers)
-        record = schema_record(relation, names, catalog, placed, skipped)
+        record = schema_record(
+            relation, names, catalog, placed, skipped, self._constants[directory]
+        )
+        self._constants[directory] = constants_of(record, record["oid"])
         if self._source is not None:
             record["oid"] = 0
         schema_id, _ = self._schemas.schema_id_for(directory, record)
@@ -379,6 +416,19 @@ class Tables:
         )
         self._current[directory] = landed
         return landed
+
+    def _note_title(self, relation: Relation) -> None:
+        if not relation.is_oid_known:
+            return
+        title = table_title(relation.namespace, relation.name)
+        if self._titles.setdefault(relation.oid, title) != title:
+            self._titles[relation.oid] = title
+            self._moved.append((relation.oid, title))
+
+    def take_moved(self) -> list[tuple[int, str]]:
+        """OID and title of tables that came under another name than before, in order; told once."""
+        moved, self._moved = self._moved, []
+        return moved
 
     def unproved(self, relation: Relation) -> tuple[Landed, dict[str, Any]]:  # Any: JSON
         """Where rows of `relation` would land, by what the stream says alone; and its schema.
@@ -422,9 +472,12 @@ class Tables:
         oid = relation.oid if relation.is_oid_known else 0
         before, known = self._known.get(directory, (None, Known()))
         if before is None:
-            known = known_of(self._earlier(directory), oid)
+            earlier = self._earlier(directory)
+            known = known_of(earlier, oid)
+            self._constants[directory] = constants_of(earlier, oid)
         elif before != oid:
             known = Known()
+            self._constants[directory] = {}
         placed = _placed(relation, catalog, known)
         self._known[directory] = (oid, placed.known)
         return placed

@@ -14,6 +14,7 @@ from typing import Final
 
 from gaussdecode.commands._gap import ask_server, check_server
 from gaussdecode.commands._server import is_gaussdb
+from gaussdecode.daemon.catalogwatch import CatalogWatch
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
 from gaussdecode.land.disk import Disk
@@ -21,12 +22,16 @@ from gaussdecode.land.files import Files, make_root
 from gaussdecode.land.layout import check_layout, check_sources, read_layout
 from gaussdecode.land.making import Draft
 from gaussdecode.land.mirror.restore import find_layout
+from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.request import Reached
 from gaussdecode.objects.store import open_store
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
+from gaussdecode.source.postgresql.catalog import Catalog
+from gaussdecode.source.relations import white_list
 from gaussdecode.source.slot import PLUGIN, ServerState, SlotState
 
 _FIRST_EPOCH: Final = 1
@@ -103,9 +108,37 @@ def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> d
         reached = {name: Reached(begin[1], None) for name, begin in begins.items()}
         position = reached.pop(log.source).position
         log.commit(Draft(kind=kind, position=position, others=reached))
+        store = SnapshotStore(log.disk)
+        store.prepare()
+        for name, member in config.members.items():
+            note_catalog(member, name if config.is_several else None, store)
     finally:
         files.close()
     return {name: Lsn(begin[1].lsn) for name, begin in begins.items()}
+
+
+def note_catalog(config: Config, source: str | None, store: SnapshotStore) -> None:
+    """Remember the states of a source's tables: what changes from here on is said.
+
+    Args:
+        config: of one server.
+        source: its name, where there are several.
+        store: of the landing.
+    """
+    if config.source.kind is not SourceKind.POSTGRESQL:
+        return
+    with Catalog(config) as catalog:
+        watch = CatalogWatch(
+            config.source.publication,
+            source,
+            catalog,
+            store,
+            white_list(config.decoding).allows,
+            lambda _title, _oid: False,
+            lambda _directory: False,
+        )
+        watch.begin(0)
+        watch.recorded()
 
 
 def order_of(config: Config) -> str:

@@ -17,7 +17,7 @@ from typing import Self
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.together import Together
-from gaussdecode.daemon import publications, quarantine
+from gaussdecode.daemon import quarantine
 from gaussdecode.daemon.housekeeping import Housekeeper
 from gaussdecode.daemon.joint import Joint, Marks
 from gaussdecode.daemon.mirroring import Mirror, mirror_of
@@ -503,10 +503,6 @@ class Pipeline:
             self.table_filter = TableFilter(store, config, self.left_out())
             self._stopped = stopped(store.ledger())
             return self.table_filter
-
-    def see_publications(self, seen: publications.Identities, at: float) -> None:
-        """Take what the server had at a time; what differs is recorded by the next session."""
-        self._first.see_publications(seen, at)
 
     def see_role(self, *, is_standby: bool | None) -> None:
         """Begin anew when the standby that is read was promoted, before its WAL goes far."""

@@ -5,7 +5,6 @@ tables are left out. What is a server's own is here, and nothing of one source i
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -15,7 +14,6 @@ from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.suspects import STOPPED
 from gaussdecode.collect.tables import Tables
 from gaussdecode.collect.together import Together
-from gaussdecode.daemon import publications
 from gaussdecode.daemon.beginning import (
     Confirming,
     collector_settings,
@@ -24,6 +22,7 @@ from gaussdecode.daemon.beginning import (
     is_unused,
     prepared_of,
 )
+from gaussdecode.daemon.catalogwatch import CatalogWatch
 from gaussdecode.daemon.position import landing_position
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.streaming import Streaming
@@ -41,14 +40,14 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest
 from gaussdecode.model.title import table_title
+from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import NOT_STREAMED, Config
 from gaussdecode.snapshot.tablefilter import TableFilter, unread
-from gaussdecode.source.address import source_address
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import UNSENT, Coverage, listing
 from gaussdecode.source.lookup import lookup_of
-from gaussdecode.source.postgresql.members import read_members
-from gaussdecode.source.relations import WhiteList
+from gaussdecode.source.postgresql.catalog import Catalog
+from gaussdecode.source.relations import WhiteList, white_list
 from gaussdecode.source.settings import ReaderSettings
 from gaussdecode.source.slot import LandingPosition
 
@@ -162,8 +161,6 @@ class Side:
         self._instance = ""  # of the server that this process reads
         self._reads_standby = False  # it was one when the session began
         self._promoted = ""  # instance that is known to have been promoted
-        self._publications: publications.Identities = {}
-        self._publications_at = 0.0  # monotonic
 
     @property
     def _source(self) -> str | None:
@@ -269,7 +266,10 @@ class Side:
             intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start))
             intake.drain()
         known = log.positions[self.name]
-        self._check_publications(known, intake, facts)
+        watch = self._watch(log, table_filter)
+        titles = {} if watch is None else watch.titles
+        if watch is not None:
+            self._compare_catalog(watch, known, intake)
         position = goes_on_at(known, timeline, facts["log_lsn"])
         self._began_lsn = position.lsn
         has_forked = known.timeline not in (0, timeline)
@@ -299,7 +299,7 @@ class Side:
             go_on()
         return Collector(
             settings,
-            self._tables(log, known, intake, table_filter),
+            self._tables(log, known, intake, table_filter, titles),
             intake,
             shared.spool(),
             position,
@@ -310,6 +310,7 @@ class Side:
             shared.should_stop,
             shared.must_not_wait,
             shared.together,
+            watch,
         )
 
     def _confirmable(self) -> SourcePosition | None:
@@ -347,7 +348,12 @@ class Side:
         return log
 
     def _tables(
-        self, log: CommitLog, known: SourcePosition, intake: Intake, table_filter: TableFilter
+        self,
+        log: CommitLog,
+        known: SourcePosition,
+        intake: Intake,
+        table_filter: TableFilter,
+        titles: Mapping[int, str],
     ) -> Tables:
         return Tables(
             intake.schemas,
@@ -356,14 +362,17 @@ class Side:
             self._look_up,
             self._earlier_schemas(log, known.lsn),
             skip_generated=self._config.decoding.skip_generated_columns,
-            is_wanted=lambda of: not self._is_left_to_first(of) and table_filter.is_wanted(of),
+            is_wanted=lambda of: (
+                not self._is_left_to_first(of.namespace, of.name) and table_filter.is_wanted(of)
+            ),
             source=self._source,
+            titles=titles,
         )
 
-    def _is_left_to_first(self, table: Relation) -> bool:
+    def _is_left_to_first(self, schema: str, name: str) -> bool:
         """Whether every source has the rows of a table, and another one brings them."""
         listed = self._left_to_first
-        return listed is not None and listed.allows(table.namespace, table.name)
+        return listed is not None and listed.allows(schema, name)
 
     def _note_fork(self, known: SourcePosition, intake: Intake, position: SourcePosition) -> None:
         """Write down that the log goes on with another timeline of its server.
@@ -412,46 +421,36 @@ class Side:
             tables = listing(coverage.unsent, coverage.unsent_count)
             _log.warning(Event.TABLES_NOT_PUBLISHED, tables=tables, reason=UNSENT)
 
-    # ---- publications ----------------------------------------------------------------
+    # ---- the catalogue ---------------------------------------------------------------
 
-    def _check_publications(
-        self,
-        known_position: SourcePosition,
-        intake: Intake,
-        facts: Mapping[str, Any],  # Any: JSON
-    ) -> None:
-        """See that the publications are those that the landing followed before.
-
-        The entry comes first: said twice after a crash is no harm.
-        """
-        self._publications_at = time.monotonic()
-        self._publications = seen = publications.read_identities(facts.get("publications", {}))
-        store = self._shared.snapshots
-        known, listed = publications.known_to(store, self._source)
-        if publications.are_known(known, seen):
-            return
-        members, gone = read_members(
-            source_address(self._config), self._config.source.publication, listed
+    def _watch(self, log: CommitLog, table_filter: TableFilter) -> CatalogWatch | None:
+        """What looks at the catalogue before each entry; None where there is none that it knows."""
+        if not isinstance(self._catalog, Catalog) or self._config.source.kind is SourceKind.CAPTURE:
+            return None
+        return CatalogWatch(
+            self._config.source.publication,
+            self._source,
+            self._catalog,
+            self._shared.snapshots,
+            self._lands,
+            table_filter.leaves_out,
+            lambda directory: directory in log.schemas,
         )
-        self._publications = seen = publications.with_members(seen, members)
-        found = publications.differences(known, seen)
-        gone = publications.taken_out(gone, known, seen)
-        if found or gone:
-            lsn = known_position.lsn
-            extra = publications.suspect(found, lsn, int(facts["wal_end"]), gone)
+
+    def _lands(self, schema: str, name: str) -> bool:
+        """Whether rows of a table land from here by configuration."""
+        is_listed = white_list(self._config.decoding).allows(schema, name)
+        return is_listed and not self._is_left_to_first(schema, name)
+
+    def _compare_catalog(self, watch: CatalogWatch, known: SourcePosition, intake: Intake) -> None:
+        """See that tables and publications are those that the landing goes by; else say so first."""
+        for extra in watch.begin(known.lsn):
             if self._config.landing.on_suspect == "stop":
                 raise SuspectError(f"{extra['text']}. {STOPPED}")
-            if self._is_one_of_several:
-                extra["source"] = self.name
-            _log.error(Event.PUBLICATION_CHANGED, text=extra["text"])
-            intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=known_position, extra=extra))
-        publications.remember(store, seen, members, self._source)
-
-    def see_publications(self, seen: publications.Identities, at: float) -> None:
-        """Take what the server had at a time; what differs is recorded by the next session."""
-        ours = {name: of for name, of in seen.items() if name in self._publications}
-        if at > self._publications_at and not publications.are_known(self._publications, ours):
-            self._shared.restart_session()
+            said = extra if self._source is None else {**extra, "source": self._source}
+            intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=known, extra=said))
+            _log.error(Event.TABLES_CHANGED, text=extra["text"])
+        watch.recorded()
 
     # ---- tables ----------------------------------------------------------------------
 

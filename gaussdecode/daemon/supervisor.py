@@ -434,7 +434,6 @@ class Supervisor:
             return
         if outlook.look is not self._looked_at:
             self._looked_at = outlook.look
-            pipeline.see_publications(outlook.look.slot.publications, outlook.look.at)
             pipeline.see_role(is_standby=outlook.look.slot.is_standby)
 
     def _choose_decoders(self, pipeline: Pipeline, choice: Choice) -> None:

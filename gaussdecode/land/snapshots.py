@@ -3,6 +3,7 @@
 Below ``snapshots/``, which no reader of the landing looks into::
 
     ledger.json                     per table what became of it; snapshot/choice.py
+    fingerprints.json               by source, states of tables in its catalogue; model/fingerprint.py
     requests/<n>.json               what an operator asked for; removed when it is taken up
     <table>/state.json              which table, since which entry, how it was cut
     <table>/chunk-<n>-<sha>.arrow   rows of a finished chunk, and the SHA-256 of the file
@@ -32,14 +33,17 @@ from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 
 ROOT: Final = "snapshots"
 LEDGER: Final = "ledger.json"
+FINGERPRINTS: Final = "fingerprints.json"
 WHY_STOPPED: Final = "why_stopped"  # in a record of the ledger
 REQUESTS: Final = "requests"
 STATE: Final = "state.json"
 _LEDGER: Final = f"{ROOT}/{LEDGER}"
+_FINGERPRINTS: Final = f"{ROOT}/{FINGERPRINTS}"
 _REQUESTS: Final = f"{ROOT}/{REQUESTS}"
 REQUEST: Final = re.compile(r"[0-9a-f]{16}\.json")
 CHUNK: Final = re.compile(r"chunk-([0-9]{8})-([0-9a-f]{64})\.arrow")
 
+_PRECIOUS: Final = (_LEDGER, _FINGERPRINTS)
 _ADVICE: Final = (
     "remove it: what it asked for is asked again",
     "restore it from a copy of this landing",
@@ -110,6 +114,15 @@ class SnapshotStore:
                 now = {**kept, **record}
                 ledger[title] = {key: of for key, of in now.items() if of or key != WHY_STOPPED}
             self._write(_LEDGER, ledger)
+
+    def fingerprints(self) -> Json:
+        """States of the tables in the catalogue, by source; empty before the first was noted."""
+        return self._read(_FINGERPRINTS) or {}
+
+    def note_fingerprints(self, source: str, record: Json) -> None:
+        """Remember the states of a source's tables; durable when this returns."""
+        with self._lock:
+            self._write(_FINGERPRINTS, {**self.fingerprints(), source: record})
 
     # ---- requests --------------------------------------------------------------------
 
@@ -230,7 +243,7 @@ class SnapshotStore:
         try:
             return read_sealed(raw)
         except ValueError as error:
-            raise LandingError(f"{path}: {error}; {_ADVICE[path == _LEDGER]}") from error
+            raise LandingError(f"{path}: {error}; {_ADVICE[path in _PRECIOUS]}") from error
 
     def _write(self, path: str, record: Json) -> None:
         directory = path.rpartition("/")[0]

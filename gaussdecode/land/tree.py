@@ -35,7 +35,7 @@ from gaussdecode.land.names import (
     partition_date,
     unfinished_number,
 )
-from gaussdecode.land.snapshots import CHUNK, LEDGER, REQUEST, REQUESTS, ROOT, STATE
+from gaussdecode.land.snapshots import CHUNK, FINGERPRINTS, LEDGER, REQUEST, REQUESTS, ROOT, STATE
 
 Matcher = Callable[[str], object]
 """Gives a true value, or 0, for a name that belongs; None or False for any other."""
@@ -116,7 +116,7 @@ _PLACES: Final[Mapping[str, Place]] = {
     SPOOL: Place(unfinished=(unfinished_number, _SPOOLED.fullmatch)),
     PREPARED: Place((is_prepared_name,)),
     ROOT: Place(
-        (_is(LEDGER), is_ledger),
+        (_is(LEDGER), _is(FINGERPRINTS), is_ledger),
         (
             (_is(REQUESTS), Place((REQUEST.fullmatch,))),
             (is_table, Place((_is(STATE), CHUNK.fullmatch, _OLD_CHUNK.fullmatch))),

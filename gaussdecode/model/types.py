@@ -242,6 +242,13 @@ def is_built_in(oid: int) -> bool:
     return oid in _BUILT_IN or oid in _ELEMENT
 
 
+def spelled_type(oid: int) -> str:
+    """Spell a type as the server does; of those that it has itself."""
+    if oid in _ELEMENT:
+        return f"{_BUILT_IN[_ELEMENT[oid]].spelling}[]"
+    return _BUILT_IN[oid].spelling if oid in _BUILT_IN else f"type {oid}"
+
+
 def type_oid(spelling: str) -> int | None:
     """Find a built-in type by the server's spelling without modifier, or None."""
     return _OID_BY_SPELLING.get(spelling)

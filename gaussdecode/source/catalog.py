@@ -19,6 +19,8 @@ class CatalogColumn:
         key_position: place in the primary key from 0, or None.
         type_oid: of the type; 0 where nobody asked.
         type_modifier: of the column, -1 for none.
+        constant: text of the value that rows from before the column was added have in it; None for NULL,
+            and where nobody knows.
     """
 
     name: str
@@ -30,6 +32,7 @@ class CatalogColumn:
     key_position: int | None
     type_oid: int = 0
     type_modifier: int = -1
+    constant: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

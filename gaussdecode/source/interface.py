@@ -31,8 +31,7 @@ class Source(Protocol):
         ``server_version``, ``warnings`` (texts), ``encoding``, ``is_origin_filtered`` (the
         server itself leaves out what has an origin), ``sender_timeout_ms``,
         ``hides_truncate`` (TRUNCATE and DDL do not show in the stream). Where there are
-        publications, ``publications`` (by name, see `slot.ServerState`), ``wal_end`` (of the
-        server) and ``coverage`` (see `coverage.Coverage`).
+        publications, ``coverage`` (see `coverage.Coverage`).
         """
 
     @property

@@ -39,8 +39,6 @@ class SlotView:
             where the role may not see it.
         prepared_seconds: likewise, of the oldest prepared one.
         is_standby: the server recovers; None where it was not asked.
-        publications: OID and xmin of every publication of the database, and number and sum of
-            the rows of what it lists, by name.
         source: name of the source that was looked at, where there are several.
     """
 
@@ -64,7 +62,6 @@ class SlotView:
     transaction_seconds: float | None = None
     prepared_seconds: float | None = None
     is_standby: bool | None = None
-    publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     source: str | None = None
 
     @property

@@ -69,8 +69,6 @@ class ServerState:
         is_standby: it recovers; its WAL ends where its replay is.
         instance: tells it from every other server, and from itself before its last start; empty
             where that is not known.
-        publications: OID and xmin of those that are configured and there, and number and sum of
-            the rows of what they list, by name.
     """
 
     version: int
@@ -84,7 +82,6 @@ class ServerState:
     missing_publications: tuple[str, ...] = ()
     switch_points: Mapping[int, Lsn] = dataclasses.field(default_factory=dict)
     is_standby: bool = False
-    publications: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     instance: str = ""
 
 

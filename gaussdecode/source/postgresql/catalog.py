@@ -13,9 +13,10 @@ catalogue does not hold up the landing for ever; but under REPLICA IDENTITY FULL
 else tells the key, it stays an error.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from gaussdecode.errors import GaussDecodeError, SourceError
 from gaussdecode.model.columns import Attribute, Reading
@@ -29,11 +30,15 @@ from gaussdecode.source.quoting import literal
 from gaussdecode.source.sqlstate import redact
 from gaussdecode.wire.encoding import spelled_name
 
+Answer = TypeVar("Answer")
 _CONNECT_SECONDS: Final = 3
-_STATEMENT_MS: Final = 3000
-_PATIENCE: Final = 10.0  # seconds; the server's own bound comes first where it answers
+_STATEMENT_SECONDS: Final = 3.0
+_LATE: Final = (
+    7.0  # seconds that an answer may be late; the server's own bound comes first where it answers
+)
 _REST_SECONDS: Final = 30.0  # after a failure; arbitrary
 _PATIENCE_SECONDS: Final = 120.0  # of failures that end sessions; arbitrary
+_ROOT: Final = "p"
 _HAS_LISTS: Final = 150000  # publications of columns
 _SENDS_GENERATED: Final = 180000
 _TOASTABLE: Final = frozenset("xem")  # external, extended, main: may be stored out of line
@@ -48,12 +53,24 @@ _COLUMNS: Final = """
         pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated::text,
         array_position(i.indkey::int2[], a.attnum), a.atttypid, a.atttypmod, a.attisdropped,
         coalesce(pg_catalog.age(a.xmin) > (SELECT pg_catalog.age(s.catalog_xmin)
-            FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = {slot}), false)
+            FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = {slot}), false),
+        CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END
     FROM pg_catalog.pg_attribute a
     LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
     WHERE a.attrelid = {oid} AND a.attnum > 0
     ORDER BY a.attnum
+"""
+# Of a partitioned table the partitions have them; NULL where they differ.
+_CONSTANTS: Final = """
+    WITH RECURSIVE tree AS (
+        SELECT {oid}::oid AS oid
+        UNION ALL
+        SELECT i.inhrelid FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid)
+    SELECT a.attname, CASE WHEN count(DISTINCT a.attmissingval::text) = 1
+        THEN min((a.attmissingval::text::text[])[1]) END
+    FROM tree t JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND a.atthasmissing
+    GROUP BY a.attname
 """
 # Whether a list of columns may have held at a position that the slot still has to send; and
 # whether generated columns may have been sent there. A publication that changed since may.
@@ -99,6 +116,7 @@ class Catalog:
         self._publications = list(config.source.publication)
         self._clock = clock
         self._session: Connection | None = None
+        self._seconds = 0.0  # that a statement of the session may take
         self._failing_since: float | None = None
         self._rest_until = float("-inf")
         self.failure: str | None = None
@@ -120,7 +138,9 @@ class Catalog:
         if self._clock() < self._rest_until and not is_needed:
             return None
         try:
-            found = self._asked_twice(self._address, relation.oid)
+            found = self.ask(
+                lambda session: self._look_up(session, relation.oid), _STATEMENT_SECONDS
+            )
         except (OSError, GaussDecodeError) as error:
             since = self._note_failure(redact(str(error), self._address.secret))
             table = f"table {relation.namespace}.{relation.name}"
@@ -160,21 +180,42 @@ class Catalog:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def _asked_twice(self, address: SourceAddress, oid: int) -> CatalogTable | None:
-        """Look it up; a connection that was kept may have been closed long ago."""
+    def ask(self, question: Callable[[Connection], Answer], seconds: float) -> Answer:
+        """Ask something over the connection, which is opened when there is none.
+
+        A connection that was kept may have been closed long ago: then once more on a new one.
+
+        Args:
+            question: asks.
+            seconds: that each of its statements may take.
+
+        Raises:
+            SourceError: the server failed, or there is none.
+        """
+        if self._address is None:
+            raise SourceError("a recording has no catalogue")
         if self._session is not None:
             try:
-                return self._look_up(address, oid)
+                return self._ask(self._address, question, seconds)
             except (OSError, GaussDecodeError):
                 self.close()
         try:
-            return self._look_up(address, oid)
+            return self._ask(self._address, question, seconds)
         except BaseException:
             self.close()
             raise
 
-    def _look_up(self, address: SourceAddress, oid: int) -> CatalogTable | None:
+    def _ask(
+        self, address: SourceAddress, question: Callable[[Connection], Answer], seconds: float
+    ) -> Answer:
         session = self._connected(address)
+        if self._seconds != seconds:
+            session.query(f"SET statement_timeout = {int(seconds * 1000)}")
+            session.patience = seconds + _LATE
+            self._seconds = seconds
+        return question(session)
+
+    def _look_up(self, session: Connection, oid: int) -> CatalogTable | None:
         rows = session.query(_TABLE.format(oid=oid))
         if not rows:
             return None
@@ -193,6 +234,17 @@ class Catalog:
             and (sends_generated or may_hide),
         )
         columns = tuple(_column(row) for row in found if row[_IS_DROPPED] != "t")
+        if kind == _ROOT:
+            rows = session.query(_CONSTANTS.format(oid=oid))
+            constants = {
+                spelled_name(name or ""): spelled_name(text)
+                for name, text in rows
+                if text is not None
+            }
+            columns = tuple(
+                dataclasses.replace(column, constant=constants.get(column.name))
+                for column in columns
+            )
         return CatalogTable(oid, schema, name, kind, identity, columns, reading=reading)
 
     def _connected(self, address: SourceAddress) -> Connection:
@@ -200,11 +252,11 @@ class Catalog:
             self._session = connect(
                 address,
                 is_replication=False,
-                patience=_PATIENCE,
+                patience=_STATEMENT_SECONDS + _LATE,
                 connect_timeout=str(_CONNECT_SECONDS),
-                tcp_user_timeout=str(_STATEMENT_MS),
+                tcp_user_timeout=str(int(_STATEMENT_SECONDS * 1000)),
             )
-            self._session.query(f"SET statement_timeout = {_STATEMENT_MS}")
+            self._seconds = 0.0
         return self._session
 
 
@@ -212,7 +264,7 @@ _IS_DROPPED: Final = 10  # of _COLUMNS
 
 
 def _attribute(row: Row) -> Attribute:
-    name, number, *_, generated, _, type_oid, modifier, is_dropped, is_settled = row
+    name, number, *_, generated, _, type_oid, modifier, is_dropped, is_settled, _ = row
     return Attribute(
         number=int(number or 0),
         name=spelled_name(name or ""),
@@ -236,4 +288,5 @@ def _column(row: Row) -> CatalogColumn:
         key_position=None if position is None else int(position),
         type_oid=int(row[8] or 0),
         type_modifier=int(row[9] or 0),
+        constant=None if row[12] is None else spelled_name(row[12]),
     )

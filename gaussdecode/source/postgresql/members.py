@@ -9,12 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gaussdecode.model.title import table_title
-from gaussdecode.source.address import SourceAddress
-from gaussdecode.source.postgresql.connection import Connection, connect
+from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.quoting import literal
 from gaussdecode.wire.encoding import spelled_name
 
-_PATIENCE: Final = 60.0  # seconds, for up to a hundred thousand rows
 _HAS_SCHEMAS: Final = 150000  # publications of schemas
 _OIDS: Final = "SELECT r.prpubid AS publication, r.oid FROM pg_catalog.pg_publication_rel r"
 _SCHEMA_OIDS: Final = (
@@ -81,12 +79,12 @@ def taken_out(known: Collection[Member], seen: Collection[Member]) -> list[Membe
 
 
 def read_members(
-    address: SourceAddress, publications: Sequence[str], known: Members
+    connection: Connection, publications: Sequence[str], known: Members
 ) -> tuple[Members, Members]:
     """Ask the server what publications list.
 
     Args:
-        address: of the server.
+        connection: ordinary.
         publications: names.
         known: what they listed before.
 
@@ -97,17 +95,16 @@ def read_members(
     Raises:
         SourceError: the server failed.
     """
-    with connect(address, is_replication=False, patience=_PATIENCE) as connection:
-        seen = _read(connection, publications)
-        gone = {name: taken_out(of, seen.get(name, ())) for name, of in known.items()}
-        oids = [str(member.oid) for of in gone.values() for member in of]
-        there = set()
-        if oids:
-            rows = connection.query(_THERE.format(oids=", ".join(oids)))
-            there = {int(oid or 0) for (oid,) in rows}
-        return seen, {
-            name: [member for member in of if member.oid in there] for name, of in gone.items()
-        }
+    seen = _read(connection, publications)
+    gone = {name: taken_out(of, seen.get(name, ())) for name, of in known.items()}
+    oids = [str(member.oid) for of in gone.values() for member in of]
+    there = set()
+    if oids:
+        rows = connection.query(_THERE.format(oids=", ".join(oids)))
+        there = {int(oid or 0) for (oid,) in rows}
+    return seen, {
+        name: [member for member in of if member.oid in there] for name, of in gone.items()
+    }
 
 
 def _read(connection: Connection, names: Sequence[str]) -> Members:

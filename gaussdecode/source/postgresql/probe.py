@@ -5,13 +5,11 @@ for it. Everything it reads is a view that any role may read; what the server hi
 the role (details of other processes, for one without pg_read_all_stats) comes as None.
 """
 
-import json
 from typing import Final, Self
 
 from gaussdecode.errors import GaussDecodeError, SourceError
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.connection import Connection, Row, connect
-from gaussdecode.source.postgresql.members import rows_of_members
 from gaussdecode.source.probe import SlotView
 from gaussdecode.source.quoting import literal
 
@@ -33,11 +31,6 @@ _VIEW: Final = """
             FROM pg_catalog.pg_stat_activity o WHERE o.backend_xid IS NOT NULL),
         (SELECT EXTRACT(epoch FROM pg_catalog.clock_timestamp() - min(o.prepared))
             FROM pg_catalog.pg_prepared_xacts o),
-        (SELECT pg_catalog.json_object_agg(p.pubname,
-            pg_catalog.json_build_array(p.oid::int8, p.xmin::text::int8,
-            (SELECT count(*) FROM ({rows}) m WHERE m.publication = p.oid),
-            (SELECT COALESCE(sum(m.oid::int8), 0) FROM ({rows}) m WHERE m.publication = p.oid)))::text
-            FROM pg_catalog.pg_publication p),
         pg_catalog.pg_is_in_recovery()
     FROM here
     LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = {slot}
@@ -71,7 +64,7 @@ class PostgresProbe:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            (row,) = self._connection.query(self._view(self._connection))
+            (row,) = self._connection.query(_VIEW.format(slot=literal(self._slot)))
         except SourceError as error:
             self.close()
             raise SourceError(f"looking at the slot: {error.reason}", error.sqlstate) from None
@@ -79,10 +72,6 @@ class PostgresProbe:
             self.close()
             raise
         return _view(row)
-
-    def _view(self, connection: Connection) -> str:
-        rows = rows_of_members(connection.server_version)
-        return _VIEW.format(slot=literal(self._slot), rows=rows)
 
     def _connect(self) -> Connection:
         connection = connect(
@@ -104,10 +93,8 @@ class PostgresProbe:
 
 def _view(row: Row) -> SlotView:
     wal_end, retained, confirmed, status, safe, active, wait_type, wait, *rest = row
-    state, sent, spilled, spilled_txns, decoded, xmin_age, frozen_age, oldest, prepared, *rest = (
-        rest
-    )
-    publications, is_standby = rest
+    state, sent, spilled, spilled_txns, decoded, xmin_age, frozen_age, oldest, *rest = rest
+    prepared, is_standby = rest
     return SlotView(
         wal_end=_whole(wal_end) or 0,
         retained_bytes=_whole(retained),
@@ -127,9 +114,6 @@ def _view(row: Row) -> SlotView:
         transaction_seconds=_real(oldest),
         prepared_seconds=_real(prepared),
         is_standby=is_standby == "t",
-        publications={
-            name: tuple(numbers) for name, numbers in json.loads(str(publications or "{}")).items()
-        },
     )
 
 

@@ -13,7 +13,6 @@ from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import NOT_STREAMED, STREAMED, STREAMED_PARALLEL
 from gaussdecode.source.postgresql.connection import Connection, Row
-from gaussdecode.source.postgresql.members import rows_of_members
 from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.source.quoting import (
     identifier,
@@ -74,7 +73,7 @@ def read_server(
     (identity,) = connection.query("IDENTIFY_SYSTEM")
     system_identifier, timeline_text, wal_end, database = (value or "" for value in identity)
     timeline = int(timeline_text)
-    present = _publications(connection, publications)
+    present = {name for (name,) in connection.query(_PUBLICATIONS)}
     slots = [state for state in list_slots(connection) if state.name == slot]
     points: Mapping[int, Lsn] = {}
     if log is not None and 0 < log.timeline < timeline:
@@ -91,7 +90,6 @@ def read_server(
         missing_publications=tuple(name for name in publications if name not in present),
         switch_points=points,
         is_standby=connection.query("SELECT pg_catalog.pg_is_in_recovery()") == [("t",)],
-        publications=present,
         instance=connection.query(_INSTANCE)[0][0] or "",
     )
 
@@ -106,12 +104,6 @@ def _milliseconds(text: str) -> int:
     if match is None:
         raise SourceError(f"the server spells a time span {text!r}")
     return int(match[1]) * _UNITS_MS[match[2]]
-
-
-def _publications(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    rows = connection.query(_PUBLICATIONS.format(rows=rows_of_members(connection.server_version)))
-    found = {name or "": tuple(int(number or 0) for number in numbers) for name, *numbers in rows}
-    return {name: found[name] for name in names if name in found}
 
 
 def _switch_points(connection: Connection, timeline: int) -> dict[int, Lsn]:
@@ -133,11 +125,7 @@ _COLUMNS: Final = (
     "confirmed_flush_lsn, wal_status, safe_wal_size, two_phase"
 )
 
-_PUBLICATIONS: Final = """
-    SELECT p.pubname, p.oid, p.xmin, count(m.oid), sum(m.oid::int8)
-    FROM pg_catalog.pg_publication p LEFT JOIN ({rows}) m ON m.publication = p.oid
-    GROUP BY p.pubname, p.oid, p.xmin
-"""
+_PUBLICATIONS: Final = "SELECT pubname FROM pg_catalog.pg_publication"
 _SLOTS: Final = "pg_catalog.pg_replication_slots ORDER BY slot_name"
 _TABLES: Final = """
     SELECT DISTINCT n.nspname, c.relname, c.relreplident, EXISTS (

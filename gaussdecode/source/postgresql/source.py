@@ -145,8 +145,6 @@ class PostgresSource:
             "sender_timeout_ms": server.sender_timeout_ms,
             "is_origin_filtered": self._options.get("origin") == "none",
             "hides_truncate": False,
-            "publications": {name: list(of) for name, of in server.publications.items()},
-            "wal_end": int(server.wal_end),
             "coverage": self._coverage.to_record(),
             "warnings": warnings(server.version),
         }

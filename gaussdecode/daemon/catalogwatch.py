@@ -1,0 +1,261 @@
+"""Watches the catalogue of a PostgreSQL for what the stream of changes does not show.
+
+Asked before each entry of the commit log, on the collector's thread: `check` looks at the catalogue as it
+is after everything that the entry has. So no reader sees an entry before the log says which tables it
+may be wrong about. What was found becomes a suspect entry, which comes first; once it is durable,
+`recorded` writes down the new states. Said twice after a crash is no harm.
+
+What is known begins with the landing, and stands in it (`land.snapshots`). A start compares all of it;
+later only what is newer than the look before is read. What the differences mean is decided in
+`fingerprints` and `publications`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from gaussdecode.daemon import publications
+from gaussdecode.daemon.fingerprints import (
+    Change,
+    Known,
+    compare,
+    judge_unsure,
+    moved_change,
+    suspect,
+)
+from gaussdecode.land.names import table_directory
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.model.fingerprint import TableState
+from gaussdecode.model.title import split_title
+from gaussdecode.source.postgresql.connection import Connection
+from gaussdecode.source.postgresql.fingerprints import Look, Looker, Mark
+from gaussdecode.source.postgresql.members import Members, read_members
+
+_SECONDS: Final = (
+    60.0  # that a statement may take; a catalogue of a hundred thousand tables needs two
+)
+
+Json = dict[str, Any]  # Any: JSON
+Answer = TypeVar("Answer")
+
+
+class Catalog(Protocol):
+    """Asks a server."""
+
+    def ask(self, question: Callable[[Connection], Answer], seconds: float) -> Answer:
+        """Ask something; each statement may take so long.
+
+        Raises:
+            SourceError: the server failed.
+        """
+
+
+class CatalogWatch:
+    """Of one source.
+
+    Args:
+        names: of the publications.
+        source: name of the source, where there are several.
+        catalog: asks the server.
+        store: of the landing.
+        lands: whether a table lands by configuration, given schema and name.
+        is_left_out: whether a table is left out of the landing anyway, given title and OID.
+        has_landed: whether rows of a table have landed, given its directory.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        source: str | None,
+        catalog: Catalog,
+        store: SnapshotStore,
+        lands: Callable[[str, str], bool],
+        is_left_out: Callable[[str, int], bool],
+        has_landed: Callable[[str], bool],
+    ) -> None:
+        self._names = tuple(names)
+        self._source = source
+        self._catalog = catalog
+        self._store = store
+        self._lands = lands
+        self._is_left_out = is_left_out
+        self._has_landed = has_landed
+        self._publications: publications.Identities
+        self._members: Members
+        self._publications, self._members = publications.known_to(store, source)
+        record = store.fingerprints().get(source or "")
+        self._is_first = record is None
+        self._known = Known() if record is None else Known.from_record(record)
+        self._noted = self._known  # as it is written down
+        self._mark: Mark | None = None
+        self._lsn = 0  # up to here everything was looked at
+        self._unsure: dict[int, tuple[int, TableState]] = {}  # by OID: end of the WAL, state then
+        self._emptied: set[str] = set()  # directories, since something is unsure
+        self._said: dict[
+            int, str
+        ] = {}  # by OID, the title under which rows are known to be missing
+        self._has_news = False
+
+    @property
+    def titles(self) -> dict[int, str]:
+        """Of the tables by OID, at the position up to which everything was looked at."""
+        return self._known.titles
+
+    def begin(self, lsn: int) -> list[Json]:
+        """Compare everything with what the landing goes by; a landing that goes by nothing begins.
+
+        Args:
+            lsn: everything up to here has landed.
+
+        Returns:
+            What suspect entries have to say; then `recorded` is to be called.
+
+        Raises:
+            SourceError: the server cannot be asked.
+        """
+        self._lsn = lsn
+        return self._look(lsn, frozenset(), (), is_whole=True)
+
+    def check(
+        self, lsn: int, emptied: Iterable[str], moved: Iterable[tuple[int, str]]
+    ) -> list[Json]:
+        """Look at the catalogue, after everything up to a position has come.
+
+        Args:
+            lsn: the position.
+            emptied: directories of tables of which a TRUNCATE is in the next entry.
+            moved: OID and title of tables that came under another name than before, in order.
+
+        Returns:
+            As `begin`.
+
+        Raises:
+            SourceError: the server cannot be asked.
+        """
+        found = self._look(lsn, frozenset(emptied), moved, is_whole=False)
+        self._lsn = max(self._lsn, lsn)
+        return found
+
+    def recorded(self) -> None:
+        """What was found is in the log: remember what it was found by."""
+        if self._has_news:
+            publications.remember(self._store, self._publications, self._members, self._source)
+            self._has_news = False
+        if self._known != self._noted or self._is_first:
+            self._store.note_fingerprints(self._source or "", self._known.to_record())
+            self._noted, self._is_first = self._known, False
+
+    # ---- one look --------------------------------------------------------------------
+
+    def _look(
+        self, lsn: int, emptied: frozenset[str], moved: Iterable[tuple[int, str]], *, is_whole: bool
+    ) -> list[Json]:
+        look, members = self._catalog.ask(lambda session: self._ask(session, is_whole), _SECONDS)
+        self._mark = look.mark
+        found = [] if members is None else self._publications_changed(look, *members)
+        is_emptied = self._emptied_by(emptied)
+        changes: dict[str, Change] = {}
+        if look.listed is not None:
+            changes = self._compare(look, is_emptied)
+        changes |= self._judge(lsn, is_emptied)
+        changes |= self._moved(moved)
+        changes = _unnamed(changes, found)
+        if changes:
+            found.append(suspect(changes, self._lsn, look.wal_lsn))
+        if not found:
+            self.recorded()
+        return found
+
+    def _ask(
+        self, session: Connection, is_whole: bool
+    ) -> tuple[Look, tuple[Members, Members] | None]:
+        known = self._known
+        looker = Looker(session, self._names, self._lands)
+        look = looker.look(
+            self._mark,
+            self._publications,
+            known.tables,
+            known.types,
+            known.gone,
+            is_whole=is_whole,
+        )
+        if publications.are_known(self._publications, look.publications):
+            return look, None
+        return look, read_members(session, self._names, self._members)
+
+    def _publications_changed(self, look: Look, members: Members, gone: Members) -> list[Json]:
+        known = self._publications
+        seen = publications.with_members(look.publications, members)
+        found = publications.differences(known, seen)
+        left = publications.taken_out(gone, known, seen)
+        self._publications, self._members, self._has_news = {**known, **seen}, members, True
+        if not (found or left):
+            return []
+        return [publications.suspect(found, self._lsn, look.wal_lsn, left)]
+
+    def _emptied_by(self, emptied: frozenset[str]) -> Callable[[str], bool]:
+        """Whether a TRUNCATE of a table has shown since the look before, or since it became unsure."""
+        if self._unsure:
+            self._emptied |= emptied
+        else:
+            self._emptied = set(emptied)
+        directories = frozenset(self._emptied)
+        return lambda title: table_directory(*split_title(title)) in directories
+
+    def _compare(self, look: Look, is_emptied: Callable[[str], bool]) -> dict[str, Change]:
+        if self._is_first:
+            tables = {
+                oid: table
+                for oid, table in look.tables.items()
+                if not self._is_left_out(table.title, oid)
+            }
+            self._known = Known(tables, look.types)
+            return {}
+        before = self._known
+        compared = compare(
+            before,
+            look,
+            is_emptied=is_emptied,
+            is_left_out=self._is_left_out,
+            has_landed=lambda title: self._has_landed(table_directory(*split_title(title))),
+        )
+        self._known = compared.known
+        for oid in self._unsure.keys() & look.tables.keys() - compared.unsure:
+            del self._unsure[oid]
+        for oid in compared.unsure:
+            now = look.tables[oid]
+            if oid not in self._unsure or self._unsure[oid][1].files != now.files:
+                self._unsure[oid] = look.wal_lsn, now
+        for oid, table in compared.known.tables.items():
+            if oid in before.tables and before.tables[oid].title != table.title:
+                self._said[oid] = table.title
+        return dict(compared.changes)
+
+    def _judge(self, lsn: int, is_emptied: Callable[[str], bool]) -> dict[str, Change]:
+        """What was unsure and is not any more: all up to where the server was has come."""
+        over = {oid: now for oid, (until, now) in self._unsure.items() if until <= lsn}
+        if not over:
+            return {}
+        changes = judge_unsure(self._known, over, is_emptied=is_emptied)
+        for oid in over:
+            del self._unsure[oid]
+        there = {oid: now for oid, now in over.items() if oid in self._known.tables}
+        self._known = self._known.with_tables(there)
+        return changes
+
+    def _moved(self, moved: Iterable[tuple[int, str]]) -> dict[str, Change]:
+        changes: dict[str, Change] = {}
+        for oid, title in moved:
+            if self._said.get(oid) != title:
+                changes[title] = moved_change()
+                self._said[oid] = title
+        return changes
+
+
+def _unnamed(changes: dict[str, Change], found: list[Json]) -> dict[str, Change]:
+    """Leave out what entries about publications say of the same tables."""
+    named = {table for extra in found for table in extra["tables"]}
+    return {
+        title: change
+        for title, change in changes.items()
+        if not change.is_of_publication or table_directory(*split_title(title)) not in named
+    }

@@ -1,0 +1,262 @@
+"""What became of the tables of a landing between two looks at the catalogue of their server.
+
+Given the states that everything landed so far goes by, and what a look found: says in words, by table,
+what the stream cannot have shown, and gives the states to remember. Decisions without any I/O; what one
+table went through is told by `model.fingerprint`.
+
+A file that was replaced, and that a TRUNCATE explains which has not come yet (`Replaced.UNSURE`), is
+judged when the stream has passed the place of the look: until then the old file is remembered.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Self
+
+from gaussdecode.land.names import table_directory
+from gaussdecode.model.fingerprint import (
+    Replaced,
+    TableState,
+    TypeState,
+    differences,
+    replaced_files,
+    types_of,
+    why_replaced,
+)
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.title import split_title
+from gaussdecode.source.postgresql.fingerprints import Look
+
+REASON: Final = "table_changed"
+MADE_ANEW: Final = "it was dropped and made anew"
+_NAMESAKE: Final = "it was dropped, and no publication has the table that has its name now"
+_NOT_SENT: Final = (
+    "its changes do not come any more: no publication has it, or decoding.white-table-list does not"
+)
+_NOT_SENT_BEFORE: Final = "changes of it did not come for a while"
+_REPLACED: Final = (
+    "its file was replaced by a command that the stream does not show: TRUNCATE of a partition, or "
+    "ALTER TABLE (VACUUM FULL and CLUSTER, which change no row, cannot always be told from these)"
+)
+_MOVED: Final = "it had another name meanwhile, and rows from then are not under this one"
+_ADVICE: Final = (
+    "the stream does not show that. Compare the tables with the source, or read them again "
+    "(gaussdecode snapshot CONFIG --table NAME)"
+)
+
+Json = dict[str, Any]  # Any: JSON
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """The states that everything landed so far goes by.
+
+    Attributes:
+        tables: by OID, all that land.
+        types: by OID, of what their columns are made of.
+        gone: titles by OID of tables that landed once, and exist, but are not sent any more.
+    """
+
+    tables: Mapping[int, TableState] = dataclasses.field(default_factory=dict)
+    types: Mapping[int, TypeState] = dataclasses.field(default_factory=dict)
+    gone: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+    def to_record(self) -> Json:
+        """Make it fit for JSON."""
+        return {
+            "tables": {str(oid): table.to_record() for oid, table in self.tables.items()},
+            "types": {str(oid): of.to_record() for oid, of in self.types.items()},
+            "gone": {str(oid): title for oid, title in self.gone.items()},
+        }
+
+    @classmethod
+    def from_record(cls, record: Json) -> Self:
+        """Read what `to_record` wrote."""
+        tables = {int(oid): of for oid, of in record["tables"].items()}
+        return cls(
+            {oid: TableState.from_record(oid, of) for oid, of in tables.items()},
+            {int(oid): TypeState.from_record(of) for oid, of in record["types"].items()},
+            {int(oid): title for oid, title in record["gone"].items()},
+        )
+
+    def with_tables(self, tables: Mapping[int, TableState]) -> Self:
+        """The same, with other states of some tables."""
+        return dataclasses.replace(self, tables={**self.tables, **tables})
+
+    @property
+    def titles(self) -> dict[int, str]:
+        """By OID."""
+        return {oid: table.title for oid, table in self.tables.items()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one table.
+
+    Attributes:
+        texts: in words.
+        oid: of the table that has the name now, where it is another one than before; else None.
+        comes_whole: all rows of that one come in the stream, under this name.
+    """
+
+    texts: tuple[str, ...]
+    oid: int | None = None
+    comes_whole: bool = False
+
+    @property
+    def is_of_publication(self) -> bool:
+        """It only began, or ceased, to be sent."""
+        return set(self.texts) <= {_NOT_SENT, _NOT_SENT_BEFORE}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison gives.
+
+    Attributes:
+        changes: by title, of tables that readers may see wrong rows of.
+        known: the states to remember once these are in the log.
+        unsure: OIDs of tables of which a TRUNCATE may come that explains what was seen.
+    """
+
+    changes: Mapping[str, Change]
+    known: Known
+    unsure: frozenset[int] = frozenset()
+
+
+def compare(
+    known: Known,
+    look: Look,
+    *,
+    is_emptied: Callable[[str], bool] = lambda _: False,
+    is_left_out: Callable[[str, int], bool] = lambda _title, _oid: False,
+    has_landed: Callable[[str], bool] = lambda _: False,
+) -> Compared:
+    """Compare.
+
+    Args:
+        known: the states before.
+        look: what was found; something was read.
+        is_emptied: whether a TRUNCATE of a table has shown meanwhile, given its title.
+        is_left_out: whether a table is left out of the landing anyway, given title and OID.
+        has_landed: whether rows of a table have landed, given its title.
+    """
+    assert look.listed is not None
+    wanted = {oid for oid, of in look.listed.items() if not is_left_out(of.title, oid)}
+    changes: dict[str, list[str]] = {}
+    made_anew: dict[str, TableState] = {}
+    tables: dict[int, TableState] = {}
+    unsure: set[int] = set()
+    types = {**known.types, **look.types}
+    for oid in wanted:
+        before, now = known.tables.get(oid), look.tables.get(oid)
+        if before is None and now is not None:
+            tables[oid] = now
+            if oid in known.gone:
+                changes[now.title] = [_NOT_SENT_BEFORE]
+            elif has_landed(now.title):
+                changes[now.title] = [MADE_ANEW]
+                made_anew[now.title] = now
+        elif before is not None and now is not None:
+            found = differences(before, now, known.types, look.types)
+            replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
+            if replaced is Replaced.HIDDEN:
+                found.append(_REPLACED)
+            if found:
+                changes[now.title] = found
+            is_unsure = replaced is Replaced.UNSURE and not found
+            tables[oid] = with_files_of(before, now) if is_unsure else now
+            unsure |= {oid} if is_unsure else set()
+        elif before is not None:
+            tables[oid] = before
+    gone = _gone(known, look, wanted, changes, is_left_out)
+    kept = {oid for table in tables.values() for oid in types_of(table, types)}
+    return Compared(
+        {title: _change(texts, made_anew.get(title)) for title, texts in changes.items()},
+        Known(tables, {oid: of for oid, of in types.items() if oid in kept}, gone),
+        frozenset(unsure),
+    )
+
+
+def _change(texts: list[str], made_anew: TableState | None) -> Change:
+    if made_anew is None or texts != [MADE_ANEW]:
+        return Change(tuple(texts))
+    return Change(tuple(texts), made_anew.oid, made_anew.comes_whole)
+
+
+def _gone(
+    known: Known,
+    look: Look,
+    wanted: set[int],
+    changes: dict[str, list[str]],
+    is_left_out: Callable[[str, int], bool],
+) -> dict[int, str]:
+    """Tables that are not sent any more: say so, and give those that exist, titles by OID."""
+    named = set(look.there.values())
+    gone = {
+        oid: title for oid, title in known.gone.items() if oid in look.there and oid not in wanted
+    }
+    assert look.listed is not None
+    sent = {look.listed[oid].title for oid in wanted}
+    for oid, table in known.tables.items():
+        if oid in wanted or is_left_out(table.title, oid):
+            continue
+        if oid in look.there:
+            gone[oid] = table.title
+            changes.setdefault(table.title, []).append(_NOT_SENT)
+        elif table.title in named and table.title not in sent:
+            changes.setdefault(table.title, []).append(_NAMESAKE)
+    return gone
+
+
+def with_files_of(before: TableState, now: TableState) -> TableState:
+    """The state now, with the files of before where these were replaced."""
+    replaced = replaced_files(before, now)
+    files = {
+        oid: dataclasses.replace(file, file_node=before.files[oid].file_node)
+        if oid in replaced
+        else file
+        for oid, file in now.files.items()
+    }
+    return dataclasses.replace(now, files=files)
+
+
+def judge_unsure(
+    known: Known, unsure: Iterable[int], *, is_emptied: Callable[[str], bool]
+) -> dict[str, Change]:
+    """Say which tables were not emptied, of those that a TRUNCATE was to explain, now that all has come."""
+    titles = (known.tables[oid].title for oid in unsure if oid in known.tables)
+    return {title: Change((_REPLACED,)) for title in titles if not is_emptied(title)}
+
+
+def suspect(changes: Mapping[str, Change], from_lsn: int, until_lsn: int) -> Json:
+    """What a suspect entry says.
+
+    Args:
+        changes: by title; at least one.
+        from_lsn: everything up to here landed before.
+        until_lsn: of the server, after it was noticed.
+    """
+    told = [f"{title}: {', '.join(change.texts)}" for title, change in sorted(changes.items())]
+    directories = {title: table_directory(*split_title(title)) for title in changes}
+    return {
+        "reason": REASON,
+        "text": f"{'; '.join(told)}. Between {Lsn(from_lsn)} and {Lsn(max(from_lsn, until_lsn))}; {_ADVICE}",
+        "from_lsn": from_lsn,
+        "until_lsn": max(from_lsn, until_lsn),
+        "tables": sorted(directories.values()),
+        "is_any_table": False,
+        "changes": {
+            directories[title]: {
+                "text": ", ".join(change.texts),
+                "oid": change.oid,
+                "comes_whole": change.comes_whole,
+            }
+            for title, change in changes.items()
+        },
+        "transactions": [],
+    }
+
+
+def moved_change() -> Change:
+    """A table came under another name than before."""
+    return Change((_MOVED,))

@@ -1,0 +1,396 @@
+"""Fingerprints: what the catalogue says of a table that the stream of its changes does not show.
+
+The stream has the rows that are inserted, updated and deleted. Other commands change stored rows, or
+the text that they are read by, and send nothing: a partition that is attached with its rows, detached,
+dropped or emptied under a table that is published as one; a new type of a column; a default that old
+rows get; labels of an enumeration that are renamed; a table that is unlogged for a while; a name that
+goes to another table. Each of them leaves another state of the catalogue behind.
+
+`TableState` is that state for one published table. `differences` says in words what became of a
+table between two states, of what the stream cannot have shown. It knows no server and asks nobody.
+
+A file of a table that was replaced (`FileState.file_node`) is no difference by itself: TRUNCATE, which
+the stream shows, VACUUM FULL and CLUSTER replace it too. `Replaced` says what is known of why.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self
+
+from gaussdecode.model.retype import keeps_text
+from gaussdecode.model.title import table_title
+from gaussdecode.model.types import spelled_type
+
+PERMANENT: Final = "p"
+_TABLE: Final = "r"
+_ENUM: Final = "e"
+
+Json = dict[str, Any]  # Any: JSON
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColumnState:
+    """One column.
+
+    Attributes:
+        name: of it.
+        type_oid: pg_type.oid.
+        type_modifier: -1 for none.
+        row_xid: transaction that wrote its row in pg_attribute last.
+    """
+
+    name: str
+    type_oid: int
+    type_modifier: int
+    row_xid: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileState:
+    """The table itself, or one partition of a table that is published as one.
+
+    Attributes:
+        title: schema and name.
+        kind: pg_class.relkind: ``r``; ``f`` for a foreign table; ``p`` for the published table itself
+            where its rows are in partitions.
+        file_node: pg_class.relfilenode; another one when the file was replaced.
+        persistence: pg_class.relpersistence.
+        identity: pg_class.relreplident.
+        key: columns of the replica identity, as SQL names.
+        attached: transactions that attached it and what stands above it; empty for the table itself.
+        row_xid: transaction that wrote its row in pg_class last.
+        constants: text of the value that rows from before a column was added have in it
+            (pg_attribute.attmissingval), by name of the column.
+        is_attached_empty: it was created as a partition, or has no row at all. Not remembered.
+        has_its_rows: a replaced file is known to have the rows of the one before. Not remembered.
+        is_as_created: its row in pg_class was never written again. Not remembered.
+    """
+
+    title: str
+    kind: str
+    file_node: int
+    persistence: str
+    identity: str
+    key: str
+    attached: str
+    row_xid: int
+    constants: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_attached_empty: bool = dataclasses.field(default=False, compare=False)
+    has_its_rows: bool = dataclasses.field(default=False, compare=False)
+    is_as_created: bool = dataclasses.field(default=False, compare=False)
+
+    def to_record(self) -> list[Any]:  # Any: JSON
+        """Make it fit for JSON; short, as there are many."""
+        fields: list[Any] = [
+            self.title,
+            self.kind,
+            self.file_node,
+            self.persistence,
+            self.identity,
+            self.key,
+            self.attached,
+            self.row_xid,
+        ]
+        return [*fields, dict(self.constants)] if self.constants else fields
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TypeState:
+    """A type of a user's, or of an extension.
+
+    Attributes:
+        name: for people.
+        kind: pg_type.typtype.
+        uses: OIDs of the types that it is made of.
+        parts: what its values look like hangs on these: labels by OID, attributes by number, or the
+            function that prints it.
+        relation: pg_class.oid of a composite type; else 0.
+    """
+
+    name: str
+    kind: str
+    uses: tuple[int, ...]
+    parts: Mapping[str, str]
+    relation: int = 0
+
+    def to_record(self) -> list[Any]:  # Any: JSON
+        """Make it fit for JSON."""
+        return [self.name, self.kind, list(self.uses), dict(self.parts), self.relation]
+
+    @classmethod
+    def from_record(cls, record: list[Any]) -> Self:  # Any: JSON
+        """Read what `to_record` wrote."""
+        name, kind, uses, parts, relation = record
+        return cls(name, kind, tuple(uses), parts, relation)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableState:
+    """One published table.
+
+    Attributes:
+        oid: pg_class.oid.
+        schema: name.
+        name: of the table.
+        is_root: a partitioned table that is published as one.
+        files: by OID.
+        columns: by number.
+        can_be_unlogged: the server lets it be made unlogged: no publication lists it by itself.
+        sends_truncate: TRUNCATE shows, or nothing that takes rows away is wanted.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    is_root: bool
+    files: Mapping[int, FileState]
+    columns: Mapping[int, ColumnState]
+    can_be_unlogged: bool = False
+    sends_truncate: bool = True
+
+    @property
+    def title(self) -> str:
+        """How it is spelled; different tables have different titles."""
+        return table_title(self.schema, self.name)
+
+    @property
+    def comes_whole(self) -> bool:
+        """Whether it was published from its creation on, under the name that it has."""
+        return self.can_be_unlogged and all(file.is_as_created for file in self.files.values())
+
+    def to_record(self) -> Json:
+        """Make it fit for JSON."""
+        return {
+            "schema": self.schema,
+            "name": self.name,
+            "root": self.is_root,
+            "flags": [self.can_be_unlogged, self.sends_truncate],
+            "files": {str(oid): file.to_record() for oid, file in self.files.items()},
+            "columns": {
+                str(number): [of.name, of.type_oid, of.type_modifier, of.row_xid]
+                for number, of in self.columns.items()
+            },
+        }
+
+    @classmethod
+    def from_record(cls, oid: int, record: Json) -> Self:
+        """Read what `to_record` wrote."""
+        can_be_unlogged, sends_truncate = record["flags"]
+        return cls(
+            oid,
+            record["schema"],
+            record["name"],
+            record["root"],
+            {int(key): FileState(*of) for key, of in record["files"].items()},
+            {int(key): ColumnState(*of) for key, of in record["columns"].items()},
+            can_be_unlogged,
+            sends_truncate,
+        )
+
+
+Types = Mapping[int, TypeState]
+"""By pg_type.oid; types that PostgreSQL itself has are not among them."""
+
+
+class Replaced(enum.Enum):
+    """What is known of why files of a table are others than before."""
+
+    NO = "none is"
+    SHOWN = "the stream shows it: a TRUNCATE"
+    HIDDEN = "the stream does not show it"
+    UNSURE = "a TRUNCATE may come in the stream that tells"
+
+
+def why_replaced(known: TableState, seen: TableState, *, is_emptied: bool) -> Replaced:
+    """Judge files that were replaced.
+
+    Args:
+        known: of the table before.
+        seen: of it now.
+        is_emptied: the stream has shown a TRUNCATE of the table meanwhile.
+    """
+    replaced = replaced_files(known, seen)
+    if not replaced:
+        return Replaced.NO
+    if not seen.is_root and not seen.can_be_unlogged and seen.sends_truncate:
+        return (
+            Replaced.NO
+        )  # a TRUNCATE, which shows, or a rewrite: what that changes shows by columns
+    if not seen.sends_truncate or (seen.is_root and not _is_of_one_command(known, seen, replaced)):
+        return Replaced.HIDDEN
+    return Replaced.SHOWN if is_emptied else Replaced.UNSURE
+
+
+def replaced_files(known: TableState, seen: TableState) -> set[int]:
+    """OIDs of the files that were replaced, and may have other rows than before."""
+    return {
+        oid
+        for oid, file in seen.files.items()
+        if oid in known.files
+        and known.files[oid].file_node != file.file_node
+        and not file.has_its_rows
+    }
+
+
+def _is_of_one_command(known: TableState, seen: TableState, replaced: set[int]) -> bool:
+    """Whether all partitions were replaced together, as a TRUNCATE of the whole table does."""
+    others = known.files.keys() & seen.files.keys() - replaced
+    has_stayed = any(seen.files[oid].kind == _TABLE for oid in others)
+    return not has_stayed and len({seen.files[oid].row_xid for oid in replaced}) == 1
+
+
+def differences(
+    known: TableState, seen: TableState, known_types: Types, seen_types: Types
+) -> list[str]:
+    """Say what became of a table that its stream cannot have shown; nothing for no difference.
+
+    Files that were replaced are left to `why_replaced`, but for what they mean together with
+    columns that were altered.
+
+    Args:
+        known: the state that everything landed so far goes by.
+        seen: the state now, of the table with the same OID.
+        known_types: with the first.
+        seen_types: with the second.
+    """
+    return [
+        *_renamed(known, seen),
+        *_partitions(known, seen),
+        *_persistence(known, seen),
+        *_identities(known, seen),
+        *_columns(known, seen),
+        *_types(known, seen, known_types, seen_types),
+    ]
+
+
+def _renamed(known: TableState, seen: TableState) -> Iterable[str]:
+    if known.title != seen.title:
+        yield (
+            f"it was called {known.title} before, and rows from before it had this name are not under it"
+        )
+
+
+def _partitions(known: TableState, seen: TableState) -> Iterable[str]:
+    if not (known.is_root or seen.is_root):
+        return
+    for oid, file in known.files.items():
+        now = seen.files.get(oid)
+        if now is None:
+            yield f"partition {file.title} was detached or dropped, and its rows went with it"
+        elif now.attached != file.attached:
+            yield f"partition {file.title} was detached for a while"
+    for oid, file in seen.files.items():
+        if oid not in known.files and file.kind != _TABLE:
+            yield f"partition {file.title} was attached, and is a foreign table, whose rows do not show"
+        elif oid not in known.files and not file.is_attached_empty:
+            yield f"partition {file.title} was attached, with the rows that it had by then"
+
+
+def _persistence(known: TableState, seen: TableState) -> Iterable[str]:
+    for oid, file in seen.files.items():
+        before = known.files.get(oid)
+        was_logged = before is None or before.persistence == PERMANENT
+        of = f"partition {file.title}" if seen.is_root else "it"
+        if file.persistence != PERMANENT and was_logged:
+            yield f"{of} is unlogged, and changes of it do not show"
+        elif file.persistence == PERMANENT and not was_logged:
+            yield f"{of} was unlogged for a while, and changes of it did not show"
+
+
+def _identities(known: TableState, seen: TableState) -> Iterable[str]:
+    """Partitions whose old keys are not those of the table."""
+    if not seen.is_root:
+        return
+    own = _identity(seen.files.get(seen.oid))
+    for oid, file in seen.files.items():
+        before = known.files.get(oid)
+        if oid == seen.oid or _identity(file) == own:
+            continue
+        if before is None or _identity(before) != _identity(file):
+            yield (
+                f"partition {file.title} has another replica identity than the table, and what is updated "
+                "or deleted in it cannot be told"
+            )
+
+
+def _identity(file: FileState | None) -> tuple[str, str] | None:
+    return None if file is None else (file.identity, file.key)
+
+
+def _columns(known: TableState, seen: TableState) -> Iterable[str]:
+    common = known.files.keys() & seen.files.keys()
+    stayed = [oid for oid in common if seen.files[oid].kind == _TABLE]
+    is_rewritten = bool(replaced_files(known, seen))
+    for number, column in seen.columns.items():
+        before = known.columns.get(number)
+        if before is None:
+            yield from _added(seen, column, stayed, is_rewritten=is_rewritten)
+        else:
+            yield from _altered(before, column, is_rewritten=is_rewritten)
+
+
+def _added(
+    seen: TableState,
+    column: ColumnState,
+    stayed: list[int],
+    *,
+    is_rewritten: bool,
+) -> Iterable[str]:
+    """What old rows have in a new column: NULL, one constant, or what nobody can tell."""
+    if is_rewritten:
+        yield f"column {column.name} was added with values that are written in the rows alone"
+        return
+    constants = {seen.files[oid].constants.get(column.name) for oid in stayed}
+    if len(constants) > 1:
+        yield f"column {column.name} was added with another value in each partition"
+
+
+def _altered(before: ColumnState, now: ColumnState, *, is_rewritten: bool) -> Iterable[str]:
+    old = before.type_oid, before.type_modifier
+    new = now.type_oid, now.type_modifier
+    if old != new and (is_rewritten or not keeps_text(old, new)):
+        names = spelled_type(before.type_oid), spelled_type(now.type_oid)
+        changed = (
+            "has another modifier" if names[0] == names[1] else f"was {names[0]}, is {names[1]}"
+        )
+        yield f"the type of column {now.name} was changed ({changed}): old rows have what the server made of them"
+    elif is_rewritten and before.row_xid != now.row_xid:
+        yield f"column {now.name} was altered, and the table written anew: its values may be others"
+
+
+def _types(
+    known: TableState, seen: TableState, known_types: Types, seen_types: Types
+) -> Iterable[str]:
+    found: set[int] = set()
+    for number, column in seen.columns.items():
+        if number in known.columns and known.columns[number].type_oid == column.type_oid:
+            found |= reached(column.type_oid, known_types)
+    for oid in sorted(found):
+        before, now = known_types[oid], seen_types.get(oid)
+        if now is None or not _looks_alike(before, now):
+            yield f"values of type {before.name} are printed in another way since it was altered"
+
+
+def _looks_alike(before: TypeState, now: TypeState) -> bool:
+    if before.kind == now.kind == _ENUM:  # labels may be added
+        return all(now.parts.get(oid) == label for oid, label in before.parts.items())
+    return before == dataclasses.replace(now, name=before.name)
+
+
+def types_of(table: TableState, types: Types) -> set[int]:
+    """OIDs of the types that a table's columns are made of; of those that are known."""
+    oids = {column.type_oid for column in table.columns.values()}
+    return {found for oid in oids for found in reached(oid, types)}
+
+
+def reached(oid: int, types: Types) -> set[int]:
+    """OIDs of a type and of all that it is made of; of those that are known."""
+    found: set[int] = set()
+    waiting = [oid]
+    while waiting:
+        at = waiting.pop()
+        if at in types and at not in found:
+            found.add(at)
+            waiting += types[at].uses
+    return found
