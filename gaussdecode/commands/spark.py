@@ -183,6 +183,11 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on over gap entries; changes are missing there for ever, and it is recorded",
     )
     parser.add_argument(
+        "--accept-suspects",
+        action="store_true",
+        help="go on over suspect entries: tables they name may have wrong rows from there on",
+    )
+    parser.add_argument(
         "--accept-hidden-truncates",
         action="store_true",
         help="apply a stream that shows no TRUNCATE and no DDL (GaussDB's parallel decoding)",
@@ -400,6 +405,7 @@ def _apply(args: argparse.Namespace) -> int:
         changelog=args.changelog,
         buckets=args.buckets,
         accept_gaps=args.accept_gaps,
+        accept_suspects=args.accept_suspects,
         accept_hidden_truncates=args.accept_hidden_truncates,
         format=args.format,
         catalog=args.catalog,
@@ -471,7 +477,7 @@ def _report(
     if summary.n == summary.from_n and not summary.tables and args.follow:
         return
     for title, why in summary.stopped.items():
-        text = _stopped_text(args, title, why)
+        text = _stopped_text(args, title, why, is_suspect=title in summary.suspect_tables)
         print(f"gaussdecode: {text}", file=sys.stderr, flush=True)
     if args.json:
         print(json.dumps({**dataclasses.asdict(summary), "seconds": round(took, 3)}), flush=True)
@@ -487,11 +493,17 @@ def _report(
         print(f"gaussdecode: {text}", file=sys.stderr, flush=True)
 
 
-def _stopped_text(args: argparse.Namespace, title: str, why: str) -> str:
+def _stopped_text(args: argparse.Namespace, title: str, why: str, *, is_suspect: bool) -> str:
     from gaussdecode.spark.plan import UNTOLD
 
     stands = f"{title} stands still, the other tables go on: {why}"
     snapshot = f"gaussdecode snapshot CONFIG --table {title}"
+    if is_suspect:
+        return (
+            f"{stands}. The stream of changes does not show that. Read the table again: {snapshot}; with "
+            "landing.on-suspect: snapshot the daemon does so by itself. Or go on with rows that may be "
+            "wrong: --accept-suspects"
+        )
     if why == UNTOLD:
         return f"{stands}, then snapshot it: {snapshot}"
     return (

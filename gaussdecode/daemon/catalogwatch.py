@@ -158,7 +158,7 @@ class CatalogWatch:
             changes = self._compare(look, is_emptied)
         changes |= self._judge(lsn, is_emptied)
         changes |= self._moved(moved)
-        changes = _unnamed(changes, found)
+        changes = self._of_landed(_unnamed(changes, found))
         if changes:
             found.append(suspect(changes, self._lsn, look.wal_lsn))
         if not found:
@@ -242,12 +242,30 @@ class CatalogWatch:
         self._known = self._known.with_tables(there)
         return changes
 
+    def _of_landed(self, changes: dict[str, Change]) -> dict[str, Change]:
+        """Leave out tables of which nothing has landed, and nothing is being read: nobody sees a row."""
+        if not changes:
+            return changes
+        read = set(self._store.tables())
+        found = {}
+        for title, change in changes.items():
+            directory = table_directory(*split_title(title))
+            if change.is_renamed or directory in read or self._has_landed(directory):
+                found[title] = change
+        return found
+
     def _moved(self, moved: Iterable[tuple[int, str]]) -> dict[str, Change]:
+        """Rows of one table came under several names: none of these has all of them."""
         changes: dict[str, Change] = {}
+        came = dict[int, list[str]]()
         for oid, title in moved:
-            if self._said.get(oid) != title:
-                changes[title] = moved_change()
-                self._said[oid] = title
+            came.setdefault(oid, []).append(title)
+        for oid, titles in came.items():
+            now = self._known.tables.get(oid)
+            for title in titles if now is None else (*titles, now.title):
+                if self._said.get(oid) != title:
+                    changes[title] = moved_change()
+                    self._said[oid] = title
         return changes
 
 

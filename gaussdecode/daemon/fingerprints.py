@@ -37,6 +37,7 @@ _REPLACED: Final = (
     "its file was replaced by a command that the stream does not show: TRUNCATE of a partition, or "
     "ALTER TABLE (VACUUM FULL and CLUSTER, which change no row, cannot always be told from these)"
 )
+_RENAMED: Final = "it was called {} before, and its rows from then are under that name"
 _MOVED: Final = "it had another name meanwhile, and rows from then are not under this one"
 _ADVICE: Final = (
     "the stream does not show that. Compare the tables with the source, or read them again "
@@ -94,11 +95,13 @@ class Change:
 
     Attributes:
         texts: in words.
+        is_renamed: the table had another name before, under which its earlier rows are.
         oid: of the table that has the name now, where it is another one than before; else None.
         comes_whole: all rows of that one come in the stream, under this name.
     """
 
     texts: tuple[str, ...]
+    is_renamed: bool = False
     oid: int | None = None
     comes_whole: bool = False
 
@@ -144,6 +147,7 @@ def compare(
     wanted = {oid for oid, of in look.listed.items() if not is_left_out(of.title, oid)}
     changes: dict[str, list[str]] = {}
     made_anew: dict[str, TableState] = {}
+    renamed: set[str] = set()
     tables: dict[int, TableState] = {}
     unsure: set[int] = set()
     types = {**known.types, **look.types}
@@ -158,6 +162,9 @@ def compare(
                 made_anew[now.title] = now
         elif before is not None and now is not None:
             found = differences(before, now, known.types, look.types)
+            if before.title != now.title:
+                found.insert(0, _RENAMED.format(before.title))
+                renamed.add(now.title)
             replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
             if replaced is Replaced.HIDDEN:
                 found.append(_REPLACED)
@@ -171,16 +178,19 @@ def compare(
     gone = _gone(known, look, wanted, changes, is_left_out)
     kept = {oid for table in tables.values() for oid in types_of(table, types)}
     return Compared(
-        {title: _change(texts, made_anew.get(title)) for title, texts in changes.items()},
+        {
+            title: _change(texts, made_anew.get(title), is_renamed=title in renamed)
+            for title, texts in changes.items()
+        },
         Known(tables, {oid: of for oid, of in types.items() if oid in kept}, gone),
         frozenset(unsure),
     )
 
 
-def _change(texts: list[str], made_anew: TableState | None) -> Change:
+def _change(texts: list[str], made_anew: TableState | None, *, is_renamed: bool) -> Change:
     if made_anew is None or texts != [MADE_ANEW]:
-        return Change(tuple(texts))
-    return Change(tuple(texts), made_anew.oid, made_anew.comes_whole)
+        return Change(tuple(texts), is_renamed)
+    return Change(tuple(texts), False, made_anew.oid, made_anew.comes_whole)
 
 
 def _gone(
@@ -259,4 +269,4 @@ def suspect(changes: Mapping[str, Change], from_lsn: int, until_lsn: int) -> Jso
 
 def moved_change() -> Change:
     """A table came under another name than before."""
-    return Change((_MOVED,))
+    return Change((_MOVED,), is_renamed=True)

@@ -18,7 +18,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self
 
-from gaussdecode.model.retype import keeps_text
+from gaussdecode.model.retype import is_exact
 from gaussdecode.model.title import table_title
 from gaussdecode.model.types import spelled_type
 
@@ -63,7 +63,6 @@ class FileState:
         constants: text of the value that rows from before a column was added have in it
             (pg_attribute.attmissingval), by name of the column.
         is_attached_empty: it was created as a partition, or has no row at all. Not remembered.
-        has_its_rows: a replaced file is known to have the rows of the one before. Not remembered.
         is_as_created: its row in pg_class was never written again. Not remembered.
     """
 
@@ -77,7 +76,6 @@ class FileState:
     row_xid: int
     constants: Mapping[str, str] = dataclasses.field(default_factory=dict)
     is_attached_empty: bool = dataclasses.field(default=False, compare=False)
-    has_its_rows: bool = dataclasses.field(default=False, compare=False)
     is_as_created: bool = dataclasses.field(default=False, compare=False)
 
     def to_record(self) -> list[Any]:  # Any: JSON
@@ -135,7 +133,8 @@ class TableState:
         name: of the table.
         is_root: a partitioned table that is published as one.
         files: by OID.
-        columns: by number.
+        columns: by number, those that are sent.
+        column_count: the highest number that a column ever had.
         can_be_unlogged: the server lets it be made unlogged: no publication lists it by itself.
         sends_truncate: TRUNCATE shows, or nothing that takes rows away is wanted.
     """
@@ -146,6 +145,7 @@ class TableState:
     is_root: bool
     files: Mapping[int, FileState]
     columns: Mapping[int, ColumnState]
+    column_count: int
     can_be_unlogged: bool = False
     sends_truncate: bool = True
 
@@ -165,7 +165,7 @@ class TableState:
             "schema": self.schema,
             "name": self.name,
             "root": self.is_root,
-            "flags": [self.can_be_unlogged, self.sends_truncate],
+            "flags": [self.column_count, self.can_be_unlogged, self.sends_truncate],
             "files": {str(oid): file.to_record() for oid, file in self.files.items()},
             "columns": {
                 str(number): [of.name, of.type_oid, of.type_modifier, of.row_xid]
@@ -176,7 +176,7 @@ class TableState:
     @classmethod
     def from_record(cls, oid: int, record: Json) -> Self:
         """Read what `to_record` wrote."""
-        can_be_unlogged, sends_truncate = record["flags"]
+        column_count, can_be_unlogged, sends_truncate = record["flags"]
         return cls(
             oid,
             record["schema"],
@@ -184,6 +184,7 @@ class TableState:
             record["root"],
             {int(key): FileState(*of) for key, of in record["files"].items()},
             {int(key): ColumnState(*of) for key, of in record["columns"].items()},
+            column_count,
             can_be_unlogged,
             sends_truncate,
         )
@@ -223,14 +224,9 @@ def why_replaced(known: TableState, seen: TableState, *, is_emptied: bool) -> Re
 
 
 def replaced_files(known: TableState, seen: TableState) -> set[int]:
-    """OIDs of the files that were replaced, and may have other rows than before."""
-    return {
-        oid
-        for oid, file in seen.files.items()
-        if oid in known.files
-        and known.files[oid].file_node != file.file_node
-        and not file.has_its_rows
-    }
+    """OIDs of the files that were replaced."""
+    common = known.files.keys() & seen.files.keys()
+    return {oid for oid in common if known.files[oid].file_node != seen.files[oid].file_node}
 
 
 def _is_of_one_command(known: TableState, seen: TableState, replaced: set[int]) -> bool:
@@ -255,20 +251,12 @@ def differences(
         seen_types: with the second.
     """
     return [
-        *_renamed(known, seen),
         *_partitions(known, seen),
         *_persistence(known, seen),
         *_identities(known, seen),
         *_columns(known, seen),
         *_types(known, seen, known_types, seen_types),
     ]
-
-
-def _renamed(known: TableState, seen: TableState) -> Iterable[str]:
-    if known.title != seen.title:
-        yield (
-            f"it was called {known.title} before, and rows from before it had this name are not under it"
-        )
 
 
 def _partitions(known: TableState, seen: TableState) -> Iterable[str]:
@@ -324,7 +312,9 @@ def _columns(known: TableState, seen: TableState) -> Iterable[str]:
     is_rewritten = bool(replaced_files(known, seen))
     for number, column in seen.columns.items():
         before = known.columns.get(number)
-        if before is None:
+        if before is None and number <= known.column_count:
+            yield f"column {column.name} was not sent before"
+        elif before is None:
             yield from _added(seen, column, stayed, is_rewritten=is_rewritten)
         else:
             yield from _altered(before, column, is_rewritten=is_rewritten)
@@ -347,10 +337,10 @@ def _added(
 
 
 def _altered(before: ColumnState, now: ColumnState, *, is_rewritten: bool) -> Iterable[str]:
-    old = before.type_oid, before.type_modifier
-    new = now.type_oid, now.type_modifier
-    if old != new and (is_rewritten or not keeps_text(old, new)):
-        names = spelled_type(before.type_oid), spelled_type(now.type_oid)
+    old = spelled_type(before.type_oid), before.type_modifier
+    new = spelled_type(now.type_oid), now.type_modifier
+    if old != new and (is_rewritten or not is_exact(old, new)):
+        names = old[0], new[0]
         changed = (
             "has another modifier" if names[0] == names[1] else f"was {names[0]}, is {names[1]}"
         )

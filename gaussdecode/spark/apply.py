@@ -36,6 +36,7 @@ def apply(
     changelog: str | None = None,
     buckets: int | None = None,
     accept_gaps: bool = False,
+    accept_suspects: bool = False,
     accept_hidden_truncates: bool = False,
     format: str | None = None,  # noqa: A002 - as in Spark
     catalog: str | None = None,
@@ -55,6 +56,7 @@ def apply(
         changelog: see there.
         buckets: see there.
         accept_gaps: see there.
+        accept_suspects: see there.
         accept_hidden_truncates: see there.
         format: see there.
         catalog: see there.
@@ -73,6 +75,7 @@ def apply(
         changelog=changelog,
         buckets=buckets,
         accept_gaps=accept_gaps,
+        accept_suspects=accept_suspects,
         accept_hidden_truncates=accept_hidden_truncates,
         format=format,
         catalog=catalog,

@@ -57,7 +57,7 @@ def question_of(
     if versions is None:
         if stop is None:
             raise ConfigError(f"{name} does not stand still in {store.root}: nothing is to be said")
-        if not stop["new"]:
+        if not stop["new"] or stop.get("is_suspect"):
             raise ConfigError(f"{name}: {stop['why']}; only a snapshot of it helps")
         versions, n = (stop["old"], stop["new"]), int(stop["n"]) + 1
     decided = store.decided(table)

@@ -2,7 +2,7 @@
 
 Given files by schema version; promises that Spark reads exactly these files, natively where they are on a disk,
 one scan per version, and that added, dropped, renamed and retyped columns come out as the
-columns of the version wanted. A value that does not fit its new type is NULL, with its
+columns of the version wanted. A value that nobody knows under a new type is NULL, with its
 text in ``gd_raw``.
 """
 
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812 - the same
 
 from gaussdecode.errors import LandingError
+from gaussdecode.spark.fit import arrow_schema, fitted
 from gaussdecode.spark.place import ObjectPath, Place
 from gaussdecode.spark.remote import Read, read_objects
 from gaussdecode.spark.schema import (
@@ -28,9 +29,14 @@ from gaussdecode.spark.schema import (
     SOURCE,
     UNCHANGED,
     TableSchema,
+    conform,
+    fills_constants,
+    is_same_table,
     match_columns,
     parse_type,
+    why_inexact,
 )
+from gaussdecode.spark.schema import Column as TableColumn
 from gaussdecode.spark.sqltext import quoted
 
 _VECTORS: Final = T.StructType(
@@ -206,10 +212,11 @@ def as_version(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFram
     """Give rows of one version as rows of another, column by column."""
     if old.schema_id == new.schema_id:
         return frame
+    if is_same_table(old, new) and (why_inexact(old, new) or fills_constants(old, new)):
+        return _conformed(frame, old, new)
     matched = match_columns(old, new)
     types = {column.name: column.type for column in old.columns}
     kept = [quoted(n) for n in frame.columns if n.startswith("gd_") and n not in _TRANSLATED]
-    lost: list[tuple[str, Column, Column]] = []
     columns: list[Column] = []
     for column in new.columns:
         of = spark_type(parse_type(column.type))
@@ -219,13 +226,42 @@ def as_version(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFram
         elif types[source] == column.type:
             columns.append(F.col(quoted(source)).alias(column.name))
         else:
-            value = F.col(quoted(source))
-            lost.append((column.name, value, value.try_cast(of)))
-            columns.append(value.try_cast(of).alias(column.name))
+            columns.append(F.col(quoted(source)).cast(of).alias(column.name))
     back = {before: after for after, before in matched.items()}
     ours = [F.col(name) for name in kept]
-    ours += _translated(frame, back, new, lost)
+    ours += _translated(frame, back, new)
     return frame.select(*ours, *columns)
+
+
+def numbered(rows: DataFrame) -> DataFrame:
+    """The same columns by numbers: `mapInArrow` takes names for expressions, and a dot for a field."""
+    return rows.toDF(*[f"c{number}" for number in range(len(rows.columns))])
+
+
+def _conformed(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFrame:
+    """The same where columns alone do not tell: values whose text is kept, and constants."""
+    fields = [f for f in frame.schema if f.name.startswith("gd_") and f.name != OLD]
+    if OLD in frame.columns:
+        held = frame.schema[OLD].dataType
+        assert isinstance(held, T.StructType)
+        matched = match_columns(old, new)
+        of_old = [column for column in new.columns if matched.get(column.name) in held.names]
+        fields.append(T.StructField(OLD, T.StructType([_field(column) for column in of_old])))
+    wanted = T.StructType([*fields, *map(_field, new.columns)])
+    names = frame.columns
+
+    def batches(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        target = arrow_schema(wanted)
+        for batch in given:
+            rows = conform(pa.Table.from_batches([batch]).rename_columns(names), old, new)
+            fitting = pa.table([fitted(rows, field) for field in target], schema=target)
+            yield from fitting.to_batches()
+
+    return numbered(frame).mapInArrow(batches, wanted)
+
+
+def _field(column: TableColumn) -> T.StructField:
+    return T.StructField(column.name, spark_type(parse_type(column.type)))
 
 
 _TRANSLATED: Final = frozenset({UNCHANGED, OLD, RAW})
@@ -235,7 +271,6 @@ def _translated(
     frame: DataFrame,
     back: Mapping[str, str],
     new: TableSchema,
-    lost: Sequence[tuple[str, Column, Column]],
 ) -> list[Column]:
     """The columns of ours that hold names of columns."""
     result = []
@@ -248,12 +283,6 @@ def _translated(
         both = {**back, **{OLD_PREFIX + a: OLD_PREFIX + b for a, b in back.items()}}
         raw = F.map_filter(RAW, lambda name, _: name.isin(*both))
         raw = F.transform_keys(raw, lambda name, _: _renamed(name, both))
-        for name, before, after in lost:
-            is_lost = before.isNotNull() & after.isNull()
-            text = F.create_map(F.lit(name), before.cast("string"))
-            raw = F.when(is_lost, F.map_concat(F.coalesce(raw, F.create_map()), text)).otherwise(
-                raw
-            )
         result.append(raw.cast(spark_type(RAW_TYPE)).alias(RAW))
     return result
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from gaussdecode.spark.frames import numbered
 from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.query import quarantine_at
 from gaussdecode.spark.schema import RAW, RAW_TYPE, TableSchema
 from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.staging import numbered
 from gaussdecode.spark.store import DatabaseVersion, Target
 from gaussdecode.spark.verify import Asked, answer
 

@@ -2,14 +2,15 @@
 
 Given the commit log; promises exactly the files of its entries (or the merged files that
 stand for them), cut into *eras* inside which rows are told apart by the same columns.
-Gaps stop the plan before them unless they are accepted; suspect entries are reported. A table
-stops, alone, before changes whose columns nobody can tell; a later snapshot of it goes over them,
-and so does another table under its name.
+Gaps stop the plan before them unless they are accepted. A table stops, alone, before changes whose
+columns nobody can tell, and before a suspect entry that names it, unless these are accepted; a later
+snapshot of it goes over them, and so does another table under its name. Other suspect entries are reported.
 """
 
 import dataclasses
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from gaussdecode.spark.events import STAMPS, Reset, as_int64, of_source
 from gaussdecode.spark.glance import csns_of, first_row, rows_of_op
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Place
-from gaussdecode.spark.schema import TableSchema, is_same_table, why_unknown
+from gaussdecode.spark.schema import TableSchema, is_same_table, why_inexact, why_unknown
 
 SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
 UNTOLD: Final = (
@@ -56,6 +57,7 @@ class ChangeFile:
         epoch: of its last row.
         part: which part of how many parts of its row groups is meant.
         window: of its rows those alone with a CSN above the first and up to the second; None for all.
+        since_n: of a snapshot, the entry at which reading began; -1 where that is not said.
     """
 
     n: int
@@ -67,6 +69,7 @@ class ChangeFile:
     epoch: int = 0
     part: tuple[int, int] = (0, 1)
     window: Window | None = None
+    since_n: int = -1
 
 
 @dataclasses.dataclass(slots=True)
@@ -100,14 +103,40 @@ class Stop:
     Attributes:
         n: complete up to this entry.
         old: schema_id of its rows; empty where retention has taken what it lacks.
-        new: schema_id of the changes after it.
+        new: schema_id of the changes after it; empty where there are none.
         why: in a sentence.
+        is_suspect: an entry says that the source changed its rows without a change in the stream.
     """
 
     n: int
     old: str
     new: str
     why: str
+    is_suspect: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Doubt:
+    """A suspect entry names a table.
+
+    Attributes:
+        n: of the entry.
+        why: in words.
+        oid: of the table that has its name since, where that is another one; else 0.
+        comes_whole: all rows of that one are in the stream.
+    """
+
+    n: int
+    why: str
+    oid: int = 0
+    comes_whole: bool = False
+
+    @classmethod
+    def of(cls, entry: CommitEntry, table: str) -> "Doubt":
+        """Read it from an entry."""
+        said = entry.extra.get("changes", {}).get(table, {})
+        why = said.get("text") or entry.extra.get("text", "")
+        return cls(entry.n, str(why), int(said.get("oid") or 0), bool(said.get("comes_whole")))
 
 
 @dataclasses.dataclass(slots=True)
@@ -145,6 +174,7 @@ class Plan:
         gap: number of a gap entry that stopped it, or None.
         accepted_gaps: numbers of gap entries it goes over.
         suspects: numbers of suspect entries in it.
+        doubts: those that name a table, by directory, where they are not accepted.
         quarantined: number of the entry at which a table stopped, by directory; after it
             nothing of the table is in the plan, until a snapshot of it.
         commit_time: of the newest transaction in it.
@@ -157,6 +187,7 @@ class Plan:
     gap: int | None = None
     accepted_gaps: list[int] = dataclasses.field(default_factory=list)
     suspects: list[int] = dataclasses.field(default_factory=list)
+    doubts: dict[str, list[Doubt]] = dataclasses.field(default_factory=dict)
     quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     commit_time: dt.datetime | None = None
     position: tuple[int, int, int | None] | None = None
@@ -208,6 +239,7 @@ def make_plan(
     *,
     only: Collection[str] | None = None,
     accept_gaps: bool = False,
+    accept_suspects: bool = False,
     quarantined: Mapping[str, int] | None = None,
     part: int | None = None,
 ) -> Plan:
@@ -220,6 +252,7 @@ def make_plan(
         to: entry to go to.
         only: directories of the tables wanted; None for all.
         accept_gaps: go over gap entries and over what retention has taken.
+        accept_suspects: go over suspect entries that name a table.
         quarantined: tables that had stopped by `start`.
         part: go on to this CSN in entry `to` + 1; None to end with entry `to`.
 
@@ -240,6 +273,8 @@ def make_plan(
         if not _is_planned(plan, entry, accept_gaps=accept_gaps):
             continue
         _note(plan, entry, landing)
+        if not accept_suspects:
+            _note_doubts(plan, entry, applied, start, only)
         where = landing.position(entry)
         numbering.append((entry.n, where.epoch, where.lsn))
         for table, found in _files_of(entry, where.epoch, only).items():
@@ -252,10 +287,11 @@ def make_plan(
     if part is not None and plan.gap is None and plan.to == to:
         _add_part(landing, plan, applied, files, part, only)
     if landing.order[1] == "gd_lsn" and not landing.has_several:
-        files = merge_files(landing.root, files, compacts, tuple(numbering))
-    for table, found in sorted(files.items()):
+        files = merge_files(landing.root, files, compacts, tuple(numbering), plan.doubts)
+    for table in sorted({*files, *(plan.doubts.keys() & applied.keys())}):
         state = applied.get(table, Applied())
-        planned = plan_table(landing, table, found, state, plan.to)
+        doubts = plan.doubts.get(table, ())
+        planned = plan_table(landing, table, files.get(table, []), state, plan.to, doubts)
         if planned.eras or planned.stop is not None:
             plan.tables[table] = planned
     return plan
@@ -353,6 +389,22 @@ def _note(plan: Plan, entry: CommitEntry, landing: Landing) -> None:
     plan.position = (where.epoch, where.lsn, where.csn)
 
 
+def _note_doubts(
+    plan: Plan,
+    entry: CommitEntry,
+    applied: Mapping[str, Applied],
+    start: int,
+    only: Collection[str] | None,
+) -> None:
+    """Take down which tables a suspect entry names; one that may mean any table names none."""
+    if entry.kind is not EntryKind.SUSPECT or entry.extra.get("is_any_table", True):
+        return
+    for table in entry.extra.get("tables", ()):
+        known = applied[table].n if table in applied else start
+        if entry.n > known and _is_wanted(table, only):
+            plan.doubts.setdefault(table, []).append(Doubt.of(entry, table))
+
+
 def _files_of(
     entry: CommitEntry, epoch: int, only: Collection[str] | None
 ) -> dict[str, list[ChangeFile]]:
@@ -361,7 +413,15 @@ def _files_of(
         return found
     for file in entry.files:
         if _is_wanted(file.table, only):
-            change = ChangeFile(entry.n, entry.n, replaces(entry, file.table), file, epoch=epoch)
+            since_n = int(_snapshot_of(entry, file.table).get("since_n", -1))
+            change = ChangeFile(
+                entry.n,
+                entry.n,
+                replaces(entry, file.table),
+                file,
+                epoch=epoch,
+                since_n=since_n,
+            )
             found.setdefault(file.table, []).append(change)
     return found
 
@@ -371,10 +431,13 @@ def replaces(entry: CommitEntry, table: str) -> bool:
 
     Rows of a snapshot that a condition chose are put by their key, and leave the others alone.
     """
-    if entry.kind is not EntryKind.SNAPSHOT:
-        return False
+    return entry.kind is EntryKind.SNAPSHOT and _snapshot_of(entry, table).get("where") is None
+
+
+def _snapshot_of(entry: CommitEntry, table: str) -> dict[str, Any]:  # Any: JSON
+    """What an entry of kind snapshot says of a table; empty for other kinds."""
     tables = entry.extra.get("snapshot", {}).get("tables", {})
-    return tables.get(table, {}).get("where") is None
+    return dict(tables.get(table, {}))
 
 
 def merge_files(
@@ -382,6 +445,7 @@ def merge_files(
     files: dict[str, list[ChangeFile]],
     compacts: list[CommitEntry],
     numbering: Numbering,
+    doubts: Mapping[str, Sequence[Doubt]] = MappingProxyType({}),
 ) -> dict[str, list[ChangeFile]]:
     """Take merged files in place of those they replace, where all of these are wanted."""
     by_path = {change.file.path: change for found in files.values() for change in found}
@@ -392,7 +456,8 @@ def merge_files(
             if not all(path in by_path for path in item.replaced):
                 continue
             merged_file = described[item.path]
-            if _is_parted(files[merged_file.table], item, merged_file.schema_id):
+            table = merged_file.table
+            if _is_parted(files[table], item, merged_file.schema_id, doubts.get(table, ())):
                 continue
             if (root / item.path).is_file():
                 span = tuple(x for x in numbering if item.first_n <= x[0] <= item.last_n)
@@ -408,9 +473,11 @@ def merge_files(
     return {table: _replaced(found, merged) for table, found in files.items()}
 
 
-def _is_parted(files: list[ChangeFile], item: Replacement, schema_id: str) -> bool:
-    """Rows before and after a snapshot, or another schema, are not read alike."""
-    return any(
+def _is_parted(
+    files: list[ChangeFile], item: Replacement, schema_id: str, doubts: Sequence[Doubt]
+) -> bool:
+    """Rows before and after a snapshot, a doubt, or another schema, are not read alike."""
+    return any(item.first_n <= doubt.n <= item.last_n for doubt in doubts) or any(
         item.first_n <= f.n <= item.last_n and (f.is_snapshot or f.file.schema_id != schema_id)
         for f in files
     )
@@ -425,7 +492,12 @@ def _replaced(files: list[ChangeFile], merged: dict[str, ChangeFile]) -> list[Ch
 
 
 def plan_table(
-    landing: Landing, table: str, files: list[ChangeFile], state: Applied, to: int
+    landing: Landing,
+    table: str,
+    files: list[ChangeFile],
+    state: Applied,
+    to: int,
+    doubts: Sequence[Doubt] = (),
 ) -> TablePlan:
     """Cut the files of a table into eras and find where it was emptied."""
     ordered = _in_order(landing, files)
@@ -440,23 +512,27 @@ def plan_table(
     plan = TablePlan(table, to, [], state.ignore_through, oids=dict(state.oids))
     before = state.schema
     index = 0
+    left = list(doubts)
     if state.is_stopped and state.n + 1 < landing.first_n:
         plan.stop = Stop(state.n, "", "", f"retention has taken its changes after {state.n}")
-        index = _pass_over(landing, plan, ordered, 0, before, schemas)
+        index = _pass_over(landing, plan, ordered, 0, before, schemas, left)
         before = None
     while index < len(ordered):
         change = ordered[index]
-        if _is_covered(landing, plan, change):
+        schema = schemas[change.file.schema_id]
+        left = _open(left, change, schema, before)
+        doubt = _first_of(left, change.n)
+        if doubt is None and _is_covered(landing, plan, change):
             plan.passed.append(change)
             index += 1
             continue
-        schema = schemas[change.file.schema_id]
         why = None if before is None else _why_stopped(before, schema, change, state.decided)
-        if _is_untold(schema, change):
-            old = "" if before is None else before.schema_id
+        old = "" if before is None else before.schema_id
+        if doubt is not None:
+            plan.stop = Stop(doubt.n - 1, old, schema.schema_id, doubt.why, is_suspect=True)
+        elif _is_untold(schema, change):
             plan.stop = Stop(change.n - 1, old, schema.schema_id, UNTOLD)
         elif not _is_known(landing, plan, change):
-            old = "" if before is None else before.schema_id
             plan.stop = Stop(change.n - 1, old, schema.schema_id, MADE_ANEW)
         elif before is not None and why is not None and not change.is_snapshot:
             plan.stop = Stop(change.n - 1, before.schema_id, schema.schema_id, why)
@@ -469,13 +545,35 @@ def plan_table(
             before = schema
             index += 1
             continue
-        index = _pass_over(landing, plan, ordered, index, before, schemas)
+        index = _pass_over(landing, plan, ordered, index, before, schemas, left)
         before = None
+    if plan.stop is None and left and before is not None:
+        plan.stop = Stop(left[0].n - 1, before.schema_id, "", left[0].why, is_suspect=True)
     for era in plan.eras:
         era.resets = sorted(era.resets, key=lambda reset: reset.position)
     if plan.stop is not None:
         plan.to = plan.stop.n
     return plan
+
+
+def _open(
+    doubts: list[Doubt], change: ChangeFile, schema: TableSchema, before: TableSchema | None
+) -> list[Doubt]:
+    """Doubts that a file leaves: a snapshot that was begun after one ends it."""
+    is_anew = before is not None and not is_same_table(before, schema)
+
+    def is_ended(doubt: Doubt) -> bool:
+        is_of_it = bool(doubt.oid) and doubt.oid == schema.oid
+        if change.is_snapshot:
+            return change.since_n >= doubt.n or is_of_it
+        return is_anew and is_of_it and doubt.comes_whole
+
+    return [doubt for doubt in doubts if doubt.n >= change.n or not is_ended(doubt)]
+
+
+def _first_of(doubts: Sequence[Doubt], n: int) -> Doubt | None:
+    """The first doubt before an entry."""
+    return next((doubt for doubt in doubts if doubt.n < n), None)
 
 
 def _in_order(landing: Landing, files: Sequence[ChangeFile]) -> list[ChangeFile]:
@@ -523,7 +621,7 @@ def _why_stopped(
     before: TableSchema, schema: TableSchema, change: ChangeFile, decided: Decided
 ) -> str | None:
     """Why a table cannot go on with a file; None when it can."""
-    why = why_unknown(before, schema)
+    why = why_unknown(before, schema) or why_inexact(before, schema)
     if why is not None or before.schema_id == schema.schema_id:
         return why
     is_said = not {before.schema_id, schema.schema_id}.isdisjoint(decided.numbers)
@@ -540,16 +638,22 @@ def _pass_over(
     index: int,
     before: TableSchema | None,
     schemas: Mapping[str, TableSchema],
+    doubts: list[Doubt],
 ) -> int:
     """Go over files to where the table is empty anyway; else end before them.
 
-    That is the next snapshot of it, or the first change of another table under its name.
+    That is the next snapshot of it, or the first change of another table under its name; neither of
+    them leaves a doubt.
     """
     for later in range(index, len(ordered)):
         change = ordered[later]
         schema = schemas[change.file.schema_id]
         is_anew = before is not None and not is_same_table(before, schema)
-        if change.is_snapshot or is_anew:
+        if not (change.is_snapshot or is_anew):
+            continue
+        left = _open(doubts, change, schema, before)
+        if _first_of(left, change.n) is None:
+            doubts[:] = left
             plan.passed += ordered[index:later]
             plan.stop = None
             if before is not None:

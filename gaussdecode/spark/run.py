@@ -46,6 +46,7 @@ class Options:
             of the commit; None for no changelog where there is none yet.
         buckets: for new tables; None to choose by size.
         accept_gaps: go over gap entries, and over what retention has taken; recorded.
+        accept_suspects: go over suspect entries that name a table, in the changes that are new.
         accept_hidden_truncates: go on though the stream shows no TRUNCATE and no DDL, so
             that a table which was emptied keeps its rows.
         format: ``parquet``, ``delta`` or ``iceberg``; None for what the target is, Parquet
@@ -62,6 +63,7 @@ class Options:
     changelog: str | None = None
     buckets: int | None = None
     accept_gaps: bool = False
+    accept_suspects: bool = False
     accept_hidden_truncates: bool = False
     format: str | None = None
     catalog: str | None = None
@@ -88,6 +90,7 @@ class Summary:
         quarantined: entry at which a table stopped, by directory.
         orphans: removals, in tables without key, of rows that were not there.
         stopped: in a sentence each, by name, tables that go no further though others do.
+        suspect_tables: names of those of them that stand before a suspect entry.
         tests: what each test found, of the tables that were looked at.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
     """
@@ -105,6 +108,7 @@ class Summary:
     quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     orphans: int = 0
     stopped: dict[str, str] = dataclasses.field(default_factory=dict)
+    suspect_tables: tuple[str, ...] = ()
     tests: list[Failed] = dataclasses.field(default_factory=list)
     part: int = 0
 
@@ -171,6 +175,7 @@ class Run:
             max(to, summary.from_n),
             only=only,
             accept_gaps=self.options.accept_gaps,
+            accept_suspects=self.options.accept_suspects,
             quarantined={} if before is None else before.quarantined,
             part=part if to >= summary.from_n else None,
         )
@@ -180,6 +185,9 @@ class Run:
         summary.accepted_gaps = tuple(plan.accepted_gaps)
         self.stopped = self._stopped(plan)
         summary.stopped = {self._title(t, stop): stop.why for t, stop in self.stopped.items()}
+        summary.suspect_tables = tuple(
+            sorted(self._title(t, stop) for t, stop in self.stopped.items() if stop.is_suspect)
+        )
         try:
             has_eras = any(planned.eras for planned in plan.tables.values())
             if plan.to > summary.from_n or has_eras or plan.part is not None:
@@ -244,13 +252,18 @@ class Run:
         """Tables that go no further; one that has nothing new stands where it stood."""
         stopped = {} if self.before is None else self.before.stopped
         found = {table: Stop(**stop) for table, stop in stopped.items() if table not in plan.tables}
+        if self.options.accept_suspects:
+            found = {table: stop for table, stop in found.items() if not stop.is_suspect}
         planned = {table: planned.stop for table, planned in plan.tables.items()}
         return found | {table: stop for table, stop in planned.items() if stop is not None}
 
     def _title(self, table: str, stop: Stop) -> str:
-        if not stop.new:
+        schema_id = stop.new or stop.old
+        if not schema_id:
             return table
-        return TableSchema.from_record(stop.new, self.landing.schema_record(table, stop.new)).title
+        return TableSchema.from_record(
+            schema_id, self.landing.schema_record(table, schema_id)
+        ).title
 
     def _is_whole(self, only: Collection[str] | None) -> bool:
         """Whether the database's version speaks for all tables that are wanted."""

@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
+from gaussdecode.model.retype import is_exact
 from gaussdecode.model.title import table_title
+from gaussdecode.spark.texts import text_of, value_of
 
 RAW: Final = "gd_raw"
 UNCHANGED: Final = "gd_unchanged"
@@ -43,6 +45,8 @@ _TYPES: Final[dict[str, pa.DataType]] = {
         _INTERVAL,
     )
 }
+Casts = dict[str, tuple[pa.ChunkedArray, pa.Array]]
+"""By column: values whose text goes to ``gd_raw``, and of which rows."""
 _DECIMAL: Final = re.compile(r"decimal128\((\d+), (\d+)\)")
 _LIST: Final = re.compile(r"list<element: (.+)>")
 
@@ -58,6 +62,9 @@ class Column:
             nobody knows.
         identity: its old value is sent.
         true_name: on the server.
+        server_type: as the server spells it, without modifier; empty where it is not known.
+        modifier: of the type; -1 for none.
+        constant: text of what rows from before the column was added have in it; None for NULL.
     """
 
     name: str
@@ -65,6 +72,15 @@ class Column:
     number: int | None = None
     identity: bool = False
     true_name: str = ""
+    server_type: str = ""
+    modifier: int = -1
+    constant: str | None = None
+
+    @property
+    def spelled(self) -> str:
+        """Its type, for people."""
+        shown = self.server_type or self.type
+        return shown if self.modifier < 0 else f"{shown} (modifier {self.modifier})"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,6 +130,9 @@ class TableSchema:
                 said.get(column["landed"], column.get("attribute_number")),
                 bool(column["identity"]),
                 column["name"],
+                column.get("type", ""),
+                int(column.get("type_modifier", -1)),
+                column.get("constant"),
             )
             for column in record["columns"]
         )
@@ -211,6 +230,27 @@ def match_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
     return {c.name: numbers[c.number] for c in new.columns if c.number in numbers}
 
 
+def why_inexact(old: TableSchema, new: TableSchema) -> str | None:
+    """Say which column's older values are not known under a new version; None where all are."""
+    if old.schema_id == new.schema_id or not is_same_table(old, new):
+        return None
+    columns = {column.name: column for column in old.columns}
+    matched = match_columns(old, new)
+    for column in new.columns:
+        before = columns.get(matched.get(column.name, ""))
+        if before is not None and not _is_exact(before, column):
+            return (
+                f"the type of column {column.true_name or column.name} was changed from "
+                f"{before.spelled} to {column.spelled}, and what the server made of older values is not known"
+            )
+    return None
+
+
+def _is_exact(old: Column, new: Column) -> bool:
+    known = (old.server_type, old.modifier), (new.server_type, new.modifier)
+    return old.type == new.type if not old.server_type else is_exact(*known)
+
+
 def reads_as(old: TableSchema, new: TableSchema) -> bool:
     """Whether files of `old` give the right rows when they are read by the names of `new`."""
     matched = match_columns(old, new)
@@ -218,7 +258,7 @@ def reads_as(old: TableSchema, new: TableSchema) -> bool:
     return all(
         matched.get(c.name) == c.name and types[c.name] == c.type
         if c.name in types
-        else c.name not in matched
+        else c.name not in matched and c.constant is None
         for c in new.columns
     )
 
@@ -226,9 +266,12 @@ def reads_as(old: TableSchema, new: TableSchema) -> bool:
 def renamed_columns(old: TableSchema, new: TableSchema) -> dict[str, str] | None:
     """What columns of `old` are called in `new`, of those whose name is another one.
 
-    None where more has changed than names and added columns, or where a name changes hands.
+    None where more has changed than names and added columns that are NULL in older rows, or where a
+    name changes hands.
     """
     matched = match_columns(old, new)
+    if fills_constants(old, new):
+        return None
     types = {column.name: column.type for column in old.columns}
     renamed = {before: after for after, before in matched.items() if before != after}
     stays = all(types[matched[c.name]] == c.type for c in new.columns if c.name in matched)
@@ -250,7 +293,8 @@ def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
     if old.schema_id == new.schema_id and set(new.names) <= set(rows.column_names):
         return rows
     matched = match_columns(old, new)
-    casts: dict[str, tuple[pa.ChunkedArray, pa.Array]] = {}
+    casts: Casts = {}
+    before = {column.name: column for column in old.columns}
     columns: dict[str, Any] = {
         name: rows.column(name)
         for name in rows.column_names
@@ -259,54 +303,71 @@ def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
     for column in new.columns:
         of = parse_type(column.type)
         source = matched.get(column.name)
+        if source is None and _is_added(column, old, new):
+            columns[column.name] = _constant(column, of, rows.num_rows, casts)
+            continue
         if source is None or source not in rows.column_names:
             columns[column.name] = pa.nulls(rows.num_rows, of)
             continue
-        columns[column.name] = _converted(rows.column(source), of, column.name, casts)
+        was = before[source]
+        columns[column.name] = _converted(rows.column(source), was, column, column.name, casts)
     back = {before: after for after, before in matched.items()}
     columns[UNCHANGED] = _rename_list(rows, back)
     if OLD in rows.column_names:
-        columns[OLD] = _conform_old(rows.column(OLD), new, matched, casts)
+        columns[OLD] = _conform_old(rows.column(OLD), before, new, matched, casts)
     columns[RAW] = _conform_raw(rows, back, casts)
     return pa.table(columns)
 
 
-def _converted(
-    values: pa.ChunkedArray,
+def fills_constants(old: TableSchema, new: TableSchema) -> bool:
+    """Whether rows of an older version get the constant of a column that was added."""
+    matched = match_columns(old, new)
+    added = (column for column in new.columns if column.name not in matched)
+    return any(_is_added(column, old, new) for column in added)
+
+
+def _is_added(column: Column, old: TableSchema, new: TableSchema) -> bool:
+    """Whether rows of an older version are from before a column was added, and have its constant."""
+    numbers = [of.number for of in old.columns]
+    return (
+        column.constant is not None
+        and column.number is not None
+        and is_same_table(old, new)
+        and all(number is not None and number < column.number for number in numbers)
+    )
+
+
+def _constant(
+    column: Column,
     of: pa.DataType,
-    name: str,
-    casts: dict[str, tuple[pa.ChunkedArray, pa.Array]],
+    count: int,
+    casts: Casts,
+) -> pa.Array:
+    """The constant in each row; where the column cannot hold it, NULL and its text."""
+    assert column.constant is not None
+    value = value_of(column.constant, of)
+    if value is None:
+        texts = pa.chunked_array([pa.array([column.constant] * count, pa.string())])
+        casts[column.name] = (texts, pa.array([True] * count, pa.bool_()))
+    return pa.array([value] * count, of) if count else pa.nulls(0, of)
+
+
+def _converted(
+    values: pa.ChunkedArray, old: Column, new: Column, name: str, casts: Casts
 ) -> pa.ChunkedArray:
-    """Cast a column; where a value does not fit, leave NULL and note it in `casts`."""
-    if values.type == of:
-        return values
-    try:
-        return pc.cast(values, of)
-    except pa.ArrowException:
-        pass
-    result = pa.chunked_array([_one_by_one(values.combine_chunks(), of)], of)
-    lost = pc.and_(pc.is_valid(values), pc.is_null(result))
-    casts[name] = (values, lost.combine_chunks() if isinstance(lost, pa.ChunkedArray) else lost)
-    return result
+    """Give values of a column their new type; what nobody knows there is NULL, and noted in `casts`."""
+    of = parse_type(new.type)
+    if _is_exact(old, new):
+        return _cast(values, of)
+    casts[name] = (values, pc.is_valid(values.combine_chunks()))
+    return pa.chunked_array([pa.nulls(len(values), of)])
 
 
-def _one_by_one(values: pa.Array, of: pa.DataType) -> pa.Array:
-    converted = []
-    for index in range(len(values)):
-        try:
-            converted.append(pc.cast(values.slice(index, 1), of)[0])
-        except pa.ArrowException:
-            converted.append(pa.scalar(None, of))
-    return pa.array([scalar.as_py() for scalar in converted], of)
-
-
-def text_of(value: Any) -> str:  # Any: whatever pyarrow gives
-    """Spell a value that its new type cannot hold."""
-    if isinstance(value, bool):
-        return "t" if value else "f"
-    if isinstance(value, bytes):
-        return "\\x" + value.hex()
-    return str(value)
+def _cast(values: pa.ChunkedArray, of: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_decimal(values.type) and pa.types.is_string(of):  # never with an exponent
+        texts = [None if value is None else f"{value:f}" for value in values.to_pylist()]
+        return pa.chunked_array([pa.array(texts, of)])
+    return values if values.type == of else pc.cast(values, of)
 
 
 def _rename_list(rows: pa.Table, back: dict[str, str]) -> pa.ChunkedArray | pa.Array:
@@ -324,9 +385,10 @@ def _rename_list(rows: pa.Table, back: dict[str, str]) -> pa.ChunkedArray | pa.A
 
 def _conform_old(
     old: pa.ChunkedArray,
+    before: Mapping[str, Column],
     new: TableSchema,
     matched: dict[str, str],
-    casts: dict[str, tuple[pa.ChunkedArray, pa.Array]],
+    casts: Casts,
 ) -> pa.Array:
     values = old.combine_chunks()
     fields, arrays = [], []
@@ -335,18 +397,16 @@ def _conform_old(
         source = matched.get(column.name)
         if source not in present:
             continue
-        of = parse_type(column.type)
         child = pa.chunked_array([pc.struct_field(values, source)])
-        fields.append(pa.field(column.name, of))
-        arrays.append(_converted(child, of, OLD_PREFIX + column.name, casts).combine_chunks())
+        fields.append(pa.field(column.name, parse_type(column.type)))
+        name = OLD_PREFIX + column.name
+        arrays.append(_converted(child, before[str(source)], column, name, casts).combine_chunks())
     if not fields:
         return pa.nulls(len(values), pa.struct([]))
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.is_null(values))
 
 
-def _conform_raw(
-    rows: pa.Table, back: dict[str, str], casts: dict[str, tuple[pa.ChunkedArray, pa.Array]]
-) -> pa.Array:
+def _conform_raw(rows: pa.Table, back: dict[str, str], casts: Casts) -> pa.Array:
     given = rows.column(RAW) if RAW in rows.column_names else pa.nulls(rows.num_rows, RAW_TYPE)
     if given.null_count == rows.num_rows and not casts:
         return pa.nulls(rows.num_rows, RAW_TYPE)
@@ -358,7 +418,7 @@ def _conform_raw(
     for name, (values, lost) in casts.items():
         for index in pc.indices_nonzero(lost).to_pylist():
             held = maps[index] = dict(maps[index] or {})
-            held[name] = text_of(values[index].as_py())
+            held[name] = text_of(values[index].as_py(), values.type)
     return pa.array([None if not m else list(m.items()) for m in maps], RAW_TYPE)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from gaussdecode.spark.frames import numbered
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.store import StateFile, write_parquet
 
@@ -32,11 +33,6 @@ def write_rows(
     )
     said = numbered(rows).mapInArrow(write, "said string").collect()
     return tuple(StateFile(**json.loads(row.said)) for row in said)
-
-
-def numbered(rows: DataFrame) -> DataFrame:
-    """The same columns by numbers: `mapInArrow` takes names for expressions, and a dot for a field."""
-    return rows.toDF(*[f"c{number}" for number in range(len(rows.columns))])
 
 
 def _write(

@@ -200,6 +200,11 @@ def spelled_name(text: str) -> str:
     return _ESCAPABLE.sub(lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", text)
 
 
+def readable(text: str) -> str:
+    """A value, of which `Encoding.decode` gave the text; bytes that are no letter are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def raw_name(name: str) -> str:
     """Undo `spelled_name`."""
 

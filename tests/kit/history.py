@@ -34,6 +34,7 @@ from gaussdecode.model.seal import canonical_json
 SOURCE: Final = "orders"
 START: Final = dt.datetime(2026, 1, 31, 23, 59, 50, tzinfo=dt.UTC)
 RAW: Final = pa.map_(pa.string(), pa.string())
+SPELLED: Final = {pa.int32(): "integer", pa.int64(): "bigint", pa.string(): "text"}
 Row = dict[int, Any]  # value by attribute number
 Key = tuple[Any, ...]
 Place = tuple[int, int, int]
@@ -83,7 +84,7 @@ class Table:
             "schema": "public", "name": self.name, "oid": self.oid,
             "identity": "f" if self.full else "d", "key": key or None,
             "columns": [
-                {"name": c.name, "landed": c.name, "type": str(c.type), "type_oid": 0,
+                {"name": c.name, "landed": c.name, "type": SPELLED.get(c.type, str(c.type)), "type_oid": 0,
                  "type_modifier": -1, "type_text": None, "arrow": str(c.type),
                  "identity": self.full or c.number in self.key, "toastable": c.toast,
                  "attribute_number": c.number}

@@ -28,7 +28,7 @@ from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.postgresql.connection import Connection, Row, connect
 from gaussdecode.source.quoting import literal
 from gaussdecode.source.sqlstate import redact
-from gaussdecode.wire.encoding import spelled_name
+from gaussdecode.wire.encoding import readable, spelled_name
 
 Answer = TypeVar("Answer")
 _CONNECT_SECONDS: Final = 3
@@ -237,9 +237,7 @@ class Catalog:
         if kind == _ROOT:
             rows = session.query(_CONSTANTS.format(oid=oid))
             constants = {
-                spelled_name(name or ""): spelled_name(text)
-                for name, text in rows
-                if text is not None
+                spelled_name(name or ""): readable(text) for name, text in rows if text is not None
             }
             columns = tuple(
                 dataclasses.replace(column, constant=constants.get(column.name))
@@ -288,5 +286,5 @@ def _column(row: Row) -> CatalogColumn:
         key_position=None if position is None else int(position),
         type_oid=int(row[8] or 0),
         type_modifier=int(row[9] or 0),
-        constant=None if row[12] is None else spelled_name(row[12]),
+        constant=None if row[12] is None else readable(row[12]),
     )

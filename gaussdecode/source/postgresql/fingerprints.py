@@ -30,20 +30,18 @@ from gaussdecode.source.postgresql.connection import Connection, Row
 from gaussdecode.source.postgresql.members import rows_of_members
 from gaussdecode.source.postgresql.publications import tables_of
 from gaussdecode.source.quoting import literal
-from gaussdecode.wire.encoding import raw_name, spelled_name
+from gaussdecode.wire.encoding import raw_name, readable, spelled_name
 
 _USER_OIDS: Final = 16384
 _ROOT: Final = "p"
 _LISTED_AT_ONCE: Final = 2000  # OIDs in a statement; arbitrary
 _LOCK_MS: Final = 100  # arbitrary; a size that cannot be asked for is taken as more than none
 _LOCKED: Final = "55P03"
-_RELIABLE_STATISTICS: Final = 150000  # before, they come late
 
 _HERE: Final = """
     pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text,
     CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
-        ELSE pg_catalog.pg_current_wal_insert_lsn() END::text,
-    extract(epoch FROM pg_catalog.clock_timestamp())
+        ELSE pg_catalog.pg_current_wal_insert_lsn() END::text
 """
 _PUBLICATIONS: Final = """
     (SELECT pg_catalog.json_object_agg(p.pubname, pg_catalog.json_build_array(
@@ -92,16 +90,14 @@ _FILES: Final = f"""{_TREE}
                 ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey::int2[])
             WHERE i.indrelid = c.oid AND ((c.relreplident IN ('d', 'f') AND i.indisprimary)
                 OR (c.relreplident = 'i' AND i.indisreplident))),
-        t.attached, c.xmin, c.xmin = b.xmin, t.is_born, c.reltuples >= 0, extract(epoch FROM greatest(
-            pg_catalog.pg_stat_get_last_vacuum_time(c.oid), pg_catalog.pg_stat_get_last_autovacuum_time(c.oid),
-            pg_catalog.pg_stat_get_last_analyze_time(c.oid), pg_catalog.pg_stat_get_last_autoanalyze_time(c.oid)))
+        t.attached, c.xmin, c.xmin = b.xmin, t.is_born, c.relnatts
     FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_attribute b ON b.attrelid = c.oid AND b.attnum = -1
     WHERE c.relkind <> 'p' OR t.attached = ''
 """  # noqa: S608 - constants
 _COLUMNS: Final = """
-    SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.xmin
+    SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.xmin, a.attgenerated
     FROM pg_catalog.pg_attribute a WHERE a.attrelid IN ({oids}) AND a.attnum > 0 AND NOT a.attisdropped
 """
 _CONSTANTS: Final = f"""{_TREE}
@@ -139,7 +135,9 @@ _EMPTY: Final = """
     WHERE c.oid IN ({oids}) AND c.relkind = 'r' AND pg_catalog.pg_relation_size(c.oid) = 0
 """
 _LISTING: Final = """
-    SELECT t.oid, n.nspname, c.relname, c.relkind, bool_or(p.pubtruncate OR NOT p.pubdelete),
+    SELECT t.oid, n.nspname, c.relname, c.relkind,
+        CASE WHEN bool_and(t.columns IS NOT NULL) THEN pg_catalog.json_agg(t.columns) END,
+        bool_or(t.has_generated), bool_or(p.pubtruncate OR NOT p.pubdelete),
         bool_and(NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = t.oid))
     FROM ({tables}) t JOIN pg_catalog.pg_publication p ON p.pubname = t.publication
     JOIN pg_catalog.pg_class c ON c.oid = t.oid
@@ -158,13 +156,11 @@ class Mark:
 
     Attributes:
         xmin: transactions below this number had ended; 64 bits.
-        time: of the server, in seconds since 1970.
         relations: number and sum of OIDs in pg_class.
         partitions: the same in pg_inherits.
     """
 
     xmin: int
-    time: float
     relations: tuple[int, int]
     partitions: tuple[int, int]
 
@@ -177,6 +173,8 @@ class Listed:
         schema: name.
         name: of the table.
         is_root: a partitioned table that is published as one.
+        columns: numbers of those that are sent; None for all.
+        sends_generated: stored generated columns are among all.
         sends_truncate: see `TableState`.
         can_be_unlogged: see `TableState`.
     """
@@ -184,8 +182,16 @@ class Listed:
     schema: str
     name: str
     is_root: bool
+    columns: frozenset[int] | None
+    sends_generated: bool
     sends_truncate: bool
     can_be_unlogged: bool
+
+    def sends(self, number: int, *, is_generated: bool) -> bool:
+        """Whether the stream has a column."""
+        if self.columns is not None:
+            return number in self.columns
+        return self.sends_generated or not is_generated
 
     @property
     def title(self) -> str:
@@ -235,7 +241,6 @@ class Looker:
         self._connection = connection
         self._names = tuple(publications)
         self._lands = lands
-        self._has_statistics = connection.server_version >= _RELIABLE_STATISTICS
 
     def look(
         self,
@@ -267,7 +272,7 @@ class Looker:
         listed = self._listed()
         wanted = set(listed) if is_whole else _concerned(changed, tables, types, is_fewer=is_fewer)
         wanted = (wanted & listed.keys()) | (listed.keys() - tables.keys())
-        found, of_types = self._read(listed, wanted, since)
+        found, of_types = self._read(listed, wanted)
         found = self._with_empty(found, tables)
         left = {*gone, *(tables.keys() - listed.keys())}
         names = [(tables[oid].schema, tables[oid].name) for oid in left if oid in tables]
@@ -282,9 +287,9 @@ class Looker:
         age = "-1" if since is None else _AGE.format(xid=since.xmin)
         query = _POLL.format(here=_HERE, publications=_PUBLICATIONS.format(rows=rows), age=age)
         (row,) = self._connection.query(query)
-        xmin, lsn, seconds, publications, relations, partitions, *others = row
+        xmin, lsn, publications, relations, partitions, *others = row
         of_relations, of_partitions = json.loads(relations or ""), json.loads(partitions or "")
-        mark = Mark(int(xmin or 0), float(seconds or 0), _sum(of_relations), _sum(of_partitions))
+        mark = Mark(int(xmin or 0), _sum(of_relations), _sum(of_partitions))
         changed = [of_relations[2], of_partitions[2], *(json.loads(of or "null") for of in others)]
         found = {name: tuple(of) for name, of in json.loads(publications or "{}").items()}
         look = Look(
@@ -299,7 +304,7 @@ class Looker:
         return look, {int(oid) for oids in changed for oid in oids or ()}, is_fewer
 
     def _wal_lsn(self) -> Lsn:
-        ((_, lsn, _),) = self._connection.query(f"SELECT {_HERE}")
+        ((_, lsn),) = self._connection.query(f"SELECT {_HERE}")
         return Lsn.parse(lsn or "")
 
     def _listed(self) -> dict[int, Listed]:
@@ -310,46 +315,52 @@ class Looker:
                 _name(schema),
                 _name(name),
                 kind == _ROOT,
+                _numbers(columns),
+                generated == "t",
                 sends == "t",
                 can_be == "t" and kind != _ROOT,
             )
-            for oid, schema, name, kind, sends, can_be in rows
+            for oid, schema, name, kind, columns, generated, sends, can_be in rows
         }
         return {oid: of for oid, of in found.items() if self._lands(of.schema, of.name)}
 
     def _read(
-        self, listed: Mapping[int, Listed], oids: Iterable[int], since: Mark | None
+        self, listed: Mapping[int, Listed], oids: Iterable[int]
     ) -> tuple[dict[int, TableState], dict[int, TypeState]]:
         """States of tables by OID, and the types of their columns; what is gone by now is not there."""
         tables: dict[int, TableState] = {}
         wanted = sorted(set(oids))
         for first in range(0, len(wanted), _LISTED_AT_ONCE):
             part = wanted[first : first + _LISTED_AT_ONCE]
-            tables.update(self._read_some(listed, part, since))
+            tables.update(self._read_some(listed, part))
         return tables, self._types(
             {column.type_oid for table in tables.values() for column in table.columns.values()}
         )
 
     def _read_some(
-        self, listed: Mapping[int, Listed], oids: Sequence[int], since: Mark | None
+        self, listed: Mapping[int, Listed], oids: Sequence[int]
     ) -> dict[int, TableState]:
         query, listing = self._connection.query, ", ".join(map(str, oids))
         files: dict[int, dict[int, FileState]] = {}
         names: dict[int, tuple[str, str]] = {}
+        counts: dict[int, int] = {}
         constants: dict[int, dict[str, str]] = {}
         for oid, name, text in query(_CONSTANTS.format(oids=listing)):
-            constants.setdefault(int(oid or 0), {})[_name(name)] = _name(text)
+            constants.setdefault(int(oid or 0), {})[_name(name)] = readable(text or "")
         for row in query(_FILES.format(oids=listing)):
             top, relation = int(row[0] or 0), int(row[1] or 0)
-            file = self._file(row, constants.get(relation, {}), since)
+            file = _file(row, constants.get(relation, {}))
             files.setdefault(top, {})[relation] = file
             if top == relation:
                 names[top] = _name(row[2]), _name(row[3])
+                counts[top] = int(row[-1] or 0)
         columns: dict[int, dict[int, ColumnState]] = {}
-        for oid, number, name, *numbers in query(_COLUMNS.format(oids=listing)):
-            type_oid, modifier, xid = (int(value or 0) for value in numbers)
-            of = ColumnState(_name(name), type_oid, modifier, xid)
-            columns.setdefault(int(oid or 0), {})[int(number or 0)] = of
+        for oid, number, name, *numbers, generated in query(_COLUMNS.format(oids=listing)):
+            table, place = int(oid or 0), int(number or 0)
+            if listed[table].sends(place, is_generated=bool(generated)):
+                type_oid, modifier, xid = (int(value or 0) for value in numbers)
+                of = ColumnState(_name(name), type_oid, modifier, xid)
+                columns.setdefault(table, {})[place] = of
         return {
             oid: TableState(
                 oid,
@@ -357,33 +368,13 @@ class Looker:
                 listed[oid].is_root,
                 files[oid],
                 columns.get(oid, {}),
+                counts[oid],
                 listed[oid].can_be_unlogged,
                 listed[oid].sends_truncate,
             )
             for oid in oids
             if oid in names
         }
-
-    def _file(self, row: Row, constants: dict[str, str], since: Mark | None) -> FileState:
-        _, _, schema, name, kind, node, persistence, identity, key, attached, xid, *rest = row
-        is_as_created, is_born, is_counted, maintained = rest
-        return FileState(
-            table_title(_name(schema), _name(name)),
-            kind or "",
-            int(node or 0),
-            persistence or "",
-            identity or "",
-            _name(key),
-            attached or "",
-            int(xid or 0),
-            constants,
-            is_attached_empty=is_born == "t",
-            is_as_created=is_as_created == "t",
-            has_its_rows=self._has_statistics
-            and since is not None
-            and is_counted == "t"
-            and (maintained is None or float(maintained) < since.time),
-        )
 
     def _types(self, oids: Iterable[int]) -> dict[int, TypeState]:
         """Types, and what they are made of; those of PostgreSQL's own are left out."""
@@ -473,8 +464,31 @@ def _concerned(
     }
 
 
+def _numbers(lists: str | None) -> frozenset[int] | None:
+    """Numbers of the columns that some publication lists; None where one sends all."""
+    return None if lists is None else frozenset(n for of in json.loads(lists) for n in of)
+
+
 def _sum(record: list[Any]) -> tuple[int, int]:  # Any: JSON
     return int(record[0]), int(record[1] or 0)
+
+
+def _file(row: Row, constants: dict[str, str]) -> FileState:
+    _, _, schema, name, kind, node, persistence, identity, key, attached, xid, *rest = row
+    is_as_created, is_born, _ = rest
+    return FileState(
+        table_title(_name(schema), _name(name)),
+        kind or "",
+        int(node or 0),
+        persistence or "",
+        identity or "",
+        _name(key),
+        attached or "",
+        int(xid or 0),
+        constants,
+        is_attached_empty=is_born == "t",
+        is_as_created=is_as_created == "t",
+    )
 
 
 def _name(text: str | None) -> str:

@@ -1,0 +1,116 @@
+"""A target that is built without Spark, beside the source that it comes from."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from gaussdecode.spark.apply import Options, Summary, apply_with
+from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.schema import TableSchema, conform
+from gaussdecode.spark.store import Target
+from gaussdecode.spark.vectors import current_rows
+from kit import canon, oracle
+from kit.oracle import Cell, TableState
+from kit.postgres import Database
+
+_OURS: Final = "gd_"
+
+
+def apply_local(root: Path, target: Path, **options: Any) -> Summary:  # Any: see `Options`
+    """Bring a target up to the end of a landing."""
+    return apply_with(LocalEngine(), root, target, Options(**options))
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a target has of the tables of a source.
+
+    Attributes:
+        equal: titles of tables whose rows are the source's.
+        different: why not, by title.
+        stopped: why a table stands still, by title.
+    """
+
+    equal: frozenset[str]
+    different: dict[str, str]
+    stopped: dict[str, str]
+
+
+def compare(
+    database: Database,
+    summary: Summary,
+    target: Path,
+    is_compared: Callable[[str], bool] = lambda _: True,
+) -> Found:
+    """Compare every published table of a source with a target that was just applied.
+
+    A partitioned table that is published as one is compared as one.
+    """
+    equal: set[str] = set()
+    different: dict[str, str] = {}
+    store = Target(target)
+    with database.connect() as session:
+        session.execute(oracle.OUTPUT_SETTINGS)
+        listed = session.execute(
+            "SELECT DISTINCT schemaname::text, tablename::text FROM pg_publication_tables "
+            f"WHERE pubname = '{database.publication}'"
+        ).fetchall()
+        for schema, name in listed:
+            title = f"{schema}.{name}"
+            if title in summary.stopped or not is_compared(title):
+                continue
+            rows = oracle.source_rows_of(session, f'SELECT * FROM "{schema}"."{name}"')
+            try:
+                _compare(store, (schema, name), rows)
+            except AssertionError as error:
+                different[title] = str(error)
+            else:
+                equal.add(title)
+    return Found(frozenset(equal), different, dict(summary.stopped))
+
+
+def _compare(store: Target, table: tuple[str, str], rows: list[dict[str, str | None]]) -> None:
+    directory = ".".join(table)
+    version = store.newest(directory)
+    if version is None:
+        assert not rows, f"{len(rows)} rows, and the target has no such table"
+        return
+    schema = store.schema(directory, version.schema_id)
+    held = [
+        conform(
+            current_rows(store.table_root(directory), file),
+            store.schema(directory, file.schema_id),
+            schema,
+        )
+        for file in version.current
+    ]
+    state = _state(schema, [row for part in held for row in part.to_pylist()])
+    known = {column.true_name for column in schema.columns}
+    rows = [{name: text for name, text in row.items() if name in known} for row in rows]
+    oracle.compare(table, state, rows)
+
+
+def _state(schema: TableSchema, rows: list[dict[str, Any]]) -> TableState:
+    """Rows as the oracle compares them."""
+    true = {column.name: column.true_name for column in schema.columns}
+    types = {field.name: field.type for field in schema.arrow()}
+    state = TableState()
+    state.key = tuple(true[name] for name in schema.key) or None
+    state.types = {true[name]: of for name, of in types.items()}
+    for row in rows:
+        assert row["gd_unchanged"] is None
+        texts = dict(row["gd_raw"] or ())
+        cells = {
+            name: Cell(row[landed], texts.get(landed), types[landed])
+            for landed, name in true.items()
+        }
+        if state.key is None:
+            state.bag[
+                tuple(sorted((n, c.canon) for n, c in cells.items() if c.canon is not None))
+            ] += 1
+        else:
+            where: tuple[canon.Canon, ...] = tuple(cells[name].canon for name in state.key)
+            assert where not in state.keyed, "a key twice"
+            state.keyed[where] = cells
+    return state
