@@ -65,6 +65,7 @@ class Column:
         server_type: as the server spells it, without modifier; empty where it is not known.
         modifier: of the type; -1 for none.
         constant: text of what rows from before the column was added have in it; None for NULL.
+        type_oid: on the server; 0 where it is not known.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Column:
     server_type: str = ""
     modifier: int = -1
     constant: str | None = None
+    type_oid: int = 0
 
     @property
     def spelled(self) -> str:
@@ -133,6 +135,7 @@ class TableSchema:
                 column.get("type", ""),
                 int(column.get("type_modifier", -1)),
                 column.get("constant"),
+                int(column.get("type_oid", 0)),
             )
             for column in record["columns"]
         )
@@ -247,6 +250,8 @@ def why_inexact(old: TableSchema, new: TableSchema) -> str | None:
 
 
 def _is_exact(old: Column, new: Column) -> bool:
+    if old.type_oid and (old.type_oid, old.modifier) == (new.type_oid, new.modifier):
+        return True  # a type that was renamed
     known = (old.server_type, old.modifier), (new.server_type, new.modifier)
     return old.type == new.type if not old.server_type else is_exact(*known)
 
