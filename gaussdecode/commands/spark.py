@@ -526,8 +526,12 @@ def _alarms(summary: "Summary") -> Iterator[str]:
         )
     if summary.accepted_gaps:
         yield f"changes are missing at entries {list(summary.accepted_gaps)}, as accepted"
-    if summary.orphans:
-        yield f"{counted(summary.orphans, 'removal')} found no row: rows are older than the slot"
+    for title, changes in sorted(summary.unmatched.items()):
+        yield (
+            f"{title}: {counted(changes, 'update or removal', 'updates and removals')} found no row: rows are "
+            "older than the slot, or the source changed the table without a word in the stream. Compare it "
+            "(gaussdecode spark verify), or read it again (gaussdecode snapshot CONFIG --table)"
+        )
 
 
 def _query(args: argparse.Namespace) -> int:
@@ -632,6 +636,11 @@ def _status(args: argparse.Namespace) -> int:
     )
     for table, stop in found.stopped.items():
         print(f"{args.target}: {table} stands still at entry {stop['n']}: {stop['why']}")
+    for table, number in found.unmatched.items():
+        changes = counted(number, "update or removal", "updates and removals")
+        print(
+            f"{args.target}: {table}: {changes} found no row; compare it: gaussdecode spark verify"
+        )
     return EX_OK
 
 

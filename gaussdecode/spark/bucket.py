@@ -58,7 +58,7 @@ class Piece:
         added: rows to be written with those of other buckets, as an Arrow stream, or None.
         closed: the same, of closed intervals.
         ended: positions of rows that are no longer current, by path of the file.
-        orphans: removals of rows that were not there.
+        unmatched: removals and updates of rows that were not there.
         read: bytes of files that were read.
     """
 
@@ -68,7 +68,7 @@ class Piece:
     added: bytes | None
     closed: bytes | None
     ended: Mapping[str, Ints]
-    orphans: int
+    unmatched: int
     read: int
 
 
@@ -117,7 +117,7 @@ def _merge_delta(job: Job, bucket: int, parts: Sequence[Part], events: pa.Table)
         for index, part in enumerate(parts)
         if (of_part == index).any()
     }
-    return _piece(job, bucket, parts, None, found.added, found.closed, ended, found.orphans)
+    return _piece(job, bucket, parts, None, found.added, found.closed, ended, found.unmatched)
 
 
 def _merge_whole(job: Job, bucket: int, parts: Sequence[Part], events: pa.Table) -> Piece:
@@ -135,12 +135,12 @@ def _merge_whole(job: Job, bucket: int, parts: Sequence[Part], events: pa.Table)
         path, size = write_parquet(merged.current, job.table_root, name)
         rows = merged.current.num_rows
         whole = (StateFile(path, rows, size, job.schema.schema_id, bucket),)
-    return _piece(job, bucket, parts, whole, None, merged.closed, ended, merged.orphans)
+    return _piece(job, bucket, parts, whole, None, merged.closed, ended, merged.unmatched)
 
 
 def _piece(
     job: Job, bucket: int, parts: Sequence[Part], whole: tuple[StateFile, ...] | None,
-    added: pa.Table | None, closed: pa.Table, ended: Mapping[str, Ints], orphans: int,
+    added: pa.Table | None, closed: pa.Table, ended: Mapping[str, Ints], unmatched: int,
 ) -> Piece:  # fmt: skip
     """Describe a bucket; what is large is written here, so that gathering stays within its memory."""
     files, handed = [], {}
@@ -156,7 +156,14 @@ def _piece(
         files.append((kind, StateFile(path, rows.num_rows, size, job.schema.schema_id, own)))
     read = sum(part.file.bytes for part in parts if part.file.bucket >= 0)
     return Piece(
-        bucket, whole, tuple(files), handed.get("added"), handed.get("closed"), ended, orphans, read
+        bucket,
+        whole,
+        tuple(files),
+        handed.get("added"),
+        handed.get("closed"),
+        ended,
+        unmatched,
+        read,
     )
 
 
@@ -310,7 +317,7 @@ def gather(index: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[s
         "gone": sorted(gone),
         "deletes": deletes,
         "deleted": {path: len(rows) for path, rows in left.items()},
-        "orphans": sum(piece.orphans for piece in pieces),
+        "unmatched": sum(piece.unmatched for piece in pieces),
         "read": sum(piece.read for piece in pieces),
         "written": size,
     }  # fmt: skip

@@ -191,11 +191,11 @@ class LakeRun(Run):
             held = self.lake.table(table)
             prepare = self._merged if self._can_merge(work, held) else self._replaced
             prepared.append(prepare(work, held))
-            self.summary.orphans += work.orphans
         self._log_lake_changes(works)  # not before all tests of data have passed
         for one in prepared:
             if one is not None:
                 self._publish(one)
+        self._count_unmatched(works)
 
     def _lay_out(self, work: Work) -> None:
         """See that a table is, or can be, laid out as it is wanted.
@@ -518,7 +518,7 @@ class LakeRun(Run):
         results = [json.loads(text) for text in texts]
         files = [StateFile(**found["file"]) for found in results if found["file"] is not None]
         closed = [StateFile(**found["closed"]) for found in results if found["closed"] is not None]
-        work.orphans += sum(found["orphans"] for found in results)
+        work.unmatched += sum(found["unmatched"] for found in results)
         self.summary.bytes_written += sum(file.bytes for file in files)
         unsent = {name for found in results for name in found["unsent"]}
         bounds = reduce.join_bounds(found["bounds"] for found in results)

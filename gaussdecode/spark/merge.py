@@ -19,6 +19,7 @@ from gaussdecode.spark import multiset
 from gaussdecode.spark.events import (
     ACTION,
     ENDS,
+    FILL,
     KEY,
     MOVE,
     PUT,
@@ -54,12 +55,12 @@ class Merged:
     Attributes:
         current: rows of the bucket now.
         closed: intervals that ended.
-        orphans: removals of a multiset's rows that were not there.
+        unmatched: removals and updates of rows that were not there.
     """
 
     current: pa.Table
     closed: pa.Table
-    orphans: int = 0
+    unmatched: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,13 +71,13 @@ class Delta:
         added: rows that are current now and were not before.
         closed: intervals that ended.
         gone: indices of rows of the base that are no longer current.
-        orphans: removals of a multiset's rows that were not there.
+        unmatched: removals and updates of rows that were not there.
     """
 
     added: pa.Table
     closed: pa.Table
     gone: Ints
-    orphans: int
+    unmatched: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,6 +105,8 @@ def merge(
     resets: Sequence[Reset],
     schema: TableSchema,
     order: Sequence[str],
+    *,
+    has_all: bool = True,
 ) -> Merged:
     """Merge events into the rows of one bucket.
 
@@ -113,6 +116,8 @@ def merge(
         resets: in order.
         schema: version of all of them.
         order: columns that order events.
+        has_all: every row that was there, and that an event names, is in `base` or among the events;
+            else nobody counts what finds none, but for tables without a key.
     """
     kept = None
     if base is not None and base.num_rows:
@@ -123,13 +128,13 @@ def merge(
             base, found = base.filter(touched), found.filter(touched)
         events = pa.concat_tables([base_events(base, found, schema), events])
     run = sort_events(events.combine_chunks(), resets, order, by_source=not schema.key)
-    alive, ended, closers, orphans = _matched(run, len(resets), schema)
+    alive, ended, closers, unmatched = _matched(run, len(resets), schema, has_all=has_all)
     sources, unknown = fill_sources(run)
     current = take_rows(run, alive, sources, unknown, schema)
     closed = close_rows(run, ended, closers, sources, unknown, schema, resets)
     if kept is not None:
         current = pa.concat_tables([kept.select(current.column_names), current])
-    return Merged(current, closed, orphans)
+    return Merged(current, closed, unmatched)
 
 
 def merge_delta(
@@ -147,7 +152,7 @@ def merge_delta(
     """
     events = pa.concat_tables([base_events(base, row_keys(base, schema), schema), events])
     run = sort_events(events.combine_chunks(), (), order, by_source=not schema.key)
-    alive, ended, closers, orphans = _matched(run, 0, schema)
+    alive, ended, closers, unmatched = _matched(run, 0, schema, has_all=True)
     if not closes:
         ended, closers = ended[:0], closers[:0]
     is_held = run.index[alive] < base.num_rows
@@ -156,7 +161,7 @@ def merge_delta(
         added=take_rows(run, alive[~is_held], sources, unknown, schema),
         closed=close_rows(run, ended, closers, sources, unknown, schema, ()),
         gone=np.setdiff1d(np.arange(base.num_rows), run.index[alive[is_held]]),
-        orphans=orphans,
+        unmatched=unmatched,
     )
 
 
@@ -202,9 +207,11 @@ def _eras(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> In
     return era
 
 
-def _matched(run: Sorted, resets: int, schema: TableSchema) -> tuple[Ints, Ints, Ints, int]:
+def _matched(
+    run: Sorted, resets: int, schema: TableSchema, *, has_all: bool
+) -> tuple[Ints, Ints, Ints, int]:
     if schema.key:
-        return *_keyed(run, resets), 0
+        return *_keyed(run, resets), _unmatched(run) if has_all else 0
     return multiset.match(run.code, run.era, run.action, resets)
 
 
@@ -224,6 +231,13 @@ def _keyed(run: Sorted, resets: int) -> tuple[Ints, Ints, Ints]:
     following = np.minimum(ended + 1, count - 1)
     by_next = ~is_last[ended] & (run.era[following] == run.era[ended])
     return np.flatnonzero(is_alive), ended, np.where(by_next, following, -1)
+
+
+def _unmatched(run: Sorted) -> int:
+    """How many removals and updates are the first that is known of a key, so that no row was there."""
+    is_first = np.ones(len(run.index), dtype=np.bool_)
+    is_first[1:] = (run.code[1:] != run.code[:-1]) | (run.era[1:] != run.era[:-1])
+    return int((is_first & ((run.action == REMOVE) | (run.action == FILL))).sum())
 
 
 def fill_sources(run: Sorted) -> tuple[dict[str, Ints], dict[str, npt.NDArray[np.bool_]]]:

@@ -28,7 +28,7 @@ def match(code: Ints, era: Ints, action: Ints, resets: int) -> tuple[Ints, Ints,
     """
     alive: list[int] = []
     ended: list[tuple[int, int]] = []
-    orphans = 0
+    unmatched = 0
     waiting: deque[int] = deque()
     at: tuple[int, int] | None = None
 
@@ -48,7 +48,7 @@ def match(code: Ints, era: Ints, action: Ints, resets: int) -> tuple[Ints, Ints,
         elif waiting:
             ended.append((waiting.popleft(), row))
         else:
-            orphans += 1
+            unmatched += 1
     leave(at)
     pairs = np.array(sorted(ended), dtype=np.int64).reshape(-1, 2)
-    return np.array(sorted(alive), dtype=np.int64), pairs[:, 0], pairs[:, 1], orphans
+    return np.array(sorted(alive), dtype=np.int64), pairs[:, 0], pairs[:, 1], unmatched

@@ -77,7 +77,7 @@ def stage_group(
     """
     job, bucket = jobs[group >> GROUP_BITS], group & ((1 << GROUP_BITS) - 1)
     events = from_bytes(payloads)
-    merged = merge(None, events, job.resets, job.schema, job.order)
+    merged = merge(None, events, job.resets, job.schema, job.order, has_all=False)
     if after is None:
         rows = _put(merged.current, job.schema)
     else:
@@ -86,7 +86,7 @@ def stage_group(
     result = {
         "file": _written(job, rows, f"files/{job.token}-{bucket:06d}"),
         "closed": _written(job, closed, f"closed/{job.token}-{bucket:06d}"),
-        "orphans": merged.orphans,
+        "unmatched": merged.unmatched,
         "unsent": unsent_columns(rows),
         "bounds": key_bounds(events, job.schema),
         "values": key_values(events, job.schema),

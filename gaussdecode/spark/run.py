@@ -88,7 +88,7 @@ class Summary:
         accepted_gaps: gap entries it went over.
         suspects: entries it passed that may be incomplete.
         quarantined: entry at which a table stopped, by directory.
-        orphans: removals, in tables without key, of rows that were not there.
+        unmatched: removals and updates that found no row, by name of the table.
         stopped: in a sentence each, by name, tables that go no further though others do.
         suspect_tables: names of those of them that stand before a suspect entry.
         tests: what each test found, of the tables that were looked at.
@@ -106,7 +106,7 @@ class Summary:
     accepted_gaps: tuple[int, ...] = ()
     suspects: tuple[int, ...] = ()
     quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
-    orphans: int = 0
+    unmatched: dict[str, int] = dataclasses.field(default_factory=dict)
     stopped: dict[str, str] = dataclasses.field(default_factory=dict)
     suspect_tables: tuple[str, ...] = ()
     tests: list[Failed] = dataclasses.field(default_factory=list)
@@ -131,7 +131,7 @@ class Work:
     quarantine: tuple[StateFile, ...] = ()
     history_from: int | None = None
     buckets: int = 1
-    orphans: int = 0
+    unmatched: int = 0
     since: int = -1
 
 
@@ -289,6 +289,13 @@ class Run:
             self._check(work)
         for work in works:
             self._commit(work, plan)
+        self._count_unmatched(works)
+
+    def _count_unmatched(self, works: Sequence[Work]) -> None:
+        for work in works:
+            if work.unmatched:
+                title = work.table if work.schema is None else work.schema.title
+                self.summary.unmatched[title] = work.unmatched
 
     def _log_changes(self, works: Sequence[Work]) -> None:
         """Copy what is new into the changelogs."""
@@ -470,8 +477,7 @@ class Run:
         whole = [file for files in result["whole"].values() for file in files]
         written = [*whole, *(file for _, file in result["files"])]
         self.summary.bytes_written += result["written"] + sum(file["bytes"] for file in written)
-        work.orphans += result["orphans"]
-        self.summary.orphans += result["orphans"]
+        work.unmatched += result["unmatched"]
         self.summary.bytes_read += result["read"]
 
     def _check(self, work: Work) -> None:
@@ -512,7 +518,7 @@ class Run:
             accepted_gaps=tuple(
                 sorted({*(() if before is None else before.accepted_gaps), *plan.accepted_gaps})
             ),
-            orphans=work.orphans + (0 if before is None else before.orphans),
+            unmatched=work.unmatched + (0 if before is None else before.unmatched),
             created=utc_now(),
             part=self._part(work, plan),
             oids=plan.tables[work.table].oids,

@@ -108,7 +108,7 @@ class TableVersion:
         changelog_by: what the changelog is partitioned by.
         ignore_through: position that a snapshot covers.
         accepted_gaps: gap entries it went over.
-        orphans: removals that found no row; above 0 the slot is younger than the rows.
+        unmatched: removals and updates that found no row, since the table was begun.
         created: when.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
         oids: the table's OID on each of several sources.
@@ -127,7 +127,7 @@ class TableVersion:
     changelog_by: str = ""
     ignore_through: tuple[int, ...] | None = None
     accepted_gaps: tuple[int, ...] = ()
-    orphans: int = 0
+    unmatched: int = 0
     created: str = ""
     part: int = 0
     oids: dict[str, int] = dataclasses.field(default_factory=dict)

@@ -94,12 +94,15 @@ class Status:
         last_n: newest entry of the landing.
         lag_seconds: age of the oldest entry that is not applied; 0 when all are.
         stopped: tables that stand still; see `store.DatabaseVersion`.
+        unmatched: updates and removals that found no row since the table was begun, by table; of tables
+            that are kept as Parquet.
     """
 
     n: int
     last_n: int
     lag_seconds: float
     stopped: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    unmatched: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def lag_entries(self) -> int:
@@ -419,12 +422,21 @@ def status(root: Given, target: Given) -> Status:
         found = Target(target).database()
     except ConfigError:
         found = None
+    unmatched = {} if found is None else _unmatched(Target(target), found)
     n, last = -1 if found is None else found.n, landing.last_n
     lag = 0.0
     if n < last:
         oldest = landing.entry(max(n + 1, landing.first_n))
         lag = max(0.0, time.time() - oldest.committed_time.timestamp())
-    return Status(n, last, lag, {} if found is None else found.stopped)
+    return Status(n, last, lag, {} if found is None else found.stopped, unmatched)
+
+
+def _unmatched(store: Target, found: DatabaseVersion) -> dict[str, int]:
+    """See `Status`."""
+    if store.format != PARQUET:
+        return {}
+    versions = {table: store.version(table, v) for table, v in found.tables.items()}
+    return {table: version.unmatched for table, version in versions.items() if version.unmatched}
 
 
 def metrics_text(root: Given, target: Given, tests: Iterable[Failed] = ()) -> str:
@@ -449,6 +461,10 @@ def metrics_text(root: Given, target: Given, tests: Iterable[Failed] = ()) -> st
         f"gaussdecode_spark_{name}{{target={label}}} {value}\n"
         for name, value in values.items()
     )
+    for title, count in now.unmatched.items():
+        text += "" if "_unmatched" in text else "# TYPE gaussdecode_spark_unmatched_changes gauge\n"
+        named = f"target={label},table={label_value(title)}"
+        text += f"gaussdecode_spark_unmatched_changes{{{named}}} {count}\n"
     tests = list(tests)
     if tests:
         text += "# TYPE gaussdecode_spark_test_failed_rows gauge\n"

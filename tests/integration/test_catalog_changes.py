@@ -61,7 +61,7 @@ class Case:
     is_doubtful: bool = False
 
 
-def _typed(of: str, value: str, setup: str = "") -> dict[str, str]:
+def _typed(of: str, value: str, setup: str = "") -> dict[str, Any]:  # Any: fields of a case
     """A table with a column ``v`` of a type, and rows with a value in it."""
     return {
         "setup": f"{setup}CREATE TABLE {{t}} (id int PRIMARY KEY, v {of})",

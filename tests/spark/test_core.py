@@ -46,7 +46,7 @@ class Applied:
         self.buckets = buckets
         self.held: dict[int, pa.Table] = {}
         self.closed: list[pa.Table] = []
-        self.orphans = 0
+        self.unmatched = 0
 
     def apply(self, rows: pa.Table) -> None:
         """Bring changes into it, bucket by bucket."""
@@ -63,7 +63,7 @@ class Applied:
             merged = merge(self.held.get(bucket), part, resets, self.schema, ORDER)
             self.held[bucket] = merged.current
             self.closed.append(merged.closed)
-            self.orphans += merged.orphans
+            self.unmatched += merged.unmatched
 
     def resolved(self, events: pa.Table, resets: list[Reset]) -> pa.Table:
         """Follow key changes that leave out values."""
@@ -119,7 +119,7 @@ def test_current_state_and_history(block: int, tmp_path: Path) -> None:
         for table in source.tables:
             target, states = targets[table.name], source.states[table.name]
             rows = target.rows()
-            assert target.orphans == 0
+            assert target.unmatched == 0
             names = [column.name for column in table.columns]
             assert valid_at(rows, (OPEN[0] - 1, 0, 0), names) == table.visible(), (seed, table.name)
             for place in rng.sample(sorted(states), min(4, len(states))):

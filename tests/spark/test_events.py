@@ -125,7 +125,7 @@ def test_removals_of_absent_rows_are_counted() -> None:
     bag = schema_of(Column("x", "int32", 1, identity=True), key=())
     done = merged(bag, change("D", 1, gd_old={"x": 1}), change("I", 2, x=1), change("I", 3, x=1),
                   change("D", 4, gd_old={"x": 1}))  # fmt: skip
-    assert done.orphans == 1
+    assert done.unmatched == 1
     assert seen(done.current, "x", "gd_lsn") == [(1, 3)]
     assert seen(done.closed, "gd_lsn", "gd_to_lsn") == [(2, 4)]
 

@@ -47,7 +47,7 @@ def check_current(history: History, target: Target) -> None:
         assert all(row["gd_unchanged"] is None and row["gd_raw"] is None for row in rows)
         found = canon([tuple(row.get(name) for name in expected.names) for row in rows])
         assert found == expected.rows, table.name
-        assert version.orphans == 0
+        assert version.unmatched == 0
 
 
 def sizes(rng: Random) -> Sizes:
