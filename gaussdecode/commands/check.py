@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from gaussdecode.commands._catalogcheck import catalog_findings
 from gaussdecode.commands._doctor import (
     Finding,
     Patient,
@@ -181,7 +182,9 @@ def _examine_server(config: Config, plan: Plan) -> list[Finding]:
         server = plan_server(config, connection, plan)
     with connect(address_of(config), is_replication=False) as connection:
         seen = inspect(connection, config.slot, config.source.publication)
-    return examine_server(Patient(config, server, plan.tables, seen, plan.coverage))
+        of_catalog = list(catalog_findings(connection, config))
+    patient = Patient(config, server, plan.tables, seen, plan.coverage)
+    return [*examine_server(patient), *of_catalog]
 
 
 def _report_server(config: Config, plan: Plan, report: Report) -> None:
