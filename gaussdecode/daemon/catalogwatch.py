@@ -24,7 +24,7 @@ from gaussdecode.daemon.fingerprints import (
 )
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import SnapshotStore
-from gaussdecode.model.fingerprint import TableState
+from gaussdecode.model.fingerprint import Tables, TableState
 from gaussdecode.model.title import split_title
 from gaussdecode.source.postgresql.connection import Connection
 from gaussdecode.source.postgresql.fingerprints import Look, Looker, Mark
@@ -208,7 +208,7 @@ class CatalogWatch:
                 for oid, table in look.tables.items()
                 if not self._is_left_out(table.title, oid)
             }
-            self._known = Known(tables, look.types)
+            self._known = Known(Tables.of(tables), look.types)
             return {}
         before = self._known
         compared = compare(
@@ -225,9 +225,10 @@ class CatalogWatch:
             now = look.tables[oid]
             if oid not in self._unsure or self._unsure[oid][1].files != now.files:
                 self._unsure[oid] = look.wal_lsn, now
-        for oid, table in compared.known.tables.items():
-            if oid in before.tables and before.tables[oid].title != table.title:
-                self._said[oid] = table.title
+        for oid in look.tables.keys() & before.tables.keys() & compared.known.tables.keys():
+            title = compared.known.tables[oid].title
+            if before.tables[oid].title != title:
+                self._said[oid] = title
         return dict(compared.changes)
 
     def _judge(self, lsn: int, is_emptied: Callable[[str], bool]) -> dict[str, Change]:

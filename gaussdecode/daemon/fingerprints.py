@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 from gaussdecode.land.names import table_directory
 from gaussdecode.model.fingerprint import (
     Replaced,
+    Tables,
     TableState,
     TypeState,
     differences,
@@ -57,14 +58,14 @@ class Known:
         gone: titles by OID of tables that landed once, and exist, but are not sent any more.
     """
 
-    tables: Mapping[int, TableState] = dataclasses.field(default_factory=dict)
+    tables: Tables = dataclasses.field(default_factory=Tables)
     types: Mapping[int, TypeState] = dataclasses.field(default_factory=dict)
     gone: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def to_record(self) -> Json:
         """Make it fit for JSON."""
         return {
-            "tables": {str(oid): table.to_record() for oid, table in self.tables.items()},
+            "tables": self.tables.to_record(),
             "types": {str(oid): of.to_record() for oid, of in self.types.items()},
             "gone": {str(oid): title for oid, title in self.gone.items()},
         }
@@ -72,16 +73,15 @@ class Known:
     @classmethod
     def from_record(cls, record: Json) -> Self:
         """Read what `to_record` wrote."""
-        tables = {int(oid): of for oid, of in record["tables"].items()}
         return cls(
-            {oid: TableState.from_record(oid, of) for oid, of in tables.items()},
+            Tables.from_record(record["tables"]),
             {int(oid): TypeState.from_record(of) for oid, of in record["types"].items()},
             {int(oid): title for oid, title in record["gone"].items()},
         )
 
     def with_tables(self, tables: Mapping[int, TableState]) -> Self:
         """The same, with other states of some tables."""
-        return dataclasses.replace(self, tables={**self.tables, **tables})
+        return dataclasses.replace(self, tables=self.tables.changed(tables))
 
     @property
     def titles(self) -> dict[int, str]:
@@ -148,19 +148,19 @@ def compare(
     changes: dict[str, list[str]] = {}
     made_anew: dict[str, TableState] = {}
     renamed: set[str] = set()
-    tables: dict[int, TableState] = {}
+    tables: dict[int, TableState] = {}  # that changed
     unsure: set[int] = set()
     types = {**known.types, **look.types}
-    for oid in wanted:
-        before, now = known.tables.get(oid), look.tables.get(oid)
-        if before is None and now is not None:
+    for oid in wanted & look.tables.keys():
+        before, now = known.tables.get(oid), look.tables[oid]
+        if before is None:
             tables[oid] = now
             if oid in known.gone:
                 changes[now.title] = [_NOT_SENT_BEFORE]
             elif has_landed(now.title):
                 changes[now.title] = [MADE_ANEW]
                 made_anew[now.title] = now
-        elif before is not None and now is not None:
+        else:
             found = differences(before, now, known.types, look.types)
             if before.title != now.title:
                 found.insert(0, _RENAMED.format(before.title))
@@ -173,16 +173,18 @@ def compare(
             is_unsure = replaced is Replaced.UNSURE and not found
             tables[oid] = with_files_of(before, now) if is_unsure else now
             unsure |= {oid} if is_unsure else set()
-        elif before is not None:
-            tables[oid] = before
-    gone = _gone(known, look, wanted, changes, is_left_out)
-    kept = {oid for table in tables.values() for oid in types_of(table, types)}
+    left = {oid: table for oid, table in known.tables.items() if oid not in wanted}
+    gone = _gone(known, left, look, wanted, changes, is_left_out)
+    now_known = known.tables.changed(tables, left)
+    kept = (
+        {oid for table in now_known.values() for oid in types_of(table, types)} if types else set()
+    )
     return Compared(
         {
             title: _change(texts, made_anew.get(title), is_renamed=title in renamed)
             for title, texts in changes.items()
         },
-        Known(tables, {oid: of for oid, of in types.items() if oid in kept}, gone),
+        Known(now_known, {oid: of for oid, of in types.items() if oid in kept}, gone),
         frozenset(unsure),
     )
 
@@ -195,6 +197,7 @@ def _change(texts: list[str], made_anew: TableState | None, *, is_renamed: bool)
 
 def _gone(
     known: Known,
+    left: Mapping[int, TableState],
     look: Look,
     wanted: set[int],
     changes: dict[str, list[str]],
@@ -207,8 +210,8 @@ def _gone(
     }
     assert look.listed is not None
     sent = {look.listed[oid].title for oid in wanted}
-    for oid, table in known.tables.items():
-        if oid in wanted or is_left_out(table.title, oid):
+    for oid, table in left.items():
+        if is_left_out(table.title, oid):
             continue
         if oid in look.there:
             gone[oid] = table.title

@@ -15,10 +15,14 @@ the stream shows, VACUUM FULL and CLUSTER replace it too. `Replaced` says what i
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from gaussdecode.model.retype import is_exact
+from gaussdecode.model.seal import canonical_json
 from gaussdecode.model.title import table_title
 from gaussdecode.model.types import spelled_type
 
@@ -192,6 +196,63 @@ class TableState:
 
 Types = Mapping[int, TypeState]
 """By pg_type.oid; types that PostgreSQL itself has are not among them."""
+
+
+class Tables(Mapping[int, TableState]):
+    """States of many tables by OID, each in a few hundred bytes: they are looked at when something changes.
+
+    Args:
+        packed: what `pack` made of each.
+    """
+
+    def __init__(self, packed: Mapping[int, bytes] = MappingProxyType({})) -> None:
+        self._packed = packed
+
+    @classmethod
+    def of(cls, tables: Mapping[int, TableState]) -> Self:
+        """Keep states."""
+        return cls({oid: _packed(table.to_record()) for oid, table in tables.items()})
+
+    @classmethod
+    def from_record(cls, record: Json) -> Self:
+        """Read what `to_record` wrote."""
+        return cls({int(oid): _packed(of) for oid, of in record.items()})
+
+    def to_record(self) -> Json:
+        """Make them fit for JSON."""
+        return {str(oid): _unpacked(of) for oid, of in self._packed.items()}
+
+    def changed(self, tables: Mapping[int, TableState], gone: Iterable[int] = ()) -> Self:
+        """The same, with other states of some tables, and without others."""
+        left = set(gone)
+        kept = {oid: of for oid, of in self._packed.items() if oid not in left}
+        return type(self)(
+            {**kept, **{oid: _packed(table.to_record()) for oid, table in tables.items()}}
+        )
+
+    def __getitem__(self, oid: int) -> TableState:
+        return TableState.from_record(oid, _unpacked(self._packed[oid]))
+
+    def __contains__(self, oid: object) -> bool:
+        return oid in self._packed
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._packed)
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tables) and self._packed == other._packed
+
+
+def _packed(record: Json) -> bytes:
+    return zlib.compress(canonical_json(record), 1)
+
+
+def _unpacked(packed: bytes) -> Json:
+    record: Json = json.loads(zlib.decompress(packed))
+    return record
 
 
 class Replaced(enum.Enum):

@@ -97,8 +97,10 @@ _FILES: Final = f"""{_TREE}
     WHERE c.relkind <> 'p' OR t.attached = ''
 """  # noqa: S608 - constants
 _COLUMNS: Final = """
-    SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.xmin, a.attgenerated
+    SELECT a.attrelid, pg_catalog.json_agg(pg_catalog.json_build_array(a.attnum, a.attname, a.atttypid::int8,
+        a.atttypmod, a.xmin::text::int8, a.attgenerated <> ''))
     FROM pg_catalog.pg_attribute a WHERE a.attrelid IN ({oids}) AND a.attnum > 0 AND NOT a.attisdropped
+    GROUP BY a.attrelid
 """
 _CONSTANTS: Final = f"""{_TREE}
     SELECT t.oid, a.attname, (a.attmissingval::text::text[])[1] FROM tree t
@@ -354,13 +356,14 @@ class Looker:
             if top == relation:
                 names[top] = _name(row[2]), _name(row[3])
                 counts[top] = int(row[-1] or 0)
-        columns: dict[int, dict[int, ColumnState]] = {}
-        for oid, number, name, *numbers, generated in query(_COLUMNS.format(oids=listing)):
-            table, place = int(oid or 0), int(number or 0)
-            if listed[table].sends(place, is_generated=bool(generated)):
-                type_oid, modifier, xid = (int(value or 0) for value in numbers)
-                of = ColumnState(_name(name), type_oid, modifier, xid)
-                columns.setdefault(table, {})[place] = of
+        columns = {
+            int(oid or 0): {
+                number: ColumnState(_name(name), type_oid, modifier, xid)
+                for number, name, type_oid, modifier, xid, is_generated in json.loads(lists or "")
+                if listed[int(oid or 0)].sends(number, is_generated=is_generated)
+            }
+            for oid, lists in query(_COLUMNS.format(oids=listing))
+        }
         return {
             oid: TableState(
                 oid,
