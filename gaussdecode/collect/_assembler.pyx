@@ -177,7 +177,7 @@ cdef class Assembler:
             version that `forget_version` was told of, ``flush(accumulator)`` when one is full,
             ``relieve()`` when all together exceed their budget, ``truncated(accumulator,
             lsn, seq, flags)``, ``noticed(code, text, lsn)``, ``resent(end_lsn, xid, time_us,
-            row_count, has_origin, is_of_new_tables, user)``, ``caught_up()``;
+            row_count, has_origin, is_of_new_tables, user, csn)``, ``caught_up()``;
             ``definition(version, accumulator) -> bytes`` of one that it registered (None for
             the accumulator of one that sleeps), ``prepared_table(definition) -> Accumulator |
             None`` for rows of a file, ``prepared_ended(file)``.
@@ -198,7 +198,8 @@ cdef class Assembler:
         kept: files of prepared transactions, as `keep` takes.
         by_csn: release in the order of CSNs, as `pass_csn` says.
         resume_csn: everything up to it is durable already; only by CSN.
-        resume_until: up to there in the log stood all of that; what ends behind it is late.
+        resume_until: up to there in the log stood all of that; what ends behind it is late. 0 for
+            `resume_lsn`.
     """
 
     cdef object owner
@@ -302,7 +303,7 @@ cdef class Assembler:
         self.by_csn = by_csn
         self.last_csn = resume_csn
         self.resume_csn = resume_csn
-        self.resume_until = resume_until
+        self.resume_until = max(resume_lsn, resume_until)
         self.arrived_lsn = resume_lsn
         self.memory_limit = memory_limit
         self.row_limit = row_limit
@@ -996,13 +997,12 @@ cdef class Assembler:
         self.last_end_lsn = event.y
         self.arrived_lsn = event.y
         if 0 < transaction.csn <= self.resume_csn and event.y <= self.resume_until:
-            self.resent_count += 1
             transaction.tally.count[<int>TALLY_TRANSACTION] += 1
-            tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
-            return self.drop_retained(transaction)
+            return self.pass_over(transaction, event)
+        if event.y > self.resume_until:
+            self.catch_up()
         if transaction.csn <= self.last_csn:
             self.fail_late(event)
-        self.catch_up()
         self.arrived_csn = max(self.arrived_csn, transaction.csn)
         transaction.tally.count[<int>TALLY_TRANSACTION] += 1
         why = self.why_left_out(transaction)
@@ -1098,11 +1098,7 @@ cdef class Assembler:
         transaction.tally.count[<int>TALLY_TRANSACTION] += 1
         if event.y <= self.resume_lsn:
             self.arrived_lsn = max(self.arrived_lsn, event.y)
-            self.resent_count += 1
-            tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
-            if self.is_comparing:
-                self.compare(transaction, event)
-            return self.drop_retained(transaction)
+            return self.pass_over(transaction, event)
         self.catch_up()
         if event.y <= self.last_end_lsn:
             self.fail_commit_order(event)
@@ -1117,6 +1113,14 @@ cdef class Assembler:
         self.last_commit_time_us = stamp.time_us
         self.last_csn = transaction.csn
         return 0
+
+    cdef int pass_over(self, OpenTransaction *transaction, const Event *commit) except -1 nogil:
+        """Leave an ended transaction out, which has landed before."""
+        self.resent_count += 1
+        tally_move(&self.left_out[<int>BECAUSE_RESENT], &transaction.tally)
+        if self.is_comparing:
+            self.compare(transaction, commit)
+        return self.drop_retained(transaction)
 
     cdef int land(
         self, OpenTransaction *transaction, Stamp *stamp, const uint8_t *entry, uint32_t first,
@@ -1162,13 +1166,14 @@ cdef class Assembler:
                 bool(transaction.has_origin), commit.y < transaction.lands_from,
                 (<const char *>transaction.user.data)[:transaction.user.size]
                 if transaction.has_user else b"",
+                stamp.csn,
             )
-        if commit.y == self.resume_lsn:
+        if commit.y == self.resume_until:
             self.catch_up()
         return 0
 
     cdef int catch_up(self) except -1 nogil:
-        """Everything up to `resume_lsn` has come; tell the owner, once."""
+        """Everything up to `resume_until` has come; tell the owner, once."""
         if self.is_comparing:
             with gil:
                 self.owner.caught_up()
@@ -1381,7 +1386,7 @@ cdef class Assembler:
         elif event.kind == EVENT_HEARTBEAT:
             self.heartbeat_count += 1
         elif event.kind == EVENT_KEEPALIVE:
-            if event.x >= self.resume_lsn:
+            if event.x >= self.resume_until:
                 self.catch_up()
             if self.by_csn:
                 self.arrived_lsn = max(self.arrived_lsn, event.x)
@@ -1391,8 +1396,9 @@ cdef class Assembler:
                 self.keepalive_is_urgent = True
                 self.wants_attention = True
         elif event.kind == EVENT_MESSAGE and not event.flags & 1:
-            if event.x >= self.resume_lsn:
+            if event.x >= self.resume_until:
                 self.catch_up()
+            if event.x >= self.resume_lsn:
                 stamp.lsn = event.x
                 stamp.csn = 0
                 stamp.xid = 0

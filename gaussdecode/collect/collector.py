@@ -423,13 +423,14 @@ class Collector:
         has_origin: bool,
         is_of_new_tables: bool,
         user: bytes,
+        csn: int,
     ) -> None:
         """Compare a transaction that the server repeats with what landed."""
         assert self._resent is not None
         name = user.decode("utf-8", "replace")
         self._resent.take(
             TransactionMark(
-                end_lsn, xid, time_us, row_count, has_origin, is_of_new_tables, user=name
+                end_lsn, xid, time_us, row_count, has_origin, is_of_new_tables, user=name, csn=csn
             )
         )
 
@@ -734,7 +735,7 @@ class Collector:
             return
         cut = together.look(
             self._settings.name,
-            arrived_lsn=assembler.arrived_lsn,
+            arrived_lsn=0 if assembler.is_comparing else assembler.arrived_lsn,
             waiting=assembler.finished_count,
             held_bytes=assembler.retained_bytes,
         )
@@ -750,7 +751,7 @@ class Collector:
     def _give_part(self, together: Together) -> None:
         """Give what is released when one of the sources finds an entry due, and wait for the others."""
         name = self._settings.name
-        if not together.ask(name, is_due=self._is_due()):
+        if self.assembler.is_comparing or not together.ask(name, is_due=self._is_due()):
             return
         self._note_suspects()
         if not self.assembler.can_hand_over:

@@ -10,7 +10,7 @@ from gaussdecode.collect.resent import Resent
 from gaussdecode.daemon.session import Confirm
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.prepared import PreparedFiles
-from gaussdecode.land.transactions import landed_since
+from gaussdecode.land.transactions import ends_at, landed_since
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
@@ -98,8 +98,9 @@ def collector_settings(
 
 def compare_resent(
     log: CommitLog,
+    source: str,
     start_lsn: int,
-    until_lsn: int,
+    position: SourcePosition,
     excluded_users: tuple[str, ...],
     go_on: Callable[[], None],
 ) -> Resent | None:
@@ -107,24 +108,29 @@ def compare_resent(
 
     Args:
         log: of the landing.
+        source: whose stream it is.
         start_lsn: where the stream begins.
-        until_lsn: where the landing ends.
+        position: where the landing ends.
         excluded_users: whose transactions do not land.
         go_on: called once everything up to the landing's end is known to be what landed.
     """
 
     def on_equal(count: int) -> None:
         if count:
-            _log.info(Event.RESENT_COMPARED, transactions=count)
+            _log.info(Event.RESENT_COMPARED, source=source, transactions=count)
         go_on()
 
+    until_lsn = ends_at(position)
     if start_lsn >= until_lsn:
         on_equal(0)
         return None
-    stretch = landed_since(log, start_lsn)
+    stretch = landed_since(log, source, start_lsn)
     if stretch.since_lsn > start_lsn:
         _log.warning(
-            Event.RESENT_UNKNOWN, start=str(Lsn(start_lsn)), known=str(Lsn(stretch.since_lsn))
+            Event.RESENT_UNKNOWN,
+            source=source,
+            start=str(Lsn(start_lsn)),
+            known=str(Lsn(stretch.since_lsn)),
         )
     landed = frozenset(log.schemas)
 

@@ -153,7 +153,6 @@ class Side:
         self.server_version: int | None = None
         self.session: Session | None = None
         self.confirming: Confirming | None = None
-        self._began_lsn = 0  # of the running session
         self._catalog = lookup_of(config)
         source = config.source
         self.decoder_count = config.decoding.parallel_decode_num
@@ -258,7 +257,7 @@ class Side:
         self._instance = str(facts.get("instance", ""))
         self._reads_standby = bool(facts.get("is_standby", False))
         timeline, start_lsn = int(facts["timeline"]), int(facts["start_lsn"])
-        self.confirming = confirming = Confirming(confirm, self._confirmable)
+        self.confirming = confirming = Confirming(confirm, lambda: shared.reached(self.name))
         intake = shared.intake()
         table_filter = shared.choose_tables(is_new=is_unused(log))
         if log.is_empty:
@@ -271,7 +270,6 @@ class Side:
         if watch is not None:
             self._compare_catalog(watch, known, intake)
         position = goes_on_at(known, timeline, facts["log_lsn"])
-        self._began_lsn = position.lsn
         has_forked = known.timeline not in (0, timeline)
         self._refuse_fork(known, position)
 
@@ -290,13 +288,8 @@ class Side:
             name=self.name,
             source=self._source,
         )
-        resent = None
-        if shared.together is None:
-            resent = compare_resent(
-                log, start_lsn, position.lsn, self._config.decoding.excluded_users, go_on
-            )
-        else:
-            go_on()
+        excluded = self._config.decoding.excluded_users
+        resent = compare_resent(log, self.name, start_lsn, position, excluded, go_on)
         return Collector(
             settings,
             self._tables(log, known, intake, table_filter, titles),
@@ -312,17 +305,6 @@ class Side:
             shared.together,
             watch,
         )
-
-    def _confirmable(self) -> SourcePosition | None:
-        """Up to where this session's reader may confirm: no further than it has received.
-
-        What had landed before comes again where a crash took its confirmation. Of one source it is compared
-        with the landing first; cut together, what is above the beginning was received before it was cut.
-        """
-        reached = self._shared.reached(self.name)
-        if reached is None or self._shared.together is None or reached.lsn > self._began_lsn:
-            return reached
-        return None
 
     def _refuse_fork(self, known: SourcePosition, position: SourcePosition) -> None:
         """A new timeline below what has landed has no place between the others' CSNs."""

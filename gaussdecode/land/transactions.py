@@ -1,11 +1,14 @@
 """The transactions of a landing, read back: to recognise them when the server repeats them.
 
-Given an open log; promises the rows of ``gd_transactions`` after a position, in the order
-in which they ended, one row group of each file of one entry in memory.
+Given an open log and a source of it; promises the rows of ``gd_transactions`` after a position, in the
+order in which they ended, one row group of each file of one entry in memory. In the order of CSNs an
+entry's rows stand in another order, and some of the entry after it ended before some of its own: there
+it is what is looked at of one entry, and those that may still come after others.
 """
 
 import dataclasses
 import heapq
+import itertools
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +18,7 @@ import pyarrow as pa
 
 from gaussdecode import late
 from gaussdecode.errors import LandingError
-from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.commitlog import ORDER_CSN, CommitLog
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.mirror.known import without_transactions
 from gaussdecode.land.names import MESSAGES, TRANSACTIONS
@@ -25,7 +28,7 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, SourcePosition
 from gaussdecode.model.transaction import TransactionMark
 
-_COLUMNS: Final = ("gd_lsn", "gd_xid", "gd_ts", "rows", "origin", "user")
+_COLUMNS: Final = ("gd_lsn", "gd_xid", "gd_ts", "rows", "origin", "user", "gd_csn")
 _BLOCK: Final = 64  # entries looked at together on the way back; arbitrary
 _ROWS: Final = 4096
 _IDLE_LOOKED_AT: Final = 200  # half an hour of a server that writes WAL of others; arbitrary
@@ -59,26 +62,28 @@ class Stretch:
     left_out: Mapping[str, int]
 
 
-def landed_since(log: CommitLog, lsn: int) -> Stretch:
-    """Read what has landed after a position, in the log's present epoch.
+def landed_since(log: CommitLog, source: str, lsn: int) -> Stretch:
+    """Read what has landed of a source after a position, in the log's present epoch.
 
     Raises:
         LandingError: an entry is damaged. The iterator raises it for a file.
         DiskError: the file system failed.
     """
-    now = log.position
-    assert now is not None
-    first, since_lsn = _find_first(log, now, lsn)
+    first, since_lsn = _find_first(log, source, lsn)
     begun: dict[str, int] = {}
     left_out: Counter[str] = Counter()
     for entry in log.iterate(first, log.next_n - 1):
         for change in entry.schema_changes:
             if change.previous is None:
                 begun.setdefault(change.table, change.position.lsn)
-        if entry.account is not None:
-            for reason, counts in entry.account.left_out.items():
+        account = entry.accounts.get(source)
+        if account is not None:
+            for reason, counts in account.left_out.items():
                 left_out[reason] += counts.get(KIND, 0)
-    return Stretch(since_lsn, _read(log, first, since_lsn), begun, left_out)
+    read = _read_by_csn if log.layout.order == ORDER_CSN else _read
+    marks = read(log, source, log.iterate(first, log.next_n - 1))
+    after = (mark for mark in marks if mark.end_lsn > since_lsn)
+    return Stretch(since_lsn, after, begun, left_out)
 
 
 def landed_lsn(entries: Entries, source: str) -> int:
@@ -110,47 +115,69 @@ def _end_of(entry: CommitEntry, position: int, source: str) -> int:
     return min(position, max(ends)) if entry.kind is EntryKind.DATA and ends else position
 
 
-def _find_first(log: CommitLog, now: SourcePosition, lsn: int) -> tuple[int, int]:
+def _find_first(log: CommitLog, source: str, lsn: int) -> tuple[int, int]:
     """Number of the first entry that is wanted, and the position before it."""
+    now = log.positions[source]
     stop = log.next_n
-    oldest = now.lsn
+    oldest = ends_at(now)
     held = max(log.floor, without_transactions(log.bare)) + 1
     while stop > held:
         start = max(stop - _BLOCK, held)
         for entry in reversed(list(log.iterate(start, stop - 1))):
-            position = entry.positions[log.source]
+            position = entry.positions[source]
             if position.epoch < now.epoch:
                 return entry.n + 1, oldest
-            if position.lsn <= lsn:
+            if ends_at(position) <= lsn:
                 return entry.n + 1, lsn
-            oldest = position.lsn
+            oldest = ends_at(position)
         stop = start
     # The first entry that is held began at a position that nobody knows any more; so did an
     # epoch's: what ends up to its own position is not compared.
     return held + 1, oldest
 
 
-def _read(log: CommitLog, first: int, lsn: int) -> Iterator[TransactionMark]:
-    for entry in log.iterate(first, log.next_n - 1):
-        for mark in _of_entry(log, entry):
-            if mark.end_lsn > lsn:
-                yield mark
+def ends_at(position: SourcePosition) -> int:
+    """Nothing that has landed up to a position ends beyond this."""
+    return max(position.lsn, position.until or 0)
 
 
-def _of_entry(log: CommitLog, entry: CommitEntry) -> Iterator[TransactionMark]:
-    """Merge the files of an entry: several lanes may have written the rows of one."""
+def _read(
+    log: CommitLog, source: str, entries: Iterator[CommitEntry]
+) -> Iterator[TransactionMark]:
+    for entry in entries:  # several lanes may have written the rows of one
+        files = (_marks(_batches(log, file)) for file in _files(entry, source))
+        yield from heapq.merge(*files, key=operator.attrgetter("end_lsn"))
+
+
+def _read_by_csn(
+    log: CommitLog, source: str, entries: Iterator[CommitEntry]
+) -> Iterator[TransactionMark]:
+    """Of an entry all that ends up to its position; the rest may end after some of the next one."""
+    rest: list[pa.RecordBatch] = []
+    for entry in entries:
+        files = _files(entry, source)
+        if not files:
+            continue
+        found = itertools.chain(rest, *(_batches(log, file) for file in files))
+        rows = pa.Table.from_batches(found).sort_by("gd_lsn").combine_chunks()
+        lsns = rows.column("gd_lsn").to_numpy()
+        ended = int(lsns.searchsorted(entry.positions[source].lsn, side="right"))
+        yield from _marks(iter(rows.slice(0, ended).to_batches(_ROWS)))
+        rest = rows.slice(ended).to_batches()
+    yield from _marks(iter(rest))
+
+
+def _files(entry: CommitEntry, source: str) -> list[LandingFile]:
     if entry.replaced:
-        return iter(())
-    files = [file for file in entry.files if file.table == TRANSACTIONS]
-    return heapq.merge(*(_of_file(log, file) for file in files), key=operator.attrgetter("end_lsn"))
+        return []
+    return [file for file in files_of(entry.files, source) if file.table == TRANSACTIONS]
 
 
-def _of_file(log: CommitLog, file: LandingFile) -> Iterator[TransactionMark]:
+def _batches(log: CommitLog, file: LandingFile) -> Iterator[pa.RecordBatch]:
     try:
         with log.disk.files.open(file.path) as opened:
             parquet = late.pq.ParquetFile(opened)
-            for batch in parquet.iter_batches(_ROWS, columns=list(_COLUMNS)):
-                yield from _marks(batch)
+            yield from parquet.iter_batches(_ROWS, columns=list(_COLUMNS))
     except (OSError, pa.ArrowException, KeyError) as error:
         raise LandingError(
             f"{file.path} cannot be read ({type(error).__name__}), so what the server sends again "
@@ -158,10 +185,19 @@ def _of_file(log: CommitLog, file: LandingFile) -> Iterator[TransactionMark]:
         ) from error
 
 
-def _marks(batch: pa.RecordBatch) -> Iterator[TransactionMark]:
-    lsns, xids, times, counts, origins, users = (batch.column(name) for name in _COLUMNS)
-    columns = (lsns, xids, times.cast(pa.int64()), counts, origins.is_valid(), users)
-    for lsn, xid, time_us, count, has_origin, user in zip(
-        *(column.to_pylist() for column in columns), strict=True
-    ):
-        yield TransactionMark(lsn, xid or 0, time_us or 0, count or 0, has_origin, user=user or "")
+def _marks(batches: Iterator[pa.RecordBatch]) -> Iterator[TransactionMark]:
+    for batch in batches:
+        lsns, xids, times, counts, origins, users, csns = map(batch.column, _COLUMNS)
+        columns = (lsns, xids, times.cast(pa.int64()), counts, origins.is_valid(), users, csns)
+        for lsn, xid, time_us, count, has_origin, user, csn in zip(
+            *(column.to_pylist() for column in columns), strict=True
+        ):
+            yield TransactionMark(
+                lsn,
+                xid or 0,
+                time_us or 0,
+                count or 0,
+                has_origin,
+                user=user or "",
+                csn=csn or 0,
+            )

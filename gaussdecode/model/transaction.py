@@ -20,6 +20,7 @@ class TransactionMark:
         has_origin: it was applied from another server.
         is_of_new_tables: of each table that it has rows of, nothing landed before or with it.
         user: who made it; empty where it is not known.
+        csn: commit sequence number; 0 where it has none, or it is not known.
     """
 
     end_lsn: int
@@ -29,6 +30,7 @@ class TransactionMark:
     has_origin: bool
     is_of_new_tables: bool = False
     user: str = ""
+    csn: int = 0
 
     @property
     def may_be_absent(self) -> bool:
@@ -39,13 +41,18 @@ class TransactionMark:
         """Whether two marks are of one transaction, as far as both sides know."""
         return self.end_lsn == other.end_lsn and all(
             mine == theirs or not mine or not theirs
-            for mine, theirs in ((self.xid, other.xid), (self.time_us, other.time_us))
+            for mine, theirs in (
+                (self.xid, other.xid),
+                (self.time_us, other.time_us),
+                (self.csn, other.csn),
+            )
         )
 
     def __str__(self) -> str:
         """Name it to an operator."""
         xid = str(self.xid) if self.xid else "of unknown number"
-        text = f"transaction {xid} that ends at {Lsn(self.end_lsn)}"
+        csn = f" with CSN {self.csn}" if self.csn else ""
+        text = f"transaction {xid}{csn} that ends at {Lsn(self.end_lsn)}"
         if not self.time_us:
             return text
         return f"{text}, committed {(_EPOCH + dt.timedelta(microseconds=self.time_us)).isoformat()}"

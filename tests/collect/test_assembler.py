@@ -168,9 +168,11 @@ class Sink:
         has_origin: bool,
         is_new: bool,
         user: bytes,
+        csn: int,
     ) -> None:
         assert is_new == (rows == 0), "all tables landed from the beginning"
         assert not user
+        assert not csn
         self.repeated.append((lsn, xid, time_us, rows, has_origin))
 
     def caught_up(self) -> None:

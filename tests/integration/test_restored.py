@@ -11,6 +11,7 @@ from kit import landing, oracle
 from kit.daemon import Daemon
 from kit.poison import POISON, Poisoner
 from kit.postgres import Database, Postgres
+from kit.shards import ShardsDaemon, prepared
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG
@@ -142,6 +143,86 @@ def test_restored_server_that_sends_nothing_again_is_refused(
     _grow_beyond(database, daemon.durable_lsn())
     assert daemon.start().wait() == EX_CONFIG
     assert landing.read_entries(daemon.root) == before
+
+
+@pytest.fixture
+def shards(
+    durable_server: Postgres, servers: Callable[[int], Postgres]
+) -> Iterator[dict[str, Database]]:
+    """One on a server whose files can be put back, one on another."""
+    made = {"east": Database(servers(16), "restored_east"), "west": _prepare(durable_server)}
+    made["east"].execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
+    made["east"].create_slot()
+    prepared(made)
+    yield made
+    made["east"].drop()
+
+
+def test_a_restored_shard_is_refused_however_often_it_is_tried(
+    durable_server: Postgres, shards: dict[str, Database], tmp_path: Path
+) -> None:
+    """Beside one that was not restored: of neither anything lands, and nothing is confirmed."""
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        for shard in shards.values():
+            _insert(shard, 1, 5)
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+        saved = _copy(durable_server)
+        daemon.start()
+        for shard in shards.values():
+            _insert(shard, 6, 10)
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+        before = landing.read_entries(daemon.root)
+        _restore(durable_server, saved)
+        _insert(shards["west"], 1011, 1020)
+        _grow_beyond(shards["west"], before[-1]["positions"]["west"]["lsn"])
+        _insert(shards["west"], 1021, 1030)
+        _insert(shards["east"], 11, 12)
+        _, confirmed = shards["west"].slot_positions()
+        for _ in range(2):
+            assert daemon.start().wait() == EX_CONFIG
+            assert "restored to the past" in daemon.log_tail()
+            assert "west" in daemon.log_tail(2)
+            assert landing.read_entries(daemon.root) == before
+            assert shards["west"].slot_positions()[1] == confirmed
+
+
+def test_shards_that_forgot_confirmations_are_followed(
+    shards: dict[str, Database], tmp_path: Path
+) -> None:
+    """Both send again what has landed while more comes; all of it lands once."""
+    proxies = {name: Poisoner(shard.server.port) for name, shard in shards.items()}
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        own = daemon._config["sources"]
+        for proxy in proxies.values():
+            proxy.is_forgetting = True
+        forgetting = {
+            name: {**own[name], "dsn": f"{proxies[name].dsn(shard)} sslmode=disable"}
+            for name, shard in shards.items()
+        }
+        daemon.wait_for_state("streaming")
+        assert daemon.stop() == 0
+        daemon.write_config_value("sources", forgetting)
+        daemon.start()
+        for shard in shards.values():
+            _insert(shard, 1, 30)
+        daemon.catch_up_all()
+        daemon.kill9()
+        daemon.write_config_value("sources", own)
+        daemon.start()
+        for shard in shards.values():
+            _insert(shard, 31, 40)
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+    for proxy in proxies.values():
+        proxy.close()
+    for name, shard in shards.items():
+        landed = landing.read(daemon.root, name)
+        oracle.check_order(landed)
+        oracle.check_tables(landed, shard)
+    assert main(["verify", str(daemon.root)]) == 0
+    assert daemon.log.read_text().count('"resent_compared"') == len(shards)
 
 
 def test_server_that_forgot_confirmations_in_a_crash_is_followed(

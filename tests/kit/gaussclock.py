@@ -37,6 +37,11 @@ class CsnClock:
             self._next.value = csn + 1
             return csn
 
+    def set_back(self, csn: int) -> None:
+        """Give CSNs from one on again."""
+        with self._next.get_lock():
+            self._next.value = csn
+
     def skip(self, count: int) -> None:
         """Draw some CSNs that no transaction has: another database, another node, a rollback."""
         with self._next.get_lock():

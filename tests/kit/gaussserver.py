@@ -25,7 +25,7 @@ from kit.gausspassword import User
 from kit.gaussprofile import V6_0_0, Profile
 from kit.gausssession import Session
 from kit.gausssql import Catalogue
-from kit.gaussstore import Store
+from kit.gaussstore import Store, StoreCopy
 from kit.gausstypes import Printer
 
 CODECS: Final[Mapping[str, str]] = {
@@ -132,6 +132,14 @@ class Slot:
     def position(self) -> int:
         """What SQL tells of it: where it is confirmed, a CSN in the place of an LSN."""
         return self.confirmed_csn or self.confirmed_lsn
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerCopy:
+    """What `GaussServer.copy` took."""
+
+    store: StoreCopy
+    slots: Mapping[str, Slot]
 
 
 class LoadSource(Protocol):
@@ -378,6 +386,23 @@ class GaussServer:
             if csn is not None:
                 slot.confirmed_csn = min(slot.confirmed_csn, csn)
             slot.save()
+
+    def copy(self) -> "ServerCopy":
+        """Copy its files, the slots included."""
+        with self.lock:
+            slots = {name: dataclasses.replace(slot) for name, slot in self.slots.items()}
+            return ServerCopy(self.store.copy(), slots)
+
+    def restore(self, copy: "ServerCopy", *, is_clock_too: bool = False) -> None:
+        """Crash, and start again from a copy of its files; `is_clock_too` as of `Store.put_back`."""
+        self.crash()
+        self.store.put_back(copy.store, is_clock_too=is_clock_too)
+        with self.lock:
+            self.slots = {name: dataclasses.replace(slot) for name, slot in copy.slots.items()}
+            for slot in self.slots.values():
+                slot.is_active = False
+            self.told_lsns.clear()
+        self.start()
 
     # --- what sessions ask -------------------------------------------------------------
 

@@ -154,6 +154,19 @@ class Committed:
         return sum(change.lsn > self.ddl_lsn for change in self.changes)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreCopy:
+    """What `Store.copy` took: the WAL and the tables as they were then."""
+
+    committed: tuple[Committed, ...]
+    wal_end: int
+    next_xid: int
+    next_csn: int
+    known_csn: int
+    tables: Mapping[tuple[str, str], Table]
+    rows: Mapping[int, Mapping[int, Values]]
+
+
 class Store:
     """Tables, rows and WAL of one database.
 
@@ -198,6 +211,35 @@ class Store:
         self._truncated: dict[int, list[int]] = {}
         self._committing: dict[int, frozenset[int]] = {}  # CSN drawn, OIDs of its tables
         self._row_ids = itertools.count(1)
+
+    # --- copies ------------------------------------------------------------------------
+
+    def copy(self) -> StoreCopy:
+        """Copy all that is there; nothing may be open."""
+        with self.changed:
+            assert not self._committing
+            return StoreCopy(
+                tuple(self.committed), self.wal_end, self.next_xid, self.csn_clock.next,
+                self.known_csn, dict(self.tables),
+                {oid: dict(rows) for oid, rows in self._rows.items()},
+            )  # fmt: skip
+
+    def put_back(self, copy: StoreCopy, *, is_clock_too: bool = False) -> None:
+        """Be again what `copy` took: LSNs and transaction ids since then are given again.
+
+        Args:
+            copy: of this store.
+            is_clock_too: CSNs since then are given again, as by a server with a clock of its own.
+        """
+        with self.changed:
+            self.committed = list(copy.committed)
+            self.wal_end, self.next_xid = copy.wal_end, copy.next_xid
+            self.known_csn = copy.known_csn
+            self.tables = dict(copy.tables)
+            self._rows = {oid: dict(rows) for oid, rows in copy.rows.items()}
+            self.schema_version += 1
+            if is_clock_too:
+                self.csn_clock.set_back(copy.next_csn)
 
     # --- tables ------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ def _row_group(schema_id: str, lsns: list[int]) -> RowGroup:
             "gd_ts": times,
             "origin": pa.array(["far" if mark.has_origin else None for mark in marks], pa.string()),
             "user": pa.array([mark.user or None for mark in marks], pa.string()),
+            "gd_csn": pa.array([None] * len(lsns), pa.int64()),
             "rows": pa.array([mark.row_count for mark in marks], pa.int64()),
         }
     )
@@ -91,7 +92,7 @@ class _Run:
 
     def since(self, lsn: int) -> tuple[int, list[int]]:
         """From where on the log is known, and the ends; the marks are seen to be right."""
-        stretch = landed_since(self.log, lsn)
+        stretch = landed_since(self.log, self.log.source, lsn)
         marks = list(stretch.transactions)
         assert marks == [_mark(mark.end_lsn) for mark in marks]
         return stretch.since_lsn, [mark.end_lsn for mark in marks]
@@ -178,4 +179,4 @@ def test_file_that_is_gone_is_named(run: _Run) -> None:
     (entry,) = run.log.iterate(1, 1)
     run.files.unlink(entry.files[0].path)
     with pytest.raises(LandingError, match=r"gd_transactions.*gaussdecode verify"):
-        list(landed_since(run.log, FIRST).transactions)
+        list(landed_since(run.log, run.log.source, FIRST).transactions)
