@@ -90,7 +90,8 @@ def landed_lsn(entries: Entries, source: str) -> int:
     """Nothing that ends beyond this has landed, though the log's position may be higher.
 
     Entries without rows at the end of the log are looked through, so many as there may be at
-    once; where there are more, it is the position of the oldest of them.
+    once; where there are more, it is the position of the oldest of them. In the order of CSNs it is up to
+    where in the log all of the newest entry stood.
 
     Raises:
         LandingError: an entry is damaged.
@@ -99,7 +100,10 @@ def landed_lsn(entries: Entries, source: str) -> int:
     found = 0
     for n in reversed(entries.numbers()[-_IDLE_LOOKED_AT:]):
         entry = entries.one(n)
-        found = entry.positions[source].lsn
+        position = entry.positions[source]
+        found = position.lsn
+        if position.until is not None:
+            return ends_at(position)
         if entry.kind not in _WITHOUT_ROWS:
             return _end_of(entry, found, source)
     return found

@@ -96,8 +96,9 @@ class LandingPosition:
         slot: name.
         plugin: output plug-in.
         lsn: the durable position.
-        landed_lsn: nothing that ends beyond it has landed: the position moves on where there
-            is nothing to land. None for the position itself.
+        landed_lsn: nothing that ends beyond it has landed: the position moves on where there is
+            nothing to land, and in the order of CSNs stands before some that landed. None for the position
+            itself.
         instance: of the server that this process has read it from; empty for none.
     """
 

@@ -183,10 +183,13 @@ def _timeline(start: Start) -> str | None:
 
 
 def _wal_end(start: Start) -> str | None:
-    if start.log is None or start.lsn <= start.server.wal_end or start.server.is_standby:
+    if start.log is None or start.server.is_standby:
+        return None
+    end = max(start.lsn, start.landed_lsn)
+    if end <= start.server.wal_end:
         return None
     return (
-        f"the log is at {start.log.lsn}, the server's WAL ends at {start.server.wal_end}: the server was "
+        f"the landing is complete up to {end}, the server's WAL ends at {start.server.wal_end}: the server was "
         "restored to the past, or is another one; begin a new landing with a snapshot"
     )
 

@@ -241,6 +241,20 @@ class Store:
             if is_clock_too:
                 self.csn_clock.set_back(copy.next_csn)
 
+    def lose_tail(self, lsn: int) -> None:
+        """Be what a standby had that replayed up to a position; it gives the next CSN of what it saw."""
+        with self.changed:
+            assert not self._committing
+            kept = [of for of in self.committed if of.end_lsn <= lsn]
+            self.committed, self.wal_end = kept, lsn
+            self.csn_clock.set_back(max((of.csn for of in kept), default=0) + 1)
+            self.known_csn = self.csn_clock.next
+            for oid in self._rows:
+                self._rows[oid] = {}
+            for of in kept:
+                for change in of.changes:
+                    self._apply(change)
+
     # --- tables ------------------------------------------------------------------------
 
     def create_table(

@@ -94,6 +94,11 @@ BROKEN = {
         ("not in its history",),
     ),
     "server in the past": (log(lsn=Lsn(0x901)), SERVER, ("0/901", "0/900", "past")),
+    "server before what landed": (
+        log(lsn=Lsn(0x800), landed_lsn=Lsn(0x901)),
+        SERVER,
+        ("0/901", "0/900", "past"),
+    ),
     "slot ahead": (log(lsn=Lsn(0x1FF)), SERVER, ("0/200", "0/1FF", "somebody else")),
     "publication missing": (LOG, server(missing_publications=("p",)), ("'p'", "CREATE")),
 }
