@@ -15,7 +15,7 @@ from typing import Final
 from gaussdecode.commands._gap import ask_server, check_server
 from gaussdecode.commands._server import is_gaussdb
 from gaussdecode.daemon.catalogwatch import CatalogWatch
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, IdentityError
 from gaussdecode.land.commitlog import ORDER_CSN, ORDER_LSN, CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files, make_root
@@ -33,6 +33,7 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.source.postgresql.catalog import Catalog
 from gaussdecode.source.relations import white_list
 from gaussdecode.source.slot import PLUGIN, ServerState, SlotState
+from gaussdecode.source.start import same_place_problem
 
 _FIRST_EPOCH: Final = 1
 
@@ -84,9 +85,11 @@ def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> d
 
     Raises:
         ConfigError: the root cannot be used.
+        IdentityError: two of several sources are one database.
         SourceError: the server cannot be asked, or the slot cannot be landed.
         LandingError: the landing belongs to another source, or is in use.
     """
+    refuse_same_database(config)
     begins = {
         name: _beginning(member, (made_at or {}).get(name))
         for name, member in config.members.items()
@@ -139,6 +142,21 @@ def note_catalog(config: Config, source: str | None, store: SnapshotStore) -> No
         )
         watch.begin(0)
         watch.recorded()
+
+
+def refuse_same_database(config: Config) -> None:
+    """See that each of several sources is another database.
+
+    Raises:
+        IdentityError: two are one.
+        SourceError: a server cannot be asked.
+    """
+    if not config.is_several:
+        return
+    places = {name: ask_server(member, None).place for name, member in config.members.items()}
+    problem = same_place_problem(places)
+    if problem is not None:
+        raise IdentityError(f"{config.path.name}: {problem}")
 
 
 def order_of(config: Config) -> str:

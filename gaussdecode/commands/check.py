@@ -52,7 +52,8 @@ from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.connection import connect
 from gaussdecode.source.postgresql.inspection import inspect
 from gaussdecode.source.postgresql.slot import streaming_of
-from gaussdecode.source.slot import SlotState
+from gaussdecode.source.slot import Place, SlotState
+from gaussdecode.source.start import same_place_problem
 
 _MIB: Final = 2**20
 _IDENTITIES: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
@@ -98,8 +99,14 @@ def _examine(config: Config, report: Report) -> None:
     """Look at everything there is, and write it into the report."""
     plan = Plan()
     if not report.is_offline:
+        places: dict[str, Place] = {}
         for name, member in config.members.items():
             plan = _examine_source(name if config.is_several else None, member, report, plan)
+            if plan.server is not None:
+                places[name] = plan.server.place
+        same = same_place_problem(places)
+        if same is not None:
+            plan.problems.append(same)
         _report_landing(config, plan, report)
         if config.mirror.is_on:
             _report_mirror(config, report)

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from gaussdecode.commands._arguments import lsn
-from gaussdecode.commands._begin import begin_landing, prepare_root
+from gaussdecode.commands._begin import begin_landing, prepare_root, refuse_same_database
 from gaussdecode.commands._gap import Hole, open_log
 from gaussdecode.commands._landed import has_landing, refuse_landed
 from gaussdecode.commands._owner import load_as_owner
@@ -97,6 +97,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _create(config: Config, args: argparse.Namespace) -> None:
     refuse_landed(config, "create the slot")
+    refuse_same_database(config)
     if not args.no_landing:
         prepare_root(config)
     made: dict[str, Lsn] = {}

@@ -28,6 +28,7 @@ from gaussdecode.daemon.streaming import Streaming
 from gaussdecode.errors import (
     ConfigError,
     GaussDecodeError,
+    IdentityError,
     StoppedError,
     TableError,
 )
@@ -59,7 +60,8 @@ from gaussdecode.snapshot.read import published_oids
 from gaussdecode.snapshot.tablefilter import TableFilter, note_beginning
 from gaussdecode.source.coverage import Coverage
 from gaussdecode.source.relations import WhiteList
-from gaussdecode.source.slot import LandingPosition
+from gaussdecode.source.slot import LandingPosition, Place
+from gaussdecode.source.start import same_place_problem
 
 _log = get_logger("daemon")
 
@@ -105,6 +107,7 @@ class Pipeline:
         self.together: Together | None = None
         self._intake: Intake | None = None
         self._begin_lock = threading.RLock()
+        self._places: dict[str, Place] = {}
         self._failure: BaseException | None = None
         self._reserve = reserve_of(config)
         self._space = SpaceWait(self.must_not_wait, on_wait=self._on_wait, kept=self._reserve)
@@ -182,6 +185,18 @@ class Pipeline:
             name: dataclasses.replace(identity, slot=self.sides[name].config.slot, kind=kind)
             for name, identity in named.items()
         }
+
+    def take_place(self, name: str, place: Place) -> None:
+        """Know where a source is.
+
+        Raises:
+            IdentityError: another source is there.
+        """
+        with self._begin_lock:
+            self._places[name] = place
+            problem = same_place_problem(self._places)
+        if problem is not None:
+            raise IdentityError(problem)
 
     def open_log(self, name: str, identity: SourceIdentity) -> CommitLog:
         """The log; made where nobody has yet."""

@@ -49,7 +49,7 @@ from gaussdecode.source.lookup import lookup_of
 from gaussdecode.source.postgresql.catalog import Catalog
 from gaussdecode.source.relations import WhiteList, white_list
 from gaussdecode.source.settings import ReaderSettings
-from gaussdecode.source.slot import LandingPosition
+from gaussdecode.source.slot import LandingPosition, Place
 
 _FIRST_EPOCH: Final = 1
 _HIDDEN: Final = (
@@ -80,6 +80,9 @@ class Shared(Protocol):
     @property
     def has_aside(self) -> bool:
         """Tables are left out of which the log does not say so yet."""
+
+    def take_place(self, name: str, place: Place) -> None:
+        """Know where a source is, and refuse two at one place."""
 
     def open_log(self, name: str, identity: SourceIdentity) -> CommitLog:
         """The log; made when nobody has yet."""
@@ -318,6 +321,10 @@ class Side:
     def _accept(self, facts: Mapping[str, Any]) -> CommitLog:  # Any: JSON
         """See that the stream is the landing's, and say what is to be known of it."""
         identity = SourceIdentity(**facts["identity"])
+        node = str(facts.get("node", ""))
+        self._shared.take_place(
+            self.name, Place(identity.system_identifier, identity.database, node)
+        )
         log = self._shared.open_log(self.name, identity)
         log.check_identity(identity, self.name)
         if facts.get("hides_truncate"):

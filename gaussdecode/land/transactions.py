@@ -145,9 +145,7 @@ def ends_at(position: SourcePosition) -> int:
     return max(position.lsn, position.until or 0)
 
 
-def _read(
-    log: CommitLog, source: str, entries: Iterator[CommitEntry]
-) -> Iterator[TransactionMark]:
+def _read(log: CommitLog, source: str, entries: Iterator[CommitEntry]) -> Iterator[TransactionMark]:
     for entry in entries:  # several lanes may have written the rows of one
         files = (_marks(_batches(log, file)) for file in _files(entry, source))
         yield from heapq.merge(*files, key=operator.attrgetter("end_lsn"))

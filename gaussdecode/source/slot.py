@@ -52,6 +52,27 @@ class SlotState:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Which database of which server is read.
+
+    Attributes:
+        system_identifier: of the cluster.
+        database: name.
+        node: name of the node in a distributed GaussDB; empty where it is not known.
+    """
+
+    system_identifier: str
+    database: str
+    node: str = ""
+
+    def is_same(self, other: "Place") -> bool:
+        """Whether two are one: nodes of one system identifier are told apart by their names."""
+        if (self.system_identifier, self.database) != (other.system_identifier, other.database):
+            return False
+        return self.node == other.node or not self.node or not other.node
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ServerState:
     """What there is to know before a stream is started.
 
@@ -69,6 +90,7 @@ class ServerState:
         is_standby: it recovers; its WAL ends where its replay is.
         instance: tells it from every other server, and from itself before its last start; empty
             where that is not known.
+        node: see `Place`.
     """
 
     version: int
@@ -83,6 +105,12 @@ class ServerState:
     switch_points: Mapping[int, Lsn] = dataclasses.field(default_factory=dict)
     is_standby: bool = False
     instance: str = ""
+    node: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Which database it is."""
+        return Place(self.system_identifier, self.database, self.node)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

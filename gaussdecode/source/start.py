@@ -8,12 +8,13 @@ gap is accepted.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from gaussdecode.errors import IdentityError, SourceError
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.source.slot import PLUGIN, LandingPosition, ServerState, SlotState
+from gaussdecode.source.slot import PLUGIN, LandingPosition, Place, ServerState, SlotState
 
 TWO_PHASE_VERSION: Final = 150000
 """Of the first server whose pgoutput sends transactions at their PREPARE."""
@@ -305,6 +306,23 @@ def primary_problem(
         "decoding.standby-connection: the server is a primary; name a standby in source.dsn, or leave "
         "the option out"
     )
+
+
+def same_place_problem(places: Mapping[str, Place]) -> str | None:
+    """Say that two sources are one database, of which each row would land twice; None if none are.
+
+    Args:
+        places: of the sources, by name.
+    """
+    for (first, place), (second, other) in itertools.combinations(sorted(places.items()), 2):
+        if place.is_same(other):
+            node = f" on node {place.node}" if place.node else ""
+            return (
+                f"sources: {first!r} and {second!r} are one database ({place.database!r} of cluster "
+                f"{place.system_identifier}{node}): each of its rows would land twice. Correct the dsn of one "
+                "of them, or take it out"
+            )
+    return None
 
 
 def refuse_active(log: LandingPosition | None, server: ServerState) -> None:

@@ -43,6 +43,7 @@ _SETTINGS: Final = (
     "enable_thread_pool",
     "sql_compatibility",
     "logical_decode_options_default",
+    "pgxc_node_name",
 )
 _CANONICAL: Final = {name.lower(): name for name in _SETTINGS}
 _NAMES: Final = ", ".join(f"'{name}'" for name in _CANONICAL)
@@ -137,6 +138,7 @@ def read_server(sql: GaussConnection, stream: GaussConnection, slot: str) -> Gau
         settings=settings,
         is_standby=is_standby(sql),
         is_coordinator=is_coordinator(sql),
+        node=settings.get("pgxc_node_name", ""),
     )
 
 

@@ -171,6 +171,7 @@ class GaussSource:
             "start_lsn": int(self._start_lsn),
             "log_lsn": self._log_lsn,
             "timeline": server.timeline,
+            "node": server.node,
             "server_version": server.version,
             "encoding": server.encoding,
             "sender_timeout_ms": self.sender_timeout_ms,
