@@ -45,6 +45,7 @@ class Event(enum.StrEnum):
     SOURCE_CONNECTED = "source_connected"
     RESENT_COMPARED = "resent_compared"
     RESENT_UNKNOWN = "resent_unknown"
+    TURNS_GIVEN_UP = "turns_given_up"
     STANDBY_PROMOTED = "standby_promoted"
     TIMELINE_FOLLOWED = "timeline_followed"
     SOURCE_LOST = "source_lost"

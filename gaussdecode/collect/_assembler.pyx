@@ -42,7 +42,9 @@ has come, releases that in its order, and moves the boundary. The batches of the
 are shared: many small ones stand in one. What comes with a CSN that was passed is an error, never
 a row; but for what stood in the log, up to `resume_until`, when the position was taken: that has
 landed, and was sent again. A keepalive tells how far all has come (`arrived_lsn`), and moves no
-boundary.
+boundary. Where the spool may hold no more of them, the owner has the later half given up
+(`give_up`): they are not released in this session, and no position passes them, so that they
+come again in the next. From the least of their CSNs on everything that ends is left for that too.
 
 Skipped. A transaction that ends at or below `resume_lsn` is already durable and was
 sent again. Where the owner compares them with what landed, it is shown each of them, and
@@ -86,7 +88,7 @@ from gaussdecode.collect._open cimport (
     open_retain, opens_add, opens_find, opens_free, opens_move, opens_remove,
 )
 from gaussdecode.collect._turns cimport (
-    Finished, Turns, turns_free, turns_least, turns_pop, turns_push,
+    Finished, Turns, turns_begin, turns_free, turns_least, turns_part, turns_pop, turns_push,
 )
 from gaussdecode.ipc.clock cimport monotonic_ns
 from gaussdecode.ipc.ring cimport Ring
@@ -94,6 +96,7 @@ from gaussdecode.ipc.ring cimport Ring
 import json
 import sys
 
+from gaussdecode.collect.spool import NoRoomError
 from gaussdecode.errors import (
     AccountError,
     ChildError,
@@ -198,6 +201,8 @@ cdef class Assembler:
         kept: files of prepared transactions, as `keep` takes.
         by_csn: release in the order of CSNs, as `pass_csn` says.
         resume_csn: everything up to it is durable already; only by CSN.
+        first_csn: give up whatever has a higher one from the beginning, so that it has room; only
+            by CSN, 0 for none.
         resume_until: up to there in the log stood all of that; what ends behind it is late. 0 for
             `resume_lsn`.
     """
@@ -235,6 +240,12 @@ cdef class Assembler:
     cdef readonly uint64_t resume_lsn
     cdef uint64_t resume_csn
     cdef uint64_t resume_until
+    cdef uint64_t given_up_csn      # the least that was given up; UINT64_MAX: none
+    cdef uint64_t given_up_end      # where in the log the first of them ends,
+    cdef uint64_t given_up_before   # and the commit before it
+    cdef uint64_t kept_csn          # nothing up to it is given up any more
+    cdef readonly uint64_t given_up_count
+    cdef readonly uint64_t lost_csn  # one that was given up, and nothing stood before it; 0: none
     cdef readonly uint64_t boundary_lsn
     cdef readonly uint64_t arrived_lsn          # by CSN: up to there all has come
     cdef readonly uint64_t arrived_csn          # by CSN: the highest that is finished
@@ -284,7 +295,7 @@ cdef class Assembler:
         uint64_t byte_limit, uint64_t budget, bint only_local=True,
         bint skip_empty=False, uint64_t start_csn=0, excluded_users=(),
         bint is_compared=False, total_limit=None, kept=(), bint by_csn=False,
-        uint64_t resume_csn=0, uint64_t resume_until=0,
+        uint64_t resume_csn=0, uint64_t resume_until=0, uint64_t first_csn=0,
     ):
         cdef int i
         for i in range(BUCKETS - 1):
@@ -304,6 +315,9 @@ cdef class Assembler:
         self.last_csn = resume_csn
         self.resume_csn = resume_csn
         self.resume_until = max(resume_lsn, resume_until)
+        self.given_up_csn = first_csn + 1 if first_csn else UINT64_MAX
+        self.given_up_end = UINT64_MAX
+        self.given_up_before = UINT64_MAX
         self.arrived_lsn = resume_lsn
         self.memory_limit = memory_limit
         self.row_limit = row_limit
@@ -406,6 +420,8 @@ cdef class Assembler:
         cdef Batch *batch
         if self.by_csn:
             batch = self.share(transaction, entry, size)
+            if batch == NULL:
+                return 0
         else:
             batch = self.make_batch(transaction, entry, size, self.moves)
         open_retain(transaction, batch).first_event = first_event
@@ -467,12 +483,21 @@ cdef class Assembler:
 
     cdef Batch *share(
         self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size
-    ) except NULL nogil:
-        """The batch at hand, kept once for all transactions that stand in it."""
+    ) except? NULL nogil:
+        """The batch at hand, kept once for all; NULL where this one was given up for want of room."""
         if self.shared == NULL:
-            self.shared = self.make_batch(transaction, entry, size, False)
-            self.shared.users = 1   # while it is at hand
+            self.make_shared(transaction, entry, size)
         return self.shared
+
+    cdef int make_shared(
+        self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size
+    ) except -1 with gil:
+        try:
+            self.shared = self.make_batch(transaction, entry, size, False)
+        except NoRoomError:
+            return 0
+        self.shared.users = 1       # while it is at hand
+        return 0
 
     cdef int leave(self, Batch *batch) except -1 nogil:
         """A transaction retains it no more; the last one gives its memory or spool back."""
@@ -991,9 +1016,11 @@ cdef class Assembler:
         """All of a transaction has come: it waits for its turn, if anything of it lands."""
         cdef OpenTransaction *transaction = self.plain
         cdef Finished finished
+        cdef Batch *batch
         cdef Reason why
         if event.y <= self.last_end_lsn:
             self.fail_commit_order(event)
+        finished.before_lsn = self.last_end_lsn
         self.last_end_lsn = event.y
         self.arrived_lsn = event.y
         if 0 < transaction.csn <= self.resume_csn and event.y <= self.resume_until:
@@ -1008,8 +1035,13 @@ cdef class Assembler:
         why = self.why_left_out(transaction)
         if why != REASON_COUNT:
             return self.leave_out(transaction, why)
+        if transaction.is_given_up or transaction.csn >= self.given_up_csn:
+            return self.leave_for_later(event, finished.before_lsn)
         if commit > first:
-            open_retain(transaction, self.share(transaction, entry, size))
+            batch = self.share(transaction, entry, size)
+            if batch == NULL:
+                return self.leave_for_later(event, finished.before_lsn)
+            open_retain(transaction, batch)
             transaction.retained[transaction.retained_count - 1].first_event = first
             transaction.retained[transaction.retained_count - 1].stop_event = commit
         finished.transaction = transaction
@@ -1018,6 +1050,72 @@ cdef class Assembler:
         turns_push(&self.turns, &finished)
         tally_add(&self.streamed, &transaction.tally)
         return 0
+
+    cdef int leave_for_later(self, const Event *event, uint64_t before_lsn) except -1 nogil:
+        """What has just ended comes again in another session; until then it counts as open."""
+        if self.plain.csn < min(self.given_up_csn, turns_least(&self.turns)):
+            self.lost_csn = self.plain.csn
+        tally_move(&self.streamed, &self.plain.tally)
+        self.drop_retained(self.plain)
+        return self.note_given_up(self.plain.csn, event.y, before_lsn)
+
+    cdef int note_given_up(
+        self, uint64_t csn, uint64_t end_lsn, uint64_t before_lsn
+    ) except -1 nogil:
+        self.given_up_count += 1
+        self.given_up_csn = min(self.given_up_csn, csn)
+        if end_lsn < self.given_up_end:
+            self.given_up_end = end_lsn
+            self.given_up_before = before_lsn
+        return 0
+
+    def give_up(self):
+        """Give up the later half of what waits for its turn, the transaction at hand included.
+
+        Returns:
+            Whether anything was; nothing is where the transaction at hand is all that there is.
+        """
+        cdef uint64_t own = self.plain.csn if self.plain.csn else UINT64_MAX
+        cdef uint64_t limit
+        cdef Turns later
+        cdef uint32_t i
+        if self.turns.count == 0:
+            return False
+        csns = [
+            self.turns.items[i].transaction.csn for i in range(self.turns.count)
+            if self.turns.items[i].transaction.csn > self.kept_csn
+        ]
+        csns = sorted([*csns, own])
+        limit = csns[len(csns) // 2]
+        if own >= limit:
+            self.plain.is_given_up = True
+            self.drop_retained(self.plain)
+        memset(&later, 0, sizeof(Turns))
+        try:
+            turns_part(&self.turns, limit, &later)
+            for i in range(later.count):
+                self.note_given_up(
+                    later.items[i].transaction.csn, later.items[i].commit.y,
+                    later.items[i].before_lsn,
+                )
+                self.drop_retained(later.items[i].transaction)
+        finally:
+            turns_free(&later)
+        return True
+
+    def keep_up_to(self, uint64_t csn):
+        """Give up nothing up to a CSN from now on: an entry of it is being cut."""
+        self.kept_csn = csn
+
+    @property
+    def least_given_up(self):
+        """The least CSN that comes again in another session; None where there is none."""
+        return None if self.given_up_csn == UINT64_MAX else self.given_up_csn
+
+    @property
+    def is_given_up(self):
+        """Whether the transaction at hand was."""
+        return bool(self.plain.is_given_up)
 
     cdef int fail_late(self, const Event *event) except -1 with gil:
         if self.plain.csn == 0:
@@ -1034,11 +1132,14 @@ cdef class Assembler:
 
         Args:
             csn: everything up to it has come.
-            lsn: every commit record up to there has a CSN up to `csn`.
+            lsn: every commit record up to there has a CSN up to `csn`, waits here, or was given up.
         """
         with nogil:
             self.release_turns(csn)
         self.last_csn = max(self.last_csn, csn)
+        lsn = turns_begin(&self.turns, lsn)
+        if self.given_up_end <= lsn:
+            lsn = min(lsn, self.given_up_before)
         self.boundary_lsn = max(self.boundary_lsn, lsn)
 
     cdef int release_turns(self, uint64_t csn) except -1 nogil:
@@ -1372,7 +1473,13 @@ cdef class Assembler:
                 <uint32_t>commit if commit >= 0 else (<const EntryHeader *>entry).event_count,
             )
         if commit < 0:
-            if not self.plain.is_excluded:
+            if self.plain.csn >= self.given_up_csn:
+                self.plain.is_given_up = True
+                self.drop_retained(self.plain)
+            if not (
+                self.plain.is_excluded or self.plain.is_given_up
+                or 0 < self.plain.csn <= self.resume_csn     # it has landed, or comes too late
+            ):
                 self.retain(self.plain, entry, size, first)
             return <int>(<const EntryHeader *>entry).event_count
         self.release(entry, size, first, <uint32_t>commit)

@@ -34,6 +34,7 @@ cdef struct OpenTransaction:
     bint has_user
     Buffer user
     bint is_excluded        # its user is one of those that are left out
+    bint is_given_up        # by CSN: there was no room for it; it comes again
     uint64_t rows           # that would land; counted while comparing only
     uint64_t lands_from     # the least of its tables'
     Tally tally             # what was framed of it

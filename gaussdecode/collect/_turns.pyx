@@ -5,6 +5,7 @@ A binary heap. It owns the transactions in it; who takes one out owns that.
 
 from libc.stdint cimport UINT64_MAX
 from libc.stdlib cimport free, realloc
+from libc.string cimport memset
 
 from gaussdecode.collect._open cimport open_free
 
@@ -36,6 +37,29 @@ cdef int turns_push(Turns *turns, const Finished *finished) except -1 nogil:
         at = above
     turns.items[at] = finished[0]
     return 0
+
+
+cdef int turns_part(Turns *turns, uint64_t csn, Turns *later) except -1 nogil:
+    """Hand those from a CSN on over to others, which have none yet."""
+    cdef Turns all = turns[0]
+    cdef Turns earlier
+    cdef uint32_t i
+    memset(&earlier, 0, sizeof(Turns))
+    for i in range(all.count):
+        turns_push(later if all.items[i].transaction.csn >= csn else &earlier, &all.items[i])
+    free(all.items)
+    turns[0] = earlier
+    return 0
+
+
+cdef uint64_t turns_begin(const Turns *turns, uint64_t lsn) noexcept nogil:
+    """Up to where in the log, and no further than `lsn`, nobody's commit record stands."""
+    cdef uint32_t i
+    cdef uint64_t begin = lsn
+    for i in range(turns.count):
+        if turns.items[i].commit.y <= lsn:
+            begin = min(begin, turns.items[i].before_lsn)
+    return begin
 
 
 cdef uint64_t turns_least(const Turns *turns) noexcept nogil:

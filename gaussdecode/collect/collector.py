@@ -25,10 +25,10 @@ from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows,
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.shown import Showing, Shown
-from gaussdecode.collect.spool import BoundedSpool, Spool
+from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
 from gaussdecode.collect.suspects import STOPPED, Suspects, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
-from gaussdecode.collect.together import Together
+from gaussdecode.collect.together import Seen, Together
 from gaussdecode.errors import (
     DiskStillFullError,
     LargeRowError,
@@ -193,6 +193,7 @@ class CollectorSettings:
     excluded_users: tuple[str, ...] = ()
     stops_at_suspects: bool = False  # nothing after one lands
     is_first_due: bool = True  # the first transaction is an entry at once
+    first_csn: int = 0  # by CSN: only what is up to it may take room; 0 for all
     name: str = ""  # of the source
     source: str | None = None  # the same, where a landing has several sources and rows say so
     most_tables: int = 1000  # that keep their place in memory between entries; arbitrary
@@ -222,6 +223,8 @@ class Collector:
         together: says when to cut an entry, with the collectors of other sources or by CSN; None
             where this one decides alone.
         watch: looks at the catalogue before each entry; None where nobody does.
+        read_again: has another session begin, which reads again what this one had no room for. Given why,
+            and the CSN that has to have room first, 0 for none.
     """
 
     def __init__(
@@ -239,9 +242,11 @@ class Collector:
         should_stop: Callable[[], bool] = _never,
         together: Together | None = None,
         watch: CatalogWatch | None = None,
+        read_again: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
         self._together = together
         self._watch = watch
+        self._read_again = read_again
         self._is_cut_short = is_cut_short
         self._prepared = prepared
         self._ended = [] if prepared is None else list(prepared.stale)
@@ -292,6 +297,7 @@ class Collector:
             by_csn=settings.by_csn,
             resume_csn=(position.csn or 0) if settings.by_csn else 0,
             resume_until=(position.until or 0) if settings.by_csn else 0,
+            first_csn=settings.first_csn,
         )
 
     @property
@@ -733,20 +739,28 @@ class Collector:
         if not self._settings.by_csn:
             self._give_part(together)
             return
-        cut = together.look(
-            self._settings.name,
+        name = self._settings.name
+        seen = Seen(
             arrived_lsn=0 if assembler.is_comparing else assembler.arrived_lsn,
-            waiting=assembler.finished_count,
+            waiting=assembler.finished_count + assembler.given_up_count,
             held_bytes=assembler.retained_bytes,
+            given_up_csn=assembler.least_given_up,
         )
+        kept_csn, cut = together.look(name, seen)
+        assembler.keep_up_to(kept_csn)
         if cut is None:
             return
         self._note_suspects()
         self._look_at_catalog()
         lows, csn, highs = cut
-        name = self._settings.name
         assembler.pass_csn(csn, lows[name])
         together.give(name, self._request(highs[name]))
+        assembler.keep_up_to(0)
+        if assembler.given_up_count:
+            self._wait_asked(together)
+            self._read_again(
+                _given_up(assembler.given_up_count, self._settings), assembler.lost_csn
+            )
 
     def _give_part(self, together: Together) -> None:
         """Give what is released when one of the sources finds an entry due, and wait for the others."""
@@ -758,7 +772,10 @@ class Collector:
             return
         self._look_at_catalog()
         together.give(name, self._request(None))
-        while not together.wait_asked(name, _SLICE_SECONDS):
+        self._wait_asked(together)
+
+    def _wait_asked(self, together: Together) -> None:
+        while not together.wait_asked(self._settings.name, _SLICE_SECONDS):
             self._on_round()
 
     def _request(self, until: int | None) -> EntryRequest:
@@ -826,18 +843,26 @@ class Collector:
 
         The stream is taken in order, so that no commit that would free room can come before
         what there is no room for. What is prepared goes to files of its own. Streamed
-        transactions are given up for whole ones, of which only one at a time needs room. One
+        transactions are given up for whole ones, of which only one at a time needs room. By CSN the
+        later half of those that wait for their turn is read again, when the others have landed. One
         that does not fit alone waits for a larger bound; the connection is kept meanwhile.
 
         Raises:
+            NoRoomError: the transaction at hand is one that is read again.
             SpoolFullError: they are streamed.
             DiskStillFullError: a stop was asked for.
         """
+        is_read_again = self._settings.by_csn and self._together is not None
+        if is_read_again and self.assembler.give_up():
+            if self.assembler.is_given_up:
+                raise NoRoomError
+            return
         if self.assembler.unkept() and not self._attendance.is_closed:
             self.spool_wait = None
             self._keep_prepared()
             return
-        self.spool_wait = text = _spool_wait(self.assembler.spooling, self._settings)
+        waiting = self.assembler.finished_count
+        self.spool_wait = text = _spool_wait(self.assembler.spooling, self._settings, waiting)
         if self._settings.is_streamed:
             raise SpoolFullError(text)
         if self._should_stop():
@@ -925,13 +950,24 @@ class Collector:
             self._suspects.forget()
 
 
-def _spool_wait(spooling: tuple[int, int, int] | None, settings: CollectorSettings) -> str:
+def _given_up(count: int, settings: CollectorSettings) -> str:
+    """Say what is read again, and why."""
+    assert settings.spool_bytes is not None
+    return (
+        f"{count} transactions that waited for their turn by CSN had no room in landing.spool-bytes "
+        f"({format_size(settings.spool_bytes)}): they are read again"
+    )
+
+
+def _spool_wait(
+    spooling: tuple[int, int, int] | None, settings: CollectorSettings, waiting: int
+) -> str:
     """Say which transaction needs more of the spool than there may be."""
     assert spooling is not None
     assert settings.spool_bytes is not None
     xid, commit_lsn, held_bytes = spooling
     bound = f"landing.spool-bytes ({format_size(settings.spool_bytes)}) allows"
-    if settings.by_csn:
+    if waiting:
         return (
             f"transactions that wait for their turn by CSN need more room than {bound}: what came last is "
             f"of transaction {xid}"

@@ -158,6 +158,10 @@ class Spool:
         self._extents = Extents()
 
 
+class NoRoomError(Exception):
+    """What was to be written is not wanted any more: it was given up for want of room."""
+
+
 class BoundedSpool:
     """A spool whose file grows no longer than that.
 
@@ -174,7 +178,11 @@ class BoundedSpool:
         self._on_full = on_full
 
     def write(self, data: memoryview) -> int:
-        """As `Spool.write`, once there is room."""
+        """As `Spool.write`, once there is room.
+
+        Raises:
+            NoRoomError: by `on_full`.
+        """
         while not self._spool.has_room(data.nbytes, self._most_bytes):
             self._on_full()
         return self._spool.write(data)

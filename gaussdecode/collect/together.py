@@ -33,7 +33,7 @@ _LATE_SECONDS: Final = 0.2  # after which a source is said to be waited for; arb
 
 
 class Cut(NamedTuple):
-    """Up to where an entry goes.
+    """Up to where an entry goes: to a mark, or as far below it as no source has given anything up.
 
     Attributes:
         lows: per source, an LSN up to which every commit record has a CSN up to `csn`.
@@ -46,7 +46,7 @@ class Cut(NamedTuple):
     highs: Mapping[str, int]
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
     """What a collector said of itself last.
 
@@ -54,11 +54,17 @@ class Seen:
         arrived_lsn: up to there everything has been received.
         waiting: transactions that have ended and wait for their turn.
         held_bytes: memory that they take.
+        given_up_csn: from it on some have no room, and come again in another session; None for none.
     """
 
     arrived_lsn: int = 0
     waiting: int = 0
     held_bytes: int = 0
+    given_up_csn: int | None = None
+
+    def lands_up_to(self, csn: int) -> int:
+        """As far as an entry may go that is to go to a CSN."""
+        return csn if self.given_up_csn is None else min(csn, self.given_up_csn - 1)
 
 
 class Together:
@@ -150,29 +156,32 @@ class Together:
 
     # ---- collectors --------------------------------------------------------------------
 
-    def look(self, name: str, *, arrived_lsn: int, waiting: int, held_bytes: int) -> Cut | None:
-        """Say how far a collector is; gives the cut that it is to make now.
+    def look(self, name: str, seen: Seen) -> tuple[int, Cut | None]:
+        """Say how far a collector is.
 
-        Args:
-            name: of its source.
-            arrived_lsn: up to there everything has been received.
-            waiting: transactions that have ended and wait.
-            held_bytes: memory that they take.
+        Returns:
+            A CSN up to which nothing may be given up from now on, 0 for none; and the cut that the
+            collector is to make now.
         """
         with self._changed:
-            seen = self._seen[name]
-            seen.arrived_lsn, seen.waiting, seen.held_bytes = arrived_lsn, waiting, held_bytes
-            if waiting and not self._waiting_since:
+            self._seen[name] = seen
+            if seen.waiting and not self._waiting_since:
                 self._waiting_since = time.monotonic()
                 self._changed.notify_all()
-            elif held_bytes * _FULL_SHARE > self._memory_bytes:
+            elif seen.held_bytes * _FULL_SHARE > self._memory_bytes:
                 self._changed.notify_all()
             cut = self._cut
             if cut is None or name in self._parts or self._is_over:
-                return None
-            if arrived_lsn >= cut.highs[name]:
+                return 0, None
+            if seen.arrived_lsn >= cut.highs[name]:
                 self._arrived.add(name)
-            return cut if len(self._arrived) == len(self._names) else None
+            if name not in self._arrived:
+                return 0, None
+            kept_csn = seen.lands_up_to(cut.csn)
+            if len(self._arrived) < len(self._names):
+                return kept_csn, None
+            csn = min(each.lands_up_to(cut.csn) for each in self._seen.values())
+            return kept_csn, cut._replace(csn=csn)
 
     def ask(self, name: str, *, is_due: bool) -> bool:
         """Without marks: whether a collector is to give its part now.

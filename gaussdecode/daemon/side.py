@@ -160,6 +160,9 @@ class Side:
         source = config.source
         self.decoder_count = config.decoding.parallel_decode_num
         self.streaming = Streaming(source.streaming, self._on_fallback, wants_binary=source.binary)
+        self._first_csn = (
+            0  # that has to have room in the next session, before any above it; 0: none
+        )
         self._instance = ""  # of the server that this process reads
         self._reads_standby = False  # it was one when the session began
         self._promoted = ""  # instance that is known to have been promoted
@@ -288,9 +291,11 @@ class Side:
                 has_stopped=bool(shared.quarantined or shared.has_aside),
                 is_streamed=self.streaming.mode != NOT_STREAMED,
             ),
+            first_csn=self._first_csn,
             name=self.name,
             source=self._source,
         )
+        self._first_csn = 0
         excluded = self._config.decoding.excluded_users
         resent = compare_resent(log, self.name, start_lsn, position, excluded, go_on)
         return Collector(
@@ -307,7 +312,14 @@ class Side:
             shared.must_not_wait,
             shared.together,
             watch,
+            self._read_again,
         )
+
+    def _read_again(self, reason: str, first_csn: int) -> None:
+        """Have the sessions begin anew after an entry, for what they had no room for."""
+        _log.warning(Event.TURNS_GIVEN_UP, source=self.name, reason=reason)
+        self._first_csn = first_csn
+        self._shared.restart_session()
 
     def _refuse_fork(self, known: SourcePosition, position: SourcePosition) -> None:
         """A new timeline below what has landed has no place between the others' CSNs."""

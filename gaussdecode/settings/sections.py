@@ -448,8 +448,8 @@ class LandingConfig:
         metadata=_is(
             Size(1 * MIB, 1024 * 1024 * GIB, or_none=True),
             "Most of the disk for open transactions, in spool/. Streamed ones that need more are asked "
-            "for whole; for one that needs more alone nothing is taken any more, and an alert says so: "
-            "docs/operate.md, Bounds of the disk.",
+            "for whole; of those that wait for their turn by CSN the later half is read again; for one that needs "
+            "more alone nothing is taken any more, and an alert says so: docs/operate.md, Bounds of the disk.",
         ),
     )
     min_free_bytes: int | None = dataclasses.field(

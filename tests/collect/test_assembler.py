@@ -42,7 +42,7 @@ from kit.wire import NONE
 from gaussdecode.collect._assembler import PUMP_ATTENTION, PUMP_END, PUMP_TIME, REASONS, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, system_rows, table_rows
-from gaussdecode.collect.spool import Spool
+from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
 from gaussdecode.collect.tables import Landed, Tables
 from gaussdecode.errors import AccountError, InexactStreamError, SequenceError
 from gaussdecode.ipc.ring import Ring
@@ -97,7 +97,9 @@ class File:
 class Sink:
     """Plays the collector: gathers what the assembler releases."""
 
-    def __init__(self, tmp_path: Any, **settings: Any) -> None:  # Any: a Path, keyword arguments
+    def __init__(
+        self, tmp_path: Any, most_bytes: int = 1 << 40, **settings: Any
+    ) -> None:  # Any: a Path, keyword arguments
         self.tables = Tables(
             Schemas(), lambda schema, name: f"{schema}.{name}", list, lambda _: None
         )
@@ -118,8 +120,15 @@ class Sink:
             "budget": 1 << 22,
         }  # fmt: skip
         self.assembler = Assembler(
-            self, self.held[0], self.held[1], self.spool, **{**limits, **settings}
-        )
+            self, self.held[0], self.held[1], BoundedSpool(self.spool, most_bytes, self.on_full),
+            **{**limits, **settings},
+        )  # fmt: skip
+
+    def on_full(self) -> None:
+        """Have what has no room given up."""
+        assert self.assembler.give_up(), "no transaction here is larger than the spool"
+        if self.assembler.is_given_up:
+            raise NoRoomError
 
     def _new(self, landed: Landed) -> Accumulator[Landed]:
         return Accumulator(landed, *landed.kinds())
@@ -1090,6 +1099,87 @@ def test_turns_are_in_the_order_of_csns(
     check_sums(sums, [item for batch in batches for item in batch], sink)
     assert sink.lines == expected(txns, 0, only_local)
     sink.spool.close()
+
+
+@dataclasses.dataclass
+class Reading:
+    """One session after the other over a log, with a spool that holds a few batches.
+
+    Attributes:
+        low: position of the landing.
+        csn: everything up to it has landed.
+        landed: CSNs in the order in which they did.
+    """
+
+    log: list[Numbered]
+    tells_csn_first: bool
+    bound: int
+    low: int = 0
+    csn: int = 0
+    first_csn: int = 0
+    landed: list[int] = dataclasses.field(default_factory=list)
+
+    def items(self) -> list[Item]:
+        """What the server sends: all that ends after the position."""
+        found: list[Item] = []
+        for i, of in enumerate(self.log):
+            if 100 * (i + 1) <= self.low:
+                continue
+            told = Mark(CSN, x=of.csn)
+            end = Mark(COMMIT, flags=1, x=1000 + i, y=100 * (i + 1), z=i)
+            begin = Mark(BEGIN, flags=1, x=5, y=i, z=1000 + i)
+            if self.tells_csn_first:
+                found += [begin, told, *of.txn.items, end]
+            else:
+                found += [begin, *of.txn.items, told, end]
+        return found
+
+    def session(self, directory: Any, draw: Callable[[int], int]) -> bool:  # Any: Path
+        """Read all, and land what may be; says whether more is to be read again."""
+        until = 100 * len(self.log) if self.csn else 0
+        sink = Sink(
+            directory, by_csn=True, resume_lsn=self.low, resume_csn=self.csn, resume_until=until,
+            memory_limit=0, first_csn=self.first_csn, most_bytes=self.bound,
+        )  # fmt: skip
+        assembler = sink.assembler
+        assembler.absorb_bytes(entry(0, [relation_mark(of) for of in TABLES.values()]))
+        sent = self.items()
+        while sent:
+            size = draw(20) + 20
+            assembler.absorb_bytes(entry(1, sent[:size]))
+            del sent[:size]
+        highest = max(of.csn for of in self.log)
+        given_up = assembler.least_given_up
+        self.csn = highest if given_up is None else min(highest, given_up - 1)
+        assembler.pass_csn(self.csn, 10**6)
+        assembler.sums()
+        self.low = min(assembler.boundary_lsn, 100 * len(self.log))
+        self.first_csn = assembler.lost_csn
+        sink.relieve()
+        self.landed += [row["gd_csn"] for row in sink.transactions]
+        sink.spool.close()
+        return given_up is not None
+
+
+@settings(deadline=None)
+@given(data=st.data(), tells_csn_first=st.booleans())
+def test_what_has_no_room_is_read_again(
+    data: st.DataObject, tells_csn_first: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However CSNs and commits are in order, and small and large: each lands once, by CSN, before long."""
+    count = data.draw(st.integers(1, 12))
+    csns = data.draw(st.permutations(range(1, count + 1)))
+    sizes = data.draw(st.lists(st.sampled_from([1, 20, 60]), min_size=count, max_size=count))
+    log = [
+        Numbered(csn, Txn((Row(1, csn, "x" * 50),) * size))
+        for csn, size in zip(csns, sizes, strict=True)
+    ]
+    reading = Reading(log, tells_csn_first, 16_000)
+    sessions = 1
+    while reading.session(tmp_path_factory.getbasetemp(), lambda n: data.draw(st.integers(0, n))):
+        sessions += 1
+        assert sessions <= 3 * count + 1
+    assert reading.landed == list(range(1, count + 1))
 
 
 def numbered_batch(seq: int, csn: int, end: int) -> bytes:

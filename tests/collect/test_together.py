@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from gaussdecode.collect.together import Cut, Together, joined
+from gaussdecode.collect.together import Cut, Seen, Together, joined
 from gaussdecode.model.account import Account
 from gaussdecode.model.entry import CSNS
 from gaussdecode.model.landing import (
@@ -34,7 +34,7 @@ def test_nobody_passes_a_mark_before_all_are_there() -> None:
     together.offer(Cut(dict.fromkeys(NAMES, 5), 7, {"a": 10, "b": 20, "c": 30}))
 
     def look(name: str, lsn: int) -> Cut | None:
-        return together.look(name, arrived_lsn=lsn, waiting=1, held_bytes=1)
+        return together.look(name, Seen(lsn, 1, 1))[1]
 
     assert look("a", 10) is None
     assert look("b", 19) is None
@@ -53,13 +53,29 @@ def test_nobody_passes_a_mark_before_all_are_there() -> None:
     assert request.others.keys() == {"b", "c"}
 
 
+def test_an_entry_ends_before_what_was_given_up() -> None:
+    """By any of them; and who is there may give up no more of it while the others come."""
+    together = Together(NAMES, lambda _: None, 1000)
+    assert together.look("a", Seen(50, given_up_csn=6)) == (0, None)
+    together.offer(Cut(dict.fromkeys(NAMES, 5), 7, dict.fromkeys(NAMES, 10)))
+    assert together.look("b", Seen(9)) == (0, None)
+    assert together.look("a", Seen(50, given_up_csn=6)) == (5, None)
+    assert together.look("c", Seen(10)) == (7, None)
+    kept, cut = together.look("b", Seen(10))
+    assert (kept, cut and cut.csn) == (7, 5)
+    for name in NAMES:
+        _, cut = together.look(name, Seen(99, given_up_csn=6 if name == "a" else 8))
+        assert cut is not None
+        assert cut.csn == 5
+
+
 def test_who_is_late_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A moment after the mark was offered, and not before."""
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     together = Together(NAMES, lambda _: None, 1000)
     together.offer(Cut({}, 7, dict.fromkeys(NAMES, 10)))
-    together.look("b", arrived_lsn=10, waiting=0, held_bytes=0)
+    together.look("b", Seen(10))
     assert together.late() == []
     now[0] += 1
     assert together.late() == ["a", "c"]
@@ -70,12 +86,12 @@ def test_a_mark_is_due_when_somebody_waits_or_memory_is_half_full() -> None:
     """And not while nobody does."""
     together = Together(NAMES, lambda _: None, 1000)
     assert not together.wait_due(0, 0)
-    together.look("a", arrived_lsn=1, waiting=0, held_bytes=0)
+    together.look("a", Seen(1))
     assert not together.wait_due(0, 0)
-    together.look("a", arrived_lsn=1, waiting=1, held_bytes=10)
+    together.look("a", Seen(1, 1, 10))
     assert together.wait_due(0, 0)
     assert not together.wait_due(0, 3600)
-    together.look("b", arrived_lsn=1, waiting=0, held_bytes=600)
+    together.look("b", Seen(1, 0, 600))
     assert together.wait_due(0, 3600)
 
 

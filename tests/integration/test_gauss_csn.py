@@ -14,6 +14,7 @@ from kit.gaussserver import GaussServer
 from kit.postgres import Postgres
 
 pytestmark = pytest.mark.integration
+SERIAL: dict[str, object] = {"parallel_decode_num": 1, "output_order": 1}
 CSN: dict[str, object] = {
     "parallel_decode_num": 2, "decode_style": "b", "sending_batch": 1, "skip_empty_xacts": False,
     "output_order": 1,
@@ -67,5 +68,38 @@ def test_inverted_transactions_land_by_csn(one: GaussCluster, tmp_path: Path, st
             time.sleep(0.2)
         history.finish()
         caught_up(daemon, server)
+        assert daemon.stop() == 0
+    check(daemon.root, server)
+
+
+@pytest.mark.parametrize("style", ["parallel", "serial"])
+@pytest.mark.parametrize("is_first", [False, True], ids=["last-csn", "first-csn"])
+def test_a_bounded_spool_behind_a_long_statement(
+    one: GaussCluster, tmp_path: Path, style: str, *, is_first: bool
+) -> None:
+    """More waits for its turn than the spool may hold; when the statement has ended, all of it lands."""
+    server = one.servers["dn1"]
+    table = server.store.create_table("kit", "wide", {"id": "int8", "v": "text"}, key=["id"])
+    options = CSN if style == "parallel" else SERIAL
+    decoding = {name.replace("_", "-"): value for name, value in options.items()}
+    landing_ = {"spool-bytes": "2MiB", "memory-bytes": "32MiB", "row-group-bytes": "1MiB"}
+    config = {"decoding": {**decoding, "max-txn-in-memory": 1}, "landing": landing_}
+    with GaussDaemon(GaussDatabase(server), tmp_path, config=config) as daemon:
+        daemon.wait_for_state("streaming")
+        held = server.store.begin()
+        held.insert(table, {"id": "0", "v": "x"})
+        held.work("UPDATE kit.wide SET v = pg_sleep(3600)")
+        if is_first:
+            held.draw_csn()
+        for number in range(1, 161):
+            made = server.store.begin()
+            made.insert(table, {"id": str(number), "v": f"{number:06}" * 50_000})
+            made.commit()
+        time.sleep(4)
+        assert all(entry["kind"] != "data" for entry in landing.read_entries(daemon.root))
+        assert (daemon.status() or {})["state"] == "streaming"
+        held.commit()
+        caught_up(daemon, server)
+        assert '"turns_given_up"' in daemon.log.read_text()
         assert daemon.stop() == 0
     check(daemon.root, server)
