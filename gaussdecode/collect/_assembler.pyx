@@ -178,7 +178,8 @@ cdef class Assembler:
         owner: is called with the GIL held, rarely: ``register(version, definition) ->
             Accumulator | None``, ``recall(version) -> Accumulator | None`` for rows of a
             version that `forget_version` was told of, ``flush(accumulator)`` when one is full,
-            ``relieve()`` when all together exceed their budget, ``truncated(accumulator,
+            ``relieve()`` when all together exceed their budget, ``change_over(accumulator)`` before
+            rows go into one that is not current, ``truncated(accumulator,
             lsn, seq, flags)``, ``noticed(code, text, lsn)``, ``resent(end_lsn, xid, time_us,
             row_count, has_origin, is_of_new_tables, user, csn)``, ``caught_up()``;
             ``definition(version, accumulator) -> bytes`` of one that it registered (None for
@@ -920,6 +921,8 @@ cdef class Assembler:
                     count_segment(&self.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
                     continue
                 count_segment(&self.landed, entry, event)
+                if not (<Accumulator>found).is_current:
+                    self.change_over(found)
                 (<Accumulator>found).append(
                     entry, &parts[event.index], event.first_row, event.row_count,
                     stamp, seq[0], moves,
@@ -934,6 +937,8 @@ cdef class Assembler:
                     self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_TRUNCATE] += 1
                 else:
                     self.landed.count[<int>TALLY_TRUNCATE] += 1
+                    if not (<Accumulator>found).is_current:
+                        self.change_over(found)
                     (<Accumulator>found).append_marker(c'T', stamp, seq[0])
                     with gil:
                         self.owner.truncated(
@@ -943,6 +948,11 @@ cdef class Assembler:
             elif event.kind == EVENT_MESSAGE:
                 self.append_message(entry, event, stamp, seq[0])
                 seq[0] += 1
+        return 0
+
+    cdef int change_over(self, PyObject *found) except -1 with gil:
+        """Have rows of a table under another schema leave first: the order of its files is theirs."""
+        self.owner.change_over(<object>found)
         return 0
 
     cdef inline void count_waiting(self) noexcept nogil:

@@ -34,6 +34,7 @@ cdef struct Stamp:
 cdef class Accumulator:
     cdef readonly object table
     cdef public uint64_t lands_from  # nothing of the table that ends before this has landed
+    cdef public bint is_current     # no other accumulator of its table has rows
     cdef uint32_t new_count
     cdef uint32_t old_count
     cdef GrowingColumn *columns     # new columns, then identity columns

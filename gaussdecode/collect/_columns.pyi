@@ -13,6 +13,7 @@ class OwnedMemory:
 @final
 class Accumulator(Generic[_T]):
     lands_from: int
+    is_current: bool
     @property
     def table(self) -> _T: ...
     @property

@@ -6,7 +6,6 @@ enough or asked for. Writing and fsync happen in the writer's threads; this one 
 them only when they fall behind, which is how back-pressure starts.
 """
 
-import bisect
 import contextlib
 import dataclasses
 import datetime
@@ -258,7 +257,7 @@ class Collector:
         self._position = position
         self._schemas = schemas
         self._accumulators: dict[Landed, Accumulator[Landed]] = {}
-        self._by_directory: dict[str, list[Accumulator[Landed]]] = {}  # oldest schema first
+        self._by_directory: dict[str, list[Accumulator[Landed]]] = {}
         self._versions: dict[Landed, list[int]] = {}
         self._definitions: dict[Landed, bytes] = {}  # of the first version
         self._asleep: dict[int, Packed] = {}  # by version, what makes its table again
@@ -372,8 +371,7 @@ class Collector:
             if self._resent is not None and landed.relation is not None:
                 accumulator.lands_from = self._resent.lands_from(landed.directory)
             self._accumulators[landed] = accumulator
-            beside = self._by_directory.setdefault(landed.directory, [])
-            bisect.insort(beside, accumulator, key=lambda held: held.table.order)
+            self._by_directory.setdefault(landed.directory, []).append(accumulator)
         return self._accumulators[landed]
 
     def _lull(self) -> None:
@@ -446,18 +444,18 @@ class Collector:
         self._resent.finish()
         self._attendance.open()
 
-    def flush(self, accumulator: Accumulator[Landed]) -> None:
-        """Hand an accumulator's rows to the writer as one row group.
+    def change_over(self, accumulator: Accumulator[Landed]) -> None:
+        """Hand over what a table holds under other schemas: rows of this one come now.
 
-        What the table still holds under schemas before this one goes first: the rows of a
-        file and the changes of a schema are in order.
+        So row groups of a table are in order, and so are its files, whatever order its schemas
+        come in: a transaction may release rows of an older version after rows of a newer one.
         """
         for held in self._by_directory[accumulator.table.directory]:
-            self._flush_one(held)
-            if held is accumulator:
-                return
+            self.flush(held)
+            held.is_current = held is accumulator
 
-    def _flush_one(self, accumulator: Accumulator[Landed]) -> None:
+    def flush(self, accumulator: Accumulator[Landed]) -> None:
+        """Hand an accumulator's rows to the writer as one row group."""
         if not accumulator.row_count:
             return
         landed = accumulator.table
@@ -657,7 +655,7 @@ class Collector:
         """Hand what is gathered of these tables to the writer."""
         for directory in directories:
             for accumulator in self._by_directory.get(directory, ()):
-                self._flush_one(accumulator)
+                self.flush(accumulator)
 
     def schema_landed(self, directory: str, schema_id: str) -> None:
         """A snapshot has changed a table over to another schema."""
@@ -786,8 +784,8 @@ class Collector:
         """
         assembler = self.assembler
         has_content = assembler.waiting_count > 0
-        for landed in sorted(self._accumulators, key=lambda landed: landed.order):
-            self.flush(self._accumulators[landed])
+        for accumulator in list(self._accumulators.values()):
+            self.flush(accumulator)
         position = dataclasses.replace(
             self._position,
             lsn=assembler.boundary_lsn,

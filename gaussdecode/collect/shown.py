@@ -107,6 +107,13 @@ class Showing:
                 self._records[landed] = record
         return self._made[relation]
 
+    def change_over(self, accumulator: Accumulator[Landed]) -> None:
+        """Give what is gathered of a table under other descriptions, so that its parts are in order."""
+        for held in self._made.values():
+            if held is not None and held.table.directory == accumulator.table.directory:
+                self.flush(held)
+                held.is_current = held is accumulator
+
     def flush(self, accumulator: Accumulator[Landed]) -> None:
         """Give the rows that are gathered, of a table that has some."""
         if not accumulator.row_count:

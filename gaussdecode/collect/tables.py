@@ -119,7 +119,7 @@ class Landed:
         names: what each column is called in the files, in wire order.
         relation: as the stream described it; None for system tables.
         skipped: index of every column that does not land (skip-generated-columns).
-        order: rises with every new one; files are closed in this order.
+        order: rises with every new one.
     """
 
     directory: str

@@ -324,7 +324,8 @@ class CommitLog:
             self.disk.files.close()
 
     def _commit(self, draft: Draft) -> CommitEntry:
-        planned = making.plan(draft, self._state, self.source, self._now())
+        is_by_csn = self.layout.order == ORDER_CSN
+        planned = making.plan(draft, self._state, self.source, self._now(), is_by_csn=is_by_csn)
         making.sync(self.disk, planned)
         entry = planned.entry
         self._uncertain = True

@@ -38,13 +38,17 @@ from typing import Final
 from gaussdecode.automaton import Automaton
 from gaussdecode.errors import GaussDecodeError, LandingError, SupersededError
 from gaussdecode.land.making import PendingSchema
+from gaussdecode.land.rowgroups import Encoded
 from gaussdecode.land.spent import Spent
-from gaussdecode.land.tablefile import OpenEntry, TableFile
+from gaussdecode.land.tablefile import OpenEntry, QueuedGroup, TableFile
 from gaussdecode.model.landing import SourcePosition
 from gaussdecode.model.request import EntryRequest, RowGroup
 
 _SMALL_GROUP: Final = 4 << 20
 """Row groups below this may wait in any number, up to so much for each two; arbitrary."""
+
+_AHEAD_BYTES: Final = 2 << 20
+"""A row group below this waits for the lane that has its file; arbitrary."""
 
 
 class Life(enum.Enum):
@@ -125,6 +129,21 @@ ENTRY: Final[Mapping[Stage, Mapping[Step, Stage]]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """For one lane.
+
+    Attributes:
+        file: of the open entry, or of one that was asked for.
+        queued: a row group of it; None to close the file.
+        is_ahead: another lane has the file: encode the row group, and leave it.
+    """
+
+    file: TableFile
+    queued: QueuedGroup | None
+    is_ahead: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Sealed:
     """An entry that was asked for.
 
@@ -147,7 +166,7 @@ class Desk:
     """The shared state of a writer.
 
     Args:
-        make_content: makes an empty entry for so many lanes.
+        make_content: makes an empty entry.
         lane_count: encoding threads to begin with.
         lane_bytes: Arrow bytes that each lane may encode, and that may wait for the one that is
             done first; never more than two of the largest row groups for each lane. One row
@@ -163,7 +182,7 @@ class Desk:
 
     def __init__(
         self,
-        make_content: Callable[[int], OpenEntry],
+        make_content: Callable[[], OpenEntry],
         lane_count: int,
         lane_bytes: int,
         clock: Callable[[], float],
@@ -181,9 +200,12 @@ class Desk:
         self._stage = Automaton("entry", ENTRY, Stage.NONE)
         self._generation = 0
         self._failure: BaseException | None = None
-        self._content = make_content(lane_count)
+        self._content = make_content()
         self._sealed: Sealed | None = None
         self._ready: deque[TableFile] = deque()
+        self._ahead: deque[Work] = (
+            deque()
+        )  # row groups that another lane than the file's may encode
         self._owner: dict[TableFile, OpenEntry] = {}
         self._busy_lanes = 0
 
@@ -245,20 +267,21 @@ class Desk:
                 return False
             self._life.step(Event.PUT)
             self._largest = max(self._largest, size)
-            has_idle_lane = self._busy_lanes + len(self._ready) < self.lane_count
-            file, evicted = self._content.assign(group, has_idle_lane=has_idle_lane)
-            file.pending.append(group)
+            file, sealed = self._content.assign(group)
+            queued = QueuedGroup(group)
+            file.queue.append(queued)
+            if size >= _AHEAD_BYTES:
+                self._ahead.append(Work(file, queued, is_ahead=True))
+                self._changed.notify_all()
             self.waiting_bytes += size
-            for changed in (file, evicted):
-                if changed is not None:
-                    self._schedule(changed)
+            for changed in (file, *sealed):
+                self._schedule(changed)
             return True
 
     def add_lanes(self, count: int) -> None:
-        """Say that there are so many more; they may write files of the open entry already."""
+        """Say that there are so many more."""
         with self._changed:
             self.lane_count += count
-            self._content.allow_beside(count)
             self._changed.notify_all()
 
     def seal(
@@ -281,7 +304,7 @@ class Desk:
             for file in self._content.seal():
                 self._schedule(file)
             self._sealed = Sealed(request, self._content, schemas, confirm, self._clock())
-            self._content = self._make_content(self.lane_count)
+            self._content = self._make_content()
             self._changed.notify_all()
 
     def wait_committed(self, seconds: float | None = None, generation: int | None = None) -> bool:
@@ -362,36 +385,70 @@ class Desk:
     def _is_over(self) -> bool:
         return self._life.state in {Life.FAILED, Life.CLOSED}
 
-    def has_file(self, seconds: float) -> bool:
-        """Wait so long for a file; gives whether there is one, or a reason to leave."""
-        with self._changed:
-            return self._changed.wait_for(lambda: bool(self._is_over or self._ready), seconds)
+    @property
+    def _has_work(self) -> bool:
+        """Whether a lane that waits has a reason not to."""
+        while self._ahead and not _is_left(self._ahead[0]):
+            self._ahead.popleft()
+        return bool(self._is_over or self._ready or self._ahead)
 
-    def next_file(self) -> tuple[TableFile, RowGroup | None] | None:
-        """Wait for a file, and a row group for it or None to close it; None: leave."""
+    def has_work(self, seconds: float) -> bool:
+        """Wait so long for work; gives whether there is some, or a reason to leave."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_over or self._ready)
+            return self._changed.wait_for(lambda: self._has_work, seconds)
+
+    def next_work(self) -> Work | None:
+        """Wait for a file to go on with, else for a row group to encode ahead; None: leave."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_work)
             if self._is_over:
                 return None
-            file = self._ready.popleft()
             self._busy_lanes += 1
-            return file, file.pending.popleft() if file.pending else None
+            if not self._ready:
+                work = self._ahead.popleft()
+                assert work.queued is not None
+                work.queued.is_taken = True
+                return work
+            file = self._ready.popleft()
+            file.has_lane = True
+            queued = file.queue.popleft() if file.queue else None
+            if queued is not None:
+                queued.is_taken = True
+            return Work(file, queued)
 
-    def is_complete(self, file: TableFile, group: RowGroup | None) -> bool:
+    def is_complete(self, file: TableFile, queued: QueuedGroup | None) -> bool:
         """Put a file back; true when the lane is to close it, because nothing more comes."""
         with self._changed:
-            if group is not None:
-                self.waiting_bytes -= group.held_bytes
+            file.has_lane = False
+            if queued is not None:
+                self.waiting_bytes -= queued.held_bytes
             owner = self._owner[file]
             if owner.is_abandoned:
                 return False
             owner.close_if_full(file)
-            if file.pending:
-                self._ready.append(file)
+            if file.queue:
+                self._offer(file)
             elif not file.is_sealed:
                 file.is_scheduled = False
             self._changed.notify_all()
-            return file.is_sealed and not file.pending
+            return file.is_sealed and not file.queue
+
+    def encoded(self, file: TableFile, queued: QueuedGroup, encoded: Encoded | None) -> None:
+        """A row group was encoded ahead, or could not be: the file that waits for it goes on."""
+        with self._changed:
+            queued.is_taken = False
+            if encoded is not None:
+                self.waiting_bytes -= queued.held_bytes
+                queued.keep(encoded)
+                self.waiting_bytes += queued.held_bytes
+            if file.queue and file.queue[0] is queued and not file.has_lane:
+                self._offer(file)
+            self._changed.notify_all()
+
+    def _offer(self, file: TableFile) -> None:
+        """Give a file to the lanes, unless one of them encodes its next row group ahead."""
+        if not self._owner[file].is_abandoned and not file.queue[0].is_taken:
+            self._ready.append(file)
 
     def finished(self, file: TableFile) -> None:
         """A file is durable."""
@@ -467,8 +524,9 @@ class Desk:
                 doomed = doomed + self._sealed.content.files
             self._stage.step(Step.DROP)
             self._sealed = None
-            self._content = self._make_content(self.lane_count)
+            self._content = self._make_content()
             self._ready.clear()
+            self._ahead.clear()
             self._owner.clear()
             self.waiting_bytes = 0
             return doomed
@@ -477,6 +535,9 @@ class Desk:
         """Let the lanes see only what is sealed."""
         self._content.is_abandoned = True
         self._ready = deque(file for file in self._ready if not self._owner[file].is_abandoned)
+        self._ahead = deque(
+            of for of in self._ahead if _is_left(of) and not self._owner[of.file].is_abandoned
+        )
 
     def cleared(self, *, is_last: bool) -> None:
         """What was thrown away is gone; and if it is the last, so do the threads."""
@@ -485,3 +546,8 @@ class Desk:
             if is_last:
                 self._life.step(Event.CLOSE)
             self._changed.notify_all()
+
+
+def _is_left(work: Work) -> bool:
+    """Whether a row group still waits for a lane that encodes it ahead."""
+    return work.queued is not None and not work.queued.is_taken

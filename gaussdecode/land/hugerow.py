@@ -19,8 +19,7 @@ first only to be measured: memory is dearer here than time.
 import io
 import itertools
 import struct
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -29,28 +28,21 @@ import pyarrow as pa
 
 from gaussdecode import late
 from gaussdecode.errors import LandingError
-from gaussdecode.land import thrift
+from gaussdecode.land import rowgroups, thrift
 from gaussdecode.land.encodings import FORMAT
-from gaussdecode.land.thrift import Items, Struct
+from gaussdecode.land.thrift import Struct
 
 HUGE_BYTES: Final = 16 << 20
 """A value above this is put into its file by this module; arbitrary."""
 
+_LENGTH: Final = struct.Struct("<I")
 _PIECE_BYTES: Final = 1 << 20
 _MAX_PAGE_BYTES: Final = (1 << 31) - 1
-_MAGIC: Final = b"PAR1"
-_LENGTH: Final = struct.Struct("<I")
 
 # Fields of Parquet's Thrift structs, as parquet.thrift numbers them.
-_FILE_ROWS, _FILE_GROUPS = 3, 4
-_GROUP_CHUNKS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET = 1, 2, 3, 5
-_GROUP_PACKED_BYTES, _GROUP_ORDINAL = 6, 7
-_CHUNK_OFFSET, _CHUNK_META = 2, 3
 _META_PATH, _META_BYTES, _META_PACKED_BYTES = 3, 6, 7
-_META_DATA, _META_INDEX, _META_DICTIONARY, _META_BLOOM = 9, 10, 11, 14
 _META_STATISTICS, _META_SIZES = 12, 16
 _META_OF_VALUES: Final = (_META_STATISTICS, _META_SIZES)
-_META_OFFSETS: Final = (_META_DATA, _META_INDEX, _META_DICTIONARY, _META_BLOOM)
 _PAGE_TYPE, _PAGE_BYTES, _PAGE_PACKED_BYTES, _PAGE_OF_DATA = 1, 2, 3, 5
 _DATA_STATISTICS: Final = 5
 _DATA_PAGE: Final = 0
@@ -100,66 +92,25 @@ def put_row(row: pa.Table, compression: str, level: int | None, at: int, write: 
         for name, column in zip(row.schema.names, row.columns, strict=True)
     ]
     data = _written(pa.Table.from_arrays(columns, schema=row.schema), compression, level)
-    footer, _ = thrift.load(data, _footer_offset(data))
-    group: Struct
-    (group,) = footer[_FILE_GROUPS][1].values
-    shift = at - len(_MAGIC)
-    for chunk in group[_GROUP_CHUNKS][1].values:
-        meta: Struct = chunk[_CHUNK_META][1]
-        start, size = _extent(meta)
+    group, _ = rowgroups.only_group(data)
+    shift = at - rowgroups.HEAD_BYTES
+    for chunk in rowgroups.chunks_of(group):
+        meta = rowgroups.meta_of(chunk)
+        start, size = rowgroups.extent(meta)
         values = huge.get(tuple(part.decode() for part in meta[_META_PATH][1].values))
-        _shift_chunk(chunk, shift)
+        rowgroups.shift_chunk(chunk, shift)
         if values is None:
             write(data[start : start + size])
             continue
         plain, packed = _put_chunk(data, start, values, compression, write)
-        _add(group, _GROUP_BYTES, plain - meta[_META_BYTES][1])
-        _add(group, _GROUP_PACKED_BYTES, packed - size)
-        _add(meta, _META_BYTES, plain - meta[_META_BYTES][1])
-        _add(meta, _META_PACKED_BYTES, packed - size)
+        rowgroups.grow(group, plain - meta[_META_BYTES][1], packed - size)
+        thrift.add(meta, _META_BYTES, plain - meta[_META_BYTES][1])
+        thrift.add(meta, _META_PACKED_BYTES, packed - size)
         for field in _META_OF_VALUES:
             meta.pop(field, None)
         shift += packed - size
-    _add(group, _GROUP_OFFSET, at - len(_MAGIC))
+    rowgroups.shift_group(group, at - rowgroups.HEAD_BYTES)
     return group
-
-
-def joined(
-    footer: bytes | bytearray, grafts: Sequence[tuple[int, int, Struct]]
-) -> tuple[bytes, int]:
-    """Add row groups to a file's footer.
-
-    Args:
-        footer: as pyarrow wrote it, with the length and letters at its end.
-        grafts: before which of pyarrow's row groups each stands, its bytes, and itself.
-
-    Returns:
-        The footer to write instead, and the rows that it counts.
-    """
-    file, _ = thrift.load(footer)
-    groups: Items = file[_FILE_GROUPS][1]
-    all_groups: list[Struct] = []
-    waiting = deque(grafts)
-    shift = 0
-    for index in range(len(groups.values) + 1):
-        while waiting and waiting[0][0] == index:
-            _, size, group = waiting.popleft()
-            all_groups.append(group)
-            shift += size
-        if index < len(groups.values):
-            group = groups.values[index]
-            for chunk in group[_GROUP_CHUNKS][1].values:
-                _shift_chunk(chunk, shift)
-            _add(group, _GROUP_OFFSET, shift)
-            all_groups.append(group)
-    for ordinal, group in enumerate(all_groups):
-        if _GROUP_ORDINAL in group:
-            group[_GROUP_ORDINAL] = (thrift.I16, ordinal)
-    rows = sum(group[_GROUP_ROWS][1] for group in all_groups)
-    groups.kind, groups.values = thrift.STRUCT, all_groups
-    file[_FILE_ROWS] = (thrift.I64, rows)
-    content = thrift.dump(file)
-    return content + _LENGTH.pack(len(content)) + _MAGIC, rows
 
 
 # ---- rows and values
@@ -339,31 +290,3 @@ class _Calling(io.RawIOBase):
     def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # pyarrow gives only these
         self._write(data)
         return len(data)
-
-
-# ---- footers
-
-
-def _footer_offset(file: memoryview) -> int:
-    tail = len(_MAGIC) + _LENGTH.size
-    (size,) = _LENGTH.unpack_from(file, len(file) - tail)
-    return len(file) - tail - int(size)
-
-
-def _extent(meta: Struct) -> tuple[int, int]:
-    """Where a column chunk begins, and its bytes."""
-    offsets = [meta[field][1] for field in (_META_DICTIONARY, _META_DATA) if field in meta]
-    return min(offsets), meta[_META_PACKED_BYTES][1]
-
-
-def _shift_chunk(chunk: Struct, shift: int) -> None:
-    _add(chunk, _CHUNK_OFFSET, shift)
-    for field in _META_OFFSETS:
-        _add(chunk[_CHUNK_META][1], field, shift)
-
-
-def _add(fields: Struct, number: int, amount: int) -> None:
-    """Add to a number if it is there, and says something."""
-    kind, value = fields.get(number, (thrift.I64, 0))
-    if value:
-        fields[number] = (kind, value + amount)

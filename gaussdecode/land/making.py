@@ -26,6 +26,7 @@ from gaussdecode.land.failpoints import Step
 from gaussdecode.land.names import (
     COMMITS,
     DATA,
+    MESSAGES,
     data_directory,
     data_name,
     entry_path,
@@ -34,7 +35,7 @@ from gaussdecode.land.names import (
 )
 from gaussdecode.land.state import LogState, ranks
 from gaussdecode.model.account import Account, counted_files, files_of, say
-from gaussdecode.model.entry import SUMS, SUMS_BY_SOURCE, CommitEntry
+from gaussdecode.model.entry import IN_ORDER, SUMS, SUMS_BY_SOURCE, CommitEntry
 from gaussdecode.model.landing import (
     EntryKind,
     LandingFile,
@@ -139,7 +140,9 @@ class Plan:
     schemas: tuple[PendingSchema, ...]
 
 
-def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
+def plan(
+    draft: Draft, state: LogState, source: str, now: dt.datetime, *, is_by_csn: bool = False
+) -> Plan:
     """Number a draft. Pure.
 
     Args:
@@ -147,10 +150,11 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
         state: of the log.
         source: name of the one source, or the first of several.
         now: aware; gives the partition and the modification times.
+        is_by_csn: positions do not say the order of rows.
 
     Raises:
         AccountError: its sums are not those of its files, or not of the stretch that begins at
-            the position of the log.
+            the position of the log; or files of a table are not in order.
     """
     committed = now.astimezone(dt.UTC)
     files, landed, moves = _place(draft, state.next_n, partition_day(now, state))
@@ -181,6 +185,8 @@ def plan(draft: Draft, state: LogState, source: str, now: dt.datetime) -> Plan:
     ).sealed()
     state.check_next(entry)
     _check_accounts(_accounts(draft, source), entry, state.positions)
+    if entry.is_in_order and not is_by_csn:
+        _check_order(entry)
     return Plan(entry, tuple(moves), draft.schemas)
 
 
@@ -198,9 +204,14 @@ def _accounts(draft: Draft, source: str) -> dict[str, Account]:
 
 def _extra(draft: Draft, source: str) -> dict[str, Any]:  # Any: JSON
     records = {name: account.to_record() for name, account in _accounts(draft, source).items()}
+    extra = {**draft.extra}
+    if draft.kind is EntryKind.DATA:
+        extra[IN_ORDER] = True
     if draft.others and records:
-        return {**draft.extra, SUMS_BY_SOURCE: records}
-    return {**draft.extra, **({SUMS: records[source]} if records else {})}
+        extra[SUMS_BY_SOURCE] = records
+    elif records:
+        extra[SUMS] = records[source]
+    return extra
 
 
 def _check_accounts(
@@ -226,13 +237,26 @@ def _check_accounts(
         )
 
 
+def _check_order(entry: CommitEntry) -> None:
+    """Refuse files that readers, who take them as they stand, would read in a wrong order."""
+    for before, after in itertools.pairwise(entry.files):
+        is_same = (before.table, before.source) == (after.table, after.source)
+        if is_same and before.table != MESSAGES and before.last >= after.first:
+            raise AccountError(
+                f"entry {entry.n} is not committed: {after.path} would begin at {after.first}, and the "
+                f"file of {before.table} before it ends at {before.last}. The server sends this stretch "
+                "again; if it fails again, keep the landing and the log, and report it"
+            )
+
+
 def _place(
     draft: Draft, n: int, date: dt.date
 ) -> tuple[list[HiddenFile], list[LandingFile], list[tuple[str, str]]]:
-    """Put the files of a draft in order and give them their final names."""
-    files = sorted(
-        draft.files, key=lambda file: (file.table, file.source or "", file.first, file.path)
-    )
+    """Sort the files of a draft by table and source, and give them their final names.
+
+    Those of one table and source stay in the order in which they were begun.
+    """
+    files = sorted(draft.files, key=lambda file: (file.table, file.source or ""))
     landed: list[LandingFile] = []
     moves: list[tuple[str, str]] = []
     for table, group in itertools.groupby(files, key=lambda file: file.table):

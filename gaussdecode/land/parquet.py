@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from gaussdecode import late
-from gaussdecode.land import encodings, hugerow
+from gaussdecode.land import encodings, hugerow, rowgroups
 from gaussdecode.land.disk import Disk
+from gaussdecode.land.rowgroups import Encoded
 from gaussdecode.land.sink import Sink
 from gaussdecode.land.thrift import Struct
 
@@ -25,6 +26,7 @@ class ParquetSink:
 
     Attributes:
         path: of the hidden file.
+        options: what pyarrow's writer was told.
         rows: written so far; once it is finished, what the file's own footer says.
         size: bytes encoded so far.
     """
@@ -46,17 +48,15 @@ class ParquetSink:
         self.size = 0
         self._sink = Sink(disk, path)
         self._compression = compression
-        self._level = ZSTD_LEVEL if compression == "zstd" else None
+        self._level = _level(compression)
         self._group_count = 0  # of those that pyarrow writes
         self._grafts: list[tuple[int, int, Struct]] = []
         self._footer: list[Any] = []  # Any: pyarrow has no types
         # Its many small writes do not each take the GIL, which other threads may hold for long.
         self._stream = pa.output_stream(self._sink, buffer_size=_STREAM_BYTES)
+        self.options = encodings.writer_options(sample, compression, self._level)
         self._writer = late.pq.ParquetWriter(
-            self._stream,
-            schema,
-            metadata_collector=self._footer,
-            **encodings.writer_options(sample, compression, self._level),
+            self._stream, schema, metadata_collector=self._footer, **self.options
         )
 
     def write(self, table: pa.Table) -> None:
@@ -67,14 +67,30 @@ class ParquetSink:
             else:
                 self._writer.write_table(part, row_group_size=max(1, part.num_rows))
                 self._group_count += 1
-        self.rows += table.num_rows
-        self.size = self._stream.tell() + sum(size for _, size, _ in self._grafts)
+        self._count(table.num_rows)
+
+    def append(self, encoded: Encoded) -> None:
+        """Append what `encode` made."""
+        self._stream.flush()
+        start = self._sink.size
+        self._sink.write(encoded.content)
+        self._put(start, rowgroups.moved(encoded.group, start))
+        self._count(encoded.rows)
 
     def _graft(self, row: pa.Table) -> None:
         self._stream.flush()
         start = self._sink.size
-        group = hugerow.put_row(row, self._compression, self._level, start, self._sink.write)
+        self._put(
+            start, hugerow.put_row(row, self._compression, self._level, start, self._sink.write)
+        )
+
+    def _put(self, start: int, group: Struct) -> None:
+        """Remember a row group that pyarrow does not know of, whose bytes are in the file."""
         self._grafts.append((self._group_count, self._sink.size - start, group))
+
+    def _count(self, rows: int) -> None:
+        self.rows += rows
+        self.size = self._stream.tell() + sum(size for _, size, _ in self._grafts)
 
     def finish(self) -> tuple[int, str]:
         """Write the footer, make the file durable; give its size and checksum."""
@@ -83,7 +99,7 @@ class ParquetSink:
             with self._sink.diverted() as footer:
                 self._writer.close()
                 self._stream.flush()
-            content, self.rows = hugerow.joined(footer, self._grafts)
+            content, self.rows = rowgroups.joined(footer, self._grafts)
             self._sink.write(content)
         else:
             self._writer.close()
@@ -99,6 +115,29 @@ class ParquetSink:
     def abandon(self) -> None:
         """Give the file up; it stays on disk, unfinished."""
         self._sink.abandon()
+
+
+def encode(
+    table: pa.Table, compression: str, options: dict[str, Any] | None
+) -> Encoded | None:  # Any: pyarrow's
+    """Make a row group that a `ParquetSink` appends.
+
+    Args:
+        table: its rows.
+        compression: of the file.
+        options: of the file, where it is open already.
+
+    Returns:
+        It; None where it has huge values.
+    """
+    if any(is_huge for _, is_huge in hugerow.parts(table)):
+        return None
+    chosen = options or encodings.writer_options(table, compression, _level(compression))
+    return rowgroups.encode(table, chosen)
+
+
+def _level(compression: str) -> int | None:
+    return ZSTD_LEVEL if compression == "zstd" else None
 
 
 def operations(table: pa.Table) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Are the numbers of each transaction 0, 1, 2 ... without gap and repetition?
+"""Are the numbers of each transaction 0, 1, 2 ... without gap and repetition, and rows in order?
 
 Given positions in any order and from any number of files; keeps three numbers per
 transaction: how many rows, the highest `gd_seq`, and a sum of 64-bit hashes of all of
@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 
 from gaussdecode.land.names import MESSAGES
 from gaussdecode.model.csns import Csns
-from gaussdecode.model.landing import SourcePosition
+from gaussdecode.model.landing import Position, SourcePosition
 
 _STEP: Final = 1 << 16
+_ORDER: Final = ("gd_epoch", "gd_csn", "gd_lsn", "gd_seq")  # of them those that are read
 
 _Numbers = np.ndarray[Any, np.dtype[np.uint64]]  # Any: the shape
+_Places = np.ndarray[Any, np.dtype[np.int64]]  # same
 
 
 @dataclasses.dataclass(slots=True)
@@ -30,6 +32,49 @@ class Transaction:
     rows: int = 0
     last_seq: int = -1
     digest: int = 0
+
+
+class RowOrder:
+    """Do the rows of a table stand in order, file after file?
+
+    Attributes:
+        first: position of the first row of the present file; None before it.
+        last: of the last one so far.
+        is_kept: none so far stands before the one that it follows.
+    """
+
+    def __init__(self) -> None:
+        self.first: Position | None = None
+        self.last: Position | None = None
+        self.is_kept = True
+        self._before: dict[str, _Places] = {}  # of the last row
+
+    def begin(self) -> None:
+        """Another file comes."""
+        self.first = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in the positions of a batch."""
+        if not batch.num_rows:
+            return
+        rows = {
+            name: pc.fill_null(batch.column(name), 0)
+            .to_numpy(zero_copy_only=False)
+            .astype(np.int64)
+            for name in _ORDER
+            if name in batch.schema.names
+        }
+        first, last = (
+            Position(int(rows["gd_lsn"][at]), int(rows["gd_seq"][at]) if "gd_seq" in rows else 0)
+            for at in (0, -1)
+        )
+        self.first, self.last = self.first or first, last
+        places = [np.append(self._before.get(name, row[:0]), row) for name, row in rows.items()]
+        is_later = np.zeros(len(places[0]) - 1, dtype=bool)
+        for place in reversed(places):
+            is_later = (place[1:] > place[:-1]) | ((place[1:] == place[:-1]) & is_later)
+        self.is_kept = self.is_kept and bool(is_later.all())
+        self._before = {name: row[-1:] for name, row in rows.items()}
 
 
 class SequenceCheck:

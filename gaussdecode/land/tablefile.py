@@ -1,27 +1,50 @@
 """The files of an open entry: which row group goes into which.
 
-Given row groups in the order of their tables; promises that each file is written by one
-thread at a time, in the order given, and that a table with little data gets one file. A
-file takes row groups until it is full; a table that brings them faster than one thread
-encodes gets a second file beside the first, while there are fewer such files than lanes. So
-there are at most as many files as tables and lanes, but where files grow full, or where a
-transaction reaches more tables than files may be open. Knows no threads: the writer holds
-the lock.
+Given the row groups of each table in order; promises that files which are read in the order in which
+they were begun give the rows in that order, that each file is written by one thread at a time, and that a
+table with little data gets one file for each stretch under one schema. A file takes row groups
+until it is full, or until one comes under another schema. So there are as many files as tables, but
+where files grow full, where schemas change over, or where a transaction reaches more tables than
+files may be open. Knows no threads: the writer holds the lock.
 """
 
 import dataclasses
 from collections import Counter, deque
-from typing import Final
 
 from gaussdecode.errors import AccountError
 from gaussdecode.land.making import HiddenFile
-from gaussdecode.land.parquet import ParquetSink, operations
+from gaussdecode.land.parquet import ParquetSink, encode, operations
+from gaussdecode.land.rowgroups import Encoded
 from gaussdecode.model.account import say
 from gaussdecode.model.landing import Position
 from gaussdecode.model.request import RowGroup
 
-_SPLIT_BYTES: Final = 2 << 20
-"""A row group smaller than this waits for its table's file rather than opening another."""
+
+@dataclasses.dataclass(eq=False, slots=True)
+class QueuedGroup:
+    """A row group that waits for its file.
+
+    Attributes:
+        group: its rows, until they are encoded.
+        encoded: what another lane than the file's made of it.
+        is_taken: a lane has it: the file's, or another one that encodes it ahead of its turn.
+        held_bytes: what it takes of memory.
+    """
+
+    group: RowGroup
+    encoded: Encoded | None = None
+    is_taken: bool = False
+    held_bytes: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        """It begins with its rows."""
+        self.held_bytes = self.group.held_bytes
+
+    def keep(self, encoded: Encoded) -> None:
+        """Hold what was made of the rows in their place."""
+        self.encoded = encoded
+        self.group = dataclasses.replace(self.group, table=self.group.schema.empty_table())
+        self.held_bytes = len(encoded.content)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -32,9 +55,11 @@ class TableFile:
         table: encoded directory name.
         schema_id: of all its rows.
         source: whose rows they are, where there are several; else None.
-        pending: row groups waiting for a lane.
+        queue: row groups waiting for a lane.
         sink: once the first row group is being encoded.
-        is_scheduled: a lane has it, or it is in the queue of the lanes.
+        is_scheduled: a lane has it, it is in the queue of the lanes, or waits for a row group of it
+            that a lane encodes ahead of its turn.
+        has_lane: a lane has it.
         is_sealed: no more row groups come.
         result: when it is finished.
     """
@@ -42,9 +67,10 @@ class TableFile:
     table: str
     schema_id: str
     source: str | None = None
-    pending: deque[RowGroup] = dataclasses.field(default_factory=deque)
+    queue: deque[QueuedGroup] = dataclasses.field(default_factory=deque)
     sink: ParquetSink | None = None
     is_scheduled: bool = False
+    has_lane: bool = False
     is_sealed: bool = False
     result: HiddenFile | None = None
     _first: Position | None = None
@@ -64,19 +90,46 @@ class TableFile:
         Raises:
             AccountError: its rows are not those that the collector counted.
         """
+        self._check(group)
+        self._opened.write(group.table)
+        self._note(group)
+
+    def encode_ahead(self, group: RowGroup, compression: str) -> Encoded | None:
+        """Encode a row group whose turn has not come, beside the lane that has the file.
+
+        Returns:
+            What `append` takes; None where only the lane that has the file can write it.
+
+        Raises:
+            AccountError: as of `encode`.
+        """
+        self._check(group)
+        return encode(group.table, compression, None if self.sink is None else self.sink.options)
+
+    def append(self, group: RowGroup, encoded: Encoded) -> None:
+        """Write what `encode_ahead` made; the lane that has the file calls it."""
+        self._opened.append(encoded)
+        self._note(group)
+
+    @property
+    def _opened(self) -> ParquetSink:
         if self.sink is None:
             raise ValueError("the file is not open")
+        return self.sink
+
+    def _check(self, group: RowGroup) -> None:
         found = operations(group.table)
         if found != group.ops:
             raise AccountError(
                 f"{self.table}: {say(group.ops)} were collected, a row group from "
                 f"{group.first} to {group.last} holds {say(found)}: it is not landed"
             )
-        self.sink.write(group.table)
+
+    def _note(self, group: RowGroup) -> None:
         if self._first is None:
             self._first = group.first
         self._last = group.last
-        self._ops.update(found)
+        self._ops.update(group.ops)
         self._has_unchanged |= group.has_unchanged
         self._has_key_change |= group.has_key_change
 
@@ -105,59 +158,61 @@ class TableFile:
 class OpenEntry:
     """Everything written since the last entry.
 
+    Args:
+        target_file_size: a file with so many bytes takes no more row groups.
+        max_open_files: files being written at once.
+
     Attributes:
-        files: all of them, finished or not.
+        files: all of them, finished or not, in the order in which they were begun.
         unfinished: how many are not finished.
-        is_crowded: there are more tables than files may be open. What comes for a table
-            whose file was closed early needs another one: it is time to commit.
+        is_crowded: there are more files than may be open, of as many tables or of schemas that
+            alternate. What comes now may need yet another one: it is time to commit.
         is_abandoned: it is never committed; nobody need finish its files.
     """
 
-    def __init__(self, target_file_size: int, max_open_files: int, lanes: int) -> None:
+    def __init__(self, target_file_size: int, max_open_files: int) -> None:
         self.files: list[TableFile] = []
         self.unfinished = 0
-        self.is_crowded = False
         self.is_abandoned = False
         self._target = target_file_size
         self._max_open = max_open_files
-        self._beside_left = lanes
-        self._open: dict[tuple[str, str, str | None], list[TableFile]] = {}
+        self._last: dict[tuple[str, str | None], TableFile] = {}  # of each table and source
         self._used: dict[TableFile, None] = {}  # a set in order of last use
+
+    @property
+    def is_crowded(self) -> bool:
+        """See above."""
+        return len(self.files) > self._max_open
 
     @property
     def largest_file_bytes(self) -> int:
         """Size of the largest file so far."""
         return max((file.size for file in self.files), default=0)
 
-    def assign(self, group: RowGroup, *, has_idle_lane: bool) -> tuple[TableFile, TableFile | None]:
+    def assign(self, group: RowGroup) -> tuple[TableFile, list[TableFile]]:
         """Choose the file for a row group.
 
         Args:
             group: the next of its table.
-            has_idle_lane: another file could be written at once.
 
         Returns:
-            The file, and one that was sealed to keep the number of open ones bounded.
+            The file, and those that were sealed for it: the one before it of the table, whose schema
+            is another, and one of any table, to keep the number of open ones bounded.
         """
-        key = (group.table_dir, group.schema_id, group.source)
-        candidates = [file for file in self._open.get(key, ()) if not self.close_if_full(file)]
-        self._open[key] = candidates
-        for file in candidates:
-            if not file.is_scheduled:
-                return self._use(file), None
-        wants_more = has_idle_lane and group.table.nbytes >= _SPLIT_BYTES
-        if candidates and not (wants_more and self._beside_left):
-            return self._use(min(candidates, key=lambda file: len(file.pending))), None
-        self._beside_left -= bool(candidates)
-        file = TableFile(*key)
-        candidates.append(file)
+        place = (group.table_dir, group.source)
+        last = self._last.get(place)
+        if last is not None and not self.close_if_full(last):
+            if last.schema_id == group.schema_id:
+                return self._use(last), []
+            self._seal(last)
+        else:
+            last = None
+        file = TableFile(group.table_dir, group.schema_id, group.source)
+        self._last[place] = file
         self.files.append(file)
         self.unfinished += 1
-        return self._use(file), self._evict()
-
-    def allow_beside(self, count: int) -> None:
-        """So many more tables may have another file, or one table so many."""
-        self._beside_left += count
+        self._use(file)
+        return file, [of for of in (last, self._evict()) if of is not None]
 
     def seal(self) -> list[TableFile]:
         """Say that no more row groups come; gives the files that just need closing."""
@@ -165,17 +220,18 @@ class OpenEntry:
             file.is_sealed = True
         idle = [file for file in self._used if not file.is_scheduled]
         self._used.clear()
-        self._open.clear()
+        self._last.clear()
         return idle
 
     def close_if_full(self, file: TableFile) -> bool:
         """Seal a file that has reached its size; gives whether it takes no more."""
-        if file.is_sealed:
-            return True
-        if file.size >= self._target:
-            file.is_sealed = True
-            self._used.pop(file, None)
+        if not file.is_sealed and file.size >= self._target:
+            self._seal(file)
         return file.is_sealed
+
+    def _seal(self, file: TableFile) -> None:
+        file.is_sealed = True
+        self._used.pop(file, None)
 
     def _use(self, file: TableFile) -> TableFile:
         self._used.pop(file, None)
@@ -185,8 +241,6 @@ class OpenEntry:
     def _evict(self) -> TableFile | None:
         if len(self._used) <= self._max_open:
             return None
-        self.is_crowded = True
         file = next(iter(self._used))
-        del self._used[file]
-        file.is_sealed = True
+        self._seal(file)
         return file

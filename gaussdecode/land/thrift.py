@@ -122,6 +122,13 @@ def dump(struct: Struct) -> bytes:
     return bytes(out)
 
 
+def add(struct: Struct, number: int, amount: int) -> None:
+    """Add to a field that is there and is not 0."""
+    kind, value = struct.get(number, (I64, 0))
+    if value:
+        struct[number] = (kind, value + amount)
+
+
 def varint(value: int) -> bytes:
     """Write a number that is not negative, seven bits to a byte."""
     out = bytearray()

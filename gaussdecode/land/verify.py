@@ -7,13 +7,14 @@ with the floor that the log has at that moment, which is committed before anythi
 
 * the chain: every entry follows the one before, every checkpoint agrees with itself;
 * the files: present, size, checksum, rows, counts by operation, and schema;
-* the rows: inside the positions of their entry; per transaction ``gd_seq`` from 0 without
+* the rows: inside the positions of their entry; in order over the files of a table, of entries that say
+  so, each file from its first position to its last; per transaction ``gd_seq`` from 0 without
   gap or repetition over all tables; so no ``(gd_epoch, gd_lsn, gd_seq)`` twice;
 * where the order is that of CSNs: every CSN of an entry at or below its watermark, which all sources
   have in common, and above that of the entry before;
 * the sums, of each source: what the reader framed in a stretch is what its files hold and what was left out,
   and each stretch begins where the one before ended;
-* compaction: as many rows by operation, with the same positions, as the files replaced;
+* compaction: as many rows by operation, with the same positions, as the files replaced, in order;
 * schemas, the layout and what snapshots keep: what was written;
 * nothing lies around that no entry names.
 
@@ -38,9 +39,16 @@ from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.lying import Sums, strays, walk
 from gaussdecode.land.mirror.known import bare_until
-from gaussdecode.land.names import COMPACT, SCHEMAS, TRANSACTIONS, data_number, entry_path
+from gaussdecode.land.names import (
+    COMPACT,
+    MESSAGES,
+    SCHEMAS,
+    TRANSACTIONS,
+    data_number,
+    entry_path,
+)
 from gaussdecode.land.schemas import read_schema
-from gaussdecode.land.sequence import SequenceCheck
+from gaussdecode.land.sequence import RowOrder, SequenceCheck
 from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.land.snapshots import is_whole
 from gaussdecode.land.space import SpaceWait
@@ -182,6 +190,9 @@ class _Verification:
         self.young: list[str] = []
         self.has_sums = False
         self.held: list[tuple[str | None, dict[str, int]]] = []  # by files of the entry, as read
+        self.row_orders: dict[
+            tuple[str, str | None], RowOrder
+        ] = {}  # likewise, by table and source
 
     def run(self) -> Report:
         report = self.report
@@ -304,6 +315,7 @@ class _Verification:
         self.state.check_next(entry)
         orders = {source: SequenceCheck() for source in entry.positions}
         self.held.clear()
+        self.row_orders.clear()
         for file in entry.files:
             self.tables.add(file.table)
             self.check_schema(entry.n, file)
@@ -400,8 +412,11 @@ class _Verification:
             return f"{file.path} of entry {entry.n} is altered: its checksum differs"
         report.files += 1
         report.bytes += file.bytes
+        row_order = self.row_orders.setdefault((file.table, file.source), RowOrder())
+        was_kept = row_order.is_kept
+        row_order.begin()
         try:
-            rows, ops = self.read_rows(file, order)
+            rows, ops = self.read_rows(file, order, row_order)
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowException) as error:
@@ -414,15 +429,25 @@ class _Verification:
             return f"{file.path} holds {rows} rows, entry {entry.n} says {file.rows}"
         if ops and dict(ops) != file.ops:
             return f"{file.path} holds {dict(ops)}, entry {entry.n} says {file.ops}"
+        if entry.is_in_order and was_kept and not row_order.is_kept:
+            return (
+                f"{file.path} of entry {entry.n}: its rows are not in order, or do not follow those of the "
+                "table's file before it"
+            )
+        if entry.is_in_order and row_order.first is not None:
+            return _wrong_ends(entry, file, row_order)
         return None
 
-    def read_rows(self, file: LandingFile, order: SequenceCheck) -> tuple[int, Counter[str]]:
+    def read_rows(
+        self, file: LandingFile, order: SequenceCheck, row_order: RowOrder
+    ) -> tuple[int, Counter[str]]:
         """Read operations and positions of a file, batch by batch."""
         rows, ops = 0, Counter[str]()
         with self.disk.files.open(file.path) as raw:
             parquet = pq.ParquetFile(raw)
             names = parquet.schema_arrow.names
-            wanted = ["gd_op", "gd_lsn", "gd_seq", *(["gd_csn"] if self.is_by_csn else [])]
+            wanted = ["gd_op", "gd_epoch", "gd_lsn", "gd_seq"]
+            wanted += ["gd_csn"] if self.is_by_csn else []
             columns = [name for name in wanted if name in names]
             if not columns:
                 return parquet.metadata.num_rows, ops
@@ -433,6 +458,8 @@ class _Verification:
                     ops.update({item["values"]: item["counts"] for item in counted})
                 if {"gd_lsn", "gd_seq"} <= set(columns) and file.table != TRANSACTIONS:
                     order.add(file.table, batch)
+                if "gd_lsn" in columns and file.table != MESSAGES:
+                    row_order.add(batch)
                 if "gd_csn" in columns:
                     order.add_csns(batch.column("gd_csn"))
         return rows, ops
@@ -450,10 +477,12 @@ class _Verification:
         if any(self.disk.size(each) is None for each in (path, *replaced)):
             return  # retention is at work, or the file's own entry was reported already
         merged, parts = SequenceCheck(), SequenceCheck()
+        row_order = RowOrder()
         table = path.split("/")[2]
         try:
-            for each, order in ((path, merged), *((old, parts) for old in replaced)):
-                self.read_rows(_file_at(each, table), order)
+            self.read_rows(_file_at(path, table), merged, row_order)
+            for old in replaced:
+                self.read_rows(_file_at(old, table), parts, RowOrder())
         except FileNotFoundError:
             return  # likewise
         except (OSError, pa.ArrowException) as error:
@@ -461,6 +490,8 @@ class _Verification:
             return
         if merged.seen != parts.seen:
             self.report.add(f"{path} of entry {entry.n} holds other rows than it replaces")
+        if not row_order.is_kept:
+            self.report.add(f"{path} of entry {entry.n}: its rows are not in order")
 
     # ---- what lies there -------------------------------------------------------------
 
@@ -534,6 +565,14 @@ def _source_of(file: LandingFile, entry: CommitEntry) -> str:
     if file.source is None and len(entry.positions) == 1:
         return next(iter(entry.positions))
     return file.source or ""
+
+
+def _wrong_ends(entry: CommitEntry, file: LandingFile, found: RowOrder) -> str | None:
+    """Say where the first or the last row of a file is another one than its entry says."""
+    for verb, at, said in (("begins", found.first, file.first), ("ends", found.last, file.last)):
+        if at is not None and at != said:
+            return f"{file.path} {verb} with {at}, entry {entry.n} says {said}"
+    return None
 
 
 def _file_at(path: str, table: str) -> LandingFile:

@@ -12,14 +12,17 @@ Generations
 
 Threads
     The *collector* calls the intake; where there are several sources, the collector of each.
-    *Lanes* encode; a file is with one lane at a time (`TableFile.is_scheduled`). A collector
+    *Lanes* encode; a file is with one lane at a time (`TableFile.has_lane`). A lane without a file
+    encodes a large row group of another one's file ahead of its turn, and leaves it where it waits: so
+    all lanes may work for one table, and its rows stay in order. A collector
     starts more of them, where that helps (`land.lanes`). The *committer* runs one entry
     at a time. One lock guards all shared state; nobody encodes or touches the disk with it.
 
 Who waits for whom
     collector: in `write` while enough is waiting for lanes, in `commit` while the
     entry before is not done. Committer: for the lanes to finish the files of its
-    entry. Lanes wait for nobody but the disk. The arrows make no circle, so there is
+    entry. Lanes wait for nobody but the disk; a file whose next row group is being encoded ahead
+    waits for it, without a lane. The arrows make no circle, so there is
     no deadlock; with a full disk everybody waits until there is room or a stop is asked for.
     `note` and `insert` ask for the lock with the log's lock held; nobody asks the other way.
 
@@ -37,7 +40,7 @@ from typing import Final
 
 from gaussdecode.errors import AccountError
 from gaussdecode.land.commitlog import CommitLog
-from gaussdecode.land.desk import Desk, Sealed
+from gaussdecode.land.desk import Desk, Sealed, Work
 from gaussdecode.land.failpoints import Step
 from gaussdecode.land.lanes import WINDOW_SECONDS, Lanes
 from gaussdecode.land.making import Draft
@@ -45,7 +48,7 @@ from gaussdecode.land.names import data_directory
 from gaussdecode.land.parquet import ParquetSink
 from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.spent import Spent
-from gaussdecode.land.tablefile import OpenEntry, TableFile
+from gaussdecode.land.tablefile import OpenEntry, QueuedGroup, TableFile
 from gaussdecode.memory import REST_SECONDS, give_back
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.histogram import Histogram
@@ -275,23 +278,35 @@ class Writer:
                 self._on_error(error)
 
     def _lane(self) -> None:
-        while (work := self._desk.next_file()) is not None:
+        while (work := self._desk.next_work()) is not None:
             try:
                 with self.encoding:
-                    self._encode(*work)
+                    if work.is_ahead:
+                        self._encode_ahead(work)
+                    else:
+                        self._write(work.file, work.queued)
             finally:
                 self._desk.rest()
-            if not self._desk.has_file(REST_SECONDS):
+            if not self._desk.has_work(REST_SECONDS):
                 give_back()
 
-    def _encode(self, file: TableFile, group: RowGroup | None) -> None:
-        if group is not None:
+    def _encode_ahead(self, work: Work) -> None:
+        assert work.queued is not None
+        with self._timed("encode"):
+            encoded = work.file.encode_ahead(work.queued.group, self._compression)
+        self._desk.encoded(work.file, work.queued, encoded)
+
+    def _write(self, file: TableFile, queued: QueuedGroup | None) -> None:
+        if queued is not None:
             self._log.disk.space.reserve(f"write {file.table}")
             if file.sink is None:
-                file.sink = self._open(file, group)
-            with self._timed("encode"):
-                file.encode(group)
-        if self._desk.is_complete(file, group):
+                file.sink = self._open(file, queued.group)
+            if queued.encoded is None:
+                with self._timed("encode"):
+                    file.encode(queued.group)
+            else:
+                file.append(queued.group, queued.encoded)
+        if self._desk.is_complete(file, queued):
             with self.syncing, self._timed("sync"):
                 file.finish()
             self._desk.finished(file)

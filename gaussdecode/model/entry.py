@@ -39,6 +39,7 @@ SUMS_BY_SOURCE: Final = "sums_by_source"
 PREPARED: Final = "prepared"
 ENDED: Final = "ended"
 CSNS: Final = "csns"
+IN_ORDER: Final = "in_order"
 FIRST_PREVIOUS: Final = "0" * 64
 """What entry 0 carries as the hash of the entry before it."""
 
@@ -75,7 +76,8 @@ class CommitEntry:
             where programs that know of no sums pass over it, under ``sums_by_source`` one for each
             of several sources; under ``prepared`` the files of
             prepared transactions that it names, under ``ended`` paths of those that ended;
-            under ``csns`` the least and the greatest CSN of its transactions.
+            under ``csns`` the least and the greatest CSN of its transactions; under ``in_order``
+            true where rows stand in order in its files, and these in order by table and source.
         hash: of this entry; empty until it is sealed.
     """
 
@@ -129,6 +131,11 @@ class CommitEntry:
     def ended(self) -> tuple[str, ...]:
         """Paths of such files whose transactions ended, or will be sent again."""
         return tuple(_matching(_PREPARED, path) for path in self.extra.get(ENDED, ()))
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the files of each table and source, read one after the other, give rows in order."""
+        return self.extra.get(IN_ORDER) is True
 
     @property
     def csns(self) -> Csns | None:

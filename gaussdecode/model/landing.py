@@ -3,6 +3,8 @@
 import dataclasses
 import enum
 
+from gaussdecode.model.lsn import Lsn
+
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Position:
@@ -15,6 +17,9 @@ class Position:
 
     lsn: int
     seq: int
+
+    def __str__(self) -> str:
+        return f"{Lsn(self.lsn)} row {self.seq}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -191,6 +191,12 @@ class Sink:
         for accumulator in self.held:
             self.flush(accumulator)
 
+    def change_over(self, accumulator: Accumulator[Landed]) -> None:
+        for held in self.held:
+            if held.table.directory == accumulator.table.directory:
+                self.flush(held)
+                held.is_current = held is accumulator
+
     def flush(self, accumulator: Accumulator[Landed]) -> None:
         landed = accumulator.table
         if not accumulator.row_count:

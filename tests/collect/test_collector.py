@@ -152,6 +152,49 @@ def test_rows_of_an_older_schema_leave_first(
     assert [change.position.lsn for change in changes] == [11, 21, 31]
 
 
+def test_rows_of_a_table_leave_in_order_however_its_schemas_alternate(
+    make_collector: Callable[..., Collector],
+) -> None:
+    """One row group for each stretch of one schema, also where an older version comes after a newer."""
+    writer = _Writer()
+    collector = make_collector(writer, row_group_rows=1000)
+    first = relation(1, "t", oid=7)
+    renamed = dataclasses.replace(_renamed(first, "remark"), version=2)
+    other = relation(3, "u", oid=8)
+    marks = [relation_mark(of) for of in (first, renamed, other)]
+    collector.assembler.absorb_bytes(entry(0, [*marks, *_inserts(1, 10, 1)]))
+    rows: list[Item] = [Row(version, number, "x") for number, version in enumerate((2, 2, 3, 1, 2))]
+    alternating = [Mark(BEGIN, x=20, z=20), *rows, Mark(COMMIT, x=20, y=21)]
+    collector.assembler.absorb_bytes(entry(1, alternating))
+    truncated: list[Item] = [
+        Mark(BEGIN, x=30, z=30),
+        Mark(TRUNCATE, index=1),
+        Mark(COMMIT, x=30, y=31),
+    ]
+    collector.assembler.absorb_bytes(entry(2, truncated))
+    collector._commit_if(is_due=True)
+    (request,) = writer.requests
+    found = [
+        (group.schema_id, *((p.lsn, p.seq) for p in (group.first, group.last)))
+        for group in writer.groups
+        if group.table_dir == "public.t"
+    ]
+    assert found == [
+        ("id-note", (11, 0), (11, 0)),
+        ("id-remark", (21, 0), (21, 1)),
+        ("id-note", (21, 3), (21, 3)),
+        ("id-remark", (21, 4), (21, 4)),
+        ("id-note", (31, 0), (31, 0)),
+    ]
+    changes = [of for of in request.schema_changes if of.table == "public.t"]
+    assert [(of.position.lsn, of.position.seq) for of in changes] == [
+        where for _, where, _ in found
+    ]
+    assert collector.assembler.held_bytes == 0
+    (held,) = (group for group in writer.groups if group.table_dir == "public.u")
+    assert held.table.num_rows == 1, "another table is not cut for it"
+
+
 @pytest.mark.parametrize("keeps", [True, False])
 def test_an_entry_knows_when_its_transactions_committed(
     make_collector: Callable[..., Collector], keeps: bool

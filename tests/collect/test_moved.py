@@ -68,6 +68,10 @@ class Owner:
         self.held.append(self._new(self.tables.find(RELATION)))
         return self.held[-1]
 
+    def change_over(self, accumulator: Accumulator[Landed]) -> None:
+        """It has no other schema."""
+        accumulator.is_current = True
+
     def rows(self) -> list[pa.Table]:
         """Everything that was released."""
         found = []

@@ -34,15 +34,18 @@ from gaussdecode.daemon.session import Confirm, Facts, Session, SessionSettings,
 from gaussdecode.errors import ChildError, SupersededError
 from gaussdecode.land import commitlog as commitlog_module
 from gaussdecode.land import desk as desk_module
+from gaussdecode.land import tablefile as tablefile_module
 from gaussdecode.land import writer as writer_module
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.desk import Desk, Life
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import Operation, Point, Step
 from gaussdecode.land.making import Draft
+from gaussdecode.land.rowgroups import Encoded
 from gaussdecode.land.sink import Sink
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.writer import Writer
+from gaussdecode.model.account import Account
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.request import EntryRequest
 
@@ -101,6 +104,8 @@ class SlowDisk(SimFiles):
 class PlainSink:
     """What a lane writes, without Parquet: the positions of the rows, one per line."""
 
+    options = None
+
     def __init__(self, disk: Disk, path: str, _: pa.Schema, __: str, ___: pa.Table) -> None:
         """Create the file."""
         self.path = path
@@ -114,10 +119,12 @@ class PlainSink:
 
     def write(self, table: pa.Table) -> None:
         """Append one row group."""
-        for row in table.to_pylist():
-            place = [row["gd_lsn"], row.get("gd_seq")]
-            self._sink.write(json.dumps(place).encode() + b"\n")
-        self.rows += table.num_rows
+        self.append(plain(table))
+
+    def append(self, encoded: Encoded) -> None:
+        """Append one that was made elsewhere."""
+        self._sink.write(encoded.content)
+        self.rows += encoded.rows
 
     def finish(self) -> tuple[int, str]:
         """Make it durable."""
@@ -127,6 +134,13 @@ class PlainSink:
     def abandon(self) -> None:
         """Give it up."""
         self._sink.abandon()
+
+
+def plain(table: pa.Table) -> Encoded:
+    """What `PlainSink` writes of a row group."""
+    places = ([row["gd_lsn"], row.get("gd_seq")] for row in table.to_pylist())
+    content = b"".join(json.dumps(place).encode() + b"\n" for place in places)
+    return Encoded(memoryview(content), {}, table.num_rows)
 
 
 class Pump:
@@ -188,6 +202,7 @@ class Daemon:
     turns: Turns
     disk: SlowDisk
     allowed: int = 99
+    lanes: int = 1
     errors: list[BaseException] = dataclasses.field(default_factory=list)
     sessions: list[Session] = dataclasses.field(default_factory=list)
 
@@ -196,7 +211,7 @@ class Daemon:
         self.log = CommitLog.open(self.disk, IDENTITY, space=SpaceWait(sleep=lambda _: None))
         self.writer = Writer(
             self.log,
-            lanes=1,
+            lanes=self.lanes,
             on_durable=lambda _: None,
             on_error=self.errors.append,
             clock=lambda: 0.0,  # nothing may hang on how long a run takes
@@ -311,7 +326,13 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     for module in _PATCHED:
         monkeypatch.setattr(module, "threading", made)
     monkeypatch.setattr(writer_module, "ParquetSink", PlainSink)
+    monkeypatch.setattr(tablefile_module, "encode", functools.partial(_encode_slowly, made))
     return made
+
+
+def _encode_slowly(turns: Turns, table: pa.Table, *_: object) -> Encoded:
+    turns.pause("encode ahead")
+    return plain(table)
 
 
 # ---- scenarios ----------------------------------------------------------------------------
@@ -501,6 +522,46 @@ def _throws_away(turns: Turns) -> None:
     check(disk, is_complete=False)
 
 
+def _hot(turns: Turns, *, is_discarded: bool = False) -> None:
+    """Two lanes work for one table, in any order: its rows stand in theirs, in one file."""
+    disk = SlowDisk(turns, _begun().copy())
+    daemon = Daemon(turns, disk, lanes=2)
+    desk = daemon.writer._desk
+
+    def is_helped() -> bool:
+        is_over = desk.is_committing or desk._life.state is not Life.OPEN
+        return is_over or desk._busy_lanes > 1
+
+    def create(_: int, operation: Operation, path: str) -> int:
+        if operation is Operation.CREATE and path.endswith(".parquet"):
+            turns.pause("create", is_helped)
+        return 0
+
+    disk._fail = create
+    intake = daemon.writer.begin()
+    if is_discarded:
+        for number in range(3):
+            intake.write(row_group(TABLE, "id", 10, range(number, number + 1)))
+        daemon.writer.discard()
+        intake = daemon.writer.begin()
+    first, second = TRANSACTIONS
+    for lsn, seqs in ((first, range(1)), (first, range(1, ROWS)), (second, range(ROWS))):
+        intake.write(row_group(TABLE, "id", lsn + 1, seqs))
+    counts = {"I": ROWS * len(TRANSACTIONS)}
+    end = TRANSACTIONS[-1] + 1
+    account = Account((1, START), (1, end), counts, counts)
+    position = SourcePosition(1, 1, end)
+    intake.commit(EntryRequest(kind=EntryKind.DATA, position=position, account=account))
+    daemon.writer.drain()
+    assert daemon.writer.waiting_bytes == 0
+    daemon.close()
+    assert not daemon.errors
+    assert sum(item.is_directory for item in disk.items("data")) == 1
+    (directory,) = (item.name for item in disk.items(f"data/{TABLE}"))
+    assert len(disk.items(f"data/{TABLE}/{directory}")) == 1
+    check(disk, is_complete=True)
+
+
 def _broken(turns: Turns, number: int) -> None:
     """An operation of the disk fails: what had landed stays, the next daemon lands the rest."""
     disk = SlowDisk(turns, _begun().copy())
@@ -560,6 +621,15 @@ def test_snapshot_in_flight(turns: Turns) -> None:
 def test_fsync_that_fails(turns: Turns, number: int, bound: int) -> None:
     """Each of them once; the first in every order."""
     assert turns.explore(functools.partial(_broken, turns, number), bound) >= 1
+
+
+@pytest.mark.parametrize(("is_discarded", "bound"), [(False, 2), (True, BOUND)])
+def test_lanes_that_work_for_one_table(
+    turns: Turns, is_discarded: bool, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is done first, the rows are in order; what is discarded stays away."""
+    monkeypatch.setattr(desk_module, "_AHEAD_BYTES", 1)
+    assert turns.explore(functools.partial(_hot, turns, is_discarded=is_discarded), bound) > 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -633,11 +703,20 @@ MUTATIONS: Final = {
         CommitLog.commit, "check()", "pass", _inserts_late, 0
     ),
     "what is discarded stays": Mutation(
-        Desk.end, "self._content = self._make_content(self.lane_count)", "pass",
+        Desk.end, "self._content = self._make_content()", "pass",
         functools.partial(_fails, moment=2),
     ),
     "lanes go on with what is discarded": Mutation(
         Desk.end, "self._abandon()", "pass", _throws_away, 0
+    ),
+    "a file does not wait for what is encoded ahead": Mutation(
+        Desk._offer, "not file.queue[0].is_taken", "True", _hot, 2
+    ),
+    "what is taken is taken again": Mutation(
+        Desk.next_work, "work.queued.is_taken = True", "pass", _hot, 2
+    ),
+    "a file that waits is not gone on with": Mutation(
+        Desk.encoded, "self._offer(file)", "pass", _hot, 2
     ),
     "a hold passes to the next collector": Mutation(
         Attendance.end, "self.hold.life.step(Event.LOSE)", "pass", _asleep, 0
@@ -649,6 +728,7 @@ MUTATIONS: Final = {
 def test_each_guard_is_needed(turns: Turns, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it a scenario fails."""
     mutation = MUTATIONS[name]
+    monkeypatch.setattr(desk_module, "_AHEAD_BYTES", 1)
     mutation.apply(monkeypatch)
     with pytest.raises(ScheduleError):
         turns.explore(lambda: mutation.scenario(turns), mutation.bound)

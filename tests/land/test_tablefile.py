@@ -1,73 +1,76 @@
-"""Which row group goes into which file: as few files as there are tables and lanes."""
+"""Which row group goes into which file: in order, and as few files as there are tables and stretches."""
 
 import random
 
-import pytest
 from kit.landrun import row_group
 
-from gaussdecode.land import tablefile
 from gaussdecode.land.tablefile import OpenEntry, TableFile
 from gaussdecode.model.request import RowGroup
 
 TARGET = 1 << 20
 
 
-def group(table: str, first: int = 0) -> RowGroup:
+def group(table: str, schema_id: str = "s", source: str | None = None) -> RowGroup:
     """A row group of one table."""
-    return row_group(table, "s", 10, range(first, first + 3))
+    made = row_group(table, schema_id, 10, range(3))
+    object.__setattr__(made, "source", source)
+    return made
 
 
-@pytest.fixture(autouse=True)
-def _split_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row group is large enough for a file of its own."""
-    monkeypatch.setattr(tablefile, "_SPLIT_BYTES", 1)
-
-
-def occupy(entry: OpenEntry, table: str) -> TableFile:
-    """Give a row group while a lane is idle; a lane takes the file and keeps it."""
-    file, _ = entry.assign(group(table), has_idle_lane=True)
+def scheduled(entry: OpenEntry, table: str) -> TableFile:
+    """Give a row group, and the file to a lane that keeps it."""
+    file, _ = entry.assign(group(table))
     file.is_scheduled = True
     return file
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 4])
-def test_hot_tables_get_as_many_files_as_there_are_lanes(lanes: int) -> None:
-    """However often a lane is idle, the files beside the first ones are bounded."""
-    entry = OpenEntry(TARGET, 100, lanes)
-    rng = random.Random(lanes)
+def test_a_table_has_one_file() -> None:
+    """Whether lanes have it or not; several sources have one each."""
+    entry = OpenEntry(TARGET, 100)
+    rng = random.Random(1)
     tables = [f"public.t{number}" for number in range(5)]
     for _ in range(200):
-        occupy(entry, rng.choice(tables))
-        free = rng.choice(entry.files)
-        free.is_scheduled = rng.random() < 0.9
-    assert len(entry.files) == len(tables) + lanes
+        scheduled(entry, rng.choice(tables)).is_scheduled = rng.random() < 0.9
+    assert sorted(file.table for file in entry.files) == tables
+    own = [entry.assign(group(tables[0], source=name))[0] for name in ("a", "b", "a")]
+    assert own[0] is own[2]
+    assert own[0] is not own[1]
     assert not entry.is_crowded
 
 
-def test_a_file_that_no_lane_has_is_taken_first() -> None:
-    """A table that is not faster than one lane has one file."""
-    entry = OpenEntry(TARGET, 100, 4)
-    first = occupy(entry, "public.t")
-    first.is_scheduled = False
-    assert occupy(entry, "public.t") is first
+def test_each_stretch_of_a_schema_has_its_file() -> None:
+    """A schema that comes again begins another file; the one before is closed, if no lane has it."""
+    entry = OpenEntry(TARGET, 100)
+    first, sealed = entry.assign(group("public.t", "a"))
+    assert not sealed
+    other, _ = entry.assign(group("public.u", "a"))
+    second, sealed = entry.assign(group("public.t", "b"))
+    assert sealed == [first]
+    assert first.is_sealed
+    again, sealed = entry.assign(group("public.t", "a"))
+    assert sealed == [second]
+    assert entry.assign(group("public.t", "a")) == (again, [])
+    assert entry.assign(group("public.u", "a")) == (other, [])
+    assert entry.files == [first, other, second, again]
+    assert entry.seal() == [again, other]
 
 
-def test_waiting_row_groups_go_where_fewest_wait() -> None:
-    """When no more files may be opened, the files of a table share its row groups."""
-    entry = OpenEntry(TARGET, 100, 1)
-    files = [occupy(entry, "public.t") for _ in range(2)]
-    assert files[0] is not files[1]
-    files[0].pending.append(group("public.t"))
-    assert occupy(entry, "public.t") is files[1]
+def test_many_stretches_are_crowded() -> None:
+    """A schema that alternates makes files without end only inside a transaction."""
+    entry = OpenEntry(TARGET, 4)
+    for number in range(5):
+        assert not entry.is_crowded
+        entry.assign(group("public.t", f"s{number % 2}"))
+    assert entry.is_crowded
 
 
 def test_more_tables_than_open_files_are_crowded() -> None:
     """It is said as soon as a file is closed for another table, and not before."""
-    entry = OpenEntry(TARGET, 2, 2)
+    entry = OpenEntry(TARGET, 2)
     for number in range(2):
-        entry.assign(group(f"public.t{number}"), has_idle_lane=False)
+        entry.assign(group(f"public.t{number}"))
         assert not entry.is_crowded
-    _, evicted = entry.assign(group("public.t2"), has_idle_lane=False)
+    _, sealed = entry.assign(group("public.t2"))
     assert entry.is_crowded
-    assert evicted is entry.files[0]
-    assert evicted.is_sealed
+    assert sealed == [entry.files[0]]
+    assert sealed[0].is_sealed

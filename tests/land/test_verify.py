@@ -21,7 +21,8 @@ from gaussdecode.land.lying import Sums
 from gaussdecode.land.retention import retain
 from gaussdecode.land.verify import Report, verify, verify_files
 from gaussdecode.model.account import Account
-from gaussdecode.model.entry import SUMS, CommitEntry
+from gaussdecode.model.entry import IN_ORDER, SUMS, CommitEntry
+from gaussdecode.model.landing import Position
 
 LAST = f"commits/{2:020d}.json"
 
@@ -222,9 +223,64 @@ def no_sums(files: SimFiles) -> None:
     resum(files, lambda _: None)
 
 
+def turned(files: SimFiles) -> None:
+    """Rows of a file that changed places."""
+    change_rows(
+        files, lambda table: table.take([1, 0]), first=Position(0x1200, 1), last=Position(0x1200, 0)
+    )
+
+
+def misplaced(files: SimFiles) -> None:
+    """An entry that says of a file another first row than it has."""
+    change_rows(files, lambda table: table, first=Position(0x1200, 1))
+
+
+def cut_in_two(files: SimFiles, *parts: list[int]) -> None:
+    """The first file of the last entry as several, with these of its rows."""
+    entry = last(files)
+    (file, *others) = entry.files
+    table = pq.read_table(io.BytesIO(files.read(file.path)))
+    made = []
+    for k, part in enumerate(parts):
+        sink = io.BytesIO()
+        pq.write_table(table.take(part), sink)
+        raw = sink.getvalue()
+        path = file.path if not k else file.path.replace(".parquet", f"-{k}.parquet")
+        overwrite(files, path, raw)
+        checksum = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+        first, end = (Position(file.first.lsn, file.first.seq + row) for row in (part[0], part[-1]))
+        made.append(
+            dataclasses.replace(
+                file,
+                path=path,
+                bytes=len(raw),
+                checksum=checksum,
+                rows=len(part),
+                first=first,
+                last=end,
+                ops={"I": len(part)},
+            )
+        )
+    hidden = (".gd-x", *entry.hidden)
+    overwrite(
+        files, LAST, dataclasses.replace(entry, files=(*made, *others), hidden=hidden).to_bytes()
+    )
+
+
+def overlapping(files: SimFiles) -> None:
+    """Files of a table that are not in order."""
+    cut_in_two(files, [1], [0])
+
+
 @pytest.mark.parametrize(
     ("damage", "finding"),
     [
+        (turned, "its rows are not in order"),
+        (
+            overlapping,
+            "-1.parquet of entry 2: its rows are not in order, or do not follow those of the table's file",
+        ),
+        (misplaced, "begins with 0/1200 row 0, entry 2 says 0/1200 row 1"),
         (flip, "checksum differs"),
         (cut, "bytes long"),
         (remove, "is missing"),
@@ -254,6 +310,20 @@ def test_damage_is_found(damage: Callable[[SimFiles], None], finding: str) -> No
     damage(files)
     report = verify_files(files)
     assert any(finding in each for each in report.findings), report.findings
+
+
+def test_files_in_order_are_clean_and_early_ones_need_not_be() -> None:
+    """A table may have several files; entries of before the word was given may mix their rows."""
+    files = landed()
+    cut_in_two(files, [0], [1])
+    assert verify_files(files).is_clean
+    files = landed()
+    turned(files)
+    entry = last(files)
+    assert entry.extra.pop(IN_ORDER) is True
+    overwrite(files, LAST, entry.to_bytes())
+    report = verify_files(files)
+    assert report.is_clean, report.findings
 
 
 def test_running_daemon_has_unfinished_files() -> None:

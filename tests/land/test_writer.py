@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import io
+import random
 import threading
 import time
 import types
@@ -17,7 +18,7 @@ from kit.landrun import COLUMNS, IDENTITY, SCHEMA, row_group
 from kit.simdisk import SimFiles
 
 from gaussdecode.errors import AccountError, DiskError, GaussDecodeError, SupersededError
-from gaussdecode.land import lanes, tablefile, writer
+from gaussdecode.land import desk, lanes, writer
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
@@ -205,24 +206,32 @@ def test_open_files_are_bounded() -> None:
 
 
 def test_hot_table_uses_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one lane has a table's file, a large row group goes to a second file."""
-    monkeypatch.setattr(tablefile, "_SPLIT_BYTES", 1)
+    """While one lane has a table's file, another encodes what comes next in it."""
+    monkeypatch.setattr(desk, "_AHEAD_BYTES", 1)
     files, gate = gated()
     bench = Bench(files)
     bench.write(10, range(5))
-    bench.write(10, range(5, 10))
+    bench.write(10, range(5, 1000))
+    encoded = bench.writer.durations["encode"]
+    deadline = time.monotonic() + 20
+    while not sum(encoded.counted.counts) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sum(encoded.counted.counts) == 1, "the second one, before the file is there"
     gate.set()
     bench.commit(10)
     bench.writer.drain()
-    assert [file.rows for file in bench.entries[-1].files] == [5, 5]
-    assert [file.first.seq for file in bench.entries[-1].files] == [0, 5]
+    (file,) = bench.entries[-1].files
+    found = pq.ParquetFile(io.BytesIO(files.read(file.path)))
+    assert [found.metadata.row_group(group).num_rows for group in range(2)] == [5, 995]
+    assert found.read()["gd_seq"].to_pylist() == list(range(1000))
+    assert bench.writer.waiting_bytes == 0
     bench.close()
     assert verify_files(files).is_clean
 
 
 def test_lanes_are_added_while_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The open entry's table has another file at once, and who asks is told the number."""
-    monkeypatch.setattr(tablefile, "_SPLIT_BYTES", 1)
+    """They work for the open entry at once, and who asks is told the number."""
+    monkeypatch.setattr(desk, "_AHEAD_BYTES", 1)
     monkeypatch.setattr(lanes, "WINDOW_SECONDS", 0.01)
     monkeypatch.setattr(lanes, "_WAITS", 0.0)  # nobody waits: what was written is in the queue
     (files, gate), told = gated(), list[int]()
@@ -237,8 +246,8 @@ def test_lanes_are_added_while_they_help(monkeypatch: pytest.MonkeyPatch) -> Non
     gate.set()
     bench.commit(10)
     bench.writer.drain()
-    assert len(bench.entries[-1].files) == 3
-    assert sum(file.rows for file in bench.entries[-1].files) == 5 * number
+    (file,) = bench.entries[-1].files
+    assert file.rows == 5 * number
     bench.close()
     assert not any(one.is_alive() for one in bench.writer._threads)
     assert verify_files(files).is_clean
@@ -596,6 +605,48 @@ def test_many_tables_on_a_real_disk(tmp_path: Path) -> None:
     files.close()
 
 
+@pytest.mark.parametrize("lane_count", [1, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_files_are_read_in_the_order_in_which_rows_came(
+    lane_count: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the sizes of row groups, the lanes, the tables and the schemas that alternate."""
+    monkeypatch.setattr(desk, "_AHEAD_BYTES", 4000)
+    rng = random.Random(seed)
+    bench = Bench(SimFiles(), lanes=lane_count, target_file_size=30_000, max_open_files=3)
+    schemas = [
+        dict(COLUMNS),
+        {"columns": [*COLUMNS["columns"], {"name": "b", "attribute_number": 2}]},
+    ]
+    written: dict[str, list[tuple[str, int, int]]] = {}
+    for number in range(1, 4):
+        seq = 0
+        for _ in range(60):
+            table, count = f"public.t{rng.randrange(4)}", rng.choice((1, 10, 300, 1000))
+            of = rng.choices(schemas, (4, 1))[0] if table != "public.t0" else rng.choice(schemas)
+            schema_id, _ = bench.intake.schemas.schema_id_for(table, of)
+            bench.intake.write(row_group(table, schema_id, 10 * number, range(seq, seq + count)))
+            rows = [(schema_id, 10 * number, at) for at in range(seq, seq + count)]
+            written.setdefault(table, []).extend(rows)
+            bench.rows += count
+            seq += count
+        bench.commit(10 * number)
+    bench.writer.drain()
+    bench.close()
+    assert not bench.errors
+    found: dict[str, list[tuple[str, int, int]]] = {}
+    for entry in bench.entries:
+        for file in entry.files:
+            content = pq.read_table(io.BytesIO(bench.files.read(file.path)))
+            places = zip(*(content[name].to_pylist() for name in ("gd_lsn", "gd_seq")), strict=True)
+            rows = [(file.schema_id, lsn, at) for lsn, at in places]
+            assert rows[0][1:] == tuple(dataclasses.astuple(file.first))
+            assert rows[-1][1:] == tuple(dataclasses.astuple(file.last))
+            found.setdefault(file.table, []).extend(rows)
+    assert found == written
+    assert verify_files(bench.files).is_clean
+
+
 def refused(bench: Bench, request: EntryRequest, reason: str) -> None:
     """See that an entry is refused before its commit point, and leaves nothing."""
     committed = bench.log.next_n
@@ -639,6 +690,20 @@ def test_sums_that_do_not_add_up_are_refused(account: Account | None, reason: st
     refused(bench, request_of(account), reason)
 
 
+def test_files_that_do_not_follow_each_other_are_refused() -> None:
+    """A fault here is no wrong table there."""
+    bench = Bench(SimFiles())
+    for of, seqs in ((COLUMNS, range(2, 4)), ({"columns": []}, range(2))):
+        schema_id, _ = bench.intake.schemas.schema_id_for(A, dict(of))
+        bench.intake.write(row_group(A, schema_id, 10, seqs))
+    account = Account((0, 1), (0, 10), {"I": 4}, {"I": 4})
+    refused(
+        bench,
+        request_of(account),
+        r"would begin at 0/A row 0, and the file of public\.a before it ends at 0/A row 3",
+    )
+
+
 def test_row_lost_on_the_way_to_the_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file's own footer is counted, not what it was given."""
     bench = Bench(SimFiles())
@@ -659,10 +724,10 @@ def test_row_group_lost_before_its_lane_is_refused(monkeypatch: pytest.MonkeyPat
     refused(bench, request_of(account), "I 5 were handed over, the files hold I 3")
 
 
-def _assign_to_nothing(_: OpenEntry, group: RowGroup, **_options: bool) -> tuple[TableFile, None]:
+def _assign_to_nothing(_: OpenEntry, group: RowGroup) -> tuple[TableFile, list[TableFile]]:
     lost = TableFile(group.table_dir, group.schema_id)
     lost.is_scheduled = True
-    return lost, None
+    return lost, []
 
 
 def test_rows_that_were_not_collected_are_refused(bench: Bench) -> None:
