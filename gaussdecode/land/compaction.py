@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from gaussdecode import late
 from gaussdecode.errors import DiskError, LandingError
-from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.commitlog import ORDER_CSN, CommitLog
 from gaussdecode.land.making import Draft, HiddenFile
 from gaussdecode.land.names import compact_directory
 from gaussdecode.land.parquet import ParquetSink
@@ -124,11 +124,10 @@ def collect_small(entries: Iterable[CommitEntry], small_bytes: int) -> tuple[lis
 
 
 def plan_groups(smalls: list[Small], target_bytes: int) -> Iterator[list[Small]]:
-    """Choose what is merged: runs of one table, source and schema, in position order. Pure."""
+    """Choose what is merged: runs of one table, source and schema, in the order of their entries. Pure."""
 
-    def order(small: Small) -> tuple[str, str, int, int, int]:
-        file = small.file
-        return file.table, file.source or "", small.n, file.first.lsn, file.first.seq
+    def order(small: Small) -> tuple[str, str]:
+        return small.file.table, small.file.source or ""
 
     def kind(small: Small) -> tuple[str, str | None, str]:
         return small.file.table, small.file.source, small.file.schema_id
@@ -169,7 +168,7 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
                 sink.write(rows)
         if sink is None or sink.rows != sum(file.rows for file in files):
             raise LandingError(f"{files[0].path} and others hold other rows than their entries say")
-        return _described(sink, files)
+        return _described(sink, files, log.layout.order)
     except (OSError, pa.ArrowException, ValueError, LandingError) as error:
         if sink is not None:
             sink.abandon()
@@ -179,7 +178,10 @@ def merge(log: CommitLog, block: int, files: list[LandingFile], compression: str
         raise LandingError(f"{files[0].path} and others cannot be merged: {error}") from error
 
 
-def _described(sink: ParquetSink, files: list[LandingFile]) -> HiddenFile:
+def _described(sink: ParquetSink, files: list[LandingFile], order: str) -> HiddenFile:
+    first, last = files[0].first, files[-1].last  # in the order of CSNs, positions may fall
+    if order != ORDER_CSN:  # files of early versions may overlap
+        first, last = min(file.first for file in files), max(file.last for file in files)
     size, checksum = sink.finish()
     ops: Counter[str] = Counter()
     for file in files:
@@ -189,8 +191,8 @@ def _described(sink: ParquetSink, files: list[LandingFile]) -> HiddenFile:
         table=files[0].table,
         rows=sink.rows,
         bytes=size,
-        first=min(file.first for file in files),
-        last=max(file.last for file in files),
+        first=first,
+        last=last,
         schema_id=files[0].schema_id,
         ops=dict(sorted(ops.items())),
         has_unchanged=any(file.has_unchanged for file in files),

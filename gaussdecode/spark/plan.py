@@ -5,6 +5,8 @@ stand for them), cut into *eras* inside which rows are told apart by the same co
 Gaps stop the plan before them unless they are accepted. A table stops, alone, before changes whose
 columns nobody can tell, and before a suspect entry that names it, unless these are accepted; a later
 snapshot of it goes over them, and so does another table under its name. Other suspect entries are reported.
+Rows that a condition chose stand at their position: a plan ends before their entry where the log does not
+reach that yet.
 """
 
 import dataclasses
@@ -33,6 +35,10 @@ MADE_ANEW: Final = (
     "it was made anew on one of several sources, and nobody knows what became of its rows there. Land into a "
     "new root, or read it from there by itself"
 )
+MIXED: Final = (
+    "an early version landed its rows under several schemas in files that overlap, and which schema came "
+    "last is not told. Have a snapshot of it: gaussdecode snapshot"
+)
 _LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
 Numbering = tuple[tuple[int, int, int], ...]
 """Number, epoch and LSN of entries: which entry a row of a merged file belongs to."""
@@ -58,6 +64,7 @@ class ChangeFile:
         part: which part of how many parts of its row groups is meant.
         window: of its rows those alone with a CSN above the first and up to the second; None for all.
         since_n: of a snapshot, the entry at which reading began; -1 where that is not said.
+        is_mixed: rows of the table under another schema may stand between its rows.
     """
 
     n: int
@@ -70,6 +77,12 @@ class ChangeFile:
     part: tuple[int, int] = (0, 1)
     window: Window | None = None
     since_n: int = -1
+    is_mixed: bool = False
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it has rows of a snapshot that a condition chose."""
+        return bool(self.file.ops.get("R")) and not self.is_snapshot
 
 
 @dataclasses.dataclass(slots=True)
@@ -172,6 +185,8 @@ class Plan:
         to: everything up to this entry is in it.
         tables: by directory, those with changes.
         gap: number of a gap entry that stopped it, or None.
+        early: number of the snapshot entry that it ends before, because a condition chose its rows and the
+            log does not reach their position; None for none.
         accepted_gaps: numbers of gap entries it goes over.
         suspects: numbers of suspect entries in it.
         doubts: those that name a table, by directory, where they are not accepted.
@@ -185,6 +200,7 @@ class Plan:
     to: int
     tables: dict[str, TablePlan] = dataclasses.field(default_factory=dict)
     gap: int | None = None
+    early: int | None = None
     accepted_gaps: list[int] = dataclasses.field(default_factory=list)
     suspects: list[int] = dataclasses.field(default_factory=list)
     doubts: dict[str, list[Doubt]] = dataclasses.field(default_factory=dict)
@@ -267,6 +283,8 @@ def make_plan(
     files: dict[str, list[ChangeFile]] = {}
     numbering: list[tuple[int, int, int]] = []
     compacts: list[CommitEntry] = []
+    chosen: list[ChangeFile] = []
+    reached: CommitEntry | None = None
     for entry in landing.entries(first + 1, landing.last_n):
         if entry.kind is EntryKind.COMPACT:
             compacts.append(entry)
@@ -275,15 +293,25 @@ def make_plan(
         _note(plan, entry, landing)
         if not accept_suspects:
             _note_doubts(plan, entry, applied, start, only)
+        reached = entry
         where = landing.position(entry)
         numbering.append((entry.n, where.epoch, where.lsn))
         for table, found in _files_of(entry, where.epoch, only).items():
             if table in plan.quarantined:
                 continue  # a snapshot brings it anew
             if entry.n > (applied[table].n if table in applied else start):
+                chosen += [change for change in found if change.is_chosen]
                 held = applied.get(table, Applied())
                 after = held.part if entry.n == held.n + 1 else 0
                 files.setdefault(table, []).extend(windowed(landing, found, after, _ALL))
+    early = min((of.n for of in chosen if _is_ahead(landing, of, reached)), default=None)
+    if early is not None:
+        before = make_plan(
+            landing, applied, start, early - 1, only=only, accept_gaps=accept_gaps,
+            quarantined=quarantined,
+        )  # fmt: skip
+        before.early = early if before.early is None else before.early
+        return before
     if part is not None and plan.gap is None and plan.to == to:
         _add_part(landing, plan, applied, files, part, only)
     if landing.order[1] == "gd_lsn" and not landing.has_several:
@@ -295,6 +323,22 @@ def make_plan(
         if planned.eras or planned.stop is not None:
             plan.tables[table] = planned
     return plan
+
+
+def _place_of(landing: Landing, change: ChangeFile) -> tuple[int, int]:
+    """Epoch of a file, and LSN or CSN of its last row."""
+    if landing.is_by_csn:
+        return change.epoch, csns_of(landing.root / change.file.path)[1] or 0
+    return change.epoch, change.file.last.lsn
+
+
+def _is_ahead(landing: Landing, change: ChangeFile, reached: CommitEntry | None) -> bool:
+    """Whether rows stand at a position that an entry does not reach."""
+    if reached is None:
+        return True
+    at = reached.positions[change.file.source or landing.sources[0]]
+    place = (at.epoch, at.csn or 0 if landing.is_by_csn else at.lsn)
+    return _place_of(landing, change) > place
 
 
 def _add_part(
@@ -421,9 +465,21 @@ def _files_of(
                 file,
                 epoch=epoch,
                 since_n=since_n,
+                is_mixed=not entry.is_in_order and _is_mixed(file, entry.files),
             )
             found.setdefault(file.table, []).append(change)
     return found
+
+
+def _is_mixed(file: LandingFile, files: Sequence[LandingFile]) -> bool:
+    """Whether rows under other schemas stand between those of a file, as in entries of early versions."""
+    return any(
+        (other.table, other.source) == (file.table, file.source)
+        and other.schema_id != file.schema_id
+        and other.first < file.last
+        and file.first < other.last
+        for other in files
+    )
 
 
 def replaces(entry: CommitEntry, table: str) -> bool:
@@ -534,6 +590,8 @@ def plan_table(
             plan.stop = Stop(change.n - 1, old, schema.schema_id, UNTOLD)
         elif not _is_known(landing, plan, change):
             plan.stop = Stop(change.n - 1, old, schema.schema_id, MADE_ANEW)
+        elif change.is_mixed:
+            plan.stop = Stop(change.n - 1, old, schema.schema_id, MIXED)
         elif before is not None and why is not None and not change.is_snapshot:
             plan.stop = Stop(change.n - 1, before.schema_id, schema.schema_id, why)
         elif before is not None and why is not None:
@@ -578,17 +636,31 @@ def _first_of(doubts: Sequence[Doubt], n: int) -> Doubt | None:
 
 def _in_order(landing: Landing, files: Sequence[ChangeFile]) -> list[ChangeFile]:
     """Files in the order in which the columns of their rows follow each other."""
-    # Files of one entry are in position order; a merged file begins where its first began.
-    ordered = sorted(
-        files, key=lambda change: (change.n, change.file.source or "", change.file.first)
-    )
-    is_one = len({change.file.schema_id for change in files}) <= 1
-    if is_one or not (landing.has_several and landing.is_by_csn):
+    # Files of one entry are in order; a merged file begins where its first began.
+    ordered = sorted(files, key=lambda change: change.n)
+    if len({change.file.schema_id for change in files}) <= 1:
         return ordered
-    begun = {
-        change.file.path: csns_of(landing.root / change.file.path)[0] or 0 for change in ordered
-    }
-    return sorted(ordered, key=lambda change: (change.n, begun[change.file.path]))
+    if landing.has_several and landing.is_by_csn:
+        begun = {
+            change.file.path: csns_of(landing.root / change.file.path)[0] or 0 for change in ordered
+        }
+        ordered = sorted(ordered, key=lambda change: (change.n, begun[change.file.path]))
+    for change in [change for change in ordered if change.is_chosen]:
+        _move_to_position(landing, ordered, change)
+    return ordered
+
+
+def _move_to_position(landing: Landing, ordered: list[ChangeFile], change: ChangeFile) -> None:
+    """Put rows that a condition chose after the changes of later entries that are not after them."""
+    at = after = ordered.index(change)
+    place = _place_of(landing, change)
+    for index, other in enumerate(ordered[at + 1 :], at + 1):
+        if other.file.source != change.file.source:
+            continue
+        if other.is_snapshot or _place_of(landing, other) > place:
+            break
+        after = index
+    ordered.insert(after, ordered.pop(at))
 
 
 def _is_known(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:

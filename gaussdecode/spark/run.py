@@ -180,6 +180,11 @@ class Run:
             part=part if to >= summary.from_n else None,
         )
         summary.stopped_at_gap = plan.gap
+        if plan.early is not None:
+            self.progress(
+                f"entry {plan.early} waits: a condition chose its rows, and what has landed does not reach "
+                "their position yet; apply again when more has"
+            )
         summary.suspects = tuple(plan.suspects)
         summary.quarantined = dict(plan.quarantined)
         summary.accepted_gaps = tuple(plan.accepted_gaps)

@@ -237,6 +237,7 @@ class History:
 
     Attributes:
         tables: of the source.
+        alternates: schemas go to and fro, inside of transactions too.
         writer: of the landing.
         states: per table, its state after each place (epoch, LSN, seq) at which it changed.
         ends: per entry, the place after its last row.
@@ -248,6 +249,7 @@ class History:
         self.tables = shop() if tables is None else tables
         self.writer = self.make_writer(root)
         self.with_schema_changes = with_schema_changes
+        self.alternates = False
         self.keys = keys
         self.lsn = 1000
         self.time = START
@@ -289,6 +291,8 @@ class History:
         seq = 0
         for _ in range(self.rng.randint(1, 7)):
             table = self.rng.choice(self.tables)
+            if self.alternates and self.rng.random() < 0.4:
+                self.alternate(table)
             found = self.changes(table)
             for change in found:
                 self.land(table, seq, *change)
@@ -432,6 +436,26 @@ class History:
             key = next(c for c in table.columns if c.number in table.key)
             key.type = pa.int64()
 
+    def alternate(self, table: Table) -> None:
+        """Change the schema of a table, or change it back."""
+        table.columns = [copy.copy(c) for c in table.columns]
+        what = self.rng.choice(("identity", "column", "name", "key type"))
+        if what == "identity" and table.key:
+            table.full = not table.full
+        elif what == "column" and "extra" in {c.name for c in table.columns}:
+            table.columns = [c for c in table.columns if c.name != "extra"]
+        elif what == "column":
+            table.next_number += 1
+            table.columns.append(Column(table.next_number, "extra", pa.int32()))
+            for row in table.rows.values() if isinstance(table.rows, dict) else table.rows:
+                row[table.next_number] = None
+        elif what == "name":
+            column = next(c for c in table.columns if c.number not in table.key)
+            column.name = column.name[:-1] if column.name.endswith("_") else f"{column.name}_"
+        elif what == "key type" and table.key:
+            column = next(c for c in table.columns if c.number in table.key)
+            column.type = pa.int32() if column.type == pa.int64() else pa.int64()
+
     # --- the landing -------------------------------------------------------------------------
 
     def land(self, table: Table, seq: int, op: str, new: Row | None, old: Row | None,
@@ -473,6 +497,7 @@ class History:
         held = held if where is None else held[::2]
         if not held:
             return
+        self.lsn += where is not None  # a view stands between two transactions
         names = {c.number: c.name for c in table.columns}
         rows = [
             {"gd_op": "R", "gd_epoch": self.writer.epoch, "gd_lsn": self.lsn, "gd_seq": i,
@@ -487,12 +512,10 @@ class History:
                 "tables": {table.directory: {"where": where, "rows": len(rows)}}}  # fmt: skip
         n = self.writer.entry(EntryKind.SNAPSHOT, before[1], [file], extra={"snapshot": said})
         self.ends[n] = before
-        if where is not None:
-            return
-        # From here on only the snapshot tells what was there at its position.
         states = self.states[table.name]
-        for place in [p for p in states if p > before]:
-            del states[place]
+        if where is None:  # from here on only the snapshot tells what was there at its position
+            for place in [p for p in states if p > before]:
+                del states[place]
         states[self.place(1 << 39)] = state_of(table)
 
 

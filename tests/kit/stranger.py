@@ -60,18 +60,17 @@ class Table:
     """One table as the changes make it.
 
     Attributes:
-        schema: of the newest file.
+        schema: of the newest row.
         rows: by key; empty for a multiset.
-        places: position of the snapshot that put a row, where it came with a condition.
+        waiting: rows of snapshots with a condition, with their position and schema.
         bag: rows of a multiset.
         through: position of its last whole snapshot.
         stopped: why it cannot be read on.
     """
 
     schema: Json = dataclasses.field(default_factory=dict)
-    schema_id: str = ""
     rows: dict[Key, Row] = dataclasses.field(default_factory=dict)
-    places: dict[Key, Place] = dataclasses.field(default_factory=dict)
+    waiting: list[tuple[Place, Json, list[Json]]] = dataclasses.field(default_factory=list)
     bag: list[Row] = dataclasses.field(default_factory=list)
     through: Place | None = None
     stopped: str | None = None
@@ -183,6 +182,9 @@ class Reader:
                 continue
             said = extra["snapshot"]["tables"][file["table"]] if kind == "snapshot" else None
             self._read(file, rows, said)
+        for at in entry["positions"].values():
+            for table in self.tables.values():
+                self._put_waiting(table, (at["epoch"], at[self._second[3:]], 1))
 
     def _begin_snapshot(self, tables: dict[str, Json]) -> None:
         for name, said in tables.items():
@@ -198,35 +200,50 @@ class Reader:
 
     def _read(self, file: Json, rows: list[Json], said: Json | None) -> None:
         table = self.tables.setdefault(file["table"], Table())
-        self._change_over(table, file)
+        path = self.root / "schemas" / file["table"] / f"{file['schema_id']}.json"
+        schema: Json = json.loads(path.read_text())
+        if said is not None and said["where"] is not None:
+            if rows:
+                table.waiting.append((self._place(rows[0]), schema, rows))
+            return
+        for row in rows:
+            where = self._place(row)
+            if said is not None:
+                table.through = where
+            elif table.through is not None and where <= table.through:
+                continue
+            self._put_waiting(table, (*where, 0))
+            self._put(table, schema, row)
+
+    def _place(self, row: Json) -> Place:
+        return (row["gd_epoch"], row[self._second])
+
+    def _put_waiting(self, table: Table, before: tuple[int, int, int]) -> None:
+        """Rows that a condition chose count at their position."""
+        while table.waiting and (*table.waiting[0][0], 0) < before:
+            _, schema, rows = table.waiting.pop(0)
+            for row in rows:
+                self._put(table, schema, row)
+
+    def _put(self, table: Table, schema: Json, landed: Json) -> None:
+        _change_over(table, schema)
         if table.stopped is not None:
             return
-        columns = {c["landed"]: c["attribute_number"] for c in table.schema["columns"]}
-        for landed in rows:
-            where = (landed["gd_epoch"], landed[self._second])
-            if said is not None and said["where"] is None:
-                table.through = where
-            elif landed["gd_op"] != "R" and table.through is not None and where <= table.through:
-                continue
-            texts = dict(landed["gd_raw"] or ())
-            row = {n: Value(landed[c], texts.get(c)) for c, n in columns.items()}
-            old = None
-            if landed.get("gd_old") is not None:
-                old = {
-                    columns[c]: Value(value, texts.get(f"old.{c}"))
-                    for c, value in landed["gd_old"].items()
-                }
-            unsent = [columns[c] for c in landed["gd_unchanged"] or ()]
-            self._apply(table, landed["gd_op"], row, old, unsent, where)
-
-    def _apply(
-        self, table: Table, op: str, row: Row, old: Row | None, unsent: list[int], where: Place
-    ) -> None:
+        columns = {c["landed"]: c["attribute_number"] for c in schema["columns"]}
+        texts = dict(landed["gd_raw"] or ())
+        row = {n: Value(landed[c], texts.get(c)) for c, n in columns.items()}
+        old = None
+        if landed.get("gd_old") is not None:
+            old = {
+                columns[c]: Value(value, texts.get(f"old.{c}"))
+                for c, value in landed["gd_old"].items()
+            }
+        unsent = [columns[c] for c in landed["gd_unchanged"] or ()]
+        op = landed["gd_op"]
         if op == "T":
-            later = {key for key, place in table.places.items() if where <= place}
-            table.rows = {key: held for key, held in table.rows.items() if key in later}
+            table.rows.clear()
             table.bag.clear()
-        elif table.schema["key"] is None:
+        elif schema["key"] is None:
             if op in "UD":
                 assert old is not None
                 wanted = _spelled(old)
@@ -234,55 +251,7 @@ class Reader:
             if op != "D":
                 table.bag.append(row)
         else:
-            self._apply_by_key(table, op, row, old, unsent, where)
-
-    def _apply_by_key(
-        self, table: Table, op: str, row: Row, old: Row | None, unsent: list[int], where: Place
-    ) -> None:
-        numbers = {c["name"]: c["attribute_number"] for c in table.schema["columns"]}
-        key = [numbers[name] for name in table.schema["key"]]
-        new_key = _key(row, key)
-        before: Row = {}
-        if op in "UD":
-            old_key = _key(row if old is None else old, key)
-            if where > table.places.get(old_key, (-1, -1)):
-                before = table.rows.pop(old_key, {})
-        if op == "D" or (op != "R" and where <= table.places.get(new_key, (-1, -1))):
-            return
-        for n in unsent:
-            row[n] = old[n] if old is not None and n in old else before.get(n, Value(None))
-        table.rows[new_key] = row
-        if op == "R":
-            table.places[new_key] = where
-
-    # --- Schemas -------------------------------------------------------------------------
-
-    def _change_over(self, table: Table, file: Json) -> None:
-        if file["schema_id"] == table.schema_id:
-            return
-        path = self.root / "schemas" / file["table"] / f"{file['schema_id']}.json"
-        schema: Json = json.loads(path.read_text())
-        before, table.schema, table.schema_id = table.schema, schema, file["schema_id"]
-        if not before:
-            return
-        if before["oid"] and schema["oid"] and before["oid"] != schema["oid"]:
-            table.rows.clear()
-            table.bag.clear()
-            table.stopped = None
-            return
-        if any(c["attribute_number"] is None for c in before["columns"] + schema["columns"]):
-            table.stopped = "nobody knows which column is which"
-            return
-        types = {c["attribute_number"]: c["arrow"] for c in before["columns"]}
-        held = [*table.rows.values(), *table.bag]
-        for column in schema["columns"]:
-            n = column["attribute_number"]
-            if types.get(n, column["arrow"]) != column["arrow"]:
-                for row in held:
-                    row[n] = _cast(row.get(n, Value(None)), column["arrow"])
-        for row in held:
-            for n in set(types) - {c["attribute_number"] for c in schema["columns"]}:
-                row.pop(n, None)
+            _put_by_key(table, op, row, old, unsent)
 
     def _merged(self, entries: list[Json]) -> dict[str, str]:
         """Merged files, 'Merged files' of 'Tables from changes'."""
@@ -307,6 +276,46 @@ class Reader:
                 and (e["kind"] == "snapshot" or file["schema_id"] != schema_id))
             for e in inside for file in [*e["files"], {"table": None}]
         )  # fmt: skip
+
+
+# --- Schemas ---------------------------------------------------------------------------------
+
+
+def _change_over(table: Table, schema: Json) -> None:
+    before, table.schema = table.schema, schema
+    if not before or before == schema:
+        return
+    if before["oid"] and schema["oid"] and before["oid"] != schema["oid"]:
+        table.rows.clear()
+        table.bag.clear()
+        table.stopped = None
+        return
+    if any(c["attribute_number"] is None for c in before["columns"] + schema["columns"]):
+        table.stopped = "nobody knows which column is which"
+        return
+    types = {c["attribute_number"]: c["arrow"] for c in before["columns"]}
+    held = [*table.rows.values(), *table.bag]
+    for column in schema["columns"]:
+        n = column["attribute_number"]
+        if types.get(n, column["arrow"]) != column["arrow"]:
+            for row in held:
+                row[n] = _cast(row.get(n, Value(None)), column["arrow"])
+    for row in held:
+        for n in set(types) - {c["attribute_number"] for c in schema["columns"]}:
+            row.pop(n, None)
+
+
+def _put_by_key(table: Table, op: str, row: Row, old: Row | None, unsent: list[int]) -> None:
+    numbers = {c["name"]: c["attribute_number"] for c in table.schema["columns"]}
+    key = [numbers[name] for name in table.schema["key"]]
+    before: Row = {}
+    if op in "UD":
+        before = table.rows.pop(_key(row if old is None else old, key), {})
+    if op == "D":
+        return
+    for n in unsent:
+        row[n] = old[n] if old is not None and n in old else before.get(n, Value(None))
+    table.rows[_key(row, key)] = row
 
 
 # --- Hashes ----------------------------------------------------------------------------------

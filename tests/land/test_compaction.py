@@ -43,6 +43,12 @@ def test_runs_of_one_schema_are_merged() -> None:
     assert planned(*smalls) == [[1, 2], [4, 5]]
 
 
+def test_schemas_that_alternate_inside_an_entry() -> None:
+    """Each stretch is a run, in the order of the entry's files, also where their LSNs fall."""
+    files = [file("t", schema, lsn) for schema, lsn in (("A", 50), ("B", 40), ("A", 30), ("A", 20))]
+    assert planned(*(Small(1, of) for of in files)) == [[30, 20]]
+
+
 def test_tables_are_kept_apart() -> None:
     """Each table is merged on its own, in position order."""
     smalls = [Small(n, file(table, "A", n)) for n, table in enumerate("ababa", 1)]
@@ -146,7 +152,7 @@ def test_merged_files_are_in_the_order_of_the_landing(
         files, IDENTITY, source="dn1", others={"dn2": IDENTITY}, order=order, writer="first"
     )
     given = []
-    for csn, lsn in ((2, 10), (1, 30)):
+    for csn, lsn in ((1, 30), (2, 10)):
         rows = pa.table(
             {
                 "gd_op": ["I"], "gd_epoch": [0], "gd_source": ["dn2"], "gd_csn": [csn],
@@ -162,4 +168,6 @@ def test_merged_files_are_in_the_order_of_the_landing(
     rows = pq.read_table(io.BytesIO(files.read(made.path)))
     assert [(row["gd_csn"], row["gd_lsn"]) for row in rows.to_pylist()] == merged
     assert (made.source, made.rows) == ("dn2", 2)
+    if order == "csn":
+        assert (made.first.lsn, made.last.lsn) == (30, 10)
     log.close()

@@ -90,7 +90,8 @@ def test_a_file_of_any_of_them(
         assert (seqs.min, seqs.max) == (table["gd_seq"][0].as_py(), table["gd_seq"][-1].as_py())
     path = tmp_path / "f.parquet"
     path.write_bytes(data)
-    (found,) = duckdb.sql(f"SELECT count(*), sum(gd_seq), sum(len(list)) FROM '{path}'").fetchall()
+    query = f"SELECT count(*), sum(gd_seq), sum(len(list)) FROM '{path}'"
+    (found,) = duckdb.connect().execute(query).fetchall()
     every = pa.concat_tables(content)
     assert found[:2] == (every.num_rows, sum(every["gd_seq"].to_pylist()))
     assert found[2] == sum(len(of) for of in every["list"].to_pylist())

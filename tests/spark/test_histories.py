@@ -143,6 +143,36 @@ def test_schema_changes(block: int, tmp_path: Path) -> None:
         check_current(history, target)
 
 
+@pytest.mark.parametrize("is_chosen", [None, False, True])
+def test_schemas_that_alternate(is_chosen: bool | None, tmp_path: Path) -> None:
+    """To and fro inside of entries and transactions, with snapshots of some rows or all ahead of them."""
+    for seed in range(280, 292):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        history = History(root / "landing", seed, with_schema_changes=False)
+        history.alternates = True
+        for _ in range(6):
+            history.step()
+            if is_chosen is not None and history.rng.random() < 0.5:
+                history.transaction()
+                held = [table for table in history.tables if table.key and table.rows]
+                table = history.rng.choice(held or history.tables[:1])
+                history.snapshot(table, where="c" if is_chosen else None)
+                if history.rng.random() < 0.5:
+                    apply_with(LocalEngine(), root / "landing", root / "target", Options())
+                history.commit()
+            if history.rng.random() < 0.5:
+                apply_with(LocalEngine(), root / "landing", root / "target", Options())
+        apply_with(LocalEngine(), root / "landing", root / "target", Options())
+        target = Target(root / "target")
+        check_current(history, target)
+        for table in history.tables:
+            version, expected = target.newest(table.directory), last_state(history, table)
+            if version is not None and expected is not None:
+                names = target.schema(table.directory, version.schema_id).names
+                assert names == expected.names, (seed, table.name)
+
+
 def test_histories_hold_what_is_hard(tmp_path: Path) -> None:
     """The random histories contain each hard case often, or the tests above prove nothing."""
     seen = dict.fromkeys(("moves without values", "truncates", "snapshots", "again"), 0)

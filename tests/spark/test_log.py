@@ -5,9 +5,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kit.history import START, History, canon, merge_first, state_of
+from kit.history import START, Column, History, canon, merge_first, state_of
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
@@ -94,6 +95,70 @@ def test_rows_of_a_condition_take_no_others_away(
     history.transaction()
     history.commit()
     run(tmp_path)
+    check(history, tmp_path)
+
+
+def test_rows_of_a_condition_count_at_their_position(history: History, tmp_path: Path) -> None:
+    """Older changes of later entries need the rows that were there, and bring older columns."""
+    plain = history.tables[0]
+    assert isinstance(plain.rows, dict)
+    history.lsn += 10
+    first = {1: 70, 2: "kept", 3: b"", 4: 1}
+    history.land(plain, 0, *history.put(plain, first))
+    history.commit()
+    run(tmp_path)
+    history.lsn += 10
+    history.remove(plain, first)
+    history.add(plain, {**first, 1: 71})
+    history.land(plain, 0, "U", {**first, 1: 71, 2: None}, {1: 70}, ["a"])
+    history.land(plain, 1, *history.put(plain, {**first, 2: "another"}))
+    plain.columns = [*plain.columns, Column(11, "extra", pa.int32())]
+    for row in plain.rows.values():
+        row[11] = 7
+    plain.rows = {(70,): plain.rows.pop((70,)), (71,): plain.rows.pop((71,))}  # the first is chosen
+    history.snapshot(plain, where="id = 70")
+    chosen = history.writer.n - 1
+    summary = run(tmp_path)
+    assert summary.n == chosen - 1, "the log does not reach the position of these rows"
+    history.commit()
+    assert run(tmp_path).n == chosen + 1
+    target = Target(tmp_path / "target")
+    version = target.newest(plain.directory)
+    assert version is not None
+    assert target.schema(plain.directory, version.schema_id).names == ("id", "a", "b", "c", "extra")
+    found = {row[0]: row[1:] for row in rows(tmp_path, plain.directory)}
+    assert found[70] == ("another", b"", 1, 7)
+    assert found[71] == ("kept", b"", 1, None), (
+        "a condition chose one row: the other has no such column yet"
+    )
+
+
+def test_early_files_that_overlap_under_two_schemas_stop_their_table(
+    history: History, tmp_path: Path
+) -> None:
+    """Which of them came last is not told; a snapshot goes over them."""
+    plain, held = history.tables[0], history.states["plain"]
+    run(tmp_path)
+    schemas = []
+    for number in range(3):
+        if number == 1:
+            plain.columns = [*plain.columns, Column(11, "extra", pa.int32())]
+        elif number == 2:
+            plain.columns = plain.columns[:-1]
+        history.lsn += 10
+        history.land(plain, 0, *history.put(plain, {1: 70 + number, 2: "", 3: b"", 4: 1}))
+        schemas.append(history.landed[plain.directory][-1])
+    history.landed[plain.directory] = [schemas[0], schemas[2], schemas[1]]
+    stopped = history.commit()
+    summary = run(tmp_path)
+    (why,) = summary.stopped.values()
+    assert "an early version landed its rows under several schemas" in why
+    assert summary.n == stopped
+    held[history.place(0)] = state_of(plain)
+    history.snapshot(plain)
+    history.lsn += 1
+    history.commit()
+    assert not run(tmp_path).stopped
     check(history, tmp_path)
 
 

@@ -32,10 +32,15 @@ def keyed(history: History) -> list[Table]:
     return [table for table in history.tables if isinstance(table.rows, dict) and table.rows]
 
 
+@pytest.mark.parametrize("alternates", [False, True])
 @pytest.mark.parametrize("seed", range(16))
-def test_random_histories(seed: int, tmp_path: Path) -> None:
-    """With truncates, key changes, unsent values, other schemas and snapshots: entry by entry."""
+def test_random_histories(seed: int, alternates: bool, tmp_path: Path) -> None:
+    """With truncates, key changes, unsent values, other schemas and snapshots: entry by entry.
+
+    Schemas that go to and fro do so inside of entries and transactions.
+    """
     history = History(tmp_path, seed)
+    history.alternates = alternates
     reader = Reader(tmp_path)
     for _ in range(10):
         history.step()
