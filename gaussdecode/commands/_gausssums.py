@@ -47,7 +47,7 @@ class GaussSums(SourceSums):
         """See `SourceSums`."""
         self._reader.close()
 
-    def query(self, text: str) -> Sequence[Sequence[str | None]]:
+    def query(self, text: str, *, is_long: bool = False) -> Sequence[Sequence[str | None]]:
         """See `SourceSums`."""
         return self._reader.connection.query(text)
 

@@ -1,15 +1,13 @@
 """Printing a PostgreSQL stream in the product's styles."""
 
 import dataclasses
-import select
 import time
-from collections.abc import Callable
 from typing import Final
 
 from gaussdecode.commands._output import Limits, Output
 from gaussdecode.commands._server import open_server
 from gaussdecode.commands._styles import Styler
-from gaussdecode.errors import StreamError
+from gaussdecode.errors import SourceError, StreamError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol import canonical as pgoutput
 from gaussdecode.protocol.copyboth import EPOCH_US, Keepalive, StatusUpdate, parse_server
@@ -117,6 +115,8 @@ class _Printing:
         self._is_open = False
         self._xid: int | None = None
         self._next_status = 0.0
+        self._heard_at = time.monotonic()
+        self._silent_seconds = config.source.receiver_timeout
 
     def run(self) -> None:
         """Receive and print until a limit is reached."""
@@ -127,14 +127,11 @@ class _Printing:
             raise
 
     def _run(self) -> None:
-        pgconn = self._connection.pgconn
         while not self._output.must_end():
-            size, data = pgconn.get_copy_data(1)
-            if size < 0:
-                raise self._connection.stream_error()
-            if size == 0:
-                self._wait(pgconn.socket, pgconn.consume_input)
-            elif self._is_last(bytes(data)):
+            frame = self._connection.take_frame()
+            if frame is None:
+                self._wait()
+            elif self._is_last(frame):
                 break
         self._give_out()
 
@@ -147,13 +144,16 @@ class _Printing:
             self._confirmed = self._output.last_end
             self._send_status(is_reply_wanted=False)
 
-    def _wait(self, socket: int, consume: Callable[[], None]) -> None:
+    def _wait(self) -> None:
         """Wait for the server a little, asking it for its position when it is silent."""
         self._give_out()
-        readable, _, _ = select.select([socket], [], [], _IDLE_SECONDS)
+        readable = self._connection.wait_for_frames(_IDLE_SECONDS)
+        now = time.monotonic()
         if readable:
-            consume()
-        if not readable or time.monotonic() >= self._next_status:
+            self._heard_at = now
+        elif now - self._heard_at > self._silent_seconds:
+            raise SourceError("streaming: the server is silent")
+        if not readable or now >= self._next_status:
             self._send_status(is_reply_wanted=not readable)
 
     def _send_status(self, *, is_reply_wanted: bool) -> None:
@@ -161,8 +161,7 @@ class _Printing:
         now_us = time.time_ns() // 1000 - EPOCH_US
         written = max(self._written, self._confirmed)
         status = StatusUpdate(written, self._confirmed, self._confirmed, now_us, is_reply_wanted)
-        self._connection.pgconn.put_copy_data(status.to_bytes())
-        self._connection.pgconn.flush()
+        self._connection.send_frame(status.to_bytes())
         self._next_status = time.monotonic() + _STATUS_SECONDS
 
     def _is_last(self, data: bytes) -> bool:

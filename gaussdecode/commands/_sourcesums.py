@@ -19,7 +19,7 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.title import table_title
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import Spelling
-from gaussdecode.source.postgresql.connection import connect
+from gaussdecode.source.postgresql.connection import ANSWER_SECONDS, connect
 from gaussdecode.source.quoting import identifier, literal
 from gaussdecode.spark.verify import MovingError, Sums
 
@@ -62,8 +62,8 @@ class SourceSums(abc.ABC):
         """Close the connection."""
 
     @abc.abstractmethod
-    def query(self, text: str) -> Sequence[Sequence[str | None]]:
-        """Run a statement in the view."""
+    def query(self, text: str, *, is_long: bool = False) -> Sequence[Sequence[str | None]]:
+        """Run a statement in the view; one that goes through a table may take long."""
 
     @abc.abstractmethod
     def table(
@@ -88,7 +88,8 @@ class SourceSums(abc.ABC):
         """See `spark.verify.LakeTable.sums`."""
         rows = self.query(
             f"SELECT pg_catalog.left(k, {digits}), pg_catalog.count(*), pg_catalog.sum(h) "
-            f"FROM ({_rows(table, columns, key)}) s GROUP BY 1"
+            f"FROM ({_rows(table, columns, key)}) s GROUP BY 1",
+            is_long=True,
         )
         return {str(part): (int(count or 0), int(total or 0)) for part, count, total in rows}
 
@@ -105,7 +106,8 @@ class SourceSums(abc.ABC):
         names = ", ".join(f"t{index}" for index in range(len(key)))
         rows = self.query(
             f"SELECT k, h{', ' + names if names else ''} FROM ({_rows(table, columns, key)}) s "
-            f"WHERE pg_catalog.left(k, {digits}) IN ({wanted})"
+            f"WHERE pg_catalog.left(k, {digits}) IN ({wanted})",
+            is_long=True,
         )
         return Counter(
             (str(row[0]), int(row[1] or 0), json.dumps(dict(zip(key, row[2:], strict=True))))
@@ -130,8 +132,9 @@ class PgSums(SourceSums):
         """See `SourceSums`."""
         self._session.close()
 
-    def query(self, text: str) -> Sequence[Sequence[str | None]]:
+    def query(self, text: str, *, is_long: bool = False) -> Sequence[Sequence[str | None]]:
         """See `SourceSums`."""
+        self._session.patience = None if is_long else ANSWER_SECONDS
         return self._session.query(text)
 
     @contextlib.contextmanager

@@ -18,6 +18,7 @@ from kit.gaussprofile import PROFILES, V6_0_0, Profile
 from kit.gaussserver import Behaviour, GaussServer
 from kit.gaussstore import Table
 from kit.gaussworkload import Workload
+from kit.proxy import Fault, Proxy
 
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
@@ -129,6 +130,27 @@ def test_killed_at_any_time(make_gauss: MakeGauss, tmp_path: Path) -> None:
         keeper.catch_up()
         assert daemon.stop() == 0
     check(daemon, gauss)
+
+
+def test_connections_cut_while_they_are_set_up(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Whichever connection of a snapshot is lost, at any answer: it is tried again, and lands."""
+    gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))
+    orders(gauss, 1, 2, 3)
+    with Proxy(gauss.port) as proxy:
+        database = GaussDatabase(gauss, "s")
+        dsn = database.dsn.replace(f"port={gauss.port}", f"port={proxy.port}")
+        config = {"decoding": BINARY, "snapshot": {"mode": "none"}}
+        (tmp_path / "s").mkdir()
+        with GaussDaemon(database, tmp_path / "s", dsn=dsn, config=config) as daemon:
+            daemon.wait_for_state("streaming")
+            for faults, after in enumerate((200, 424, 432, 440, 446, 880, 1300), 1):
+                proxy.plan(Fault.CUT, after, of_stream=False)
+                ask(daemon, "public.orders", "--no-wait")
+                daemon.wait_while_running(lambda: proxy.faults >= faults, "a fault")  # noqa: B023
+            daemon.wait_while_running(lambda: is_done(daemon), "the snapshot")
+            assert daemon.stop() == 0
+    landed = landing.read(daemon.root)
+    assert {change.new["id"] for change in landed.effective()} == {1, 2, 3}
 
 
 def test_order_of_visibility(make_gauss: MakeGauss, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import enum
 import selectors
 import socket
+import struct
 import threading
 from types import TracebackType
 from typing import Final, Self
@@ -15,11 +16,13 @@ _REPLICATION: Final = b"\0replication\0database\0"
 class Fault(enum.Enum):
     """What happens to a connection once its bytes are used up.
 
-    CUT closes both sides at once, in the middle of a message; STALL forwards nothing any
-    more from the server; BLACKHOLE forwards nothing either way, as a dead network does.
+    CUT closes both sides at once, in the middle of a message; RESET does so without a goodbye, as
+    a firewall that has forgotten the connection; STALL forwards nothing any more from the server;
+    BLACKHOLE forwards nothing either way, as a dead network does.
     """
 
     CUT = enum.auto()
+    RESET = enum.auto()
     STALL = enum.auto()
     BLACKHOLE = enum.auto()
 
@@ -33,6 +36,8 @@ class Proxy:
         faults: how many faults happened.
         is_away: new connections are closed at once; `cut_all` ends those that are there.
         is_mute: what replication connections say waits here; what the server says passes.
+        brought: sizes of the pieces in which the server's bytes came.
+        accepts: connections, after which nobody listens any more; None for no such end.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -40,7 +45,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._plan: tuple[Fault, int] | None = None
-        self._plans_stream = False
+        self._plans_stream: bool | None = None
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._closed = False
         self.port: int = self._listener.getsockname()[1]
@@ -48,12 +53,14 @@ class Proxy:
         self.faults = 0
         self.is_away = False
         self.is_mute = False
+        self.brought: list[int] = []
+        self.accepts: int | None = None
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def plan(self, fault: Fault, after_bytes: int, *, of_stream: bool = False) -> None:
-        """Let a fault happen once, when a connection has brought so many bytes from now on.
+    def plan(self, fault: Fault, after_bytes: int, *, of_stream: bool | None = None) -> None:
+        """Let a fault happen once, when connections have brought so many bytes from now on.
 
-        With `of_stream` only replication connections count.
+        With `of_stream` only replication connections count, or, if it is false, all others.
         """
         with self._lock:
             self._plan = (fault, after_bytes)
@@ -69,8 +76,14 @@ class Proxy:
     def close(self) -> None:
         """Close everything."""
         self._closed = True
-        self._listener.close()
+        self.stop_listening()
         self.cut_all()
+
+    def stop_listening(self) -> None:
+        """Have the system refuse new connections."""
+        with contextlib.suppress(OSError):  # closed before
+            self._listener.shutdown(socket.SHUT_RDWR)  # who accepts would keep it open
+        self._listener.close()
 
     def __enter__(self) -> Self:
         """Give the proxy; it listens already."""
@@ -92,6 +105,8 @@ class Proxy:
             except OSError:
                 return
             self.connections += 1
+            if self.connections == self.accepts:
+                self.stop_listening()
             if self.is_away:
                 client.close()
                 continue
@@ -127,7 +142,7 @@ class Proxy:
                         held += data
                     elif source not in silent:
                         sink: socket.socket = key.data
-                        is_counted = source is server and (is_stream or not self._plans_stream)
+                        is_counted = source is server and self._plans_stream in {None, is_stream}
                         sink.sendall(self._spoil(data, is_counted, pair, silent))
         self._close(pair)
         with self._lock:
@@ -144,6 +159,7 @@ class Proxy:
         if not is_counted:
             return data
         with self._lock:
+            self.brought.append(len(data))
             if self._plan is None:
                 return data
             fault, left = self._plan
@@ -153,8 +169,11 @@ class Proxy:
             self._plan = None
             self.faults += 1
         client, server = pair
-        if fault is Fault.CUT:
+        if fault in {Fault.CUT, Fault.RESET}:
             client.sendall(data[:left])
+            if fault is Fault.RESET:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
             raise OSError("cut")
         silent.add(server)
         if fault is Fault.BLACKHOLE:

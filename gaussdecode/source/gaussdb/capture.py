@@ -11,6 +11,7 @@ A replay has no server to ask, so recording translates the stream as the daemon 
 writes each answer before the frame that needed it.
 """
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -142,11 +143,12 @@ def record_gaussdb(
         ConfigError: the file cannot be made, or options cannot be had.
         DiskError: the file cannot be written.
     """
-    with connect(address, is_replication=False) as sql:
-        place = gaussserver.stream_address(address, config.source.ha_port, sql)
-        connection = connect(place, is_replication=True)
-        server = gaussserver.read_server(sql, connection, config.slot)
-    with connection, GaussCatalog(address) as catalog:
+    with contextlib.ExitStack() as stack:
+        with connect(address, is_replication=False) as sql:
+            place = gaussserver.stream_address(address, config.source.ha_port, sql)
+            connection = stack.enter_context(connect(place, is_replication=True))
+            server = gaussserver.read_server(sql, connection, config.slot)
+        catalog = stack.enter_context(GaussCatalog(address))
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         start_lsn = gaussserver.check_start(None, server, config.slot, plugins)
         options = server_options(StreamRequest.of(config), server.profile)

@@ -37,6 +37,9 @@ from gaussdecode.source.gaussdb.target import Endpoint, Target, parse_target
 from gaussdecode.source.pinned import HEAR_WARNINGS, Use, startup_parameters
 from gaussdecode.source.sqlstate import Phase
 
+ANSWER_SECONDS: Final = 60.0
+"""Longest wait for an answer, where nothing else is said; arbitrary."""
+
 _READ_BYTES: Final = 1 << 16
 _COPY_READ_BYTES: Final = 1 << 18
 _POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
@@ -68,11 +71,12 @@ class GaussConnection:
         self.is_replication = session.is_replication
         self.endpoint = endpoint
         self.pending = b""
-        self.timeout: float | None = None
+        self.timeout: float | None = ANSWER_SECONDS
         self.should_stop: Callable[[], bool] | None = None
         self._session = session
         self._reader = MessageReader()
         self._secrets = target.secrets
+        self._failure: GaussDecodeError | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -148,10 +152,13 @@ class GaussConnection:
             raise SequenceError("a command was to copy and did not")
         try:
             yield from self._copied(wanted_bytes)
+        except SourceError as error:
+            if self._session.phase is SessionPhase.COPYING:
+                self._lose(error)
+            raise
         finally:
             if self._session.phase is SessionPhase.COPYING:
-                self._session.phase = SessionPhase.FAILED
-                self.close()
+                self._lose(broken(Phase.COMMAND, "a copy was not taken to its end"))
 
     def _copied(self, wanted_bytes: int) -> Iterator[bytes]:
         deadline = self._deadline()
@@ -263,7 +270,14 @@ class GaussConnection:
         """
         self._exchange(self._session.start(), Phase.CONNECT, deadline)
 
+    @property
+    def is_lost(self) -> bool:
+        """Nothing more can be asked on it."""
+        return self._session.phase is SessionPhase.FAILED
+
     def _ask(self, sql: str, phase: Phase) -> None:
+        if self.is_lost:  # and somebody has passed over it: it keeps its name
+            raise self._failure or broken(phase, "the connection was ended")
         self._exchange(self._session.ask(sql), phase, self._deadline())
 
     def _deadline(self) -> float:
@@ -280,14 +294,19 @@ class GaussConnection:
                     self._send_all(answer, phase, deadline)
                 if session.phase in _OURS:
                     break
-        except BaseException:
-            session.phase = SessionPhase.FAILED  # nobody knows what would come next
-            self.close()
+        except BaseException as error:
+            self._lose(error)  # nobody knows what would come next
             raise
         if session.error is not None:
-            if session.phase is SessionPhase.FAILED:
-                self.close()
-            raise server_error(phase, session.error, self._secrets)
+            said = server_error(phase, session.error, self._secrets)
+            if self.is_lost:
+                self._lose(said)
+            raise said
+
+    def _lose(self, error: BaseException) -> None:
+        self._session.phase = SessionPhase.FAILED
+        self._failure = error if isinstance(error, GaussDecodeError) else None
+        self.close()
 
     def _next(self, phase: Phase, deadline: float) -> Message:
         while (message := self._reader.take()) is None:

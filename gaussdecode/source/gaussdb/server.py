@@ -448,7 +448,8 @@ def _slot(name: str) -> str:
 
 
 def _second_lsn(sql: GaussConnection, call: str) -> Lsn:
-    """Call a function that gives a slot's name and a position."""
+    """Call a function that gives a slot's name and a position, however long it waits for transactions."""
+    sql.timeout = None
     (row,) = sql.query(f"SELECT * FROM pg_catalog.{call}")  # noqa: S608 - quoted by the caller
     lsn = _lsn(row[1] if len(row) > 1 else None)
     if lsn is None:

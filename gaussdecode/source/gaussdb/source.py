@@ -4,6 +4,7 @@ Two connections: one for SQL, closed once the server has said what it is, and on
 streams. The catalogue is asked on a third one, when a row's shape is not known.
 """
 
+import contextlib
 import platform
 import ssl
 from typing import Final
@@ -131,11 +132,12 @@ class GaussSource:
         self._slot = settings.slot
         state, address, decoding = settings.log, settings.address, settings.decoding
         request = StreamRequest(settings.config_name, settings.plugin, decoding)
-        with connect(address, is_replication=False) as sql:
+        with contextlib.ExitStack() as stack, connect(address, is_replication=False) as sql:
             place = gaussserver.stream_address(address, settings.ha_port, sql)
-            self._stream = connect(place, is_replication=True)
+            self._stream = stack.enter_context(connect(place, is_replication=True))
             self._server = gaussserver.read_server(sql, self._stream, self._slot)
             self._coverage = unsent(read_tables(sql, white_list(settings.decoding)))
+            stack.pop_all()
         plugins = () if decoding.is_parallel else (settings.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
         is_by_csn = decoding.output_order == 1

@@ -37,7 +37,7 @@ from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.export import OrderError, Shown
-from gaussdecode.source.gaussdb.connection import GaussConnection, connect
+from gaussdecode.source.gaussdb.connection import ANSWER_SECONDS, GaussConnection, connect
 
 BEGIN: Final = "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _ISOLATION: Final = "repeatable read"
@@ -46,7 +46,6 @@ _WAL_END: Final = "SELECT pg_catalog.pg_current_xlog_insert_location()"
 EMPTY: Final = "SELECT pg_catalog.txid_current()"
 _STREAM_SECONDS: Final = 600.0  # until changes that wait are let go; arbitrary
 _UNDEFINED_FUNCTION: Final = "42883"
-_ANSWER_SECONDS: Final = 30.0  # beyond the server's own limit; arbitrary
 _TIMEOUTS: Final = ("session_timeout", "idle_in_transaction_session_timeout")  # of idle sessions
 _HALF: Final = 1 << 31
 _MASK: Final = (1 << 32) - 1
@@ -226,9 +225,13 @@ def connect_lasting(
         SourceError: the server cannot be reached.
     """
     connection = connect(address, is_replication=False)
-    connection.timeout = seconds + _ANSWER_SECONDS
+    connection.timeout = seconds + ANSWER_SECONDS  # the server's own limit comes first
     connection.should_stop = should_stop
     for name in _TIMEOUTS:
-        with contextlib.suppress(SourceError):  # a version that does not know it has none
+        try:
             connection.query(f"SET {name} = 0")
+        except SourceError:
+            if connection.is_lost:
+                raise
+            # else: a version that does not know it has none
     return connection

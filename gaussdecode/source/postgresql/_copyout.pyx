@@ -22,6 +22,8 @@ cdef class CopyOut:
 
     Attributes:
         has_failed: the server or the connection broke off; ask the connection why.
+        is_waiting: a row is being read from the server.
+        progress: rows that have come.
     """
 
     cdef void *connection
@@ -31,6 +33,8 @@ cdef class CopyOut:
     cdef size_t capacity
     cdef bint is_done
     cdef readonly bint has_failed
+    cdef readonly bint is_waiting
+    cdef readonly unsigned long long progress
 
     def __cinit__(self, uintptr_t connection, dict addresses not None):
         self.connection = <void *>connection
@@ -56,7 +60,10 @@ cdef class CopyOut:
         cdef size_t size = 0
         cdef int got
         while not self.is_done and size < wanted:
+            self.is_waiting = True
             got = self.get_copy_data(self.connection, &row, 0)
+            self.is_waiting = False
+            self.progress += 1
             if got < 0:
                 self.is_done = True
                 self.has_failed = got == -2

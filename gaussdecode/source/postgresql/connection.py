@@ -6,11 +6,12 @@ through ``psycopg.pq`` only and belongs to the thread that made it. Errors come 
 `SourceError` or `SourceRefusedError`, judged by `sqlstate`, without the password.
 """
 
+import contextlib
 import os
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
@@ -40,10 +41,18 @@ _DEFAULTS: Final = {
     "gssencmode": "disable",  # sslmode must decide how the stream is protected
     "ssl_min_protocol_version": "TLSv1.2",
 }
+ANSWER_SECONDS: Final = 60.0
+"""Longest wait for an answer, where nothing else is said; arbitrary."""
+
+CANCEL_SECONDS: Final = 10.0
+"""For the answer to a command that was cancelled; arbitrary."""
+
+_POLL_SECONDS: Final = 0.1  # how soon a stop, and what TLS holds back, is noticed
 _GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
 # The server's function, whose name is in every language the same: from 18 on it goes on without
 # a publication that is missing, and what only that one publishes is left out of the stream.
 _SKIPPING: Final = b"LoadPublications"
+_COPIES: Final = (pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT)
 _STOPPING_SECONDS: Final = 2.0  # arbitrary: for the server to see the last status and CopyDone
 
 Row = tuple[str | None, ...]
@@ -87,8 +96,9 @@ class Connection:
         encoding: of everything the server sends and takes: its own, whatever that is. Asked to
             translate, it would refuse a whole row for one byte that has no letter.
         on_gap: told, from inside libpq, that from here on the stream leaves changes out.
-        patience: seconds that a query may take; None waits as long as the connection lives, and a
-            proxy on the way may keep it alive for ever.
+        patience: seconds that a command may take, which is cancelled then; None waits as long as the
+            connection lives, and a proxy on the way may keep it alive for ever.
+        should_stop: asked while an answer is waited for; the command is cancelled where it says so.
     """
 
     def __init__(self, pgconn: PGconn, libpq: LibPq, secret: str | None) -> None:
@@ -96,7 +106,9 @@ class Connection:
         self.libpq = libpq
         self.encoding = UTF8
         self.on_gap: Callable[[], None] = _nothing
-        self.patience: float | None = None
+        self.patience: float | None = ANSWER_SECONDS
+        self.should_stop: Callable[[], bool] = _never
+        self._is_broken = False
         self._secret = secret
         self._gap: str | None = None
         self._ahead: ReadAhead | None = None
@@ -120,10 +132,10 @@ class Connection:
         """Run one command and fetch what it gives, as text.
 
         Raises:
-            SourceError: the server or the connection failed.
+            SourceError: the server or the connection failed, it took too long, or a stop was asked for.
             SourceRefusedError: the server refuses.
         """
-        result = self._execute(self.encoding.encode(command))
+        result = self._execute(command, Phase.COMMAND)
         if result.status not in _GOOD:
             self._fail(Phase.COMMAND, result)
         return [
@@ -131,29 +143,103 @@ class Connection:
             for row in range(result.ntuples)
         ]
 
-    def _execute(self, command: bytes) -> PGresult:
-        if self.patience is None:
-            return self.pgconn.exec_(command)
-        deadline = time.monotonic() + self.patience
-        last = None
-        try:
-            self.pgconn.send_query(command)
-            while (result := self._result(deadline)) is not None:
-                last = result
-        except OperationalError:
-            message = self.pgconn.get_error_message()
-            raise error_of(Phase.COMMAND, message, None, self._secret) from None
-        assert last is not None
-        return last
+    def _execute(self, command: str, phase: Phase) -> PGresult:
+        """Run one command; what is given up is cancelled at the server, which answers all the same."""
+        with self._judging(phase):
+            self.pgconn.send_query(self.encoding.encode(command))
+            deadline = float("inf") if self.patience is None else time.monotonic() + self.patience
+            try:
+                result = self._answer(deadline, self.should_stop)
+            except BaseException:  # as by Ctrl-C
+                self.cancel()
+                raise
+            if result is not None:
+                return result
+            why = "a stop was asked for"
+            if not self.should_stop():
+                why = f"the server has not answered for {self.patience:.0f} seconds"
+            self.cancel()
+            rest = min(CANCEL_SECONDS, self.patience or CANCEL_SECONDS)
+            result = self._answer(time.monotonic() + rest, _never)
+            if result is None or result.status in {
+                pq.ExecStatus.FATAL_ERROR,
+                pq.ExecStatus.BAD_RESPONSE,
+            }:
+                raise SourceError(
+                    f"{phase.value}: {why}", None if result is None else _code(result)
+                )
+            return result
 
-    def _result(self, deadline: float) -> PGresult | None:
-        while self.pgconn.is_busy():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise SourceError(f"the server has not answered for {self.patience:.0f} seconds")
-            select.select([self.pgconn.socket], [], [], left)
-            self.pgconn.consume_input()
-        return self.pgconn.get_result()
+    def _answer(self, deadline: float, should_stop: Callable[[], bool]) -> PGresult | None:
+        """The last result of a command; None where it is to be given up."""
+        last: PGresult | None = None
+        try:
+            while True:
+                while self.pgconn.is_busy():
+                    left = deadline - time.monotonic()
+                    if left <= 0 or should_stop():
+                        return None
+                    select.select([self.pgconn.socket], [], [], min(left, _POLL_SECONDS))
+                    self.pgconn.consume_input()
+                result = self.pgconn.get_result()
+                if result is None:
+                    assert last is not None
+                    return last
+                last = result
+                if last.status in _COPIES:
+                    return last
+        except OperationalError:
+            if last is not None and last.status == pq.ExecStatus.FATAL_ERROR:
+                return last  # the server's last word before it closed the connection
+            raise
+
+    def cancel(self) -> None:
+        """Have the server give up the command that runs; does not wait for it."""
+        self.libpq.cancel(self.pgconn)
+
+    @contextlib.contextmanager
+    def _judging(self, phase: Phase) -> Iterator[None]:
+        """Have an error of libpq's own say what it means: the connection is lost."""
+        try:
+            yield
+        except OperationalError as error:
+            message = self.pgconn.get_error_message() or str(error)
+            raise error_of(phase, message, None, self._secret) from None
+
+    def start_copy(self, command: str) -> None:
+        """Run COPY ... TO STDOUT; its rows are read from libpq, then `end_copy` is called.
+
+        Raises:
+            SourceError: the server or the connection failed.
+            SourceRefusedError: the server refuses.
+        """
+        result = self._execute(command, Phase.COMMAND)
+        if result.status != pq.ExecStatus.COPY_OUT:
+            self._fail(Phase.COMMAND, result)
+
+    def end_copy(self, *, has_failed: bool) -> None:
+        """See that a COPY ended well.
+
+        Args:
+            has_failed: libpq says that it did not.
+
+        Raises:
+            SourceError: the server or the connection failed.
+            SourceRefusedError: the server refuses.
+        """
+        with self._judging(Phase.COMMAND):
+            while (result := self.pgconn.get_result()) is not None:
+                if result.status not in _GOOD:
+                    self._fail(Phase.COMMAND, result)
+        if has_failed:
+            message = self.pgconn.get_error_message()
+            raise error_of(Phase.COMMAND, message, None, self._secret)
+
+    def break_off(self) -> None:
+        """End the connection for whoever waits for it in another thread."""
+        with contextlib.suppress(OSError, OperationalError):
+            with socket.socket(fileno=os.dup(self.pgconn.socket)) as connection:
+                connection.shutdown(socket.SHUT_RDWR)
 
     def start_stream(self, command: str) -> None:
         """Run START_REPLICATION; afterwards the connection is in CopyBoth and non-blocking.
@@ -162,12 +248,45 @@ class Connection:
             SourceError: the server or the connection failed.
             SourceRefusedError: the server refuses.
         """
-        result = self.pgconn.exec_(self.encoding.encode(command))
+        result = self._execute(command, Phase.START)
         if result.status != pq.ExecStatus.COPY_BOTH:
             self._fail(Phase.START, result)
         self.libpq.check_connection(self.pgconn)
         self.pgconn.nonblocking = 1
         self.pgconn.notice_handler = self._take_notice
+
+    # ---- a stream, frame by frame ----------------------------------------------------------
+
+    def take_frame(self) -> bytes | None:
+        """The next frame of the stream that is here whole; None for none.
+
+        Raises:
+            SourceError: the stream ended or broke.
+        """
+        size, data = self.pgconn.get_copy_data(1)
+        if size < 0 or (size == 0 and self._is_broken):
+            raise self.stream_error()
+        return bytes(data) if size > 0 else None
+
+    def wait_for_frames(self, seconds: float) -> bool:
+        """Wait for bytes of the stream and read what is here; whether any came."""
+        try:
+            is_readable = bool(select.select([self.pgconn.socket], [], [], seconds)[0])
+            self.pgconn.consume_input()
+        except OperationalError:
+            self._is_broken = True  # what arrived before is read first; then it shows
+            return True
+        return is_readable
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame to the server.
+
+        Raises:
+            SourceError: the connection broke.
+        """
+        with self._judging(Phase.STREAM):
+            self.pgconn.put_copy_data(frame)
+            self.pgconn.flush()
 
     def read_ahead(self) -> ReadAhead | None:
         """Have TLS, if it is there, read ahead: from now on, and for whoever reads."""
@@ -189,12 +308,7 @@ class Connection:
         primary = notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
         self._gap = self._shown(primary)
         self.on_gap()
-        with socket.socket(fileno=os.dup(self.pgconn.socket)) as connection:
-            connection.shutdown(socket.SHUT_RDWR)
-
-    def result_error(self, result: PGresult) -> SourceError:
-        """What a result of a command that failed says."""
-        return self._error(Phase.COMMAND, result)
+        self.break_off()
 
     def stream_error(self) -> SourceError:
         """Why the stream ended, after the copy has ended or the connection broke."""
@@ -244,10 +358,9 @@ class Connection:
         raise self._error(phase, result)
 
     def _error(self, phase: Phase, result: PGresult) -> SourceError:
-        code = result.error_field(pq.DiagnosticField.SQLSTATE)
         primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
         message = self._shown(primary) if primary else result.get_error_message()
-        return error_of(phase, message, code.decode() if code else None, self._secret)
+        return error_of(phase, message, _code(result), self._secret)
 
     def _text(self, value: bytes | None) -> str | None:
         return None if value is None else self.encoding.decode(value)
@@ -271,6 +384,16 @@ def _nothing() -> None:
     """What is called where nobody wants to know."""
 
 
+def _never() -> bool:
+    """Whether to stop, where nobody can ask for it."""
+    return False
+
+
+def _code(result: PGresult) -> str | None:
+    code = result.error_field(pq.DiagnosticField.SQLSTATE)
+    return code.decode() if code else None
+
+
 def connect(
     address: SourceAddress,
     *,
@@ -283,7 +406,7 @@ def connect(
     Args:
         address: of the server.
         is_replication: it takes replication commands.
-        patience: see `Connection`.
+        patience: seconds that a command may take; None for `ANSWER_SECONDS`.
         settings: of libpq, which win over the address's.
 
     Raises:
@@ -298,7 +421,8 @@ def connect(
     libpq = find_libpq()
     pgconn = pq.PGconn.connect_start(conninfo.encode())
     connection = Connection(pgconn, libpq, address.secret)
-    connection.patience = patience
+    if patience is not None:
+        connection.patience = patience
     try:
         _finish_connecting(connection, address, _limit_seconds(conninfo))
         libpq.check_connection(pgconn)

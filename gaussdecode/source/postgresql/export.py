@@ -12,9 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Self
 
-from psycopg import pq
-from psycopg.pq.abc import PGresult
-
 from gaussdecode.errors import SourceError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
@@ -38,12 +35,17 @@ from gaussdecode.source.export import (
 )
 from gaussdecode.source.postgresql._copyout import CopyOut
 from gaussdecode.source.postgresql.carried import Changes
-from gaussdecode.source.postgresql.connection import Connection, Row, connect
+from gaussdecode.source.postgresql.connection import (
+    ANSWER_SECONDS,
+    CANCEL_SECONDS,
+    Connection,
+    Row,
+    connect,
+)
 from gaussdecode.source.postgresql.libpq import address_of
 from gaussdecode.source.postgresql.published import read_published, read_shape
 from gaussdecode.source.quoting import identifier, literal, slot_identifier
 from gaussdecode.source.slot import PLUGIN
-from gaussdecode.source.sqlstate import Phase, error_of
 
 _POLL_SECONDS: Final = 0.1  # how soon a command is given up
 _SLOT_PART: Final = 40  # of our slot's name in the temporary one's; 63 is the longest
@@ -84,13 +86,13 @@ class View:
         """
         name = f"{slot[:_SLOT_PART]}_view_{secrets.token_hex(5)}"
         connection = connect(address)
+        connection.patience, connection.should_stop = seconds, should_stop
         try:
             word = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else ""
-            with _cancelled(connection, seconds, should_stop):
-                (row,) = connection.query(
-                    f"CREATE_REPLICATION_SLOT {slot_identifier(name)} TEMPORARY LOGICAL {PLUGIN} "
-                    f"{word or 'EXPORT_SNAPSHOT'}"
-                )
+            (row,) = connection.query(
+                f"CREATE_REPLICATION_SLOT {slot_identifier(name)} TEMPORARY LOGICAL {PLUGIN} "
+                f"{word or 'EXPORT_SNAPSHOT'}"
+            )
         except BaseException:
             connection.close()
             raise
@@ -138,19 +140,26 @@ def held_view(address: SourceAddress, slot: str, seconds: float) -> Iterator[tup
 
 
 @contextlib.contextmanager
-def _cancelled(
-    connection: Connection, seconds: float, should_stop: Callable[[], bool]
+def _watched(
+    connection: Connection, copy: CopyOut, seconds: float, should_stop: Callable[[], bool]
 ) -> Iterator[None]:
-    """Have the server give a command up after some time, or when a stop is asked for."""
+    """Have a COPY end where a stop is asked for, or where nothing has come of it for some time."""
     is_over = threading.Event()
-    deadline = time.monotonic() + seconds
 
     def watch() -> None:
+        seen, moved_at = copy.progress, time.monotonic()
+        is_cancelled = False
         while not is_over.wait(_POLL_SECONDS):
-            if time.monotonic() >= deadline or should_stop():
-                connection.pgconn.get_cancel().cancel()
+            if should_stop() and not is_cancelled:
+                connection.cancel()
+                is_cancelled = True
+            now = time.monotonic()
+            if not copy.is_waiting or copy.progress != seen:
+                seen, moved_at = copy.progress, now
+            elif now - moved_at > (CANCEL_SECONDS if is_cancelled else seconds):
+                connection.break_off()
 
-    watcher = threading.Thread(target=watch, name="canceller", daemon=True)
+    watcher = threading.Thread(target=watch, name="copy watcher", daemon=True)
     watcher.start()
     try:
         yield
@@ -186,8 +195,10 @@ class TableReader:
         self._publications = publications
         self.connection = connect(address, is_replication=False)
         self._changes = Changes(self.connection, publications, is_local_only=is_local_only)
-        self._should_stop = should_stop
-        self._secret = address.secret
+        self.connection.should_stop = should_stop
+        self.connection.patience = (
+            statement_seconds + ANSWER_SECONDS
+        )  # the server's own comes first
         self._command(f"SET statement_timeout = {int(statement_seconds * 1000)}")
         self._command(f"SET lock_timeout = {int(lock_seconds * 1000)}")
 
@@ -302,26 +313,17 @@ class TableReader:
         return self._copy(f"SELECT {column_list(shape)} FROM {source} WHERE {condition}")  # noqa: S608
 
     def _copy(self, select: str) -> Iterator[bytes]:
-        with _cancelled(self.connection, float("inf"), self._should_stop):
-            yield from self._copy_out(select)
-
-    def _copy_out(self, select: str) -> Iterator[bytes]:
-        pgconn = self.connection.pgconn
-        result = pgconn.exec_(self.connection.encoding.encode(f"COPY ({select}) TO STDOUT"))
-        self._check_copy(result)
-        copy = CopyOut(address_of(pgconn), self.connection.libpq.addresses)
-        while lines := copy.read(COPY_BYTES):
-            yield lines
-        while (last := pgconn.get_result()) is not None:
-            self._check_copy(last)
-        if copy.has_failed:
-            message = pgconn.get_error_message()
-            raise error_of(Phase.COMMAND, message, None, self._secret)
-
-    def _check_copy(self, result: PGresult) -> None:
-        if result.status in (pq.ExecStatus.COPY_OUT, pq.ExecStatus.COMMAND_OK):
-            return
-        raise without_values(self.connection.result_error(result))
+        connection = self.connection
+        assert connection.patience is not None
+        try:
+            connection.start_copy(f"COPY ({select}) TO STDOUT")
+            copy = CopyOut(address_of(connection.pgconn), connection.libpq.addresses)
+            with _watched(connection, copy, connection.patience, connection.should_stop):
+                while lines := copy.read(COPY_BYTES):
+                    yield lines
+            connection.end_copy(has_failed=copy.has_failed)
+        except SourceError as error:
+            raise without_values(error) from None
 
 
 class PgExporter:

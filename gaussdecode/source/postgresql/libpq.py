@@ -10,6 +10,7 @@ of a connection with what psycopg says of it.
 import ctypes
 import dataclasses
 import importlib
+import threading
 from typing import Final
 
 import psycopg  # noqa: F401 - psycopg_binary and psycopg_c want it imported before them
@@ -25,6 +26,7 @@ FUNCTIONS: Final = (
     "PQflush",
     "PQfreemem",
 )
+_REASON_BYTES: Final = 256  # as the manual has it
 _VERBOSE: Final = 2  # PQERRORS_VERBOSE: messages carry their SQLSTATE
 
 
@@ -101,6 +103,28 @@ class LibPq:
         begin.argtypes, begin.restype = [ctypes.c_void_p, ctypes.c_int], None
         begin(ssl, 1)
         return ReadAhead(ssl, has_pending)
+
+    def cancel(self, connection: PGconn) -> None:
+        """Have the server give up the command that runs; does not wait for it.
+
+        The request goes over a connection of its own, for which libpq waits without end, and psycopg
+        would hold Python's lock meanwhile: no thread of the process would move.
+        """
+        take, send, free = (
+            getattr(self.library, name) for name in ("PQgetCancel", "PQcancel", "PQfreeCancel")
+        )
+        take.argtypes, take.restype = [ctypes.c_void_p], ctypes.c_void_p
+        send.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]
+        free.argtypes, free.restype = [ctypes.c_void_p], None
+        request = take(address_of(connection))
+        if not request:
+            return  # nobody is there any more
+
+        def ask() -> None:
+            send(request, ctypes.create_string_buffer(_REASON_BYTES), _REASON_BYTES)
+            free(request)
+
+        threading.Thread(target=ask, name="canceller", daemon=True).start()
 
     def make_verbose(self, connection: PGconn) -> None:
         """Have error texts carry their SQLSTATE, also while connecting."""

@@ -285,6 +285,7 @@ def create_slot(
     else:
         options = "NOEXPORT_SNAPSHOT"
     command = f"CREATE_REPLICATION_SLOT {slot_identifier(name)} LOGICAL {PLUGIN} {options}"
+    connection.patience = None  # transactions run for as long as they like
     (row,) = connection.query(command)
     return Lsn.parse(row[1] or "")
 
@@ -310,6 +311,7 @@ def advance_slot(connection: Connection, name: str, lsn: Lsn) -> Lsn:
         SourceRefusedError: it cannot go there.
     """
     slot_identifier(name)
+    connection.patience = None  # the server reads its log up to there
     call = f"pg_catalog.pg_replication_slot_advance({literal(name)}, '{lsn}')"
     rows = connection.query(f"SELECT end_lsn FROM {call}")  # noqa: S608 - quoted above
     return Lsn.parse(rows[0][0] or "")

@@ -1,7 +1,5 @@
 """A stream of PostgreSQL, read frame by frame over libpq."""
 
-import select
-
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.copyboth import Keepalive, StatusUpdate, parse_server
 from gaussdecode.source.postgresql.connection import Connection
@@ -29,20 +27,10 @@ class Stream(FrameStream):
         self._connection = connection
 
     def _take(self) -> bytes | None:
-        size, data = self._connection.pgconn.get_copy_data(1)
-        if size < 0:
-            raise self._connection.stream_error()
-        return bytes(data) if size > 0 else None
+        return self._connection.take_frame()
 
     def _fill(self, wait_seconds: float) -> bool:
-        pgconn = self._connection.pgconn
-        is_readable = bool(select.select([pgconn.socket], [], [], wait_seconds)[0])
-        try:
-            pgconn.consume_input()
-        except Exception:  # noqa: BLE001 - what arrived before is read first; then it shows
-            if pgconn.get_copy_data(1)[0] <= 0:
-                raise self._connection.stream_error() from None
-        return is_readable
+        return self._connection.wait_for_frames(wait_seconds)
 
     def _read(self, frame: bytes) -> tuple[int, bool]:
         message = parse_server(frame)
@@ -52,8 +40,7 @@ class Stream(FrameStream):
 
     def _send(self, written: Lsn, confirmed: Lsn, time_us: int, *, is_reply_wanted: bool) -> None:
         update = StatusUpdate(written, confirmed, confirmed, time_us, is_reply_wanted)
-        self._connection.pgconn.put_copy_data(update.to_bytes())
-        self._connection.pgconn.flush()
+        self._connection.send_frame(update.to_bytes())
 
     def _end(self) -> None:
         self._connection.end_stream()

@@ -117,7 +117,7 @@ def test_bytes_may_come_one_by_one() -> None:
 
 
 def test_error_on_a_replication_connection_ends_it() -> None:
-    """The server closes without another word; nothing more can be asked."""
+    """The server closes without another word; whatever is asked then gets the same answer."""
 
     def script(peer: Peer) -> None:
         peer.log_in()
@@ -128,7 +128,7 @@ def test_error_on_a_replication_connection_ends_it() -> None:
         connection = reach(server)
         with pytest.raises(SourceRefusedError, match="slot create") as caught:
             connection.query("DROP_REPLICATION_SLOT x")
-        with pytest.raises(SequenceError, match="failed"):
+        with pytest.raises(SourceRefusedError, match="slot create"):
             connection.query("IDENTIFY_SYSTEM")
     assert caught.value.sqlstate == "42704"
 
@@ -299,7 +299,7 @@ def test_damaged_answer_is_a_wire_error() -> None:
         connection = reach(server)
         with pytest.raises(WireError):
             connection.query("SELECT")
-        with pytest.raises(SequenceError, match="failed"):
+        with pytest.raises(WireError):
             connection.query("SELECT")
 
 
