@@ -106,6 +106,14 @@ class SpoolFullError(SourceError):
     """
 
 
+class OpenTransactionError(SourceError):
+    """The server failed while it sent a transaction that is open yet, or values in binary.
+
+    Sent whole, and as text, it may not fail, and a transaction that is rolled back is not sent at all;
+    the next session asks for that.
+    """
+
+
 class SourceRefusedError(SourceError):
     """The source will refuse again until an operator changes something."""
 
@@ -431,6 +439,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         SourceError,
         SourceRefusedError,
         InexactStreamError,
+        OpenTransactionError,
         IdentityError,
         WireError,
         TruncatedError,

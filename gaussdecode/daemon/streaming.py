@@ -2,34 +2,30 @@
 
 Given what the configuration wants and how sessions ended; promises that what the server, the
 protocol or the spool's bound does not let stream does not stop the slot: the session after is without, which costs
-the server a file and time, and never a row. It is tried again with the session after that,
-which begins as soon as the transaction has landed, where it is known.
+the server a file and time, and never a row. It is tried again by itself: as soon as the transaction
+has landed, where its end is known, else after a minute, and then after twice as long each time that it fails again.
 
-Servers fail on transactions that they stream and not on the same ones whole; such a
-failure comes again at the same position with the same text, which tells it from others.
+Servers fail on transactions that they stream and not on the same ones whole. The reader knows
+such a failure by where it came: inside a block of a transaction that was open. A connection that
+ends elsewhere, or because the server ends connections (SQLSTATE classes 57 and 08), says nothing of streaming.
 """
 
-import dataclasses
+import time
 from collections.abc import Callable
 from typing import Final
 
 from gaussdecode.errors import (
     GaussDecodeError,
     InexactStreamError,
+    OpenTransactionError,
     RowError,
-    SourceError,
     SpoolFullError,
     TableError,
 )
 from gaussdecode.settings.sections import NOT_STREAMED
 
-_MOST_REMEMBERED: Final = 100  # texts of failures; arbitrary
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Failure:
-    position: int | None
-    text: str
+FIRST_SECONDS: Final = 60.0  # until it is tried again; arbitrary
+LONGEST_SECONDS: Final = 3600.0
 
 
 class Streaming:
@@ -39,6 +35,7 @@ class Streaming:
         wanted: ``off``, ``on`` or ``parallel``, of the configuration.
         wants_binary: the configuration asks for it.
         on_fallback: told why, each time.
+        clock: monotonic seconds.
 
     Attributes:
         fallback_count: how often sessions went on without.
@@ -46,14 +43,21 @@ class Streaming:
     """
 
     def __init__(
-        self, wanted: str, on_fallback: Callable[[str], None], *, wants_binary: bool = False
+        self,
+        wanted: str,
+        on_fallback: Callable[[str], None],
+        *,
+        wants_binary: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._wanted = wanted
         self._wants_binary = wants_binary
         self._on_fallback = on_fallback
-        self._last: _Failure | None = None
-        self._known: list[str] = []
+        self._clock = clock
         self._until_lsn: int | None = None
+        self._wait = FIRST_SECONDS
+        self._tried_at = clock()
+        self._due_at = 0.0
         self.fallback_count = 0
         self.reason: str | None = None
 
@@ -78,22 +82,17 @@ class Streaming:
             return
         if self.reason is not None:
             self.reason = None
+            self._tried_at = self._clock()
             return
         if isinstance(error, InexactStreamError):
             # Sent again after it had landed, it is over when the position has moved, and not before:
             # until something is confirmed, the server would send it once more.
             until = None if error.end_lsn is None else max(error.end_lsn, (position or 0) + 1)
             self._fall_back(error.reason, until)
-        elif isinstance(error, SpoolFullError):
-            self._fall_back(error.reason)
+        elif isinstance(error, SpoolFullError | OpenTransactionError):
+            self._fall_back(str(error))
         elif isinstance(error, TableError | RowError) and self.shows_uncommitted:
             self._fall_back(str(error))  # of a row that may be rolled back; whole ones are not
-        elif isinstance(error, SourceError) and error.sqlstate is not None:
-            failure = _Failure(position, str(error))
-            if failure == self._last or failure.text in self._known:
-                self._known = [*self._known, failure.text][-_MOST_REMEMBERED:]
-                self._fall_back(failure.text)
-            self._last = failure
 
     @property
     def shows_uncommitted(self) -> bool:
@@ -101,11 +100,19 @@ class Streaming:
         return self.mode != NOT_STREAMED
 
     def may_resume(self, position: int | None) -> bool:
-        """Whether the transaction that could not be streamed has landed at a position."""
-        until = self._until_lsn
-        return self.reason is not None and until is not None and (position or 0) >= until
+        """Whether to try it again: the transaction has landed at a position, or it was long ago."""
+        if self.reason is None:
+            return False
+        if self._until_lsn is not None:
+            return (position or 0) >= self._until_lsn
+        return self._clock() >= self._due_at
 
     def _fall_back(self, reason: str, until_lsn: int | None = None) -> None:
+        now = self._clock()
+        if now - self._tried_at > LONGEST_SECONDS:
+            self._wait = FIRST_SECONDS  # it went well for long
+        self._due_at = now + self._wait
+        self._wait = min(2 * self._wait, LONGEST_SECONDS)
         self.fallback_count += 1
         self._until_lsn = until_lsn
         self.reason = reason

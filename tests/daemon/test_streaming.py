@@ -7,16 +7,17 @@ from gaussdecode.errors import (
     ChildError,
     GaussDecodeError,
     InexactStreamError,
+    OpenTransactionError,
     RowError,
     SourceError,
     SpoolFullError,
     TableError,
 )
 
-FAILED = SourceError("streaming: could not map filenode", "XX000")
+FAILED = OpenTransactionError("streaming: could not map filenode", "XX000")
+ENDED = SourceError("streaming: terminating connection", "57P01")
 OF_A_ROW = RowError("a row of 3 columns", 0, 7, 1, 16384)
 OF_A_TABLE = TableError("public", "t", 16384, 5, "a row of 3 columns")
-OTHER = SourceError("streaming: something else", "XX000")
 
 
 def run(*ends: tuple[GaussDecodeError | None, int], wanted: str = "on") -> tuple[str, list[str]]:
@@ -33,10 +34,10 @@ def run(*ends: tuple[GaussDecodeError | None, int], wanted: str = "on") -> tuple
     ("ends", "mode"),
     [
         ([], "on"),
-        ([(FAILED, 5)], "on"),
-        ([(FAILED, 5), (FAILED, 5)], "off"),
-        ([(FAILED, 5), (FAILED, 6)], "on"),
-        ([(FAILED, 5), (OTHER, 5)], "on"),
+        ([(FAILED, 5)], "off"),
+        ([(FAILED, 5), (None, 5)], "on"),
+        ([(ENDED, 5)] * 3, "on"),
+        ([(SourceError("streaming: something else", "XX000"), 5)] * 2, "on"),
         ([(SourceError("streaming: the connection ended"), 5)] * 2, "on"),
         ([(ChildError("a decoder died"), 5)] * 2, "on"),
         ([(None, 5)] * 2, "on"),
@@ -46,19 +47,17 @@ def run(*ends: tuple[GaussDecodeError | None, int], wanted: str = "on") -> tuple
         ([(OF_A_ROW, 5)], "off"),
         ([(OF_A_TABLE, 5)], "off"),
         ([(OF_A_TABLE, 5), (OF_A_TABLE, 5)], "on"),
-        ([(FAILED, 5), (FAILED, 5), (None, 7)], "on"),
-        ([(FAILED, 5), (FAILED, 5), (FAILED, 7)], "on"),
-        ([(FAILED, 5), (FAILED, 5), (None, 7), (FAILED, 8)], "off"),
+        ([(FAILED, 5), (None, 7), (FAILED, 8)], "off"),
     ],
 )
 def test_next_session(ends: list[tuple[GaussDecodeError | None, int]], mode: str) -> None:
-    """The same failure at the same position; one that is known already needs no second time."""
+    """Without where what was sent while it was open failed, and with it after that."""
     assert run(*ends)[0] == mode
 
 
 def test_reason_is_told_once() -> None:
     """With the server's text."""
-    _, told = run((FAILED, 5), (FAILED, 5))
+    _, told = run((FAILED, 5))
     assert told == ["streaming: could not map filenode (SQLSTATE XX000)"]
 
 
@@ -88,9 +87,23 @@ def test_streaming_resumes_when_the_transaction_has_landed() -> None:
     streaming.ended(None, 9)
     assert streaming.mode == "parallel"
     assert not streaming.may_resume(10)
-    streaming.ended(FAILED, 5)
-    streaming.ended(FAILED, 5)
-    assert not streaming.may_resume(10**9)
+
+
+def test_streaming_resumes_by_itself() -> None:
+    """After a minute, then after twice as long each time; after an hour without a failure as at first."""
+    now = [0.0]
+    streaming = Streaming("on", lambda _: None, clock=lambda: now[0])
+    waits = []
+    for calm in (0.0, 0.0, 0.0, 3500.0, 0.0, 0.0, 0.0, 4000.0, 0.0):
+        now[0] += calm
+        streaming.ended(FAILED, 5)
+        began = now[0]
+        while not streaming.may_resume(5):
+            now[0] += 10.0
+        waits.append(now[0] - began)
+        streaming.ended(None, 5)  # the session is restarted
+        assert (streaming.mode, streaming.may_resume(10**9)) == ("on", False)
+    assert waits == [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 60.0, 120.0]
 
 
 def test_streaming_does_not_resume_where_nothing_has_moved() -> None:
@@ -107,5 +120,4 @@ def test_binary_falls_back_with_the_rest() -> None:
     for error in (InexactStreamError("a shape"), None):
         streaming.ended(error, 5)
         seen.append(streaming.is_binary)
-        assert not streaming.may_resume(10**9)
     assert seen == [True, False, True]

@@ -139,7 +139,10 @@ def test_connections_cut_while_they_are_set_up(make_gauss: MakeGauss, tmp_path: 
     with Proxy(gauss.port) as proxy:
         database = GaussDatabase(gauss, "s")
         dsn = database.dsn.replace(f"port={gauss.port}", f"port={proxy.port}")
-        config = {"decoding": BINARY, "snapshot": {"mode": "none"}}
+        config: dict[str, dict[str, Any]] = {
+            "decoding": BINARY,
+            "snapshot": {"mode": "none"},
+        }  # JSON
         (tmp_path / "s").mkdir()
         with GaussDaemon(database, tmp_path / "s", dsn=dsn, config=config) as daemon:
             daemon.wait_for_state("streaming")

@@ -182,6 +182,87 @@ def test_a_bad_row_of_an_open_transaction_stops_nothing(
     assert [(change.schema.table, change.new["id"]) for change in changes] == [(("public", "b"), 1)]
 
 
+def test_connections_that_the_server_ends_stop_no_streaming(
+    database_15: Database, make_daemon: Callable[..., Daemon]
+) -> None:
+    """As when it is restarted, or somebody terminates the sender: twice at one position, and again."""
+    database = database_15
+    database.execute("CREATE TABLE a (id int8 PRIMARY KEY)")
+    database.create_slot()
+    stream_early(database)
+    with make_daemon(database, config={"source": {"streaming": "on"}}) as daemon:
+        session = database.connect()
+        run(session, "BEGIN")
+        fill_open(session, "a", 1, 6000)
+        daemon.wait_while_running(lambda: is_open(daemon, 1), "it is streamed")
+        for count in range(1, 4):
+            end_sender(database)
+            daemon.wait_while_running(
+                lambda: daemon.log.read_text().count("source_connected") > count,  # noqa: B023
+                "the next session",
+            )
+            daemon.wait_for_state("streaming")
+        fill_open(session, "a", 6001, 12000)
+        daemon.wait_while_running(lambda: is_open(daemon, 1), "it is streamed again")
+        run(session, "COMMIT")
+        session.close()
+        daemon.catch_up()
+        assert daemon.stop() == EX_OK
+    assert "streaming_fallback" not in daemon.log.read_text()
+    assert len(rows_of(daemon.root)) == 12000
+
+
+def test_an_expression_that_fails_in_an_open_transaction(
+    database_15: Database, make_daemon: Callable[..., Daemon]
+) -> None:
+    """It may be rolled back: whole transactions are asked for, and the session after streams again."""
+    database = database_15
+    database.execute("CREATE TABLE a (id int8 PRIMARY KEY); CREATE TABLE b (id int8 PRIMARY KEY)")
+    database.execute(
+        f"DROP PUBLICATION {database.publication}; CREATE PUBLICATION {database.publication} "
+        "FOR TABLE a WHERE (10 / id <> 11), TABLE b"
+    )
+    database.create_slot()
+    stream_early(database)
+    with make_daemon(database, config={"source": {"streaming": "on"}}) as daemon:
+        session = database.connect()
+        run(session, "BEGIN")
+        fill_open(session, "a", 0, 4000)
+        fill_open(session, "a", 4001, 8000)
+        daemon.wait_while_running(
+            lambda: "an expression failed" in fallbacks(daemon), "whole ones are asked for"
+        )
+        database.execute("INSERT INTO b VALUES (1)")
+        daemon.catch_up()
+        run(session, "ROLLBACK")
+        end_sender(database)
+        daemon.wait_while_running(lambda: "57P01" in daemon.log.read_text(), "the session's end")
+        daemon.wait_for_state("streaming")
+        run(session, "BEGIN")
+        fill_open(session, "b", 2, 4000)
+        daemon.wait_while_running(lambda: is_open(daemon, 1), "streaming has come back")
+        run(session, "COMMIT")
+        session.close()
+        daemon.catch_up()
+        assert daemon.stop() == EX_OK
+    assert len(rows_of(daemon.root)) == 4000
+
+
+def end_sender(database: Database) -> None:
+    """Have the server end the daemon's connection."""
+    database.execute(
+        "SELECT pg_terminate_backend(active_pid, 30000) FROM pg_replication_slots "
+        f"WHERE slot_name = '{database.slot}'"
+    )
+
+
+def fallbacks(daemon: Daemon) -> str:
+    """Lines of the log that say that whole transactions are asked for."""
+    return "".join(
+        line for line in daemon.log.read_text().splitlines() if "streaming_fallback" in line
+    )
+
+
 def is_open(daemon: Daemon, count: int) -> bool:
     """Whether so many transactions are open, as the daemon shows them."""
     status = daemon.status()

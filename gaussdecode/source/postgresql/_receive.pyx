@@ -132,8 +132,13 @@ cdef class PostgresReceiver(Receiver):
 
     @property
     def has_xid(self):
-        """Whether the held message says whose it is."""
+        """Whether the held message says whose it is: it is in a block of a transaction that is open."""
         return self.block == BLOCK_STREAMED
+
+    @property
+    def is_in_transaction(self):
+        """Whether a transaction, or a block of one, has begun and not ended."""
+        return bool(self.in_transaction)
 
     def define(self, uint32_t oid, bytes record):
         """Let go of the held message; the repeats of a type will be dropped from now on.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gaussdecode.errors import GaussDecodeError, SourceRefusedError
+from gaussdecode.errors import GaussDecodeError, OpenTransactionError, SourceRefusedError
 from gaussdecode.ipc.control import Control
 from gaussdecode.model.landing import SourceIdentity
 from gaussdecode.source import coverage
@@ -39,6 +39,10 @@ _BY_RECORDS: Final = (
     "the OpenSSL of this libpq cannot be asked to read ahead: the reader takes four times the CPU "
     "time to receive, and nothing else differs; psycopg[binary] has one that can"
 )
+
+
+_OF_CONNECTIONS: Final = ("57", "08")
+"""Classes of SQLSTATEs with which a server ends connections, whatever is sent on them."""
 
 
 class SlowPath:
@@ -194,7 +198,18 @@ class PostgresSource:
 
     def error(self) -> GaussDecodeError:
         """A server's stream never ends well by itself."""
-        return self._connection.stream_error()
+        error = self._connection.stream_error()
+        code = error.sqlstate or ""
+        if self._is_sent_otherwise and code and not code.startswith(_OF_CONNECTIONS):
+            return OpenTransactionError(error.reason, code)
+        return error
+
+    @property
+    def _is_sent_otherwise(self) -> bool:
+        """Whether what is being sent would come in another way, or never, if it were asked for otherwise."""
+        if "binary" in self._options and self._receiver.is_in_transaction:
+            return True
+        return self._receiver.has_xid
 
     def end(self) -> None:
         """Send CopyDone and close."""
