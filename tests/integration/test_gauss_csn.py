@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit import gausscheck, landing, oracle
@@ -83,7 +84,10 @@ def test_a_bounded_spool_behind_a_long_statement(
     options = CSN if style == "parallel" else SERIAL
     decoding = {name.replace("_", "-"): value for name, value in options.items()}
     landing_ = {"spool-bytes": "2MiB", "memory-bytes": "32MiB", "row-group-bytes": "1MiB"}
-    config = {"decoding": {**decoding, "max-txn-in-memory": 1}, "landing": landing_}
+    config: dict[str, dict[str, Any]] = {
+        "decoding": {**decoding, "max-txn-in-memory": 1},
+        "landing": landing_,
+    }
     with GaussDaemon(GaussDatabase(server), tmp_path, config=config) as daemon:
         daemon.wait_for_state("streaming")
         held = server.store.begin()

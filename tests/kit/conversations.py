@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gaussdecode.cli import main
-from gaussdecode.collect.together import Together
+from gaussdecode.collect.together import Seen, Together
 from gaussdecode.commands._gausssums import GaussSums
 from gaussdecode.commands._sourcecomments import comments_of_config, comments_of_dsn
 from gaussdecode.commands._sourcesums import PgSums, SourceSums
@@ -138,7 +138,7 @@ def _watch(path: Path) -> None:
             lambda session: Looker(session, names).look(None, {}, {}, {}, is_whole=True), 5
         )
         assert seen.tables
-        catalog.ask(lambda session: read_members(session, names, {}), 5)
+        catalog.ask(lambda session: read_members(session, names, {}), 0.5)
 
 
 def _guard(make: type[PostgresProbe | GaussProbe]) -> Conversation:
@@ -158,7 +158,7 @@ def _marks(path: Path) -> None:
     config = load(path)
     errors: list[BaseException] = []
     together = Together(("s",), lambda _: None, 1)
-    together.look("s", arrived_lsn=0, waiting=1, held_bytes=1)
+    together.look("s", Seen(0, 1, 1))
     marking = Marking(together, {"s": config}, errors.append)
     marking.start()
     with contextlib.closing(marking):

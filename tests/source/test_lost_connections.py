@@ -161,8 +161,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have answers waited for shortly."""
     for module in (postgresql, gaussdb, gaussview):
         monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(probe, "_PATIENCE", 0.5)
+    monkeypatch.setattr(catalog, "_LATE", 0.5)
     for module in (catalog, probe):
-        monkeypatch.setattr(module, "_PATIENCE", 0.5)
         monkeypatch.setattr(module, "_CONNECT_SECONDS", 1)
     monkeypatch.setattr(gausscatalog, "_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(pgexport, "ANSWER_SECONDS", 0.5)
