@@ -454,7 +454,7 @@ class History:
             column.name = column.name[:-1] if column.name.endswith("_") else f"{column.name}_"
         elif what == "key type" and table.key:
             column = next(c for c in table.columns if c.number in table.key)
-            column.type = pa.int32() if column.type == pa.int64() else pa.int64()
+            column.type = pa.int64() if column.type == pa.int32() else column.type
 
     # --- the landing -------------------------------------------------------------------------
 

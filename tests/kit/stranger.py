@@ -66,6 +66,8 @@ class Table:
         bag: rows of a multiset.
         through: position of its last whole snapshot.
         stopped: why it cannot be read on.
+        suspects: entries that name it: number, OID of the table that has its name since, and whether all of
+            that one comes.
     """
 
     schema: Json = dataclasses.field(default_factory=dict)
@@ -74,6 +76,7 @@ class Table:
     bag: list[Row] = dataclasses.field(default_factory=list)
     through: Place | None = None
     stopped: str | None = None
+    suspects: list[tuple[int, int, bool]] = dataclasses.field(default_factory=list)
 
     def named(self) -> list[dict[str, Value]]:
         """Rows by the true names of the columns."""
@@ -88,6 +91,7 @@ class Reader:
     Args:
         root: of the landing.
         accepts_gaps: goes on over them.
+        accepts_suspects: goes on over entries that name tables.
         with_merged: reads merged files where it may.
         begin: entry to begin after, where retention took the first ones.
 
@@ -104,6 +108,7 @@ class Reader:
         root: Path,
         *,
         accepts_gaps: bool = False,
+        accepts_suspects: bool = False,
         with_merged: bool = False,
         begin: int = -1,
     ) -> None:
@@ -113,6 +118,7 @@ class Reader:
             raise UnreadableError("a newer landing")
         self._second = {"lsn": "gd_lsn", "csn": "gd_csn"}[layout["order"]]
         self._accepts_gaps, self._with_merged = accepts_gaps, with_merged
+        self._accepts_suspects = accepts_suspects
         self._hash: str | None = "0" * 64 if begin < 0 else None
         self.n = begin
         self.tables: dict[str, Table] = {}
@@ -167,6 +173,11 @@ class Reader:
             raise UnreadableError(f"entry {entry['n']} is a gap")
         if kind == "quarantine":
             self.quarantined.update(extra["tables"])
+        if kind == "suspect" and not extra["is_any_table"] and not self._accepts_suspects:
+            for name in extra["tables"]:
+                said = extra.get("changes", {}).get(name, {})
+                suspect = (entry["n"], said.get("oid") or 0, bool(said.get("comes_whole")))
+                self.tables.setdefault(name, Table()).suspects.append(suspect)
         if kind not in {"data", "snapshot", "idle"}:
             return
         if kind == "snapshot":
@@ -190,7 +201,10 @@ class Reader:
         for name, said in tables.items():
             if said["where"] is None:
                 self.quarantined.discard(name)
-                self.tables[name] = Table()
+                held = self.tables.get(name, Table()).suspects
+                left = [of for of in held if of[0] > said["since_n"] and of[1] != said["oid"]]
+                if not left:
+                    self.tables[name] = Table()
 
     def _rows(self, path: str) -> list[Json]:
         self.files += 1
@@ -202,6 +216,9 @@ class Reader:
         table = self.tables.setdefault(file["table"], Table())
         path = self.root / "schemas" / file["table"] / f"{file['schema_id']}.json"
         schema: Json = json.loads(path.read_text())
+        if any(of[1] != schema["oid"] or not of[2] for of in table.suspects):
+            return
+        table.suspects.clear()
         if said is not None and said["where"] is not None:
             if rows:
                 table.waiting.append((self._place(rows[0]), schema, rows))
@@ -271,7 +288,7 @@ class Reader:
     def _is_parted(self, entries: list[Json], item: Json, table: str, schema_id: str) -> bool:
         inside = [e for e in entries if item["first_n"] <= e["n"] <= item["last_n"]]
         return any(
-            (e["kind"] == "quarantine" and table in e["extra"]["tables"])
+            (e["kind"] in {"quarantine", "suspect"} and table in e["extra"]["tables"])
             or (e["kind"] != "compact" and file["table"] == table
                 and (e["kind"] == "snapshot" or file["schema_id"] != schema_id))
             for e in inside for file in [*e["files"], {"table": None}]
@@ -293,16 +310,76 @@ def _change_over(table: Table, schema: Json) -> None:
     if any(c["attribute_number"] is None for c in before["columns"] + schema["columns"]):
         table.stopped = "nobody knows which column is which"
         return
-    types = {c["attribute_number"]: c["arrow"] for c in before["columns"]}
+    known = {c["attribute_number"]: c for c in before["columns"]}
     held = [*table.rows.values(), *table.bag]
     for column in schema["columns"]:
         n = column["attribute_number"]
-        if types.get(n, column["arrow"]) != column["arrow"]:
+        if n not in known and "constant" in column and n > max(known, default=0):
+            for row in held:
+                row[n] = _constant(column["constant"], column["arrow"])
+        elif n in known and not _is_known_change(known[n], column):
+            table.stopped = f"nobody knows what became of values of {column['name']}"
+            return
+        elif n in known and known[n]["arrow"] != column["arrow"]:
             for row in held:
                 row[n] = _cast(row.get(n, Value(None)), column["arrow"])
     for row in held:
-        for n in set(types) - {c["attribute_number"] for c in schema["columns"]}:
+        for n in set(known) - {c["attribute_number"] for c in schema["columns"]}:
             row.pop(n, None)
+
+
+# 'Types that change'
+_PRINTED: Final = frozenset(
+    (
+        "smallint",
+        "integer",
+        "bigint",
+        "name",
+        "uuid",
+        "json",
+        "jsonb",
+        "xml",
+        "text",
+        "character varying",
+    )
+)
+_NUMBERS: Final = ("smallint", "integer", "bigint")
+_LENGTHS: Final = ("character varying", "bit varying")
+
+
+def _is_known_change(old: Json, new: Json) -> bool:
+    before, after = int(old["type_modifier"]), int(new["type_modifier"])
+    a, b = str(old["type"]), str(new["type"])
+    if before == after and (a == b or 0 != old["type_oid"] == new["type_oid"]):
+        return True
+    if a != b:
+        is_text = b in {"text", "character varying"} and after < 0
+        is_number = (a in _NUMBERS and b in _NUMBERS and _NUMBERS.index(a) < _NUMBERS.index(b)) or (
+            b == "double precision" and a in {"smallint", "integer", "real"}
+        )
+        return (a in _PRINTED and is_text) or is_number
+    if a in _LENGTHS:
+        return after < 0 or 0 <= before <= after
+    if a.startswith(("timestamp", "time ")):
+        return (6 if after < 0 else after) >= (6 if before < 0 else before)
+    if a == "numeric" and before >= 0:
+        (p, s), (q, t) = (divmod(m - 4, 1 << 16) for m in (before, after))
+        return after < 0 or (t >= s and q - t >= p - s)
+    return False
+
+
+def _constant(text: str, arrow: str) -> Value:
+    """A text of the server in a column; enough for what tests add."""
+    if arrow == "bool":
+        return Value(text == "t")
+    try:
+        return Value(pa.array([text]).cast(_ARROW.get(arrow, arrow)).to_pylist()[0])
+    except pa.ArrowException:
+        return Value(None, text)
+
+
+_ARROW: Final = {"int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "string": pa.string(),
+                 "float": pa.float32(), "double": pa.float64()}  # fmt: skip
 
 
 def _put_by_key(table: Table, op: str, row: Row, old: Row | None, unsent: list[int]) -> None:

@@ -24,7 +24,8 @@ from gaussdecode.collect.arrow import (
 )
 from gaussdecode.collect.suspects import Suspects
 from gaussdecode.collect.tables import schema_record, system_record
-from gaussdecode.daemon import publications
+from gaussdecode.daemon import fingerprints, publications
+from gaussdecode.daemon.fingerprints import Change
 from gaussdecode.land import names as places
 from gaussdecode.land.layout import _KNOWN as CAPABILITIES
 from gaussdecode.land.layout import Layout
@@ -97,7 +98,10 @@ def schema() -> Json:
     """Of a table whose column was renamed."""
     column = Column("new", 23, -1, "integer", ColumnType(Kind.INT32), True)
     relation = Relation(1, 1, "s", "t", ReplicaIdentity.DEFAULT, (column,))
-    record = schema_record(relation, ["new"], None, Placed((1,), None, Known()))
+    constants = {1: "7"}
+    record = schema_record(
+        relation, ["new"], None, Placed((1,), None, Known()), constants=constants
+    )
     before = {"columns": [{**record["columns"][0], "name": "old"}]}
     return with_renames(record, before)
 
@@ -119,12 +123,16 @@ def header() -> Json:
 
 
 def suspects() -> set[str]:
-    """Fields of both kinds, with and without an end."""
+    """Fields of all kinds, with and without an end, of one of several sources."""
     told = Suspects()
     told.add("something that names nobody", 1)
     extra = told.describe()
     assert extra is not None
-    return extra.keys() | publications.suspect(["x"], 1, 2).keys()
+    text = (Path(__file__).parents[2] / "gaussdecode/daemon/side.py").read_text()
+    (added,) = re.findall(r"\{\*\*extra, \"(\w+)\": self\._source\}", text)
+    changed = fingerprints.suspect({"s.t": Change(("x",))}, 1, 2)
+    assert all(f"`{key}`" in TEXT for key in changed["changes"]["s.t"])
+    return extra.keys() | publications.suspect(["x"], 1, 2).keys() | changed.keys() | {added}
 
 
 def snapshot() -> set[str]:
@@ -204,7 +212,7 @@ def test_every_field_is_on_the_page(title: str) -> None:
 def test_every_word_is_on_the_page() -> None:
     """Capabilities, reasons, kinds of sums and of gaps."""
     words = [*CAPABILITIES, *REASONS, *KINDS, *map(str, GapReason)]
-    words += [publications.REASON, "ddl_in_transaction"]
+    words += [publications.REASON, fingerprints.REASON, "ddl_in_transaction"]
     missing = [word for word in words if f"`{word}`" not in TEXT and word not in set("IUDR")]
     assert not missing
     assert {field.name for field in GD_FIELDS} <= TABLE
