@@ -15,6 +15,7 @@ import pytest
 from kit import landing, targets
 from kit.daemon import Daemon
 from kit.postgres import Database, run
+from kit.stranger import Reader
 
 pytestmark = pytest.mark.integration
 MakeDaemon = Callable[..., Daemon]
@@ -352,6 +353,7 @@ def test_right_or_said(
     found = targets.compare(
         database, summary, tmp_path / "target", lambda title: title.removeprefix("public.") in cases
     )
+    targets.compare_stranger(database, Reader(daemon.root).advance(), found)
     named = {title for extra in suspects(daemon) for title in extra["tables"]}
     print(mode, len(found.equal), "equal,", len(found.stopped), "stopped")
     unnoticed = _UNNOTICED.get(mode, set())

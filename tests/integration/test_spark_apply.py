@@ -12,7 +12,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from kit import landing, oracle
+from kit import landing, oracle, targets
 from kit.canon import Canon
 from kit.daemon import Daemon
 from kit.oracle import Cell, TableName, TableState
@@ -26,7 +26,7 @@ from gaussdecode.model.title import table_title
 from gaussdecode.spark.apply import apply
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.query import current, history
-from gaussdecode.spark.schema import TableSchema, parse_type
+from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.store import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.crash]
@@ -195,18 +195,7 @@ def check_stranger(daemon: Daemon, database: Database) -> None:
             if table is None:
                 assert not rows, name
                 continue
-            types = {c["name"]: parse_type(c["arrow"]) for c in table.schema["columns"]}
-            state = TableState()
-            state.key = tuple(table.schema["key"]) if table.schema["key"] else None
-            state.types = types
-            for row in table.named():
-                cells = {c: Cell(value.value, value.text, types[c]) for c, value in row.items()}
-                if state.key is None:
-                    said = ((c, cell.canon) for c, cell in cells.items())
-                    state.bag[tuple(sorted((c, of) for c, of in said if of is not None))] += 1
-                else:
-                    state.keyed[tuple(cells[c].canon for c in state.key)] = cells
-            oracle.compare(name, state, rows)
+            oracle.compare(name, targets.stranger_state(table), rows)
 
 
 def check_now(spark: SparkSession, root: Path, path: Path, database: Database) -> None:

@@ -5,6 +5,7 @@ the page.
 """
 
 import dataclasses
+import decimal
 import hashlib
 import json
 import re
@@ -373,8 +374,8 @@ def _constant(text: str, arrow: str) -> Value:
     if arrow == "bool":
         return Value(text == "t")
     try:
-        return Value(pa.array([text]).cast(_ARROW.get(arrow, arrow)).to_pylist()[0])
-    except pa.ArrowException:
+        return Value(pa.array([text]).cast(_ARROW[arrow]).to_pylist()[0])
+    except (KeyError, pa.ArrowException):
         return Value(None, text)
 
 
@@ -433,7 +434,7 @@ def _cast(value: Value, arrow: str) -> Value:
         return value
     if arrow == "string":
         return Value(str(value.value))
-    try:
-        return Value(pa.array([value.value]).cast(arrow).to_pylist()[0])
-    except pa.ArrowException:
-        return Value(None, str(value.value))
+    if arrow.startswith("decimal128"):
+        scale = int(arrow.rstrip(")").rsplit(",", 1)[1])
+        return Value(value.value.quantize(decimal.Decimal(1).scaleb(-scale)))
+    return Value(float(value.value) if arrow in {"float", "double"} else value.value)

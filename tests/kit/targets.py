@@ -5,14 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from gaussdecode.land.names import table_directory
+from gaussdecode.model.title import split_title
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.schema import TableSchema, conform
+from gaussdecode.spark.schema import TableSchema, conform, parse_type
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.vectors import current_rows
 from kit import canon, oracle
 from kit.oracle import Cell, TableState
 from kit.postgres import Database
+from kit.stranger import Reader, Table
 
 _OURS: Final = "gd_"
 
@@ -113,4 +116,38 @@ def _state(schema: TableSchema, rows: list[dict[str, Any]]) -> TableState:
             where: tuple[canon.Canon, ...] = tuple(cells[name].canon for name in state.key)
             assert where not in state.keyed, "a key twice"
             state.keyed[where] = cells
+    return state
+
+
+def compare_stranger(database: Database, read: Reader, found: Found) -> None:
+    """A reader made from the format's page alone has what the target has of the tables that are equal."""
+    with database.connect() as session:
+        session.execute(oracle.OUTPUT_SETTINGS)
+        for title in found.equal:
+            name = split_title(title)
+            rows = oracle.source_rows_of(session, 'SELECT * FROM "{}"."{}"'.format(*name))
+            table = read.tables.get(table_directory(*name))
+            if table is None:
+                assert not rows, title
+                continue
+            assert table.stopped is None, (title, table.stopped)
+            assert not table.suspects, title
+            names = {column["name"] for column in table.schema["columns"]}
+            rows = [{name: text for name, text in row.items() if name in names} for row in rows]
+            oracle.compare(name, stranger_state(table), rows)
+
+
+def stranger_state(table: Table) -> TableState:
+    """Rows that such a reader has, as the oracle compares them."""
+    types = {c["name"]: parse_type(c["arrow"]) for c in table.schema["columns"]}
+    state = TableState()
+    state.key = tuple(table.schema["key"]) if table.schema["key"] else None
+    state.types = types
+    for row in table.named():
+        cells = {c: Cell(value.value, value.text, types[c]) for c, value in row.items()}
+        if state.key is None:
+            said = ((c, cell.canon) for c, cell in cells.items())
+            state.bag[tuple(sorted((c, of) for c, of in said if of is not None))] += 1
+        else:
+            state.keyed[tuple(cells[c].canon for c in state.key)] = cells
     return state
