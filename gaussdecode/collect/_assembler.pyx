@@ -104,7 +104,7 @@ from gaussdecode.errors import (
     SequenceError,
     from_record,
 )
-from gaussdecode.model import account
+from gaussdecode.model import account, csns
 from gaussdecode.model.histogram import BOUNDS, Counted
 
 cdef enum:
@@ -239,6 +239,7 @@ cdef class Assembler:
     cdef uint64_t byte_limit
     cdef uint64_t budget
     cdef readonly uint64_t resume_lsn
+    cdef uint64_t most_csn
     cdef uint64_t resume_csn
     cdef uint64_t resume_until
     cdef uint64_t given_up_csn      # the least that was given up; UINT64_MAX: none
@@ -313,6 +314,7 @@ cdef class Assembler:
         self.boundary_lsn = resume_lsn
         self.last_end_lsn = resume_lsn
         self.by_csn = by_csn
+        self.most_csn = csns.MOST_CSN
         self.last_csn = resume_csn
         self.resume_csn = resume_csn
         self.resume_until = max(resume_lsn, resume_until)
@@ -485,7 +487,7 @@ cdef class Assembler:
     cdef Batch *share(
         self, OpenTransaction *transaction, const uint8_t *entry, uint64_t size
     ) except? NULL nogil:
-        """The batch at hand, kept once for all; NULL where this one was given up for want of room."""
+        """The batch at hand, kept once for all; NULL where this one was given up: no room."""
         if self.shared == NULL:
             self.make_shared(transaction, entry, size)
         return self.shared
@@ -1430,6 +1432,8 @@ cdef class Assembler:
         return 0
 
     cdef int note_csn(self, const uint8_t *entry, const Event *event) except -1 nogil:
+        if event.x > self.most_csn:
+            self.fail_csn(event.x)
         if event.x:
             self.plain.csn = event.x
         if event.payload_size:
@@ -1438,6 +1442,12 @@ cdef class Assembler:
             self.plain.has_user = True
             self.plain.is_excluded = self.excludes_user(&self.plain.user)
         return 0
+
+    cdef int fail_csn(self, uint64_t csn) except -1 with gil:
+        return fail(
+            f"a transaction has CSN {csn}, and the greatest that can be is {self.most_csn}",
+            self.boundary_lsn,
+        )
 
     cdef bint excludes_user(self, const Buffer *user) noexcept nogil:
         """Whether a user is one of those that are left out."""

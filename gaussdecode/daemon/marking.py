@@ -21,8 +21,8 @@ from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import source_address
 from gaussdecode.source.gaussdb.connection import GaussConnection
-from gaussdecode.source.gaussdb.marker import Marker
-from gaussdecode.source.gaussdb.marks import Mark, Running
+from gaussdecode.source.gaussdb.marker import Marker, answer_from
+from gaussdecode.source.gaussdb.marks import Ask, Mark, Running, What
 from gaussdecode.source.gaussdb.view import EMPTY, connect_lasting
 
 _NUDGE_SECONDS: Final = 1.0  # between two of one source; arbitrary
@@ -30,7 +30,6 @@ _ANSWER_SECONDS: Final = 60.0  # longest answer; arbitrary
 _LATE_SECONDS: Final = 0.2  # of taking a mark, after which it waits for somebody; arbitrary
 _FIRST_PAUSE: Final = 0.002  # between two looks at transactions that run
 _LONGEST_PAUSE: Final = 0.2
-_WAL_END: Final = "SELECT pg_catalog.pg_current_xlog_insert_location()"
 
 
 class Marking:
@@ -153,8 +152,9 @@ class Marking:
         self._marked_at = time.monotonic()
         for name, node in nodes.items():
             with _naming(name, self._members):
-                if _wal_end(node) > self._highs.get(name, 0):
-                    return True
+                end = answer_from(node, Ask(name, What.HIGH))
+            if isinstance(end, Lsn) and end > self._highs.get(name, 0):
+                return True
         return False
 
 
@@ -172,10 +172,6 @@ def _naming(name: str, members: Mapping[str, Config]) -> Iterator[None]:
 def _is_clock_local(nodes: Mapping[str, GaussConnection]) -> bool:
     """Whether sessions draw CSNs themselves: never known of a product that may be distributed."""
     return len(nodes) == 1 and not any(node.profile.is_commercial for node in nodes.values())
-
-
-def _wal_end(node: GaussConnection) -> int:
-    return int(Lsn.parse(node.query(_WAL_END)[0][0] or ""))
 
 
 def _refuse_standby(name: str, node: GaussConnection) -> None:

@@ -5,7 +5,10 @@ one entry may reach into those of the next.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
+
+MOST_CSN: Final = (1 << 62) - 1
+"""The bits above it are flags in the server, and no CSN that it gives has them."""
 
 
 class Csns(NamedTuple):

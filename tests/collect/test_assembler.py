@@ -1215,6 +1215,15 @@ def test_by_csn_everything_has_one(tmp_path: Any) -> None:  # Any: Path
         sink.assembler.absorb_bytes(numbered_batch(0, 0, 100))
 
 
+@pytest.mark.parametrize("by_csn", [False, True])
+def test_a_csn_with_flags_is_refused(tmp_path: Any, *, by_csn: bool) -> None:  # Any: Path
+    """A file could not hold it, and an entry would have it as a bound for ever."""
+    sink = Sink(tmp_path, by_csn=by_csn)
+    sink.assembler.absorb_bytes(numbered_batch(0, 2**62 - 1, 100))
+    with pytest.raises(SequenceError, match="has CSN 9223372036854775813, and the greatest"):
+        sink.assembler.absorb_bytes(numbered_batch(1, 2**63 + 5, 200))
+
+
 def test_turns_in_one_batch_share_it(tmp_path: Any) -> None:  # Any: Path
     """A batch of many small transactions is kept once, and read back once."""
     sink = Sink(tmp_path, by_csn=True, memory_limit=0)

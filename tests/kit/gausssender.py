@@ -249,10 +249,18 @@ class Sender:
             self._bodies = self._transaction(transaction)
             body = next(self._bodies, None)
         if body is not None:
-            self._put(body)
+            self._put(body * self._copies())
             return
         if self._server.clock() - self._last_sent >= self._server.behaviour.flush_seconds:
             self._tick()
+
+    def _copies(self) -> int:
+        """How often the next message goes out."""
+        behaviour = self._server.behaviour
+        if behaviour.doubled:
+            behaviour.doubled -= 1
+            return 1 if behaviour.doubled else 2
+        return 1
 
     def _take(self) -> Committed | None:
         """Take the next transaction, if there is one."""

@@ -61,7 +61,8 @@ def rows(server: "GaussServer", asker: Backend | None) -> Iterable[tuple[str, Ro
         prepared = list(activity.prepared.values())
         xid = store.next_xid
     is_masked = server.behaviour.masks_activity and not server.may_see_all(asker)
-    yield "gs_next", [(server.node_name, str(xid), str(csn))]
+    told = str(csn) if server.behaviour.told_csn == "" else server.behaviour.told_csn
+    yield "gs_next", [(server.node_name, str(xid), told)]
     yield (
         "gs_running",
         [

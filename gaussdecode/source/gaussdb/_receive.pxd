@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from gaussdecode.source._receive cimport Receiver
 from gaussdecode.source.gaussdb.translate._translator cimport Translator
+from gaussdecode.wire._layout cimport Buffer
 
 ctypedef int (*SslRead)(void *ssl, void *buffer, int size) noexcept nogil
 ctypedef int (*SslGetError)(const void *ssl, int result) noexcept nogil
@@ -49,6 +50,12 @@ cdef class GaussReceiver(Receiver):
     cdef uint64_t offered_lsn   # idle_lsn, to go in-band; 0 for none
     cdef uint64_t passed_lsn    # the last that went in-band
 
+    cdef Buffer last            # the CopyData before, unless it was longer than that
+    cdef size_t last_size
+    cdef uint64_t record_lsn    # of the newest record of the open transaction
+
+    cdef int refuse_double(self, const uint8_t *data, size_t size) except -1 nogil
+    cdef int refuse_step_back(self, uint8_t tag) except -1 nogil
     cdef int take_messages(self) except -1 nogil
     cdef int translate_next(self) except -1 nogil
     cdef int pass_message(self, uint8_t tag) except -1 nogil

@@ -22,6 +22,10 @@ says so, in parallel decoding where one did and another followed with no data in
 second comes a second later at the soonest and the first was the reader's position, whose queues
 are short. Lag goes by it, and nothing else does in parallel decoding.
 
+**Twice.** A CopyData that is the one before again, with the time at which it was sent, is refused, and so is a
+record that stands in the log before one of its transaction that came earlier. Rows of one record of the log may
+have one position, so that its position alone tells nothing of a row.
+
 **Statuses** are 65 bytes in native byte order, as server and client are little-endian on
 every platform there is. One waits for the socket at most; the next is made after it has gone.
 
@@ -40,7 +44,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memmove, memset, strerror
+from libc.string cimport memcmp, memcpy, memmove, memset, strerror
 
 from gaussdecode.wire._tally cimport tally_message, tally_move
 from gaussdecode.ipc.atomics cimport store_release
@@ -81,6 +85,7 @@ from gaussdecode.source.gaussdb.translate._translator cimport (
     PASSED_OVER,
     Translator,
 )
+from gaussdecode.wire._layout cimport buffer_append, buffer_free
 from gaussdecode.wire._letters cimport LETTER_GAUSS_BEGIN, LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT
 
 import ssl
@@ -110,6 +115,8 @@ cdef enum:
     HEARTBEAT_SIZE = 25         # 'h', lsn, flushed lsn, timestamp
     CSN_OFFSET = 9              # 'g', first lsn, csn, xid
     XID_OFFSET = 17
+    TIME_OFFSET = 17            # of the server's time in the header of data
+    COMPARED_BYTES = 65536      # of a CopyData; of a longer one the header and the size
     INBOX_BYTES = 4194304
     KEPT_BYTES = 8388608        # an inbox above this is given back when it is empty
     LEAST_ROOM = 262144         # for one read
@@ -138,6 +145,19 @@ cdef int fail_flush(uint64_t lsn, uint64_t limit) except -1 with gil:
     )
 
 
+cdef int fail_double(uint64_t lsn) except -1 with gil:
+    raise SequenceError(
+        "the same message came twice, sent at the same time: its rows would land twice", lsn
+    )
+
+
+cdef int fail_step_back(uint64_t lsn, uint64_t before) except -1 with gil:
+    raise SequenceError(
+        f"a record came after one at {before >> 32:X}/{before & 0xFFFFFFFF:X} of its transaction and "
+        "stands before it: it came twice, or out of order", lsn,
+    )
+
+
 cdef class GaussReceiver(Receiver):
     """Owns the stream of one session; see `source._receive` for the first arguments.
 
@@ -158,6 +178,9 @@ cdef class GaussReceiver(Receiver):
         self.frames.inbox.limit = max_message_bytes
         self.settings = {}
         self.output_next = STATUS_MESSAGE
+
+    def __dealloc__(self):
+        buffer_free(&self.last)
 
     def attach_socket(self, sock not None, const uint8_t[::1] pending not None, dict settings=None):
         """Read from a socket after its CopyBothResponse; it must be non-blocking.
@@ -247,12 +270,34 @@ cdef class GaussReceiver(Receiver):
         if not self.translator.is_open:
             if size < DATA_HEADER:
                 fail_short(data[0], size)
-            self.server_time_us = <int64_t>read_uint64(data + 17)
+            self.server_time_us = <int64_t>read_uint64(data + TIME_OFFSET)
+            self.refuse_double(data, size)
             self.translator.start(data + DATA_HEADER, size - DATA_HEADER, read_uint64(data + 1))
         outcome = self.take_messages()
         if outcome == GO_ON:
             self.byte_count += size
         return outcome
+
+    cdef int refuse_double(self, const uint8_t *data, size_t size) except -1 nogil:
+        """See Twice in the head of this module; then this is the one before."""
+        cdef size_t compared = size if size <= COMPARED_BYTES else DATA_HEADER
+        if size == self.last_size and read_uint64(data + TIME_OFFSET) != 0 and (
+            memcmp(data, self.last.data, compared) == 0
+        ):
+            fail_double(read_uint64(data + 1))
+        self.last_size = size
+        self.last.size = 0
+        return buffer_append(&self.last, data, compared)
+
+    cdef int refuse_step_back(self, uint8_t tag) except -1 nogil:
+        """See Twice in the head of this module."""
+        cdef uint64_t lsn = self.translator.lsn
+        cdef bint is_boundary
+        if 0 < lsn < self.record_lsn:
+            fail_step_back(lsn, self.record_lsn)
+        is_boundary = tag == LETTER_GAUSS_BEGIN or tag == LETTER_GAUSS_COMMIT
+        self.record_lsn = 0 if is_boundary else lsn
+        return 0
 
     cdef int take_messages(self) except -1 nogil:
         """Translate the payload on: to its end, to a closed batch, or to an unknown shape."""
@@ -300,6 +345,7 @@ cdef class GaussReceiver(Receiver):
             return self.note_heartbeat()
         if not self.has_room(self.translator.out.size):
             return HOLD
+        self.refuse_step_back(tag)
         tally_move(&self.dispatcher.framed, &self.translator.framed)
         tally_move(&self.dispatcher.filtered, &self.translator.filtered)
         if tag == LETTER_GAUSS_COMMIT:

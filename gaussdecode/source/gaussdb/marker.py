@@ -7,7 +7,8 @@ openGauss; one that may not see the states of others' sessions waits for their t
 from collections.abc import Mapping
 from typing import Final
 
-from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.errors import SequenceError, SourceError, SourceRefusedError
+from gaussdecode.model.csns import MOST_CSN
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.export import NO_PRIVILEGE
 from gaussdecode.source.gaussdb.connection import GaussConnection
@@ -50,7 +51,7 @@ class Marker:
     def __init__(self, connections: Mapping[str, GaussConnection], *, is_clock_local: bool) -> None:
         self._connections = connections
         self._is_clock_local = is_clock_local
-        self._round = self._begun()
+        self._round = Round.begun(connections, is_clock_local=is_clock_local)
         self.asked: str | None = None
 
     @property
@@ -68,6 +69,7 @@ class Marker:
         Raises:
             SourceError: a server or a connection failed; begin with another marker.
             SourceRefusedError: a server does not answer such questions.
+            SequenceError: an answer cannot be.
         """
         has_waited = False
         while (mark := self._round.mark) is None:
@@ -78,7 +80,9 @@ class Marker:
                 has_waited = True
             for ask in asks:
                 self._round = self._round.told(ask, self._answer(ask))
-        self._round = self._begun()
+        self._round = Round.begun(
+            self._connections, is_clock_local=self._is_clock_local, before=mark
+        )
         return mark
 
     def nudge(self) -> None:
@@ -90,32 +94,45 @@ class Marker:
         for connection in self._connections.values():
             connection.query(EMPTY)
 
-    def _begun(self) -> Round:
-        return Round.begun(self._connections, is_clock_local=self._is_clock_local)
-
     def _answer(self, ask: Ask) -> Answer:
-        name, sql = _SQL[ask.what]
         self.asked = ask.node
         try:
-            return answer_of(ask.what, self._connections[ask.node].query_table(sql))
+            return answer_from(self._connections[ask.node], ask)
         except SourceError as error:
-            if error.sqlstate not in {NO_PRIVILEGE, _UNKNOWN_FUNCTION}:
-                if len(self._connections) > 1:
-                    error.name_source(ask.node)
-                raise
-            raise SourceRefusedError(
-                f"{ask.node}: landing in the order of CSNs asks the server for {name}, which it "
-                f"refuses ({error}); GRANT EXECUTE on it to the role or take another version, or "
-                "set decoding.output-order: 0 for a new landing",
-                error.sqlstate,
-            ) from error
-        except (KeyError, ValueError) as error:
-            raise SourceRefusedError(
-                f"{ask.node}: {name} answers in a way that is not known here; set "
-                "decoding.output-order: 0 for a new landing"
-            ) from error
+            if len(self._connections) > 1:
+                error.name_source(ask.node)
+            raise
         finally:
             self.asked = None
+
+
+def answer_from(connection: GaussConnection, ask: Ask) -> Answer:
+    """Ask a node on a connection to it.
+
+    Raises:
+        SourceError: the server or the connection failed.
+        SourceRefusedError: the server does not answer such questions.
+        SequenceError: the answer cannot be.
+    """
+    name, sql = _SQL[ask.what]
+    try:
+        return answer_of(ask.what, connection.query_table(sql))
+    except SourceError as error:
+        if error.sqlstate not in {NO_PRIVILEGE, _UNKNOWN_FUNCTION}:
+            raise
+        raise SourceRefusedError(
+            f"{ask.node}: landing in the order of CSNs asks the server for {name}, which it "
+            f"refuses ({error}); GRANT EXECUTE on it to the role or take another version, or "
+            "set decoding.output-order: 0 for a new landing",
+            error.sqlstate,
+        ) from error
+    except KeyError as error:
+        raise SourceRefusedError(
+            f"{ask.node}: {name} answers in a way that is not known here; set "
+            "decoding.output-order: 0 for a new landing"
+        ) from error
+    except ValueError as error:
+        raise SequenceError(f"{ask.node}: {name} answers what cannot be: {error}") from error
 
 
 def answer_of(what: What, rows: Rows) -> Answer:
@@ -129,8 +146,8 @@ def answer_of(what: What, rows: Rows) -> Answer:
         The answer as `Round.told` takes it.
 
     Raises:
-        KeyError: a column is missing.
-        ValueError: a row is, or a value is none of its kind.
+        KeyError: a column or the row is missing.
+        ValueError: a value is none of its kind.
     """
     if what is What.RUNNING:
         return frozenset(_running(row) for row in rows if _number(row["gxid"]))
@@ -141,14 +158,25 @@ def answer_of(what: What, rows: Rows) -> Answer:
             if row["pid"]
         )
     if not rows:
-        raise ValueError("no row")
+        raise KeyError("no row")
     if what is What.NEXT_CSN:
-        return _number(rows[0]["next_csn"])  # its own first, where a coordinator lists all
-    return Lsn.parse(rows[0]["location"] or "")
+        return _csn(rows[0]["next_csn"])  # its own first, where a coordinator lists all
+    location = Lsn.parse(rows[0]["location"] or "")
+    if not location:
+        raise ValueError(f"{location} is no position of a log")
+    return location
 
 
 def _running(row: dict[str, str | None]) -> Running:
     return Running(_number(row["gxid"]), _number(row["pid"]) or None)
+
+
+def _csn(text: str | None) -> int:
+    is_number = text is not None and text.isascii() and text.isdigit()
+    if text is None or not is_number or not 0 < int(text) <= MOST_CSN:
+        told = "nothing" if text is None else repr(text)
+        raise ValueError(f"{told} is no CSN, which is a number from 1 to {MOST_CSN}")
+    return int(text)
 
 
 def _number(text: str | None) -> int:

@@ -107,6 +107,7 @@ class Round:
         csn: C.
         waiting: what may have drawn below C, by node.
         seen: what each session did when first looked at after C, by node.
+        before: where the logs ended at the end of the round before, by node.
     """
 
     nodes: tuple[str, ...]
@@ -119,16 +120,20 @@ class Round:
     csn: int = 0
     waiting: frozenset[tuple[str, Running]] = frozenset()
     seen: frozenset[tuple[str, Session]] = frozenset()
+    before: tuple[tuple[str, Lsn], ...] = ()
 
     ORDER: ClassVar[tuple[What, ...]] = (What.LOW, What.NEXT_CSN, What.RUNNING)
 
     @classmethod
-    def begun(cls, nodes: Iterable[str], *, is_clock_local: bool) -> Self:
+    def begun(
+        cls, nodes: Iterable[str], *, is_clock_local: bool, before: Mark | None = None
+    ) -> Self:
         """A round of which nothing was asked.
 
         Args:
             nodes: names; of several, all have one clock.
             is_clock_local: see the class.
+            before: what the round before has found; None for the first one.
 
         Returns:
             The round.
@@ -139,7 +144,8 @@ class Round:
         names = tuple(nodes)
         if not names or (is_clock_local and len(names) > 1):
             raise ValueError("a local clock is that of one node")
-        return cls(names, is_clock_local, cls.ORDER[0], names)
+        ends = () if before is None else tuple(before.highs.items())
+        return cls(names, is_clock_local, cls.ORDER[0], names, before=ends)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
@@ -164,7 +170,8 @@ class Round:
             The round after it.
 
         Raises:
-            SequenceError: that was not asked, or the answer is of another kind.
+            SequenceError: that was not asked, or the answer is of another kind, or a log ends before
+                where it ended.
         """
         if ask not in self.asks:
             raise SequenceError(f"{ask.what.value} was not asked of {ask.node}")
@@ -175,8 +182,10 @@ class Round:
     def _taken(self, ask: Ask, answer: Answer) -> Self:
         node, what = ask
         if isinstance(answer, Lsn) and what is What.LOW:
+            _refuse_back(node, answer, self.before)
             return dataclasses.replace(self, lows=(*self.lows, (node, answer)))
         if isinstance(answer, Lsn) and what is What.HIGH:
+            _refuse_back(node, answer, self.lows)
             return dataclasses.replace(self, highs=(*self.highs, (node, answer)))
         if isinstance(answer, int) and what is What.NEXT_CSN:
             return dataclasses.replace(self, csn=max(self.csn, answer))
@@ -232,6 +241,12 @@ class Round:
         is_look = self.is_clock_local and stage is not What.ACTIVITY
         again = What.ACTIVITY if is_look else What.RUNNING
         return dataclasses.replace(self, stage=again, left=busy, is_first=False)
+
+
+def _refuse_back(node: str, lsn: Lsn, before: tuple[tuple[str, Lsn], ...]) -> None:
+    known = dict(before).get(node, lsn)
+    if lsn < known:
+        raise SequenceError(f"{node} says that its log ends at {lsn}, and said {known} before")
 
 
 def _is_proof(session: Session, first: Session | None) -> bool:

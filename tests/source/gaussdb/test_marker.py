@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaussdecode.errors import SourceRefusedError
+from gaussdecode.errors import SequenceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.gaussdb.marker import Marker, answer_of
 from gaussdecode.source.gaussdb.marks import Mark, Running, Session, What
@@ -56,6 +56,33 @@ def test_rows_without_a_thread_or_a_state_are_kept_as_such() -> None:
     assert answer_of(What.RUNNING, [{"gxid": "5", "pid": "0"}]) == frozenset([Running(5, None)])
     row = {"pid": "7", "state": None, "query_start": None}
     assert answer_of(What.ACTIVITY, [row]) == frozenset([Session(7, None, None)])
+
+
+@pytest.mark.parametrize("csn", [None, "", "0", "-1", "x", "1_0", str(2**62), str(2**70)])
+def test_a_csn_that_cannot_be_is_no_mark(csn: str | None) -> None:
+    """Above the flags of a CSN, below the first one, or no number."""
+    rows = [{"node_name": "dn1", "next_csn": csn}]
+    marker = Marker({"a": scripted(next_xid_csn=rows)}, is_clock_local=True)
+    with pytest.raises(SequenceError, match=r"a: gs_get_next_xid_csn\(\) .*from 1 to"):
+        marker.step()
+
+
+@pytest.mark.parametrize("location", [None, "", "0/0", "x", "1/2/3"])
+def test_a_position_that_cannot_be_is_no_mark(location: str | None) -> None:
+    """No position, or the one that stands for none."""
+    marker = Marker({"a": scripted(insert_location=[{"location": location}])}, is_clock_local=True)
+    with pytest.raises(SequenceError, match=r"a: pg_current_xlog_insert_location\(\)"):
+        marker.step()
+
+
+def test_a_log_that_goes_back_is_no_mark() -> None:
+    """Within a round, and from one to the next."""
+    server = scripted()
+    marker = Marker({"a": server}, is_clock_local=True)
+    assert marker.step() is not None
+    server.rows["insert_location"] = [{"location": "0/8"}]
+    with pytest.raises(SequenceError, match=r"a says that its log ends at 0/8, and said 0/10"):
+        marker.step()
 
 
 @pytest.mark.parametrize(
