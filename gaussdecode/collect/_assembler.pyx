@@ -104,7 +104,8 @@ from gaussdecode.errors import (
     SequenceError,
     from_record,
 )
-from gaussdecode.model import account, csns
+from gaussdecode.model import account
+from gaussdecode.model.csns import MOST_CSN
 from gaussdecode.model.histogram import BOUNDS, Counted
 
 cdef enum:
@@ -314,7 +315,7 @@ cdef class Assembler:
         self.boundary_lsn = resume_lsn
         self.last_end_lsn = resume_lsn
         self.by_csn = by_csn
-        self.most_csn = csns.MOST_CSN
+        self.most_csn = MOST_CSN
         self.last_csn = resume_csn
         self.resume_csn = resume_csn
         self.resume_until = max(resume_lsn, resume_until)

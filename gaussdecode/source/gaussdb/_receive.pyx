@@ -22,9 +22,9 @@ says so, in parallel decoding where one did and another followed with no data in
 second comes a second later at the soonest and the first was the reader's position, whose queues
 are short. Lag goes by it, and nothing else does in parallel decoding.
 
-**Twice.** A CopyData that is the one before again, with the time at which it was sent, is refused, and so is a
-record that stands in the log before one of its transaction that came earlier. Rows of one record of the log may
-have one position, so that its position alone tells nothing of a row.
+**Twice.** A CopyData that is the one before again, with the time at which it was sent, is
+refused, and so is a record that stands in the log before one of its transaction that came
+earlier. Several rows of one record of the log have one position: an equal one tells nothing.
 
 **Statuses** are 65 bytes in native byte order, as server and client are little-endian on
 every platform there is. One waits for the socket at most; the next is made after it has gone.
@@ -153,8 +153,8 @@ cdef int fail_double(uint64_t lsn) except -1 with gil:
 
 cdef int fail_step_back(uint64_t lsn, uint64_t before) except -1 with gil:
     raise SequenceError(
-        f"a record came after one at {before >> 32:X}/{before & 0xFFFFFFFF:X} of its transaction and "
-        "stands before it: it came twice, or out of order", lsn,
+        f"a record came after one at {before >> 32:X}/{before & 0xFFFFFFFF:X} of its transaction "
+        "and stands before it: it came twice, or out of order", lsn,
     )
 
 
