@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
+from gaussdecode.spark.changefile import ChangeFile, in_window
 from gaussdecode.spark.place import Place, parquet_file
-from gaussdecode.spark.plan import ChangeFile, in_window
 from gaussdecode.spark.store import StateFile, write_parquet
 from gaussdecode.spark.tasks import numbers_of, part_of
 

@@ -44,9 +44,9 @@ from pyspark.sql.datasource import (
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
+from gaussdecode.spark.changefile import ChangeFile, replaces
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Given, place_of
-from gaussdecode.spark.plan import ChangeFile, replaces
 from gaussdecode.spark.reading import read_changes
 from gaussdecode.spark.rows import AllRows, TableRows
 

@@ -9,8 +9,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from gaussdecode.model.landing import LandingFile, Position
+from gaussdecode.spark.changefile import ChangeFile
 from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.plan import ChangeFile, Era, Plan, TablePlan
+from gaussdecode.spark.plan import Era, Plan, TablePlan
 from gaussdecode.spark.run import Run, Summary
 from gaussdecode.spark.schema import TableSchema
 

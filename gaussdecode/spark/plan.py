@@ -5,8 +5,8 @@ stand for them), cut into *eras* inside which rows are told apart by the same co
 Gaps stop the plan before them unless they are accepted. A table stops, alone, before changes whose
 columns nobody can tell, and before a suspect entry that names it, unless these are accepted; a later
 snapshot of it goes over them, and so does another table under its name. Other suspect entries are reported.
-Rows that a condition chose stand at their position: a plan ends before their entry where the log does not
-reach that yet.
+Rows that a condition chose stand at their position: a plan that does not
+reach that says so.
 """
 
 import dataclasses
@@ -15,13 +15,22 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-import pyarrow as pa
-
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind, LandingFile, Replacement
+from gaussdecode.model.landing import EntryKind, Replacement
 from gaussdecode.model.quarantine import ended_by
-from gaussdecode.spark.events import STAMPS, Reset, as_int64, of_source
-from gaussdecode.spark.glance import csns_of, first_row, rows_of_op
+from gaussdecode.spark.changefile import (
+    ALL_CSNS,
+    ChangeFile,
+    Numbering,
+    in_order,
+    is_ahead,
+    is_mixed,
+    replaces,
+    since_n,
+    windowed,
+)
+from gaussdecode.spark.events import STAMPS, Reset, of_source
+from gaussdecode.spark.glance import first_row, rows_of_op
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema, is_same_table, why_inexact, why_unknown
@@ -40,49 +49,6 @@ MIXED: Final = (
     "last is not told. Have a snapshot of it: gaussdecode snapshot"
 )
 _LANDED_STAMPS: Final = tuple(name for name in STAMPS if name != "gd_n")
-Numbering = tuple[tuple[int, int, int], ...]
-"""Number, epoch and LSN of entries: which entry a row of a merged file belongs to."""
-
-
-Window = tuple[int, int]
-"""CSNs: above the first and up to the second."""
-_ALL: Final = (1 << 63) - 1
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ChangeFile:
-    """One file to read.
-
-    Attributes:
-        n: of its entry; the first of several for a merged file.
-        last_n: the last of several.
-        is_snapshot: its rows replace the table; those of a condition do not.
-        file: as the log describes it.
-        numbering: for a merged file, else empty.
-        ignore_through: epoch and position that a snapshot of an earlier entry covers.
-        epoch: of its last row.
-        part: which part of how many parts of its row groups is meant.
-        window: of its rows those alone with a CSN above the first and up to the second; None for all.
-        since_n: of a snapshot, the entry at which reading began; -1 where that is not said.
-        is_mixed: rows of the table under another schema may stand between its rows.
-    """
-
-    n: int
-    last_n: int
-    is_snapshot: bool
-    file: LandingFile
-    numbering: Numbering = ()
-    ignore_through: tuple[int, ...] | None = None
-    epoch: int = 0
-    part: tuple[int, int] = (0, 1)
-    window: Window | None = None
-    since_n: int = -1
-    is_mixed: bool = False
-
-    @property
-    def is_chosen(self) -> bool:
-        """Whether it has rows of a snapshot that a condition chose."""
-        return bool(self.file.ops.get("R")) and not self.is_snapshot
 
 
 @dataclasses.dataclass(slots=True)
@@ -185,8 +151,8 @@ class Plan:
         to: everything up to this entry is in it.
         tables: by directory, those with changes.
         gap: number of a gap entry that stopped it, or None.
-        early: number of the snapshot entry that it ends before, because a condition chose its rows and the
-            log does not reach their position; None for none.
+        early: number of the first snapshot entry in it of which a condition chose the rows, where it does
+            not reach their position; None for none.
         accepted_gaps: numbers of gap entries it goes over.
         suspects: numbers of suspect entries in it.
         doubts: those that name a table, by directory, where they are not accepted.
@@ -296,22 +262,15 @@ def make_plan(
         reached = entry
         where = landing.position(entry)
         numbering.append((entry.n, where.epoch, where.lsn))
-        for table, found in _files_of(entry, where.epoch, only).items():
+        for table, found in _files_of(landing, entry, only).items():
             if table in plan.quarantined:
                 continue  # a snapshot brings it anew
             if entry.n > (applied[table].n if table in applied else start):
                 chosen += [change for change in found if change.is_chosen]
                 held = applied.get(table, Applied())
                 after = held.part if entry.n == held.n + 1 else 0
-                files.setdefault(table, []).extend(windowed(landing, found, after, _ALL))
-    early = min((of.n for of in chosen if _is_ahead(landing, of, reached)), default=None)
-    if early is not None:
-        before = make_plan(
-            landing, applied, start, early - 1, only=only, accept_gaps=accept_gaps,
-            quarantined=quarantined,
-        )  # fmt: skip
-        before.early = early if before.early is None else before.early
-        return before
+                files.setdefault(table, []).extend(windowed(landing, found, after, ALL_CSNS))
+    plan.early = min((of.n for of in chosen if is_ahead(landing, of, reached)), default=None)
     if part is not None and plan.gap is None and plan.to == to:
         _add_part(landing, plan, applied, files, part, only)
     if landing.order[1] == "gd_lsn" and not landing.has_several:
@@ -325,22 +284,6 @@ def make_plan(
     return plan
 
 
-def _place_of(landing: Landing, change: ChangeFile) -> tuple[int, int]:
-    """Epoch of a file, and LSN or CSN of its last row."""
-    if landing.is_by_csn:
-        return change.epoch, csns_of(landing.root / change.file.path)[1] or 0
-    return change.epoch, change.file.last.lsn
-
-
-def _is_ahead(landing: Landing, change: ChangeFile, reached: CommitEntry | None) -> bool:
-    """Whether rows stand at a position that an entry does not reach."""
-    if reached is None:
-        return True
-    at = reached.positions[change.file.source or landing.sources[0]]
-    place = (at.epoch, at.csn or 0 if landing.is_by_csn else at.lsn)
-    return _place_of(landing, change) > place
-
-
 def _add_part(
     landing: Landing,
     plan: Plan,
@@ -352,7 +295,7 @@ def _add_part(
     """Take of the entry after the last one what is up to a CSN."""
     entry = landing.entry(plan.to + 1)
     epoch = landing.position(entry).epoch
-    for table, found in _files_of(entry, epoch, only).items():
+    for table, found in _files_of(landing, entry, only).items():
         held = applied.get(table, Applied())
         if table in plan.quarantined or held.n >= entry.n:
             continue
@@ -363,31 +306,6 @@ def _add_part(
     plan.part = csn
     lsn = 0 if plan.position is None else plan.position[1]
     plan.position = (epoch, lsn, csn)
-
-
-def windowed(
-    landing: Landing, files: Sequence[ChangeFile], after: int, until: int
-) -> list[ChangeFile]:
-    """Files of one entry that have rows with a CSN above one and up to another, and these rows alone."""
-    if (after, until) == (0, _ALL):
-        return list(files)
-    found = []
-    for change in files:
-        least, greatest = csns_of(landing.root / change.file.path)
-        if least is None or greatest is None or (after < least and greatest <= until):
-            found.append(change)
-        elif least <= until and greatest > after:
-            found.append(dataclasses.replace(change, window=(after, until)))
-    return found
-
-
-def in_window(rows: pa.Table, change: ChangeFile) -> pa.Table:
-    """Of rows of a file those that are meant."""
-    if change.window is None:
-        return rows
-    csns = as_int64(rows.column("gd_csn"))
-    after, until = change.window
-    return rows.filter(pa.array((csns > after) & (csns <= until)))
 
 
 def _first(
@@ -450,50 +368,21 @@ def _note_doubts(
 
 
 def _files_of(
-    entry: CommitEntry, epoch: int, only: Collection[str] | None
+    landing: Landing, entry: CommitEntry, only: Collection[str] | None
 ) -> dict[str, list[ChangeFile]]:
     found: dict[str, list[ChangeFile]] = {}
     if not data_kinds(entry):
         return found
     for file in entry.files:
         if _is_wanted(file.table, only):
-            since_n = int(_snapshot_of(entry, file.table).get("since_n", -1))
             change = ChangeFile(
-                entry.n,
-                entry.n,
-                replaces(entry, file.table),
-                file,
-                epoch=epoch,
-                since_n=since_n,
-                is_mixed=not entry.is_in_order and _is_mixed(file, entry.files),
-            )
+                entry.n, entry.n, replaces(entry, file.table), file,
+                epoch=landing.position(entry, file.source).epoch,
+                since_n=since_n(entry, file.table),
+                is_mixed=not entry.is_in_order and is_mixed(landing, file, entry.files),
+            )  # fmt: skip
             found.setdefault(file.table, []).append(change)
     return found
-
-
-def _is_mixed(file: LandingFile, files: Sequence[LandingFile]) -> bool:
-    """Whether rows under other schemas stand between those of a file, as in entries of early versions."""
-    return any(
-        (other.table, other.source) == (file.table, file.source)
-        and other.schema_id != file.schema_id
-        and other.first < file.last
-        and file.first < other.last
-        for other in files
-    )
-
-
-def replaces(entry: CommitEntry, table: str) -> bool:
-    """Whether an entry holds all rows of a table.
-
-    Rows of a snapshot that a condition chose are put by their key, and leave the others alone.
-    """
-    return entry.kind is EntryKind.SNAPSHOT and _snapshot_of(entry, table).get("where") is None
-
-
-def _snapshot_of(entry: CommitEntry, table: str) -> dict[str, Any]:  # Any: JSON
-    """What an entry of kind snapshot says of a table; empty for other kinds."""
-    tables = entry.extra.get("snapshot", {}).get("tables", {})
-    return dict(tables.get(table, {}))
 
 
 def merge_files(
@@ -556,7 +445,7 @@ def plan_table(
     doubts: Sequence[Doubt] = (),
 ) -> TablePlan:
     """Cut the files of a table into eras and find where it was emptied."""
-    ordered = _in_order(landing, files)
+    ordered = in_order(landing, files)
     schemas = {
         change.file.schema_id: TableSchema.from_record(
             change.file.schema_id,
@@ -632,35 +521,6 @@ def _open(
 def _first_of(doubts: Sequence[Doubt], n: int) -> Doubt | None:
     """The first doubt before an entry."""
     return next((doubt for doubt in doubts if doubt.n < n), None)
-
-
-def _in_order(landing: Landing, files: Sequence[ChangeFile]) -> list[ChangeFile]:
-    """Files in the order in which the columns of their rows follow each other."""
-    # Files of one entry are in order; a merged file begins where its first began.
-    ordered = sorted(files, key=lambda change: change.n)
-    if len({change.file.schema_id for change in files}) <= 1:
-        return ordered
-    if landing.has_several and landing.is_by_csn:
-        begun = {
-            change.file.path: csns_of(landing.root / change.file.path)[0] or 0 for change in ordered
-        }
-        ordered = sorted(ordered, key=lambda change: (change.n, begun[change.file.path]))
-    for change in [change for change in ordered if change.is_chosen]:
-        _move_to_position(landing, ordered, change)
-    return ordered
-
-
-def _move_to_position(landing: Landing, ordered: list[ChangeFile], change: ChangeFile) -> None:
-    """Put rows that a condition chose after the changes of later entries that are not after them."""
-    at = after = ordered.index(change)
-    place = _place_of(landing, change)
-    for index, other in enumerate(ordered[at + 1 :], at + 1):
-        if other.file.source != change.file.source:
-            continue
-        if other.is_snapshot or _place_of(landing, other) > place:
-            break
-        after = index
-    ordered.insert(after, ordered.pop(at))
 
 
 def _is_known(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
@@ -793,7 +653,7 @@ def _is_one_era(old: TableSchema, new: TableSchema) -> bool:
 def read_truncates(landing: Landing, change: ChangeFile) -> list[Reset]:
     """Read the truncate markers of a file."""
     found = rows_of_op(landing.root / change.file.path, "T", _LANDED_STAMPS)
-    after, until = change.window or (-1, _ALL)
+    after, until = change.window or (-1, ALL_CSNS)
     return [
         _reset(landing, row, number_of(row, change), change.file.source)
         for row in found

@@ -17,10 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
+from gaussdecode.spark.changefile import ChangeFile, replaces
 from gaussdecode.spark.frames import change_fields, read_versions
 from gaussdecode.spark.landing import Landing, Point, Reach, data_kinds
 from gaussdecode.spark.place import Given, ObjectPath, Place
-from gaussdecode.spark.plan import SYSTEM_TABLES, ChangeFile, merge_files, replaces
+from gaussdecode.spark.plan import SYSTEM_TABLES, merge_files
 from gaussdecode.spark.remote import NUMBER
 from gaussdecode.spark.schema import Column as TableColumn
 from gaussdecode.spark.schema import TableSchema, match_columns

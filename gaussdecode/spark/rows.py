@@ -20,11 +20,12 @@ from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.model.title import table_title
+from gaussdecode.spark.changefile import replaces
 from gaussdecode.spark.fit import arrow_schema, fitted
 from gaussdecode.spark.frames import change_fields, spark_type
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Given, Place, parquet_file
-from gaussdecode.spark.plan import SYSTEM_TABLES, replaces
+from gaussdecode.spark.plan import SYSTEM_TABLES
 from gaussdecode.spark.reading import with_dropped
 from gaussdecode.spark.schema import (
     OLD,

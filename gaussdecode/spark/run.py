@@ -11,6 +11,7 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import moves, tasks
 from gaussdecode.spark.bucket import gather, merge_bucket, replaced
+from gaussdecode.spark.changefile import ChangeFile
 from gaussdecode.spark.changelog import ChangelogTask, write_changelog
 from gaussdecode.spark.datatests import Failed, Tests, by_directory
 from gaussdecode.spark.engine import Engine, SparkEngine
@@ -18,7 +19,7 @@ from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import Layouts
 from gaussdecode.spark.place import files_below
-from gaussdecode.spark.plan import Applied, ChangeFile, Era, Plan, Stop, make_plan
+from gaussdecode.spark.plan import Applied, Era, Plan, Stop, make_plan
 from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.spread import MAX_BUCKETS, Sizes, power_of_two, shared_out
 from gaussdecode.spark.store import (
@@ -168,23 +169,9 @@ class Run:
             return summary
         applied = self._with_stopped(self._applied())
         start = before.n if before is not None and before.is_complete else -1
-        plan = make_plan(
-            self.landing,
-            applied,
-            start,
-            max(to, summary.from_n),
-            only=only,
-            accept_gaps=self.options.accept_gaps,
-            accept_suspects=self.options.accept_suspects,
-            quarantined={} if before is None else before.quarantined,
-            part=part if to >= summary.from_n else None,
-        )
+        part = part if to >= summary.from_n else None
+        plan = self._plan(applied, start, max(to, summary.from_n), only, part)
         summary.stopped_at_gap = plan.gap
-        if plan.early is not None:
-            self.progress(
-                f"entry {plan.early} waits: a condition chose its rows, and what has landed does not reach "
-                "their position yet; apply again when more has"
-            )
         summary.suspects = tuple(plan.suspects)
         summary.quarantined = dict(plan.quarantined)
         summary.accepted_gaps = tuple(plan.accepted_gaps)
@@ -202,6 +189,34 @@ class Run:
         finally:
             self._sweep()
         return summary
+
+    def _plan(
+        self, applied: Mapping[str, Applied], start: int, to: int, only: set[str] | None,
+        part: int | None,
+    ) -> Plan:  # fmt: skip
+        """Plan up to an entry, or to the one before rows whose position is not reached by then.
+
+        Older changes of later entries need what these rows stand in place of.
+        """
+        before = self.before
+        plan = make_plan(
+            self.landing,
+            applied,
+            start,
+            to,
+            only=only,
+            accept_gaps=self.options.accept_gaps,
+            accept_suspects=self.options.accept_suspects,
+            quarantined={} if before is None else before.quarantined,
+            part=part,
+        )
+        if plan.early is None:
+            return plan
+        self.progress(
+            f"entry {plan.early} waits: a condition chose its rows, and what has landed does not reach "
+            "their position yet; apply again when more has"
+        )
+        return self._plan(applied, start, plan.early - 1, only, None)
 
     def load(self, plan: Plan) -> Summary:
         """Make first versions of tables, and none of the database: an apply does that."""

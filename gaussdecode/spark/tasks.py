@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark import moves
+from gaussdecode.spark.changefile import ChangeFile, in_window
 from gaussdecode.spark.events import (
     KEY,
     Reset,
@@ -31,7 +32,6 @@ from gaussdecode.spark.events import (
 )
 from gaussdecode.spark.keys import buckets_of
 from gaussdecode.spark.place import Place, parquet_file
-from gaussdecode.spark.plan import ChangeFile, in_window
 from gaussdecode.spark.schema import TableSchema, conform
 from gaussdecode.spark.spread import Sizes, shared_out
 from gaussdecode.spark.store import StateFile, write_file

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kit import gausscheck, landing, oracle
@@ -84,11 +83,7 @@ def test_a_bounded_spool_behind_a_long_statement(
     options = CSN if style == "parallel" else SERIAL
     decoding = {name.replace("_", "-"): value for name, value in options.items()}
     landing_ = {"spool-bytes": "2MiB", "memory-bytes": "32MiB", "row-group-bytes": "1MiB"}
-<<<<<<< HEAD
-    config: dict[str, dict[str, Any]] = {
-=======
     config: dict[str, Json] = {
->>>>>>> 8e3c1d1 (End with status 76 where a message of GaussDB comes twice, or a CSN cannot be)
         "decoding": {**decoding, "max-txn-in-memory": 1},
         "landing": landing_,
     }

@@ -7,9 +7,9 @@ import pytest
 from kit.history import History, shop
 
 from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.changefile import ChangeFile
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.plan import ChangeFile
 from gaussdecode.spark.run import portions
 from gaussdecode.spark.spread import Sizes, power_of_two, shared_out
 from gaussdecode.spark.store import Target
