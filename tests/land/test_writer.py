@@ -20,6 +20,7 @@ from kit.simdisk import SimFiles
 from gaussdecode.errors import AccountError, DiskError, GaussDecodeError, SupersededError
 from gaussdecode.land import desk, lanes, writer
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.compaction import compact
 from gaussdecode.land.failpoints import Operation
 from gaussdecode.land.files import Files
 from gaussdecode.land.lanes import Lanes
@@ -42,13 +43,15 @@ NOW = 1_800_000_000.0
 class Bench:
     """A writer on a log, and what it told."""
 
-    def __init__(self, files: Files, **options: object) -> None:
+    def __init__(self, files: Files, order: str = "lsn", **options: object) -> None:
         """Open the log, commit its genesis."""
         self.files = files
         self.durable: list[int] = []
         self.errors: list[BaseException] = []
         self.entries: list[CommitEntry] = []
-        self.log = CommitLog.open(files, IDENTITY, space=SpaceWait(sleep=lambda _: None))
+        self.log = CommitLog.open(
+            files, IDENTITY, space=SpaceWait(sleep=lambda _: None), order=order, block=2
+        )
         self.writer = Writer(
             self.log,
             on_durable=lambda position: self.durable.append(position.lsn),
@@ -73,7 +76,11 @@ class Bench:
         self.intake.write(row_group(table, schema_id, lsn, seqs))
 
     def commit(
-        self, lsn: int, kind: EntryKind = EntryKind.DATA, ages: tuple[float, ...] = ()
+        self,
+        lsn: int,
+        kind: EntryKind = EntryKind.DATA,
+        ages: tuple[float, ...] = (),
+        csn: int | None = None,
     ) -> None:
         """Ask for an entry of what was handed over since the last one, committed so long ago."""
         times = CommitTimes()
@@ -84,7 +91,7 @@ class Bench:
         self.intake.commit(
             EntryRequest(
                 kind=kind,
-                position=SourcePosition(0, 1, lsn),
+                position=SourcePosition(0, 1, lsn, csn),
                 account=None if kind is EntryKind.GENESIS else account,
                 commit_times=times,
             )
@@ -632,6 +639,10 @@ def test_files_are_read_in_the_order_in_which_rows_came(
             seq += count
         bench.commit(10 * number)
     bench.writer.drain()
+    merged = 0
+    while (made := compact(bench.log, target_bytes=1 << 20)) is not None:
+        merged += len(made.files)
+    assert merged
     bench.close()
     assert not bench.errors
     found: dict[str, list[tuple[str, int, int]]] = {}
@@ -644,7 +655,31 @@ def test_files_are_read_in_the_order_in_which_rows_came(
             assert rows[-1][1:] == tuple(dataclasses.astuple(file.last))
             found.setdefault(file.table, []).extend(rows)
     assert found == written
-    assert verify_files(bench.files).is_clean
+    report = verify_files(bench.files)
+    assert report.is_clean, report.findings
+
+
+def test_in_the_order_of_csns_too() -> None:
+    """Where transactions land in another order than their positions, files stand in that order."""
+    bench = Bench(SimFiles(), order="csn")
+    schema = SCHEMA.append(pa.field("gd_csn", pa.int64()))
+    for csn, lsn, name in ((5, 30, "a"), (6, 20, "b"), (7, 10, "a"), (8, 25, "a")):
+        schema_id, _ = bench.intake.schemas.schema_id_for(A, {"columns": [], "name": name})
+        made = row_group(A, schema_id, lsn, range(3))
+        table = made.table.append_column(schema.field("gd_csn"), [pa.array([csn] * 3, pa.int64())])
+        bench.intake.write(dataclasses.replace(made, schema=schema, table=table))
+        bench.rows += 3
+    bench.commit(30, csn=8)
+    bench.writer.drain()
+    (*_, entry) = bench.entries
+    assert [(file.first.lsn, file.last.lsn) for file in entry.files] == [
+        (30, 30),
+        (20, 20),
+        (10, 25),
+    ]
+    bench.close()
+    report = verify_files(bench.files)
+    assert report.is_clean, report.findings
 
 
 def refused(bench: Bench, request: EntryRequest, reason: str) -> None:
