@@ -165,6 +165,7 @@ def test_a_bad_row_of_an_open_transaction_stops_nothing(
         run(session, "INSERT INTO a SELECT g, 'v' FROM generate_series(1, 2000) g")
         run(session, "INSERT INTO a VALUES (2001, repeat('z', 3 << 20))")
         run(session, "INSERT INTO a SELECT g, 'v' FROM generate_series(3001, 5000) g")
+        daemon.wait_while_running(daemon.log.exists, "a start")
         daemon.wait_while_running(
             lambda: "streaming_fallback" in daemon.log.read_text(), "whole ones are asked for"
         )
@@ -229,6 +230,7 @@ def test_an_expression_that_fails_in_an_open_transaction(
         run(session, "BEGIN")
         fill_open(session, "a", 0, 4000)
         fill_open(session, "a", 4001, 8000)
+        daemon.wait_while_running(daemon.log.exists, "a start")
         daemon.wait_while_running(
             lambda: "an expression failed" in fallbacks(daemon), "whole ones are asked for"
         )
