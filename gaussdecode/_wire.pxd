@@ -26,6 +26,8 @@ cdef class BatchDecoder:
     cdef Buffer result              # of decode_bytes
     cdef size_t retained            # bytes all parts hold on to
     cdef size_t max_row_bytes
+    cdef bint defers_large_rows     # of prepared transactions
+    cdef bint is_prepared           # this batch is of one
     cdef bint moves                 # this batch is not read again
     cdef uint64_t lsn               # of the first message of this batch; 0 not known
     cdef uint64_t xid               # of the open transaction, or 0
@@ -56,7 +58,10 @@ cdef class BatchDecoder:
     cdef int read_end(self, Cursor *cursor, Event *event) except -1 nogil
     cdef int read_origin(self, Cursor *cursor) except -1 nogil
     cdef int read_row(self, Cursor *cursor, uint8_t op) except -1 nogil
-    cdef int fail_large(self, const Cursor *cursor) except -1 with gil
+    cdef int refuse_large(self, const Cursor *cursor, Part *part, uint8_t op) except -1 nogil
+    cdef int fail_large(
+        self, const Cursor *cursor, int column, uint32_t column_size
+    ) except -1 with gil
     cdef int read_truncate(self, Cursor *cursor) except -1 nogil
     cdef int read_logical(self, Cursor *cursor) except -1 nogil
     cdef int read_change_xid(self, Cursor *cursor) except -1 nogil

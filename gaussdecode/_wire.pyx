@@ -23,12 +23,13 @@ from gaussdecode.wire._cursor cimport (
     check_end, fail_wire, read_string, read_uint8, read_uint16, read_uint32, read_uint64, take,
 )
 from gaussdecode.wire._layout cimport (
-    BLOCK_STREAMED, ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
-    EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE,
-    EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION, EVENT_ROLLBACK_PREPARED,
-    EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_STREAM_START,
-    EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED, RELATION_STREAMED,
-    TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit, PartHeader, PlanColumn,
+    BLOCK_PREPARED, BLOCK_STREAMED, ENTRY_DATA, ENTRY_END, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
+    EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_LARGE_ROW,
+    EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
+    EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
+    EVENT_STREAM_START, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
+    RELATION_STREAMED, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit,
+    PartHeader, PlanColumn,
     RawRelation, SentNode, Tally, buffer_align, buffer_append,
     buffer_fill, buffer_free, buffer_grow, buffer_move,
 )
@@ -109,12 +110,15 @@ cdef class BatchDecoder:
             the plan is kept, from which their next row makes them again.
         max_row_bytes: a row whose message is larger is refused; at least what a batch holds, so
             that such a row is alone in its batch, and the batch's position is its own.
+        defers_large_rows: one of a prepared transaction becomes an event: it may be rolled back.
     """
 
     def __cinit__(
-        self, size_t most_awake=MOST_AWAKE, size_t max_row_bytes=MAX_ROW_BYTES
+        self, size_t most_awake=MOST_AWAKE, size_t max_row_bytes=MAX_ROW_BYTES,
+        bint defers_large_rows=False,
     ) -> None:
         self.most_awake = most_awake
+        self.defers_large_rows = defers_large_rows
         self.max_row_bytes = max_row_bytes
         self.slots = <Part **>calloc(FIRST_SLOTS, sizeof(Part *))
         if self.slots == NULL:
@@ -195,6 +199,7 @@ cdef class BatchDecoder:
         self.lsn = header.lsn
         self.xid = header.xid
         self.has_xids = header.block == BLOCK_STREAMED
+        self.is_prepared = header.block == BLOCK_PREPARED
         self.change_xid = 0
         if header.kind == ENTRY_DATA:
             if header.message_offset < sizeof(RawHeader) or header.message_offset > size:
@@ -404,6 +409,10 @@ cdef class BatchDecoder:
         part = self.part_of(cursor, oid)
         is_kept = not part.flags & (RELATION_FILTERED | RELATION_UNREAD)
         tally_ops(&self.decoded, &op, 1)
+        if <size_t>(cursor.end - cursor.head) > self.max_row_bytes and is_kept:
+            self.refuse_large(cursor, part, op)
+            cursor.next = cursor.end
+            return 0
         if is_kept:
             if part.columns == NULL:
                 part_wake(part)
@@ -414,8 +423,6 @@ cdef class BatchDecoder:
         if part.flags & RELATION_UNREAD:
             cursor.next = cursor.end
             return 0
-        if <size_t>(cursor.end - cursor.head) > self.max_row_bytes and is_kept:
-            self.fail_large(cursor)
         tag = take(cursor, 1)[0]
         if op != LETTER_INSERT and (tag == IMAGE_KEY or tag == IMAGE_OLD):
             old_tag = tag
@@ -441,9 +448,10 @@ cdef class BatchDecoder:
             self.extend_segment(part)
         return 0
 
-    cdef int fail_large(self, const Cursor *cursor) except -1 with gil:
+    cdef int refuse_large(self, const Cursor *cursor, Part *part, uint8_t op) except -1 nogil:
         """Refuse a row, and say which column it owes its size to; nothing of it is kept."""
         cdef Cursor at = cursor[0]
+        cdef Event *event
         cdef uint32_t size
         cdef uint32_t largest = 0
         cdef int column = 0
@@ -459,8 +467,22 @@ cdef class BatchDecoder:
                     if size > largest:
                         largest = size
                         column = index
+        if not (self.is_prepared and self.defers_large_rows):
+            return self.fail_large(cursor, column, largest)
+        tally_ops(&self.filtered, &op, 1)
+        event = self.add_event(EVENT_LARGE_ROW)
+        event.index = part.version
+        event.first_row = column
+        event.x = cursor.end - cursor.head
+        event.y = self.max_row_bytes
+        event.z = largest
+        return 0
+
+    cdef int fail_large(
+        self, const Cursor *cursor, int column, uint32_t column_size
+    ) except -1 with gil:
         raise LargeRowError(
-            cursor.end - cursor.head, self.max_row_bytes, column, largest,
+            cursor.end - cursor.head, self.max_row_bytes, column, column_size,
         )
 
     cdef int read_truncate(self, Cursor *cursor) except -1 nogil:

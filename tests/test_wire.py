@@ -714,6 +714,23 @@ def test_row_above_the_limit_names_its_largest_column(name: str) -> None:
     assert "xx" not in shown
 
 
+@pytest.mark.parametrize("name", ROWS_AT_LIMIT)
+def test_row_above_the_limit_waits_for_the_commit(name: str) -> None:
+    """One of a prepared transaction becomes an event with its sizes, and is counted as left out."""
+    message, column, size = ROWS_AT_LIMIT[name]
+    limit = len(message) - 1
+    others = [wire.insert(["1", "a"]), wire.insert(["2", "b"])]
+    messages = [others[0], message, others[1]]
+    batch = wire.raw_batch(messages, [RELATION], stream_xid=7, is_prepared=True)
+    decoder = BatchDecoder(max_row_bytes=limit, defers_large_rows=True)
+    entry = read_entry(decoder.decode_bytes(batch), {1: TYPES})
+    (event,) = [each for each in entry.events if each.kind is EventKind.LARGE_ROW]
+    assert (event.x, event.y, event.first_row, event.z) == (len(message), limit, column, size)
+    assert sum(part.row_count for part in entry.parts) == 2
+    with pytest.raises(LargeRowError):
+        BatchDecoder(max_row_bytes=limit).decode_bytes(batch)
+
+
 def test_rows_that_nobody_reads_may_be_of_any_size() -> None:
     """Of a filtered table no row is kept, and of one in quarantine none is looked at."""
     decoder = BatchDecoder(max_row_bytes=8)

@@ -70,10 +70,11 @@ from libc.string cimport memchr, memcmp, memset, strlen
 
 from gaussdecode.wire._layout cimport (
     ENTRY_DATA, ENTRY_END, ENTRY_ERROR, ENTRY_MAGIC, EVENT_BEGIN, EVENT_COMMIT,
-    EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_MESSAGE,
-    EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION, EVENT_ROLLBACK_PREPARED,
-    EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT, EVENT_STREAM_START, EVENT_TRUNCATE,
-    GAUSS_EVENT, Buffer, ColumnHeader, EntryHeader, Event, Misfit, PartHeader,
+    EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_LARGE_ROW,
+    EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
+    EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
+    EVENT_STREAM_START, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader, EntryHeader,
+    Event, Misfit, PartHeader,
     TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally, Unchanged,
     buffer_append, buffer_move,
 )
@@ -101,6 +102,7 @@ from gaussdecode.errors import (
     AccountError,
     ChildError,
     InexactStreamError,
+    LargeRowError,
     SequenceError,
     from_record,
 )
@@ -110,7 +112,7 @@ from gaussdecode.model.histogram import BOUNDS, Counted
 
 cdef enum:
     MAX_WAIT_MS = 100       # arbitrary: how long a stop request may go unnoticed
-    BATCH_VERSION = 1       # of what decoded batches mean; raise it with every change of that
+    BATCH_VERSION = 2       # of what decoded batches mean; raise it with every change of that
 
 cpdef enum:                 # what `Assembler.pump` came back for
     PUMP_TIME = 1
@@ -848,7 +850,7 @@ cdef class Assembler:
         for i in range(header.event_count):
             if events[i].kind == EVENT_SEGMENT:
                 versions.add(parts[events[i].index].version)
-            elif events[i].kind == EVENT_TRUNCATE:
+            elif events[i].kind == EVENT_TRUNCATE or events[i].kind == EVENT_LARGE_ROW:
                 versions.add(events[i].index)
         return 0
 
@@ -951,12 +953,27 @@ cdef class Assembler:
             elif event.kind == EVENT_MESSAGE:
                 self.append_message(entry, event, stamp, seq[0])
                 seq[0] += 1
+            elif event.kind == EVENT_LARGE_ROW:
+                found = self.find_or_recall(event.index, stamp.lsn)
+                if found != NULL:
+                    self.fail_large(found, event, stamp)
         return 0
 
     cdef int change_over(self, PyObject *found) except -1 with gil:
         """Have rows of a table under another schema leave first: the order of its files is theirs."""
         self.owner.change_over(<object>found)
         return 0
+
+
+    cdef int fail_large(
+        self, PyObject *found, const Event *event, const Stamp *stamp
+    ) except -1 with gil:
+        """A row that was too large when its transaction was prepared, which has committed."""
+        relation = (<Accumulator>found).table.relation
+        raise LargeRowError(
+            event.x, event.y, event.first_row, event.z, relation.columns[event.first_row].name,
+            stamp.lsn, stamp.xid, relation.oid, (relation.namespace, relation.name),
+        )
 
     cdef inline void count_waiting(self) noexcept nogil:
         if self.waiting_count == 0:
@@ -1584,6 +1601,8 @@ cdef class Assembler:
             elif events[i].kind == EVENT_TRUNCATE:
                 has_changes = True
                 tally.count[<int>TALLY_TRUNCATE] += 1
+            elif events[i].kind == EVENT_LARGE_ROW:
+                has_changes = True      # it was counted as left out
             elif events[i].kind == EVENT_MESSAGE and events[i].flags & 1:
                 has_changes = True
                 tally.count[<int>TALLY_MESSAGE] += 1
@@ -1669,13 +1688,14 @@ cdef class Assembler:
         )
 
     @staticmethod
-    def layout():
-        """What the bytes of a retained batch depend on; in other programs it may differ."""
+    def layouts():
+        """What the bytes of a retained batch depend on, and those before that are read as well."""
         sizes = (
             sizeof(EntryHeader), sizeof(Event), sizeof(PartHeader), sizeof(ColumnHeader),
             sizeof(Unchanged), sizeof(Misfit), sys.byteorder == "little",
         )
-        return f"{BATCH_VERSION}:" + ",".join(str(int(size)) for size in sizes)
+        of_machine = ",".join(str(int(size)) for size in sizes)
+        return tuple(f"{version}:{of_machine}" for version in range(BATCH_VERSION, 0, -1))
 
     def absorb_bytes(self, const uint8_t[::1] entry not None):
         """Absorb one decoded batch from Python; for tests and other slow callers."""

@@ -158,7 +158,7 @@ def prepared_of(log: CommitLog, position_lsn: int) -> Prepared:
         LandingError: a file is missing, damaged, or of another version.
     """
     log.doom_strays()  # what a session before wrote, and was cut off before it could be named
-    files = PreparedFiles(log, Assembler.layout())
+    files = PreparedFiles(log, *Assembler.layouts())
     return Prepared(
         writer=files,
         kept=tuple(files.read(file) for file in log.prepared if file.lsn <= position_lsn),

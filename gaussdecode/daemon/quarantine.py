@@ -12,8 +12,6 @@ it may be the row of another history. Then the table is left out for a session, 
 the first thing that follows the comparison.
 """
 
-from typing import Final
-
 from gaussdecode.errors import TableError
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.making import Draft
@@ -31,14 +29,13 @@ from gaussdecode.snapshot.choice import QUARANTINED
 from gaussdecode.snapshot.item import Context
 
 _log = get_logger("daemon")
-_QUARANTINE: Final = "quarantine"
 
 
 def advised(config: Config, error: TableError) -> TableError:
     """The same error, with the ways out."""
     way = (
         ""
-        if config.landing.on_table_error == _QUARANTINE
+        if config.landing.is_quarantining
         else f", or set landing.on-table-error: quarantine in {config.path.name} to go on without it "
         "and take a snapshot of it later"
     )
@@ -56,7 +53,7 @@ def helps(config: Config, context: Context, error: TableError) -> bool:
     """Whether one table's trouble is to stop that table only, and does not already."""
     tables = context.table_filter
     is_out = tables is not None and table_title(error.namespace, error.name) in tables.quarantined
-    return config.landing.on_table_error == _QUARANTINE and not is_out
+    return config.landing.is_quarantining and not is_out
 
 
 def left_out(error: TableError) -> Record:

@@ -106,6 +106,7 @@ class SessionSettings:
         decoded_ring_bytes: of each ring from decoder to collector.
         kept_buffer_bytes: what a decoder keeps of its result buffer between batches.
         max_row_bytes: largest row that is decoded.
+        defers_large_rows: one of a prepared transaction is its table's trouble when that commits.
         reader: settings of the reader's process, without descriptors.
     """
 
@@ -115,6 +116,7 @@ class SessionSettings:
     decoded_ring_bytes: int
     kept_buffer_bytes: int
     max_row_bytes: int
+    defers_large_rows: bool
     reader: Mapping[str, Any]  # Any: JSON
 
 
@@ -244,6 +246,7 @@ class Session:
                 "decoder_index": index,
                 "kept_buffer_bytes": settings.kept_buffer_bytes,
                 "max_row_bytes": settings.max_row_bytes,
+                "defers_large_rows": settings.defers_large_rows,
             }
             self._start_child("gaussdecode.decode.worker", worker, f"decoder {index}")
             raw.close_consumer_side()
@@ -364,9 +367,16 @@ class Session:
             self._raise_refusal()
             if child.name == "reader" and self._reader_error is not None:
                 continue  # it closed the stream in order; the collector sees its end
-            if status > 0 and self._thread is not None and self._thread.is_alive():
-                self._thread.join(POLL_SECONDS)  # a decoder's error comes through its queue
+            if status > 0:
+                self._await_collector()  # a decoder's error comes through its queue
             self._raise_cause(self._failure or self._killed(child, status))
+
+    def _await_collector(self) -> None:
+        """Give the collector time to come to what a child has said before it ended."""
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
+            self._take_reports(POLL_SECONDS)
+            self._tick()
 
     def _raise_cause(self, failure: BaseException) -> NoReturn:
         """Raise the process that failed first: its neighbours only saw their queues end.

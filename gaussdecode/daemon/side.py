@@ -237,6 +237,7 @@ class Side:
                 decoded_ring_bytes=config.ring.decoded_ring_bytes,
                 kept_buffer_bytes=config.decoding.kept_buffer_bytes,
                 max_row_bytes=config.source.max_row_bytes,
+                defers_large_rows=config.landing.is_quarantining,
                 reader=dataclasses.replace(
                     ReaderSettings.of(
                         config, self.landing_position, str(config.landing.root / SPOOL)

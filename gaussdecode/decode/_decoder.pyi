@@ -11,5 +11,6 @@ class DecoderLoop:
         decoder_index: int,
         kept_bytes: int = ...,
         max_row_bytes: int = ...,
+        defers_large_rows: bool = ...,
     ) -> None: ...
     def run(self) -> None: ...

@@ -44,6 +44,7 @@ cdef class DecoderLoop:
         decoder_index: which decoder this is, from 0.
         kept_bytes: a result buffer above this is released after use.
         max_row_bytes: a larger row is refused.
+        defers_large_rows: see `BatchDecoder`.
     """
 
     cdef Ring raw
@@ -59,11 +60,14 @@ cdef class DecoderLoop:
     def __cinit__(
         self, Ring raw not None, Ring decoded not None, Control control not None,
         unsigned int decoder_index, size_t kept_bytes=16 << 20, size_t max_row_bytes=1 << 30,
+        bint defers_large_rows=False,
     ):
         self.raw = raw
         self.decoded = decoded
         self.control = control
-        self.decoder = BatchDecoder(max_row_bytes=max_row_bytes)
+        self.decoder = BatchDecoder(
+            max_row_bytes=max_row_bytes, defers_large_rows=defers_large_rows
+        )
         self.decoder_index = decoder_index
         self.kept_bytes = kept_bytes
 

@@ -20,7 +20,8 @@ def run(settings: dict[str, Any]) -> None:  # Any: JSON
 
     Args:
         settings: ``raw_ring_fds`` (consumer's end), ``decoded_ring_fds`` (producer's end),
-            ``control_fd``, ``decoder_index``, ``kept_buffer_bytes``, ``max_row_bytes``.
+            ``control_fd``, ``decoder_index``, ``kept_buffer_bytes``, ``max_row_bytes``,
+            ``defers_large_rows``.
 
     Raises:
         WireError: bytes that do not follow the format.
@@ -32,7 +33,13 @@ def run(settings: dict[str, Any]) -> None:  # Any: JSON
     try:
         kept_bytes = settings["kept_buffer_bytes"]
         DecoderLoop(
-            raw, decoded, control, settings["decoder_index"], kept_bytes, settings["max_row_bytes"]
+            raw,
+            decoded,
+            control,
+            settings["decoder_index"],
+            kept_bytes,
+            settings["max_row_bytes"],
+            settings["defers_large_rows"],
         ).run()
     finally:
         decoded.close()

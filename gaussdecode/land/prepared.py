@@ -135,11 +135,13 @@ class PreparedFiles:
     Args:
         log: open.
         layout: of batches, of this program.
+        older: layouts that it reads as well.
     """
 
-    def __init__(self, log: CommitLog, layout: str) -> None:
+    def __init__(self, log: CommitLog, layout: str, *older: str) -> None:
         self._log = log
         self._layout = layout
+        self._readable = (layout, *older)
 
     def write(
         self, facts: Facts, batches: Iterable[memoryview], show: Show = show_nothing
@@ -200,7 +202,7 @@ class PreparedFiles:
             record = read_sealed(raw)
         except ValueError as error:
             raise _damaged(path, f"its end is not what was written ({error})") from error
-        if (record["version"], record["layout"]) != (_VERSION, self._layout):
+        if record["version"] != _VERSION or record["layout"] not in self._readable:
             raise LandingError(
                 f"{path}: prepared transaction {file.gid!r} was written by another version of gaussdecode, "
                 f"or on another kind of machine ({record['layout']}, here {self._layout}). Start the one that "

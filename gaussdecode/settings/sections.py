@@ -377,7 +377,9 @@ class LandingConfig:
             Choice(("stop", "quarantine")),
             "When what one table brings cannot be decoded or written: `stop` ends the daemon with "
             "nothing lost, `quarantine` leaves the table out from there on, says so in an entry "
-            "of the commit log, and goes on with all others, until a snapshot of it is asked for.",
+            "of the commit log, and goes on with all others, until a snapshot of it is asked for. A row above "
+            "`source.max-row-bytes` of a prepared transaction does so only if that commits; `stop` ends at its "
+            "PREPARE, while a larger `source.max-row-bytes` still brings the row.",
         ),
     )
     on_suspect: str = dataclasses.field(
@@ -460,6 +462,11 @@ class LandingConfig:
             "what makes room goes on. Unset or none: a hundredth of the file system, 1GiB at most.",
         ),
     )
+
+    @property
+    def is_quarantining(self) -> bool:
+        """Whether a table stops alone where what it brings cannot land."""
+        return self.on_table_error == "quarantine"
 
     @property
     def queue_bytes(self) -> int:

@@ -71,7 +71,10 @@ class Reader:
         self._rings = [Ring.attach_producer(fds) for fds in record["ring_fds"]]
         self._decoder: BatchDecoder | None = None
         if record["decoder_count"] == 1:
-            self._decoder = BatchDecoder(max_row_bytes=self._settings.max_row_bytes)
+            self._decoder = BatchDecoder(
+                max_row_bytes=self._settings.max_row_bytes,
+                defers_large_rows=self._settings.defers_large_rows,
+            )
 
     def run(self) -> None:
         """Stream until the end.

@@ -37,6 +37,7 @@ class ReaderSettings:
         decoding: options.
         max_message_bytes: longest message that GaussDB may send.
         max_row_bytes: largest row that is decoded.
+        defers_large_rows: one of a prepared transaction is its table's trouble when that commits.
         log: of the landing; None for one yet to begin.
     """
 
@@ -59,6 +60,7 @@ class ReaderSettings:
     decoding: DecodingConfig
     max_message_bytes: int
     max_row_bytes: int
+    defers_large_rows: bool
     log: LandingPosition | None
 
     @classmethod
@@ -88,6 +90,7 @@ class ReaderSettings:
             decoding=config.decoding,
             max_message_bytes=source.max_message_size,
             max_row_bytes=source.max_row_bytes,
+            defers_large_rows=config.landing.is_quarantining,
             log=log,
         )
 

@@ -101,6 +101,8 @@ cdef enum EventKind:
     EVENT_PREPARE = 15          # index xid, x prepare_lsn, y end_lsn, z prepare time
     EVENT_COMMIT_PREPARED = 16  # index xid, x commit_lsn, y end_lsn, z commit time
     EVENT_ROLLBACK_PREPARED = 17  # index xid, y end_lsn
+    # A row of a prepared transaction that is too large to land: should the transaction commit.
+    EVENT_LARGE_ROW = 18        # index version, x size, y limit, z column size, first_row column
     # Streamed, EVENT_SEGMENT, EVENT_TRUNCATE and EVENT_MESSAGE have z: the (sub)transaction.
 
 cdef enum EventFlag:

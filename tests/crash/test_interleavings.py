@@ -74,6 +74,7 @@ _SESSION: Final = SessionSettings(
     decoded_ring_bytes=1,
     kept_buffer_bytes=1,
     max_row_bytes=1 << 30,
+    defers_large_rows=False,
     reader={},
 )
 _PATCHED: Final = (gate_module, session_module, commitlog_module, desk_module, writer_module)

@@ -20,7 +20,14 @@ from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
 from gaussdecode.daemon import session as session_module
 from gaussdecode.daemon.session import STUCK_SECONDS, Facts, Session, SessionSettings, Turn
-from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, to_record
+from gaussdecode.errors import (
+    ChildError,
+    GaussDecodeError,
+    SourceError,
+    TableError,
+    WireError,
+    to_record,
+)
 from gaussdecode.ipc.control import Word
 from gaussdecode.ipc.process import Child
 from gaussdecode.ipc.ring import Ring
@@ -75,6 +82,7 @@ def _session() -> Session:
         decoded_ring_bytes=1,
         kept_buffer_bytes=1,
         max_row_bytes=1 << 30,
+        defers_large_rows=False,
         reader={},
     )
     session = Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)
@@ -182,6 +190,22 @@ def test_killed_reader_is_the_reason(place: int) -> None:
     error = _end_of(session, writing)
     leaving.join()
     assert re.search("reader .* was killed by signal 9", str(error))
+
+
+def test_slow_collector_comes_to_what_a_decoder_said() -> None:
+    """It waits for the disk a while, say; what it then finds in the queue names the table."""
+    session = _session()
+    error = TableError("public", "t", 16384, 5, "a row of 3 columns")
+
+    def collect() -> None:
+        time.sleep(1.0)
+        session._fail(error)
+
+    session._thread = threading.Thread(target=collect)
+    session._thread.start()
+    writing = _ended(session, "decoder 0", WireError("a row of 3 columns", 0))
+    session._turn(Turn.CONNECTED)
+    assert _end_of(session, [writing]) is error
 
 
 def test_first_failure_is_the_reason() -> None:

@@ -43,6 +43,7 @@ class Rig:
             "decoder_index": 3,
             "kept_buffer_bytes": 16 << 20,
             "max_row_bytes": 1 << 30,
+            "defers_large_rows": False,
         }
         self.child: Child = spawn_child("gaussdecode.decode.worker", settings)
         self.raw.close_consumer_side()

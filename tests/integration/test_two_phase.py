@@ -20,6 +20,7 @@ from kit.postgres import Database, Postgres, run
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_CONFIG, EX_IOERR
 from gaussdecode.land.entry import parse_entry
+from gaussdecode.land.verify import verify
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.lsn import Lsn
@@ -38,6 +39,14 @@ def preparing(database: Database) -> Iterator[Database]:
     yield database
     for (gid,) in database.execute(OPEN):
         database.execute(f"ROLLBACK PREPARED '{gid}'")
+
+
+@pytest.fixture
+def preparing_15(database_15: Database) -> Iterator[Database]:
+    """The same, on one major."""
+    yield database_15
+    for (gid,) in database_15.execute(OPEN):
+        database_15.execute(f"ROLLBACK PREPARED '{gid}'")
 
 
 @dataclasses.dataclass
@@ -386,6 +395,44 @@ def test_full_disk_keeps_the_prepare_unconfirmed(
         daemon.catch_up()
         assert daemon.stop() == 0
     assert landed_ids(daemon.root) == [1]
+
+
+@pytest.mark.parametrize("decoders", [1, 2])
+@pytest.mark.parametrize("end", ["ROLLBACK", "COMMIT"])
+def test_a_row_above_the_limit_is_nothing_before_the_commit(
+    preparing_15: Database, make_daemon: Callable[..., Daemon], end: str, decoders: int
+) -> None:
+    """A table in quarantine by a row that never lands would be one for nothing; killed in between, too."""
+    database = preparing_15
+    database.execute("CREATE TABLE a (id int8 PRIMARY KEY, v text); CREATE TABLE b (LIKE a)")
+    database.create_slot()
+    config = {
+        "source": {**CONFIG["source"], "max-row-bytes": "2MiB"},
+        "decoding": {"parallel-decode-num": decoders},
+        "landing": {"on-table-error": "quarantine"},
+    }
+    with make_daemon(database, config=config) as daemon, database.connect() as session:
+        run(session, "BEGIN")
+        run(session, "INSERT INTO a VALUES (1, 'small')")
+        run(session, "INSERT INTO a VALUES (2, repeat('z', 3 << 20))")
+        run(session, "INSERT INTO b VALUES (3, 'other')")
+        run(session, "PREPARE TRANSACTION 'large'")
+        database.execute("INSERT INTO a VALUES (4, 'alone')")
+        daemon.catch_up()
+        assert [each["gid"] for each in waiting(daemon)] == ["large"]
+        daemon.kill9()
+        daemon.start()
+        run(session, f"{end} PREPARED 'large'")
+        database.execute("INSERT INTO b VALUES (5, 'after')")
+        daemon.catch_up()
+        states = ((daemon.status() or {}).get("snapshot") or {}).items()
+        stopped = [title for title, record in states if record["state"] == "quarantined"]
+        assert stopped == (["public.a"] if end == "COMMIT" else [])
+        assert not waiting(daemon)
+        assert daemon.stop() == 0
+    landed = [change.new["id"] for change in landing.read(daemon.root).changes]
+    assert landed == ([4, 3, 5] if end == "COMMIT" else [4, 5])
+    assert verify(daemon.root).findings == []
 
 
 def test_slot_that_was_not_asked_before(

@@ -48,6 +48,7 @@ class EventKind(enum.IntEnum):
     PREPARE = 15
     COMMIT_PREPARED = 16
     ROLLBACK_PREPARED = 17
+    LARGE_ROW = 18
 
 
 @dataclasses.dataclass(frozen=True)

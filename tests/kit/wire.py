@@ -297,6 +297,7 @@ def raw_batch(
     stream_xid: int = 0,
     formats: Sequence[Sent] | None = None,
     encoding: int = 0,
+    is_prepared: bool = False,
 ) -> bytes:
     """A raw batch of whole messages.
 
@@ -314,6 +315,7 @@ def raw_batch(
         stream_xid: whose block they are of; 0 for none.
         formats: by column of the relations, how its values are sent in binary.
         encoding: number of that of the values, 0 for UTF-8.
+        is_prepared: the block is that of a prepared transaction.
     """
     described = b"".join(raw_relation(of, formats, encoding) for of in relations)
     section = b"".join(struct.pack("=I", len(message)) + message for message in messages)
@@ -331,10 +333,14 @@ def raw_batch(
         stream_xid,
         *place,
         opened_ns,
-        *(tally(messages, is_streamed=stream_xid != 0) if framed is None else framed),
+        *(
+            tally(messages, is_streamed=stream_xid != 0 and not is_prepared)
+            if framed is None
+            else framed
+        ),
         *filtered,
         *before_start,
-        int(stream_xid != 0),
+        2 if is_prepared else int(stream_xid != 0),
         0,
     )
     return padded(header) + described + section

@@ -152,6 +152,7 @@ def test_checkpoints_know_them(root: Path, log: CommitLog) -> None:
 def test_another_layout_is_refused(log: CommitLog) -> None:
     """Rows are not guessed from the bytes of another program; it is said what to do."""
     kept = write(log)
+    assert PreparedFiles(log, "2:otherwise", LAYOUT).read(kept.file) == kept
     with pytest.raises(LandingError, match=r"another version.*ROLLBACK PREPARED"):
         PreparedFiles(log, "2:otherwise").read(kept.file)
 

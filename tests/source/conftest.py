@@ -244,6 +244,7 @@ def settings_for(database: Database, **changes: Any) -> dict[str, Any]:  # Any: 
             "decoding": DecodingConfig.of(SourceKind.POSTGRESQL, options),
             "max_message_bytes": 1 << 30,
             "max_row_bytes": 1 << 30,
+            "defers_large_rows": False,
             "log": None,
             **changes,
         }

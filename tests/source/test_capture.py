@@ -211,6 +211,7 @@ def _settings(path: Path) -> dict[str, Any]:
         decoding=DecodingConfig.of(SourceKind.CAPTURE),
         max_message_bytes=1 << 30,
         max_row_bytes=1 << 30,
+        defers_large_rows=False,
         log=None,
     ).to_record()
 

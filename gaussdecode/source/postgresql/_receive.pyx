@@ -132,7 +132,7 @@ cdef class PostgresReceiver(Receiver):
 
     @property
     def has_xid(self):
-        """Whether the held message says whose it is: it is in a block of a transaction that is open."""
+        """Whether the held message says whose it is: its block is of an open transaction."""
         return self.block == BLOCK_STREAMED
 
     @property

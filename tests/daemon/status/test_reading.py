@@ -65,6 +65,7 @@ def make_session() -> Iterator[Callable[[int], Session]]:
             decoded_ring_bytes=1,
             kept_buffer_bytes=1,
             max_row_bytes=1,
+            defers_large_rows=False,
             reader={},
         )
         session = Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)

@@ -88,6 +88,7 @@ def joint() -> Iterator[Callable[[dict[str, Held]], Joint]]:
             decoded_ring_bytes=1,
             kept_buffer_bytes=1,
             max_row_bytes=1,
+            defers_large_rows=False,
             reader={},
         )
         session = Session(settings, cast("Any", None), lambda _: True, lambda: False, lambda: None)
