@@ -964,7 +964,6 @@ cdef class Assembler:
         self.owner.change_over(<object>found)
         return 0
 
-
     cdef int fail_large(
         self, PyObject *found, const Event *event, const Stamp *stamp
     ) except -1 with gil:
