@@ -3,8 +3,8 @@
 Reads the commit log and what was noted of snapshots, changes nothing, and may run beside the daemon. A gap says that
 changes after a position can never be landed; one that is accepted, where the daemon went on
 after them (`gaussdecode slot accept-gap`); a suspect entry, that the server may have
-sent transactions incompletely, and which tables snapshots have read again since; a
-quarantine entry, that a table is left out until a snapshot of it, or was until then. Ends
+sent transactions incompletely, or changed rows of a table in a way that it does not send, and which
+tables have been read again since; a quarantine entry, that a table is left out until a snapshot of it, or was until then. Ends
 with 0 when there is none, and with 74 otherwise.
 
 Examples:
@@ -15,7 +15,7 @@ Examples:
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -28,10 +28,11 @@ from gaussdecode.land.entry import Entries
 from gaussdecode.land.files import Files
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.names import table_directory
+from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind, SourcePosition
+from gaussdecode.model.landing import EntryKind, SchemaChange, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import ended_by
 from gaussdecode.model.title import split_title
@@ -97,10 +98,10 @@ def _records(root: Path) -> Iterator[Json]:
     suspects: list[_Suspect] = []
     landed: set[str] = set()
     ledger: Json = {}
-    for entry in _entries(root, ledger):
+    for entry, oid_of in _entries(root, ledger):
         landed.update(change.table for change in entry.schema_changes)
         for suspect in suspects:
-            suspect.take(entry)
+            suspect.take(entry, oid_of)
         for table in ended_by(entry) & stopped.keys():
             _, position = _where(entry)
             lsn = entry.extra.get("snapshot", {}).get("lsn", position.lsn)
@@ -135,15 +136,30 @@ class _Suspect:
         self._named = set(entry.extra.get("tables", ())) if names_all(entry) else None
         self._read: dict[str, int] = {}  # by table, which entry
         self._record = record
+        changes = entry.extra.get("changes", {})
+        # Tables made anew: a snapshot of the new one is after the change; or all its rows come as changes.
+        self._anew = {table: [of["oid"]] for table, of in changes.items() if of["oid"]}
+        self._whole = {
+            table: oids for table, oids in self._anew.items() if changes[table]["comes_whole"]
+        }
 
-    def take(self, entry: CommitEntry) -> None:
-        """Look at a later entry."""
+    def take(self, entry: CommitEntry, oid_of: Callable[[SchemaChange], int]) -> None:
+        """Look at a later entry.
+
+        Args:
+            entry: the next one.
+            oid_of: of the table that rows are of from a change of a schema on.
+        """
         for table in ended_by(entry):
             said = entry.extra.get("snapshot", {}).get("tables", {}).get(table, {})
-            if int(said.get("since_n", -1)) >= self._n and (
-                self._named is None or table in self._named
-            ):
+            is_after = int(said.get("since_n", -1)) >= self._n or (
+                said.get("oid") in self._anew.get(table, ())
+            )
+            if is_after and (self._named is None or table in self._named):
                 self._read.setdefault(table, entry.n)
+        for change in entry.schema_changes:
+            if oid_of(change) in self._whole.get(change.table, ()):
+                self._read.setdefault(change.table, entry.n)
 
     def finish(self, listed: set[str], landed: set[str], asked_n: int) -> None:
         """Say in the record what became of it.
@@ -167,8 +183,10 @@ def _shown(table: str) -> str:
     return unquote(table, errors="replace")
 
 
-def _entries(root: Path, ledger: Json) -> Iterator[CommitEntry]:
-    """Every entry; then the ledger of snapshots, as it is after the last of them."""
+def _entries(
+    root: Path, ledger: Json
+) -> Iterator[tuple[CommitEntry, Callable[[SchemaChange], int]]]:
+    """Every entry, and what reads the OID in a schema; then the ledger of snapshots, as it is after the last."""
     files = Files(root)
     try:
         disk = Disk(files, SpaceWait(should_stop=lambda: True), "gaps")
@@ -178,8 +196,13 @@ def _entries(root: Path, ledger: Json) -> Iterator[CommitEntry]:
         numbers = entries.numbers()
         first = min((first for first, _, _ in entries.checkpoints()), default=None)
         begin = min([*numbers[:1], *([] if first is None else [first])], default=0)
+
+        def oid_of(change: SchemaChange) -> int:
+            return int((read_schema(disk, change.table, change.schema_id) or {}).get("oid", 0))
+
         if numbers:
-            yield from entries.iterate(begin, numbers[-1])
+            for entry in entries.iterate(begin, numbers[-1]):
+                yield entry, oid_of
         ledger.update(SnapshotStore(disk).ledger())
     finally:
         files.close()

@@ -12,10 +12,17 @@ from gaussdecode.errors import EX_IOERR, EX_OK
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.files import Files
 from gaussdecode.land.making import Draft
+from gaussdecode.land.schemas import SchemaStore
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.verify import verify
 from gaussdecode.model.gap import Gap, GapReason
-from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
+from gaussdecode.model.landing import (
+    EntryKind,
+    Position,
+    SchemaChange,
+    SourceIdentity,
+    SourcePosition,
+)
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import Quarantine
 from gaussdecode.model.request import Reached
@@ -180,6 +187,39 @@ def test_what_suspects_mean_is_whole_again_once_it_was_read_after_them(
     assert seen()[1] == ({**read, "public.new": third}, [], True)
     assert main(["gaps", "--unaccepted", str(tmp_path / "landing")]) == EX_OK
     assert capsys.readouterr().out == "nothing is missing\n"
+    log.close()
+
+
+def test_a_table_that_was_made_anew_is_whole_with_rows_of_the_new_one(
+    log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A snapshot of it, whenever that was begun; its changes alone only where all its rows come as such."""
+
+    def said(oid: int, *, comes_whole: bool) -> dict[str, object]:
+        return {"text": "it was dropped and made anew", "oid": oid, "comes_whole": comes_whole}
+
+    changes = {"public.a": said(8, comes_whole=True), "public.b": said(9, comes_whole=False)}
+    tables = sorted(changes)
+    commit(log, EntryKind.SUSPECT, tables=tables, is_any_table=False, text="t", changes=changes)
+
+    def seen() -> tuple[dict[str, int], list[str]]:
+        assert main(["gaps", "--json", str(tmp_path / "landing")]) == EX_IOERR
+        (found,) = map(json.loads, capsys.readouterr().out.splitlines())
+        return found["read_again"], found["not_read_again"]
+
+    schemas = SchemaStore(log)
+    read: dict[str, int] = {}
+    for table, oid in (("public.a", 7), ("public.b", 9), ("public.a", 8)):
+        assert seen() == (read, ["public.a", "public.b"])
+        schema_id, _ = schemas.schema_id_for(table, {"oid": oid, "columns": []})
+        change = SchemaChange(table, Position(0x100, 0), schema_id, None)
+        pending = schemas.take_pending()
+        log.commit(Draft(kind=EntryKind.DATA, schema_changes=(change,), schemas=pending))
+    read = {"public.a": log.next_n - 1}
+    assert seen() == (read, ["public.b"])
+    snapshot = {"public.b": {"where": None, "since_n": -1, "oid": 9}}
+    commit(log, EntryKind.SNAPSHOT, snapshot={"epoch": 1, "lsn": 0x200, "tables": snapshot})
+    assert seen() == ({**read, "public.b": log.next_n - 1}, [])
     log.close()
 
 
