@@ -386,10 +386,10 @@ class LandingConfig:
         default="record",
         metadata=_is(
             Choice(("record", "snapshot", "stop")),
-            "When changes may be missing, because a GaussDB server says that it dropped rows after "
-            "DDL in their transaction, or a publication is not what it was: `record` says so in a "
-            "suspect entry of the commit log and goes on, `snapshot` also reads the tables that "
-            "may be meant again, `stop` ends the daemon before any of it is confirmed.",
+            "When changes may be missing: a GaussDB server says that it dropped rows after DDL in their "
+            "transaction, a publication is not what it was, or a command changed stored rows that PostgreSQL does "
+            "not send. `record` says so in a suspect entry of the commit log and goes on, `snapshot` also reads "
+            "the tables that may be meant again, `stop` ends the daemon before any of it is confirmed.",
         ),
     )
     replicated_tables: str = dataclasses.field(
