@@ -960,7 +960,7 @@ cdef class Assembler:
         return 0
 
     cdef int change_over(self, PyObject *found) except -1 with gil:
-        """Have rows of a table under another schema leave first: the order of its files is theirs."""
+        """Have a table's rows under another schema leave first: its files follow each other so."""
         self.owner.change_over(<object>found)
         return 0
 

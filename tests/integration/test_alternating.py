@@ -1,4 +1,4 @@
-"""Tables whose schema goes to and fro inside an entry: readers that take files as they stand are right."""
+"""Tables whose schema goes back and forth inside an entry: readers that take files as they stand are right."""
 
 import time
 from collections.abc import Callable

@@ -237,7 +237,7 @@ class History:
 
     Attributes:
         tables: of the source.
-        alternates: schemas go to and fro, inside of transactions too.
+        alternates: schemas go back and forth, inside of transactions too.
         writer: of the landing.
         states: per table, its state after each place (epoch, LSN, seq) at which it changed.
         ends: per entry, the place after its last row.

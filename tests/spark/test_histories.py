@@ -145,7 +145,7 @@ def test_schema_changes(block: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_chosen", [None, False, True])
 def test_schemas_that_alternate(is_chosen: bool | None, tmp_path: Path) -> None:
-    """To and fro inside of entries and transactions, with snapshots of some rows or all ahead of them."""
+    """Back and forth inside of entries and transactions, with snapshots of some rows or all ahead of them."""
     for seed in range(280, 292):
         root = tmp_path / str(seed)
         root.mkdir()

@@ -37,7 +37,7 @@ def keyed(history: History) -> list[Table]:
 def test_random_histories(seed: int, alternates: bool, tmp_path: Path) -> None:
     """With truncates, key changes, unsent values, other schemas and snapshots: entry by entry.
 
-    Schemas that go to and fro do so inside of entries and transactions.
+    Schemas that go back and forth do so inside of entries and transactions.
     """
     history = History(tmp_path, seed)
     history.alternates = alternates
