@@ -20,6 +20,9 @@ import pyarrow.parquet as pq
 Json = dict[str, Any]  # Any: JSON
 Place = tuple[int, int]
 Key = tuple[str, ...]
+Change = tuple[Json, Json]
+"""Schema and row."""
+
 _KINDS: Final = frozenset(
     (
         "genesis",
@@ -63,7 +66,7 @@ class Table:
     Attributes:
         schema: of the newest row.
         rows: by key; empty for a multiset.
-        waiting: rows of snapshots with a condition, with their position and schema.
+        waiting: rows of snapshots with a condition, with their position.
         bag: rows of a multiset.
         through: position of its last whole snapshot.
         stopped: why it cannot be read on.
@@ -73,7 +76,7 @@ class Table:
 
     schema: Json = dataclasses.field(default_factory=dict)
     rows: dict[Key, Row] = dataclasses.field(default_factory=dict)
-    waiting: list[tuple[Place, Json, list[Json]]] = dataclasses.field(default_factory=list)
+    waiting: list[tuple[Place, list[Change]]] = dataclasses.field(default_factory=list)
     bag: list[Row] = dataclasses.field(default_factory=list)
     through: Place | None = None
     stopped: str | None = None
@@ -183,6 +186,7 @@ class Reader:
             return
         if kind == "snapshot":
             self._begin_snapshot(extra["snapshot"]["tables"])
+        changes: dict[str, list[Change]] = {}
         for file in entry["files"]:
             path = merged.get(file["path"], file["path"])
             if path in done or file["table"] in self.quarantined:
@@ -192,8 +196,13 @@ class Reader:
             if file["table"] in self.system:
                 self.system[file["table"]] += rows
                 continue
-            said = extra["snapshot"]["tables"][file["table"]] if kind == "snapshot" else None
-            self._read(file, rows, said)
+            schema = self._schema(file)
+            changes.setdefault(file["table"], []).extend((schema, row) for row in rows)
+        for name, found in changes.items():
+            said = extra["snapshot"]["tables"][name] if kind == "snapshot" else None
+            if kind == "data" and not extra.get("in_order"):
+                found.sort(key=lambda change: self._sort_key(change[1]))
+            self._read(self.tables.setdefault(name, Table()), found, said)
         for at in entry["positions"].values():
             for table in self.tables.values():
                 self._put_waiting(table, (at["epoch"], at[self._second[3:]], 1))
@@ -213,18 +222,21 @@ class Reader:
             rows: list[Json] = file.read(use_threads=False).to_pylist()
         return rows
 
-    def _read(self, file: Json, rows: list[Json], said: Json | None) -> None:
-        table = self.tables.setdefault(file["table"], Table())
+    def _schema(self, file: Json) -> Json:
         path = self.root / "schemas" / file["table"] / f"{file['schema_id']}.json"
         schema: Json = json.loads(path.read_text())
-        if any(of[1] != schema["oid"] or not of[2] for of in table.suspects):
-            return
-        table.suspects.clear()
+        return schema
+
+    def _sort_key(self, row: Json) -> tuple[int, ...]:
+        return (row["gd_epoch"], row[self._second], row["gd_lsn"], row["gd_seq"])
+
+    def _read(self, table: Table, changes: list[Change], said: Json | None) -> None:
+        changes = [change for change in changes if _goes_on(table, change[0])]
         if said is not None and said["where"] is not None:
-            if rows:
-                table.waiting.append((self._place(rows[0]), schema, rows))
+            if changes:
+                table.waiting.append((self._place(changes[0][1]), changes))
             return
-        for row in rows:
+        for schema, row in changes:
             where = self._place(row)
             if said is not None:
                 table.through = where
@@ -239,8 +251,7 @@ class Reader:
     def _put_waiting(self, table: Table, before: tuple[int, int, int]) -> None:
         """Rows that a condition chose count at their position."""
         while table.waiting and (*table.waiting[0][0], 0) < before:
-            _, schema, rows = table.waiting.pop(0)
-            for row in rows:
+            for schema, row in table.waiting.pop(0)[1]:
                 self._put(table, schema, row)
 
     def _put(self, table: Table, schema: Json, landed: Json) -> None:
@@ -297,6 +308,14 @@ class Reader:
 
 
 # --- Schemas ---------------------------------------------------------------------------------
+
+
+def _goes_on(table: Table, schema: Json) -> bool:
+    """Whether no suspect stops a table, or all of another one comes under its name."""
+    if any(of[1] != schema["oid"] or not of[2] for of in table.suspects):
+        return False
+    table.suspects.clear()
+    return True
 
 
 def _change_over(table: Table, schema: Json) -> None:

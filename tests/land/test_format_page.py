@@ -34,7 +34,7 @@ from gaussdecode.land.snapshots import ROOT
 from gaussdecode.model.account import KINDS, REASONS, Account
 from gaussdecode.model.columns import Known, Placed
 from gaussdecode.model.csns import Csns
-from gaussdecode.model.entry import CheckpointHeader, CommitEntry
+from gaussdecode.model.entry import IN_ORDER, CheckpointHeader, CommitEntry
 from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import (
     EntryKind,
@@ -212,7 +212,7 @@ def test_every_field_is_on_the_page(title: str) -> None:
 def test_every_word_is_on_the_page() -> None:
     """Capabilities, reasons, kinds of sums and of gaps."""
     words = [*CAPABILITIES, *REASONS, *KINDS, *map(str, GapReason)]
-    words += [publications.REASON, fingerprints.REASON, "ddl_in_transaction"]
+    words += [publications.REASON, fingerprints.REASON, "ddl_in_transaction", IN_ORDER]
     missing = [word for word in words if f"`{word}`" not in TEXT and word not in set("IUDR")]
     assert not missing
     assert {field.name for field in GD_FIELDS} <= TABLE
