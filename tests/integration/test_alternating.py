@@ -88,7 +88,7 @@ def alternate(database: Database) -> None:
 @pytest.mark.parametrize(
     "source", [{}, {"streaming": "on", "two-phase": True}], ids=["whole", "early"]
 )
-def test_to_and_fro_inside_of_an_entry(
+def test_back_and_forth_inside_of_an_entry(
     database: Database, make_daemon: Callable[..., Daemon], tmp_path: Path, source: Json
 ) -> None:
     """Files follow each other, one for each stretch; a stranger, DuckDB, verify and an apply agree."""
