@@ -3,13 +3,15 @@
 The landing is locked meanwhile, so no daemon runs. In this order, so that an end at any
 point can be followed by another attempt:
 
-1. `Hole.find`: log and server belong together but for the slot, and something is missing;
+1. `Hole.find`: log and server belong together but for the slot, and something is missing, or is to
+   be skipped;
 2. the operator confirms the exact beginning;
-3. a slot that is lost is dropped, one that is missing is made: where it begins, the hole ends;
+3. a slot that is lost is dropped, one that is missing is made: where it begins, the hole ends; one that
+   is to skip changes is advanced;
 4. the server is asked again: with this slot and a log at this position a stream may start;
 5. an entry of kind gap is committed there, in the next epoch.
 
-A slot made in step 3 and not recorded in step 5 is, at the next attempt, one that was
+A slot made or advanced in step 3 and not recorded in step 5 is, at the next attempt, one that was
 "confirmed" beyond the log, with the same two positions.
 """
 
@@ -30,7 +32,7 @@ from gaussdecode.land.making import Draft
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import ENDED, CommitEntry
-from gaussdecode.model.gap import Gap
+from gaussdecode.model.gap import Gap, GapReason
 from gaussdecode.model.landing import EntryKind, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
@@ -40,6 +42,9 @@ from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.postgresql.slot import read_server
 from gaussdecode.source.slot import LandingPosition, ServerState, SlotState
+
+END: Final = Lsn((1 << 64) - 1)
+"""Where the server's WAL ends, wherever that is."""
 
 _SEARCHED: Final = 100  # entries at the end of the log, for why the slot was lost; arbitrary
 
@@ -82,19 +87,26 @@ class Hole:
         log: how far it is.
         server: as it was found.
         gap: that an operator may accept; its end is known only where the slot can be used.
+        skips_until: where the slot is to be advanced to; None for nowhere.
     """
 
     config: Config
     log: LandingPosition
     server: ServerState
     gap: Gap
+    skips_until: Lsn | None = None
 
     @classmethod
-    def find(cls, config: Config, log: CommitLog) -> "Hole":
+    def find(cls, config: Config, log: CommitLog, until: Lsn | None = None) -> "Hole":
         """Compare a log with its slot.
 
+        Args:
+            config: of the slot.
+            log: locked.
+            until: skip changes up to there; `END` for all there are, None for none.
+
         Raises:
-            ConfigError: nothing is missing, or somebody reads the slot.
+            ConfigError: nothing is missing, or somebody reads the slot, or `until` is no position to skip to.
             IdentityError: something else is wrong, which accepting a gap does not cure.
             SourceError: the server cannot be asked.
         """
@@ -104,6 +116,9 @@ class Hole:
         server = ask_server(config, state)
         check_server(config, state, _with_a_good_slot(server, state))
         gap = find_gap(state, server)
+        if until is not None:
+            until = server.wal_end if until == END else until
+            gap = _skipped(config, state, server, gap, until)
         if gap is None:
             raise ConfigError(
                 f"{config.path.name}: there is no gap to accept: slot {config.slot!r} has "
@@ -115,7 +130,7 @@ class Hole:
                 f"{config.path.name}: slot {config.slot!r} is in use by process "
                 f"{slot.active_pid or 'unknown'} of the server; stop who reads it, then accept the gap"
             )
-        return cls(config, state, server, _with_reason(log, gap))
+        return cls(config, state, server, _with_reason(log, gap), until)
 
     @property
     def needs_slot(self) -> bool:
@@ -131,6 +146,8 @@ class Hole:
             LandingError: the entry could not be committed.
         """
         made = self._make_slot(failover=failover) if self.needs_slot else None
+        if made is None and self.skips_until is not None:
+            slots_of(self.config).advance(self.skips_until)
         server = ask_server(self.config, self.log)
         slot = server.slot
         until = made or (None if slot is None else slot.confirmed_flush_lsn) or self.log.lsn
@@ -146,6 +163,31 @@ class Hole:
         if slot is not None:
             slots.drop()
         return slots.create(failover=failover or (slot is not None and slot.is_failover))
+
+
+def _skipped(
+    config: Config, log: LandingPosition, server: ServerState, gap: Gap | None, until: Lsn
+) -> Gap:
+    """The gap that is left when changes up to a position are skipped.
+
+    Raises:
+        ConfigError: it is none that can be skipped to.
+    """
+    begin = log.lsn if gap is None else gap.from_lsn
+    known = begin if gap is None else gap.until_lsn
+    if until <= begin or until < known:
+        raise ConfigError(
+            f"{config.path.name}: --until-lsn {until} is not after {known}, up to where changes have landed "
+            "or are lost already"
+        )
+    if until > server.wal_end:
+        raise ConfigError(
+            f"{config.path.name}: --until-lsn {until}: the server's WAL ends at {server.wal_end}"
+        )
+    if gap is not None:
+        return gap
+    text = f"changes up to {until} are skipped on request"
+    return Gap(GapReason.SKIPPED, begin, until, is_open=False, text=text)
 
 
 def _is_lost(slot: SlotState) -> bool:

@@ -5,6 +5,8 @@ in words, so that all of them are shown at once.
 """
 
 import dataclasses
+import json
+from collections.abc import Sequence
 from typing import Final
 
 from gaussdecode.access import is_there
@@ -17,6 +19,7 @@ from gaussdecode.land.files import Files
 from gaussdecode.land.layout import check_sources, read_layout
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.title import table_title
 from gaussdecode.model.types import ColumnType, Kind, column_type
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.rules import OPTIONS, Doer, Option, Section, ServerProfile
@@ -24,7 +27,7 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.source.coverage import Coverage, compare
 from gaussdecode.source.postgresql.binary import Choice, choose
 from gaussdecode.source.postgresql.connection import Connection
-from gaussdecode.source.postgresql.publications import tables_of
+from gaussdecode.source.postgresql.publications import conflicts_sql, tables_of
 from gaussdecode.source.postgresql.slot import ListedTable, published_tables, read_server
 from gaussdecode.source.slot import LandingPosition, ServerState
 from gaussdecode.source.start import check_start, primary_problem, publication_problem, warnings
@@ -187,6 +190,7 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
         missing = publication_problem(server)
         if missing is not None and missing != str(error):
             plan.problems.append(f"publication: {missing}")
+    plan.problems += column_conflicts(connection, publications)
     if config.source.binary:
         plan.binary = choose(connection, publications)
     listed = config.decoding.white_tables
@@ -202,6 +206,23 @@ def plan_server(config: Config, connection: Connection, plan: Plan) -> ServerSta
     if not plan.tables:
         plan.warnings.append("no table of the publication is on white-table-list, or it has none")
     return server
+
+
+def column_conflicts(connection: Connection, publications: Sequence[str]) -> list[str]:
+    """Name the tables of which publications send different columns, which no server sends."""
+    found: dict[str, list[str]] = {}
+    for schema, name, publication, columns in connection.query(
+        conflicts_sql(publications, connection.server_version)
+    ):
+        title = table_title(spelled_name(schema or ""), spelled_name(name or ""))
+        listed = ", ".join(json.loads(columns or "[]"))
+        found.setdefault(title, []).append(f"{publication} ({listed})")
+    return [
+        f"publication: table {title} is in several with different columns: {', '.join(of)}. The server "
+        "refuses to send it, and the stream ends there for good: make the lists the same (ALTER PUBLICATION "
+        "... SET TABLE) before a change of it is committed"
+        for title, of in found.items()
+    ]
 
 
 def _columns(connection: Connection, config: Config) -> list[PlannedColumn]:

@@ -11,7 +11,9 @@ existing slot, where it stands: what it has confirmed before does not land.
 accept-gap is for a slot that was lost, dropped, made again or advanced: with the daemon
 stopped it makes the slot again where it has to, records which positions are missing as an
 entry of kind gap, and lets the daemon go on after them in a new epoch. It wants the position
-where the gap begins, typed or as --from-lsn, and is refused where nothing is missing.
+where the gap begins, typed or as --from-lsn, and is refused where nothing is missing. With
+--until-lsn it skips changes that the server cannot decode: the slot is advanced to that position, and
+what was committed up to there is the gap.
 
 Examples:
   gaussdecode slot create  /etc/gaussdecode/orders.yaml
@@ -20,6 +22,7 @@ Examples:
   gaussdecode slot advance /etc/gaussdecode/orders.yaml --upto-lsn 16/B374D848
   gaussdecode slot drop    /etc/gaussdecode/orders.yaml
   gaussdecode slot accept-gap /etc/gaussdecode/orders.yaml --from-lsn 16/B374D848
+  gaussdecode slot accept-gap /etc/gaussdecode/orders.yaml --until-lsn now
 """
 
 import argparse
@@ -31,7 +34,7 @@ from typing import Final
 
 from gaussdecode.commands._arguments import lsn
 from gaussdecode.commands._begin import begin_landing, prepare_root, refuse_same_database
-from gaussdecode.commands._gap import Hole, open_log
+from gaussdecode.commands._gap import END, Hole, open_log
 from gaussdecode.commands._landed import has_landing, refuse_landed
 from gaussdecode.commands._owner import load_as_owner
 from gaussdecode.commands._slots import slots_of
@@ -82,10 +85,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LSN",
         help="where the gap begins, as proof that it was looked at",
     )
+    accept.add_argument(
+        "--until-lsn",
+        type=_lsn_or_now,
+        metavar="LSN",
+        help="skip what is committed up to there; now: all that is committed now",
+    )
     accept.add_argument("--failover", action="store_true", help="as for create")
     accept.set_defaults(act=_accept_gap)
     for sub in (create, adopt, show, drop, advance, accept):
         sub.add_argument("config", type=Path, help="configuration file of one slot")
+
+
+def _lsn_or_now(text: str) -> Lsn:
+    return END if text == "now" else lsn(text)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -243,7 +256,7 @@ def _accept_gap(config: Config, args: argparse.Namespace) -> None:
             "of CSNs: what is complete up to a CSN could not be told any more. Land into a new root"
         )
     with open_log(config) as log:
-        hole = Hole.find(config, log)
+        hole = Hole.find(config, log, args.until_lsn)
         _confirm_gap(config, hole, args.from_lsn)
         entry = hole.accept(log, failover=args.failover)
     (position,) = entry.positions.values()

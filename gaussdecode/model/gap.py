@@ -20,6 +20,7 @@ class GapReason(enum.StrEnum):
     SLOT_MISSING = "slot_missing"
     SLOT_ADVANCED = "slot_advanced"
     SLOT_DROPPED_BY_GUARD = "slot_dropped_by_guard"
+    SKIPPED = "skipped"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -46,6 +46,12 @@ _LOGIN: Final = _refuse(
 )
 _AWAY: Final = _retry("the server is not available now")
 
+_UNDECODABLE: Final = _refuse(
+    "the server decodes with the definitions of that moment, so a repair there helps only what is committed "
+    "after it: repair it (see `gaussdecode check`), then go past what cannot be decoded: `gaussdecode slot "
+    "accept-gap --until-lsn now`, then `gaussdecode snapshot --all`"
+)
+
 MISSING_PUBLICATION: Final = "42704"
 """While streaming; up to PostgreSQL 17 the server says so itself."""
 
@@ -84,9 +90,10 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
     ),
     (Phase.STREAM, MISSING_PUBLICATION): _refuse(
         "a publication does not exist at this position of the WAL; a publication made later does "
-        "not help: these changes are lost; to go on after them: `gaussdecode slot drop`, then "
-        "`gaussdecode slot accept-gap`, then `gaussdecode snapshot --all`"
+        "not help: these changes are lost; to go on after them: `gaussdecode slot accept-gap "
+        "--until-lsn now`, then `gaussdecode snapshot --all`"
     ),
+    (Phase.STREAM, "0A000"): _UNDECODABLE,
     (Phase.START, "XX000"): _refuse("the server refuses an option; see `gaussdecode check`"),
     (Phase.STREAM, "XX000"): _retry(
         "the server failed inside; when it comes again at the same position, see the server's log"
@@ -94,10 +101,9 @@ TABLE: Final[Mapping[tuple[Phase | None, str], Verdict]] = {
 }
 
 _REFUSING_CLASSES: Final = frozenset({"0A", "22", "23", "28", "3D", "42"})
-_BY_CLASS: Final[Mapping[bool, Verdict]] = {
-    False: _retry("this may pass by itself"),
-    True: _refuse("it will be refused again until something is changed"),
-}
+_MAY_PASS: Final = _retry("this may pass by itself")
+_FINAL: Final = _refuse("it will be refused again until something is changed")
+_VALUE_CLASS: Final = "22"  # of expressions: row filters, and what prints values
 
 # Faults that libpq finds itself, without a code; its messages are in English here.
 _LOCAL: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
@@ -124,7 +130,11 @@ def judge(phase: Phase, sqlstate: str | None) -> Verdict:
     if sqlstate is None:
         return _AWAY
     verdict = TABLE.get((phase, sqlstate)) or TABLE.get((None, sqlstate))
-    return verdict or _BY_CLASS[sqlstate[:2] in _REFUSING_CLASSES]
+    if verdict is not None:
+        return verdict
+    if phase is Phase.STREAM and sqlstate.startswith(_VALUE_CLASS):
+        return _UNDECODABLE
+    return _FINAL if sqlstate[:2] in _REFUSING_CLASSES else _MAY_PASS
 
 
 def error_of(phase: Phase, message: str, sqlstate: str | None, secret: str | None) -> SourceError:
@@ -144,7 +154,7 @@ def error_of(phase: Phase, message: str, sqlstate: str | None, secret: str | Non
             if pattern.search(message):
                 verdict = _refuse(advice)
     text = redact(_LOCATION.sub("", message), secret)
-    if phase is Phase.STREAM and sqlstate is not None and sqlstate.startswith("22"):
+    if phase is Phase.STREAM and sqlstate is not None and sqlstate.startswith(_VALUE_CLASS):
         text = "an expression failed"  # the server's text may repeat a value of a row
     cls = SourceError if verdict.is_retryable else SourceRefusedError
     return cls(f"{phase.value}: {text or 'the connection ended'}; {verdict.advice}", sqlstate)

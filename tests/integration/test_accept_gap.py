@@ -192,3 +192,115 @@ def test_a_lost_slot_is_replaced(make_daemon: MakeDaemon) -> None:
         told, accepted = gap_entries(daemon)
         assert (told["extra"]["reason"], accepted["extra"]["reason"]) == ("slot_lost",) * 2
         goes_on(database, daemon, [1])
+
+
+def test_what_the_server_cannot_decode_is_skipped(
+    database_15: Database, make_daemon: MakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two publications with different lists of columns: refused also after they were made equal."""
+    database = database_15
+    database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY, v text, w text)")
+    name = database.publication
+    database.execute(f"CREATE PUBLICATION {name}_2 FOR TABLE public.t (id, v)")
+    database.create_slot()
+    daemon = make_daemon(database)
+    daemon.write_config(source={"publication": [name]})
+    daemon.start()
+    database.execute("INSERT INTO public.t VALUES (1)")
+    daemon.catch_up()
+    assert daemon.stop() == EX_OK
+    daemon.write_config(source={"publication": [name, f"{name}_2"]})
+    assert main(["check", str(daemon.config_path)]) == EX_CONFIG
+    told = capsys.readouterr().out
+    assert "public.t" in told
+    assert f"{name}_2 (id, v)" in told
+    database.execute("INSERT INTO public.t VALUES (2)")
+    assert daemon.start().wait() == EX_CONFIG
+    begin = Lsn(daemon.durable_lsn())
+    database.execute(f"ALTER PUBLICATION {name}_2 SET TABLE public.t")
+    assert main(["check", str(daemon.config_path)]) == EX_OK
+    assert daemon.start().wait() == EX_CONFIG
+    told = daemon.log_tail()
+    assert "public.t" in told
+    assert "gaussdecode slot accept-gap" in told
+    assert "--until-lsn now" in told
+
+    assert accept(daemon, "--until-lsn", "0/1", "--from-lsn", str(begin)) == EX_CONFIG
+    assert "is not after" in capsys.readouterr().err
+    assert accept(daemon, "--until-lsn", "FFFFFF/0", "--from-lsn", str(begin)) == EX_CONFIG
+    assert "the server's WAL ends at" in capsys.readouterr().err
+    assert accept(daemon, "--until-lsn", "now") == EX_CONFIG
+    assert f"--from-lsn {begin}" in capsys.readouterr().err
+    assert [entry["extra"]["reason"] for entry in gap_entries(daemon)] == []
+    assert accept(daemon, "--until-lsn", "now", "--from-lsn", str(begin)) == EX_OK
+    (entry,) = gap_entries(daemon)
+    extra = entry["extra"]
+    _, confirmed = database.slot_positions()
+    assert (extra["reason"], extra["from_lsn"], extra["until_lsn"]) == ("skipped", begin, confirmed)
+    goes_on(database, daemon, [1])
+
+
+def test_one_publication_that_has_every_table_loses_nothing(
+    database_15: Database, make_daemon: MakeDaemon
+) -> None:
+    """What two publications with different columns stop is read with one of them; then both go on."""
+    database = database_15
+    database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY, v text)")
+    name = database.publication
+    database.execute(f"CREATE PUBLICATION {name}_2 FOR TABLE public.t (id)")
+    database.create_slot()
+    daemon = make_daemon(database)
+    daemon.write_config(source={"publication": [name, f"{name}_2"]})
+    database.execute("INSERT INTO public.t VALUES (1)")
+    assert daemon.start().wait() == EX_CONFIG
+    database.execute(f"ALTER PUBLICATION {name}_2 SET TABLE public.t")
+    daemon.write_config(source={"publication": [name]})
+    daemon.start()
+    daemon.catch_up()
+    assert daemon.stop() == EX_OK
+    daemon.write_config(source={"publication": [name, f"{name}_2"]})
+    database.execute("INSERT INTO public.t VALUES (2)")
+    daemon.start()
+    daemon.catch_up()
+    assert daemon.stop() == EX_OK
+    assert gap_entries(daemon) == []
+    oracle.check(daemon.root, database)
+
+
+def test_a_row_filter_that_fails_is_skipped(database_15: Database, make_daemon: MakeDaemon) -> None:
+    """Also after it was replaced by one that does not; no value is said."""
+    database = database_15
+    database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
+    name = database.publication
+    database.execute(
+        f"DROP PUBLICATION {name}; CREATE PUBLICATION {name} FOR TABLE public.t WHERE (10 / id < 99)"
+    )
+    database.create_slot()
+    daemon = make_daemon(database).start()
+    database.execute("INSERT INTO public.t VALUES (1)")
+    daemon.catch_up()
+    database.execute("INSERT INTO public.t VALUES (0)")
+    assert daemon.wait() == EX_CONFIG
+    database.execute(f"ALTER PUBLICATION {name} SET TABLE public.t")
+    assert daemon.start().wait() == EX_CONFIG
+    assert "an expression failed; the server decodes with" in daemon.log_tail()
+    begin = Lsn(daemon.durable_lsn())
+    assert accept(daemon, "--until-lsn", "now", "--from-lsn", str(begin)) == EX_OK
+    goes_on(database, daemon, [1])
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_skip_that_was_cut_off_is_done_again(
+    database_15: Database, make_daemon: MakeDaemon, confirmed: bool
+) -> None:
+    """The slot had moved, or not, when the command was killed: another attempt records the gap."""
+    daemon = stopped(database_15, make_daemon)
+    begin = Lsn(daemon.durable_lsn())
+    database_15.execute("INSERT INTO public.t VALUES (2)")
+    end = database_15.wal_end()
+    if confirmed:
+        database_15.execute(f"SELECT pg_replication_slot_advance('{database_15.slot}', '{end}')")
+    assert accept(daemon, "--until-lsn", str(end), "--from-lsn", str(begin)) == EX_OK
+    (entry,) = gap_entries(daemon)
+    assert (entry["extra"]["from_lsn"], entry["extra"]["until_lsn"]) == (begin, end)
+    goes_on(database_15, daemon, [1])

@@ -69,6 +69,30 @@ _MEMBER: Final = """
 """
 
 
+# What a publication sends of a table, by name of the column, where others send something else.
+_CONFLICTS: Final = """
+    WITH sent AS (SELECT t.publication, t.oid, pg_catalog.array_to_json(ARRAY(
+        SELECT a.attname FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
+            AND CASE WHEN t.columns IS NOT NULL THEN a.attnum = ANY (t.columns)
+                ELSE a.attgenerated = '' OR (t.has_generated AND a.attgenerated = 's') END
+        ORDER BY a.attnum))::text AS columns FROM ({tables}) t)
+    SELECT n.nspname, c.relname, s.publication, s.columns FROM sent s
+    JOIN pg_catalog.pg_class c ON c.oid = s.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE s.oid IN (SELECT oid FROM sent GROUP BY oid HAVING count(DISTINCT columns) > 1)
+    ORDER BY 1, 2, 3
+"""
+
+
+def conflicts_sql(publications: Sequence[str], server_version: int) -> str:
+    """A query of tables of which publications send different columns: the server refuses to send them.
+
+    Its columns are schema, name, publication and a JSON array of names; a row for each publication
+    of such a table.
+    """
+    return _CONFLICTS.format(tables=tables_of(publications, server_version))
+
+
 def tables_of(publications: Sequence[str], server_version: int) -> str:
     """A query of the tables that publications send, one row for each publication of a table.
 
