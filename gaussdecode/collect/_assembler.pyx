@@ -960,7 +960,7 @@ cdef class Assembler:
         return 0
 
     cdef int change_over(self, PyObject *found) except -1 with gil:
-        """Have a table's rows under another schema leave first: its files follow each other so."""
+        """Have rows of its table under another schema leave first."""
         self.owner.change_over(<object>found)
         return 0
 

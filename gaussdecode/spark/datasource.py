@@ -4,7 +4,8 @@
     spark.readStream.format("gaussdecode").option("table", "shop.orders").load(root)
 
 Offsets are numbers of commit entries, so a micro-batch always ends between two entries, for all
-tables, and has whole transactions. Rows are changes: of one table with its columns, or of all
+tables, and has whole transactions. They say of which landing (`gaussdecode.spark.offset`): one that was begun anew
+at the same path stops a query. Rows are changes: of one table with its columns, or of all
 tables in one form (`gaussdecode.spark.rows`). Or they are landed files: in ``foreachBatch`` give
 those to `changes_of` and get the changes read natively.
 
@@ -15,8 +16,8 @@ option                   is
 ``table``                only this one; its rows have its columns
 ``rows``                 ``changes`` (default) or ``files``
 ``startingOffset``       ``earliest`` (default: all that retention has left), ``latest``, or a number:
-                         entries after it
-``endingOffset``         of a batch: the last entry; without it, the end of the log
+                         entries after it. ``41@ID`` refuses any other landing than the one with this id
+``endingOffset``         of a batch: the last entry, in the same way; without it, the end of the log
 ``failOnDataLoss``       ``false`` goes on over recorded gaps, tables in quarantine, and entries that
                          retention took before they were read; ``true`` stops there (default)
 ``maxEntriesPerTrigger`` at most so many entries in a micro-batch (arbitrary default 1000); before
@@ -46,6 +47,7 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.spark.changefile import ChangeFile, replaces
 from gaussdecode.spark.landing import Landing, data_kinds
+from gaussdecode.spark.offset import Offset
 from gaussdecode.spark.place import Given, place_of
 from gaussdecode.spark.reading import read_changes
 from gaussdecode.spark.rows import AllRows, TableRows
@@ -65,6 +67,7 @@ except ImportError:  # before Spark 4.2
         """Never given."""
 
 
+Json = dict[str, Any]  # Any: decoded JSON
 SCHEMA: Final = (
     "n bigint, kind string, commit_time timestamp, epoch int, lsn bigint, table string, "
     "path string, schema_id string, rows bigint, bytes bigint, first_lsn bigint, "
@@ -72,6 +75,7 @@ SCHEMA: Final = (
 )
 _DEFAULT_ENTRIES: Final = 1000
 _TASK_FILES: Final = 10_000  # arbitrary; rows of files in one task
+_ANEW: Final = "a new checkpoint location, and whatever it writes to begun anew as well"
 _GO_ON: Final = '.option("failOnDataLoss", "false")'
 _BOOLEANS: Final = {"true": True, "false": False}
 _KNOWN: Final = frozenset(
@@ -184,9 +188,10 @@ class _Options:
         if self._rows not in {"changes", "files"}:
             raise ConfigError(f"rows is {self._rows!r}, it can be changes or files")
         self._starting = options.get("startingoffset", "earliest")
+        self._from: Offset | None = None
         if self._starting not in {"earliest", "latest"}:
-            _number(options, "startingOffset", -1, None)
-        self.ending = _number(options, "endingOffset", -1, None)
+            self._from = _offset(options, "startingOffset")
+        self._ending = _offset(options, "endingOffset")
         self.max_entries = _number(options, "maxEntriesPerTrigger", 1, _DEFAULT_ENTRIES)
         self.max_bytes = _number(options, "maxBytesPerTrigger", 1, None)
         word = options.get("failondataloss", "true").lower()
@@ -202,12 +207,19 @@ class _Options:
             return AllRows(self.root)
         return TableRows(self.root, self.table)
 
-    def start(self) -> int:
+    def start(self, landing: Landing) -> int:
         """Entry after which a query begins."""
-        landing = Landing(self.root)
-        if self._starting == "earliest":
-            return landing.first_n - 1
-        return landing.last_n if self._starting == "latest" else int(self._starting)
+        if self._from is not None:
+            self._from.check_identity(landing, _ANEW)
+            return self._from.n
+        return landing.first_n - 1 if self._starting == "earliest" else landing.last_n
+
+    def last(self, landing: Landing) -> int:
+        """Entry with which a batch ends."""
+        if self._ending is None:
+            return landing.last_n
+        self._ending.check_identity(landing, _ANEW)
+        return min(landing.last_n, self._ending.n)
 
     def partitions(self, form: Form, first: int, last: int) -> list["_Task"]:
         """Cut a piece of the log into tasks.
@@ -256,6 +268,14 @@ class _Options:
             if size >= self.max_bytes:
                 return entry.n
         return last
+
+
+def _offset(options: dict[str, str], name: str) -> Offset | None:
+    """An option that is the number of an entry, perhaps with the id of its landing: ``41@6f3a...``."""
+    number, _, landing_id = options.get(name.lower(), "").partition("@")
+    if not number:
+        return None
+    return Offset(_number({name.lower(): number}, name, -1, None), landing_id)
 
 
 def _number(options: dict[str, str], name: str, least: int, default: int | None) -> Any:  # Any: int
@@ -315,42 +335,48 @@ class _Reader(DataSourceReader):
         self._options, self._form, self._schema = options, form, schema
 
     def partitions(self) -> list[_Task]:
-        last = Landing(self._options.root).last_n
-        ending = self._options.ending
-        last = last if ending is None else min(last, ending)
-        return self._options.partitions(self._form, self._options.start() + 1, last)
+        landing = Landing(self._options.root)
+        first, last = self._options.start(landing) + 1, self._options.last(landing)
+        return self._options.partitions(self._form, first, last)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return self._form.read(partition.value, self._schema)
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Entries after an offset; the offset is the number of the last one."""
+    """Entries after an offset, which is that of the last one; see `Offset`."""
 
     def __init__(self, options: _Options, form: Form, schema: T.StructType) -> None:
         self._options, self._form, self._schema = options, form, schema
         self._end: int | None = None  # of availableNow
-        self._read: int | None = None  # what the batch before ended with
+        self._read: Offset | None = None  # what the batch before ended with
         self._has_begun = False
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"n": self._options.start()}
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
+        landing = Landing(self._options.root)
+        return Offset.of(landing, self._options.start(landing)).to_record()
 
     def latestOffset(  # noqa: N802 - Spark's name
         self,
-        start: dict[str, int] | None = None,
+        start: Json | None = None,
         limit: Any = None,  # Any: ReadLimit, which Spark 4.0 does not have
-    ) -> dict[str, int]:
+    ) -> Json:
         """The end of the next batch; Spark before 4.2 says neither from where nor how far."""
-        last = Landing(self._options.root).last_n
+        landing = Landing(self._options.root)
+        # Spark before 4.2 plans the batch of the last run once more, before it asks for the first time.
+        given = self._read if self._has_begun else None
+        begin = given if start is None else Offset.from_record(start)
+        self._has_begun = True
+        if begin is not None:
+            begin.check(landing, _ANEW)
+        last = landing.last_n
         if self._end is not None:
             last = min(last, self._end)
-        # Spark before 4.2 plans the batch of the last run once more, before it asks for the first time.
-        begin = start["n"] if start is not None else self._read if self._has_begun else None
-        self._has_begun = True
         if begin is None or isinstance(limit, ReadAllAvailable):
-            return {"n": last if begin is None else max(begin, last)}
-        return {"n": self._options.end(begin, last)}
+            end = last if begin is None else max(begin.n, last)
+        else:
+            end = self._options.end(begin.n, last)
+        return Offset.of(landing, end).to_record()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name; Any: ReadLimit
         return ReadMaxFiles(self._options.max_entries)
@@ -358,12 +384,16 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._end = Landing(self._options.root).last_n
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"n": Landing(self._options.root).last_n}
+    def reportLatestOffset(self) -> Json:  # noqa: N802 - Spark's name
+        landing = Landing(self._options.root)
+        return Offset.of(landing, landing.last_n).to_record()
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[_Task]:
-        self._read = end["n"]
-        return self._options.partitions(self._form, start["n"] + 1, end["n"])
+    def partitions(self, start: Json, end: Json) -> list[_Task]:
+        first, self._read = Offset.from_record(start), Offset.from_record(end)
+        landing = Landing(self._options.root)
+        for offset in (first, self._read):
+            offset.check(landing, _ANEW)
+        return self._options.partitions(self._form, first.n + 1, self._read.n)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return self._form.read(partition.value, self._schema)
@@ -383,12 +413,19 @@ def changes_of(spark: SparkSession, root: Given, batch: DataFrame) -> dict[str, 
     landing = Landing(root)
     wanted = {(row["n"], row["path"]) for row in batch.select("n", "path").collect()}
     found: dict[str, list[ChangeFile]] = {}
-    for n in sorted({number for number, _ in wanted}):
+    left = set(wanted)
+    for n in sorted({number for number, _ in wanted if number <= landing.last_n}):
         entry = landing.entry(n)
         for file in entry.files:
             if (n, str(landing.root / file.path)) in wanted:
+                left.discard((n, str(landing.root / file.path)))
                 change = ChangeFile(n, n, replaces(entry, file.table), file)
                 found.setdefault(file.table, []).append(change)
+    if left:
+        n, path = min(left)
+        raise LandingError(
+            f"{landing.root}: entry {n} names no file {path}: these rows are of another landing, or of a copy"
+        )
     return {
         table: read_changes(spark, landing, table, files)
         for table, files in found.items()

@@ -221,6 +221,15 @@ class Landing:
         """One entry."""
         return next(self.entries(n, n))
 
+    def hash_at(self, n: int) -> str:
+        """Hash of an entry, which proves everything up to it; empty where retention has taken it."""
+        if n < 0:
+            return FIRST_PREVIOUS
+        first = self.first_n
+        if n < first:
+            return self.entry(first).previous if n == first - 1 else ""
+        return self.entry(n).hash
+
     @property
     def has_several(self) -> bool:
         """Whether it is of several sources."""

@@ -1,6 +1,8 @@
 """The commit log as a source: rows of one table, of all tables, or files; once, and all of them."""
 
 import ast
+import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.datasource import GaussDecodeSource, changes_of
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.offset import Offset
 from gaussdecode.spark.rows import TableRows, parts_of
 from gaussdecode.spark.store import Target
 
@@ -60,7 +63,9 @@ class Stream:
 
     def run(self, **options: str) -> list[list[dict[str, Any]]]:
         """Read all there is; gives the rows of each batch so far."""
-        source = self._spark.readStream.format("gaussdecode").options(**self._options, **options)
+        source = self._spark.readStream.format("gaussdecode").options(
+            **{**self._options, **options}
+        )
 
         def keep(batch: DataFrame, _: int) -> None:
             self.batches.append(batch.toArrow().to_pylist())
@@ -130,6 +135,114 @@ def test_all_tables_exactly_once_over_restarts(spark: SparkSession, tmp_path: Pa
     states = source.states["full_key"]
     for held in states[max(states)].rows:
         assert latest[str(held[0])]["a"] == held[1]
+
+
+def other_landing(root: Path, seed: int) -> History:
+    """Begin another landing at the same path."""
+    shutil.rmtree(root)
+    history = History(root, seed, with_schema_changes=False)
+    layout = json.loads((root / "layout.json").read_text())
+    layout["landing_id"] = f"{seed:032x}"
+    (root / "layout.json").write_text(json.dumps(layout))
+    return history
+
+
+@pytest.mark.parametrize("entries", [2, 12], ids=["shorter", "longer"])
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_new_landing_at_the_same_path_stops_the_stream(
+    starting: str, entries: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its numbers begin anew: whether the one that was read comes again or not, no entry is skipped."""
+    history = History(tmp_path / "landing", 5, with_schema_changes=False)
+    history.run(5)
+    options = {"path": str(tmp_path / "landing"), "startingOffset": starting}
+    Stream(spark, tmp_path / "checkpoint", **options).run()
+    other_landing(tmp_path / "landing", 6).run(entries)
+    with pytest.raises(StreamingQueryException, match="holds another landing now"):
+        Stream(spark, tmp_path / "checkpoint", **options).run()
+    batches = Stream(spark, tmp_path / "new", path=options["path"]).run()
+    assert 1 in {row["gd_n"] for batch in batches for row in batch}
+
+
+def offsets(checkpoint: Path) -> list[Path]:
+    """Files in which Spark keeps the offsets of batches, in order."""
+    found = [path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def test_offsets_of_before_are_gone_on_from(spark: SparkSession, tmp_path: Path) -> None:
+    """They have a number alone, which is taken as it is; the next ones say which landing it is of."""
+    history = History(tmp_path / "landing", 5, with_schema_changes=False)
+    history.run(3)
+    read, options = history.writer.n - 1, {"path": str(tmp_path / "landing")}
+    stream = Stream(spark, tmp_path / "checkpoint", **options)
+    stream.run()
+    for path in offsets(tmp_path / "checkpoint"):
+        *head, line = path.read_text().splitlines()
+        path.write_text("\n".join([*head, json.dumps({"n": json.loads(line)["n"]})]))
+        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    history.run(2)
+    stream.batches.clear()
+    stream.run()
+    assert min(n for numbers in stream.numbers for n in numbers) > read
+    line = offsets(tmp_path / "checkpoint")[-1].read_text().splitlines()[-1]
+    assert (
+        json.loads(line)
+        == Offset.of(Landing(tmp_path / "landing"), history.writer.n - 1).to_record()
+    )
+
+
+def test_a_copy_that_went_on_by_itself_stops_the_stream(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It has the same id, and other entries; one that has nothing else yet is gone on with."""
+    history = History(tmp_path / "landing", 5, with_schema_changes=False)
+    history.run(3)
+    options = {"path": str(tmp_path / "landing")}
+    stream = Stream(spark, tmp_path / "checkpoint", **options)
+    stream.run()
+    shutil.copytree(tmp_path / "landing", tmp_path / "copy")
+    history.run(2)
+    stream.run()
+    with pytest.raises(
+        StreamingQueryException, match=r"ends with entry .*and was read up to entry"
+    ):
+        stream.run(path=str(tmp_path / "copy"))
+    history.writer.root, history.writer.n = tmp_path / "copy", Landing(tmp_path / "copy").last_n + 1
+    history.writer.previous = Landing(tmp_path / "copy").hash_at(history.writer.n - 1)
+    history.lsn += 1000
+    history.run(6)
+    with pytest.raises(StreamingQueryException, match="is another one than the one that was read"):
+        stream.run(path=str(tmp_path / "copy"))
+
+
+def test_numbers_may_say_which_landing_they_are_of(tmp_path: Path) -> None:
+    """As options too; what was kept of another landing is refused."""
+    root = tmp_path / "landing"
+    history = History(root, 5, with_schema_changes=False)
+    history.run(3)
+    known = Landing(root).landing_id
+    given = {"startingOffset": f"1@{known}", "endingOffset": f"2@{known}"}
+    assert {row["gd_n"] for row in read_here(root, **given)} == {2}
+    other_landing(root, 6).run(3)
+    for name, text in given.items():
+        with pytest.raises(LandingError, match="holds another landing now"):
+            read_here(root, **{name: text})
+    with pytest.raises(ConfigError, match="it can be earliest, latest or a whole number from -1"):
+        read_here(root, startingOffset=f"x@{known}")
+
+
+def test_files_of_another_landing_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of a micro-batch name files, which must be those of the landing."""
+    root = tmp_path / "landing"
+    History(root, 5, with_schema_changes=False).run(2)
+    spark.dataSource.register(GaussDecodeSource)
+    frame = spark.read.format("gaussdecode").options(path=str(root), rows="files").load()
+    kept = spark.createDataFrame(frame.collect(), frame.schema)
+    assert changes_of(spark, root, kept)
+    other_landing(root, 6).run(3)
+    with pytest.raises(LandingError, match="these rows are of another landing"):
+        changes_of(spark, root, kept)
 
 
 def test_rows_of_a_table_over_its_versions(spark: SparkSession, tmp_path: Path, s3: S3) -> None:
@@ -234,7 +347,7 @@ def test_stream_takes_its_time(spark: SparkSession, tmp_path: Path) -> None:
         {name: ast.literal_eval(of[name]) for name in ("endOffset", "latestOffset") if of[name]}
         for of in stream.progress
     ]
-    newest = {"n": source.writer.n - 1}
+    newest = Offset.of(Landing(tmp_path / "landing"), source.writer.n - 1).to_record()
     assert told[-1]["endOffset"] == newest
     assert all(of["latestOffset"] == newest for of in told if is_asked)
 
