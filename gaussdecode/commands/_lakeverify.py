@@ -210,6 +210,7 @@ class Comparison:
         moved: dict[str, str] = {}
         with self._held() as held, self._sums(held) as source:
             before = Landing(self.root)
+            Target(self.target).check_landing(before)
             boundary = before.position(before.entry(database.n)).lsn
             try:
                 lsn = Lsn(held.find(database.n, boundary, set(tables)))

@@ -104,12 +104,28 @@ def _action(
 
 def _point_arguments(parser: argparse.ArgumentParser, prefix: str) -> None:
     group = parser.add_mutually_exclusive_group()
-    group.add_argument(f"--{prefix}n", dest="n", type=int, metavar="N", help="commit entry")
+    group.add_argument(
+        f"--{prefix}n",
+        dest="n",
+        type=_entry,
+        metavar="N[@ID]",
+        help="commit entry; with the landing_id of its landing, in no other",
+    )
     group.add_argument(f"--{prefix}lsn", dest="lsn", type=lsn, metavar="LSN", help="WAL position")
     group.add_argument(f"--{prefix}csn", dest="csn", type=int, metavar="CSN", help="of GaussDB")
     group.add_argument(
         f"--{prefix}time", dest="time", type=_time, metavar="TIME", help="2026-01-31T12:00:00Z"
     )
+
+
+def _entry(text: str) -> tuple[int, str]:
+    number, _, landing_id = text.partition("@")
+    try:
+        return int(number), landing_id
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of an entry, such as 41, or 41@ID with the landing_id of its landing"
+        ) from None
 
 
 def _engine_arguments(parser: argparse.ArgumentParser) -> None:
@@ -367,8 +383,13 @@ def _names(text: str | None) -> list[str] | None:
 def _point(args: argparse.Namespace) -> "Point":
     from gaussdecode.spark.landing import Point
 
+    n, landing_id = (None, "") if args.n is None else args.n
     return Point(
-        n=args.n, lsn=None if args.lsn is None else int(args.lsn), csn=args.csn, time=args.time
+        n=n,
+        lsn=None if args.lsn is None else int(args.lsn),
+        csn=args.csn,
+        time=args.time,
+        landing_id=landing_id,
     )
 
 

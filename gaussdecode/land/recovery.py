@@ -41,6 +41,7 @@ from gaussdecode.land.names import (
     COMPACT,
     DATA_FILE,
     DIRECTORIES,
+    MIRROR,
     data_number,
     hidden_entry_number,
     hidden_entry_path,
@@ -48,6 +49,8 @@ from gaussdecode.land.names import (
     partition_date,
     unfinished_number,
 )
+from gaussdecode.land.snapshots import LEDGER
+from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.land.state import LogState
 from gaussdecode.land.tree import DATA_FILES, TREE, Kind, Place, is_vital, spell
 from gaussdecode.model.entry import CommitEntry
@@ -83,12 +86,21 @@ class Recovered:
 def refuse_without_layout(disk: Disk) -> None:
     """Refuse to create a landing over the remains of another.
 
+    What the other one knew of its tables, its mirror and its prepared transactions would be taken for
+    the new one's: rows of a table that was read there would never be read here.
+
     Raises:
-        LandingError: there are entries but no ``layout.json``.
+        LandingError: something of it is there but no ``layout.json``.
     """
     entries = Entries(disk)
     if entries.numbers() or entries.checkpoints():
         raise LandingError("layout.json is missing, but there are entries: restore it from a copy")
+    for path in (f"{SNAPSHOTS}/{LEDGER}", MIRROR):
+        if disk.size(path) is not None:
+            raise LandingError(
+                f"layout.json is missing, but {path} of a landing is there: restore layout.json from a copy, "
+                "or empty the directory for a new landing"
+            )
 
 
 def recover(disk: Disk, checkpoints: Checkpoints) -> Recovered:

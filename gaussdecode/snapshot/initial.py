@@ -483,6 +483,7 @@ class InitialLoad:
             DatabaseVersion(
                 k=1, n=n, tables={}, is_complete=True,
                 epoch=where.epoch, lsn=where.lsn, csn=where.csn, created=utc_now(),
+                hash=landing.hash_at(n),
             )
         )  # fmt: skip
 

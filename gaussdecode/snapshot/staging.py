@@ -117,14 +117,20 @@ class Staging:
     def begin(cls, target: Place, landing: Place) -> Self:
         """Make it, or go on with what is there.
 
+        What was read for another landing goes: its views stand at entries of that one.
+
         Args:
             target: directory or URL.
             landing: the same of the landing that the target is made from.
         """
-        root = target / LOAD
+        root, layout = target / LOAD, json.loads((landing / LAYOUT).read_bytes())
+        if (root / LAYOUT).exists():
+            held = read_json(root / LAYOUT)
+            if held["landing_id"] != layout["landing_id"]:
+                remove_tree(root)
         for name in (_CUTS, COMMITS, SCHEMAS, DATA):
             make_directory(root / name)
-        _write_json(root / LAYOUT, json.loads((landing / LAYOUT).read_bytes()))
+        _write_json(root / LAYOUT, layout)
         return cls(root)
 
     def end(self) -> None:

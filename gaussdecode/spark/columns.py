@@ -48,8 +48,9 @@ def question_of(
         versions: two schema_ids, where the table does not stand still.
 
     Raises:
-        ConfigError: there is nothing to say.
+        ConfigError: there is nothing to say, or the target is made from another landing.
     """
+    store.check_landing(landing)
     table = landing.find_table(name)
     database = store.database()
     stop = None if database is None else database.stopped.get(table)

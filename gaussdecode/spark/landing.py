@@ -88,19 +88,38 @@ class Point:
             land in the order of CSNs that may be inside an entry; where they land by their LSN it
             need not be there.
         time: the last entry before the first commit after it; aware.
+        landing_id: of the landing that it was found in; empty for any.
     """
 
     n: int | None = None
     lsn: int | None = None
     csn: int | None = None
     time: dt.datetime | None = None
+    landing_id: str = ""
 
     def __post_init__(self) -> None:
-        given = [name for name in self.__slots__ if getattr(self, name) is not None]
+        given = [name for name in ("n", "lsn", "csn", "time") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ConfigError(f"a point in the log is given once, not by {' and '.join(given)}")
         if self.time is not None and self.time.tzinfo is None:
             raise ConfigError("a time to travel to needs its zone, such as 2026-01-31T12:00:00Z")
+
+    def check_landing(self, landing_id: str, what: str) -> None:
+        """See that it is of a landing.
+
+        Args:
+            landing_id: of that one.
+            what: is, or holds, that one; begins the sentence where it is another.
+
+        Raises:
+            ConfigError: it is of another one.
+        """
+        if self.landing_id not in ("", landing_id):
+            point = f"entry {self.n}" if self.n is not None else "the point asked for"
+            raise ConfigError(
+                f"{what} landing {landing_id}, {point} is of landing {self.landing_id}: numbers of one mean "
+                "nothing in another"
+            )
 
 
 class Reach(NamedTuple):
@@ -301,6 +320,7 @@ class Landing:
         Raises:
             ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
         """
+        point.check_landing(self.landing_id, f"{self.root} holds")
         if point.csn is None or not self.is_by_csn or self.last_n < 0:
             return Reach(self.resolve(point))
         return self._reach_of(point.csn, self.first_n, self.last_n)
@@ -326,6 +346,7 @@ class Landing:
         Raises:
             ConfigError: the log does not reach it, or begins after it, or no entry is exactly there.
         """
+        point.check_landing(self.landing_id, f"{self.root} holds")
         if point.csn is not None and self.is_by_csn and self.last_n >= 0:
             found = self.reach(point)
             if found.csn is not None:

@@ -69,7 +69,7 @@ def current(
         return _current(spark, store, directory, version, columns)
     if at.lsn is not None and version.history_from == -1 and at.lsn <= newest.lsn:
         return _at_lsn(history(spark, target, table, columns=columns), newest.epoch, at.lsn)
-    reach = _reach(at, root)
+    reach = _reach(store, at, root)
     n, part = reach.whole, reach.csn or 0
     exact = store.database_at(n, part)
     is_exact = exact is not None and exact.reach == (n, part) and directory in exact.tables
@@ -110,7 +110,7 @@ def _in_lake(
     database = _newest(store)
     directory = store.find_table(table)
     if at != Point():
-        n = resolve(at, root)
+        n = _resolve(store, at, root)
         exact = store.database_at(n)
         if exact is None or exact.n != n:
             since = store.record(directory, database.n).get("history_from")
@@ -171,13 +171,28 @@ def _no_such_point(store: Target, table: str, n: int, version: TableVersion) -> 
     )
 
 
-def resolve(at: Point, root: Given | None) -> int:
-    """Find the entry that a point means, with the landing's log where it is needed.
+def _resolve(store: Target, at: Point, root: Given | None) -> int:
+    """Find the entry that a point means, with the landing's log where it is needed."""
+    _check_same(store, at, root)
+    return at.n if at.n is not None else _landing(root).resolve(at)
+
+
+def _reach(store: Target, at: Point, root: Given | None) -> Reach:
+    """The same with a part of the last entry."""
+    _check_same(store, at, root)
+    return Reach(at.n) if at.n is not None else _landing(root).reach(at)
+
+
+def _check_same(store: Target, at: Point, root: Given | None) -> None:
+    """See that a point and a landing are of the landing that a target is made from.
 
     Raises:
-        ConfigError: that needs the landing, and it was not given.
+        ConfigError: they are of another one.
+        LandingError: see `Target.check_landing`.
     """
-    return at.n if at.n is not None else _landing(root).resolve(at)
+    at.check_landing(store.landing_id, f"{store.root} is made from")
+    if root is not None:
+        store.check_landing(Landing(root))
 
 
 def _landing(root: Given | None) -> Landing:
@@ -186,17 +201,17 @@ def _landing(root: Given | None) -> Landing:
     return Landing(root)
 
 
-def _reach(at: Point, root: Given | None) -> Reach:
-    return Reach(at.n) if at.n is not None else _landing(root).reach(at)
-
-
 def shown_entry(target: Given, at: Point, root: Given) -> int:
     """Number of the entry that a target is shown at.
 
     Raises:
-        ConfigError: nothing was applied yet, or there is no such point.
+        ConfigError: nothing was applied yet, or there is no such point, or it is another landing.
     """
-    return _newest(Target(target)).n if at == Point() else resolve(at, root)
+    store = Target(target)
+    if at != Point():
+        return _resolve(store, at, root)
+    _check_same(store, at, root)
+    return _newest(store).n
 
 
 def history(

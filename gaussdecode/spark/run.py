@@ -94,6 +94,7 @@ class Summary:
         suspect_tables: names of those of them that stand before a suspect entry.
         tests: what each test found, of the tables that were looked at.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
+        landing_id: of the landing, whose numbers these are.
     """
 
     from_n: int
@@ -112,6 +113,7 @@ class Summary:
     suspect_tables: tuple[str, ...] = ()
     tests: list[Failed] = dataclasses.field(default_factory=list)
     part: int = 0
+    landing_id: str = ""
 
 
 @dataclasses.dataclass(slots=True)
@@ -150,7 +152,7 @@ class Run:
         self.token = secrets.token_hex(6)
         self.before = store.database()
         at = -1 if self.before is None else self.before.n
-        self.summary = Summary(at, at, landing.last_n)
+        self.summary = Summary(at, at, landing.last_n, landing_id=landing.landing_id)
         self.tests = by_directory(options.tests or {}, landing.find_table)
         self.touched: set[str] = set()
         self.stopped: dict[str, Stop] = {}
@@ -600,6 +602,7 @@ class Run:
             stopped={table: dataclasses.asdict(stop) for table, stop in self.stopped.items()},
             created=utc_now(),
             part=plan.part or 0,
+            hash=self.landing.hash_at(plan.to),
         )
         self._announce(version)
         self.store.commit_database(version)

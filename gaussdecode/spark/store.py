@@ -38,6 +38,7 @@ from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import FORMATS, PARQUET
 from gaussdecode.spark.landing import Landing
+from gaussdecode.spark.offset import Offset
 from gaussdecode.spark.place import (
     Given,
     ObjectPath,
@@ -181,6 +182,7 @@ class DatabaseVersion:
         stopped: by directory, the tables that stand still: fields of `plan.Stop`.
         created: when.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
+        hash: of entry n; empty in versions of before it was kept.
     """
 
     k: int
@@ -199,6 +201,7 @@ class DatabaseVersion:
     stopped: dict[str, Json] = dataclasses.field(default_factory=dict)
     created: str = ""
     part: int = 0
+    hash: str = ""
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -299,12 +302,24 @@ class Target:
                 f"the tables of {path} are in {target.catalog or 'its own directory'}, not in "
                 f"{pattern}; give each catalog its own target"
             )
-        if target.landing_id != landing.landing_id:
+        target.check_landing(landing)
+        return target
+
+    def check_landing(self, landing: Landing) -> None:
+        """See that it is made from a landing, and from the entries that stand in it.
+
+        Raises:
+            ConfigError: it is made from another one.
+            LandingError: it is made from other entries: those of a copy, or of before it was restored.
+        """
+        if self.landing_id != landing.landing_id:
             raise ConfigError(
-                f"{path} was made from another landing (id {target.landing_id}) than "
+                f"{self.root} was made from another landing (id {self.landing_id}) than "
                 f"{landing.root} (id {landing.landing_id}); give each its own target"
             )
-        return target
+        database = self.database()
+        if database is not None:
+            Offset(database.n, self.landing_id, database.hash).check(landing, "a new target")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

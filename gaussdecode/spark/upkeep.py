@@ -416,12 +416,17 @@ def _age(created: str) -> float:
 
 
 def status(root: Given, target: Given) -> Status:
-    """Say how far a target is behind its landing."""
-    landing = Landing(root)
-    try:
-        found = Target(target).database()
-    except ConfigError:
-        found = None
+    """Say how far a target is behind its landing.
+
+    Raises:
+        ConfigError: it is made from another one.
+        LandingError: it is made from other entries.
+    """
+    landing, found = Landing(root), None
+    if (place_of(target) / "target.json").exists():
+        store = Target(target)
+        store.check_landing(landing)
+        found = store.database()
     unmatched = {} if found is None else _unmatched(Target(target), found)
     n, last = -1 if found is None else found.n, landing.last_n
     lag = 0.0

@@ -88,6 +88,20 @@ def test_missing_layout_is_refused() -> None:
         Landing(files).open()
 
 
+@pytest.mark.parametrize("path", ["snapshots/ledger.json", "mirror.json"])
+def test_remains_of_another_landing_are_refused(path: str) -> None:
+    """What it knew of tables that it had read, or of its mirror, is not the new one's."""
+    files = SimFiles()
+    if "/" in path:
+        files.make_directory("snapshots")
+    files.write(files.create(path), b"{}")
+    with pytest.raises(
+        LandingError, match=rf"{path} of a landing is there: .* empty the directory"
+    ):
+        Landing(files).open()
+    assert files.size("layout.json") is None
+
+
 def test_reopening_changes_nothing() -> None:
     """A clean landing is opened without creating, renaming or removing anything."""
     files = landed()

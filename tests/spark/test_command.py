@@ -46,6 +46,8 @@ def test_apply_and_status(
     )
     status, out, _ = spark(capsys, "apply", landing, target, "--local", "--json")
     assert json.loads(out)["tables"] == 0
+    known = f"{last}@{json.loads(out)['landing_id']}"
+    assert spark(capsys, "apply", landing, target, "--local", "--to-n", known)[0] == 0
     status, out, _ = spark(capsys, "status", landing, target)
     assert f"entry {last} of {last}, 0 behind" in out
 
@@ -116,6 +118,11 @@ def test_compact_and_vacuum(
         (["comments", "{}/landing", "{}/none", "--dsn", "host=db"], "is no target"),
         (["apply", "{}/landing", "{}/landing", "--local"], "something else"),
         (["apply", "{}/landing", "{}/target", "--local", "--to-n", "99"], "the log holds"),
+        (
+            ["apply", "{}/landing", "{}/new", "--local", "--to-n", "2@f0"],
+            "entry 2 is of landing f0",
+        ),
+        (["status", "{}/other", "{}/plain"], "was made from another landing"),
     ],
 )
 def test_mistakes_are_answered(
@@ -124,6 +131,7 @@ def test_mistakes_are_answered(
 ) -> None:  # fmt: skip
     """A mistake ends with status 78 and one sentence, not with a traceback."""
     Target.create(tmp_path / "plain", Landing(tmp_path / "landing"))
+    History(tmp_path / "other", 7)
     status, _, err = spark(capsys, *[word.format(tmp_path) for word in words])
     assert status == EX_CONFIG
     assert text in err
