@@ -149,8 +149,10 @@ def changes_with_version(
 ) -> tuple[DataFrame, TableSchema]:
     """The same, and the version of the table that the frame is in."""
     by_schema: dict[str, list[Place]] = {}
-    for change in files:
-        by_schema.setdefault(change.file.schema_id, []).append(landing.root / change.file.path)
+    for change in files:  # the newest version last, also one that comes again
+        paths = by_schema.pop(change.file.schema_id, [])
+        paths.append(landing.root / change.file.path)
+        by_schema[change.file.schema_id] = paths
     schemas = {
         schema_id: TableSchema.from_record(schema_id, landing.schema_record(table, schema_id))
         for schema_id in by_schema or landing.schema_ids(table)[:1]

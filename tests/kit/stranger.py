@@ -120,6 +120,7 @@ class Reader:
         layout = json.loads((root / "layout.json").read_text())
         if layout["version"] != 1 or not _CAPABILITIES.issuperset(layout["capabilities"]):
             raise UnreadableError("a newer landing")
+        self._landing_id = layout["landing_id"]
         self._second = {"lsn": "gd_lsn", "csn": "gd_csn"}[layout["order"]]
         self._accepts_gaps, self._with_merged = accepts_gaps, with_merged
         self._accepts_suspects = accepts_suspects
@@ -134,6 +135,9 @@ class Reader:
 
     def advance(self) -> "Reader":
         """Read all there is."""
+        layout = json.loads((self.root / "layout.json").read_text())
+        if layout["landing_id"] != self._landing_id:
+            raise UnreadableError("another landing")
         found = list(self._entries())
         merged = self._merged(found) if self._with_merged else {}
         done: set[str] = set()

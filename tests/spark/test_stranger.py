@@ -1,6 +1,7 @@
 """docs/landing-format.md is enough: a reader made from it alone has the source's tables."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -171,6 +172,27 @@ def test_checkpoints_and_retention(tmp_path: Path) -> None:
     history.commit()
     later = Reader(tmp_path, begin=reader.n).advance()
     check(history, later, *(t.directory for t in history.tables if not t.rows))
+
+
+def test_another_landing_at_the_same_path_is_noticed(tmp_path: Path) -> None:
+    """By its id, and a copy that went on by itself by the hash that its next entry follows."""
+    history = History(tmp_path / "landing", 4, with_schema_changes=False)
+    history.run(3)
+    reader = Reader(tmp_path / "landing").advance()
+    shutil.copytree(tmp_path / "landing", tmp_path / "copy")
+    read = reader.n
+    history.run(2)
+    reader.advance()
+    reader.root = tmp_path / "copy"
+    history.writer.root, history.writer.n = reader.root, read + 1
+    history.writer.previous = Landing(reader.root).entry(read).hash
+    history.run(6)
+    with pytest.raises(UnreadableError, match="does not follow"):
+        reader.advance()
+    reader.root = tmp_path / "other"
+    History(reader.root, 4).run(9)
+    with pytest.raises(UnreadableError, match="another landing"):
+        reader.advance()
 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:

@@ -233,6 +233,20 @@ def test_tables_join_at_one_point(spark: SparkSession, past: tuple[History, Path
     assert count == sizes["plain"] * sizes["pair"]
 
 
+def test_changes_of_a_schema_that_comes_again(spark: SparkSession, tmp_path: Path) -> None:
+    """The newest version is the one of the newest rows, also where it was there before others."""
+    source = History(tmp_path / "landing", 3, with_schema_changes=False)
+    plain = source.tables[0]
+    for number, name in enumerate(("c", "renamed", "c")):
+        plain.columns = [*plain.columns[:-1], dataclasses.replace(plain.columns[-1], name=name)]
+        source.lsn += 10
+        source.land(plain, 0, *source.put(plain, {1: number, 2: "", 3: b"", 4: 7 + number}))
+    source.commit()
+    frame = changes(spark, tmp_path / "landing", "public.plain")
+    assert frame.columns[-4:] == ["id", "a", "b", "c"]
+    assert sorted(row.c for row in frame.select("c").collect()) == [7, 8, 9]
+
+
 def test_changes_over_schema_versions(spark: SparkSession, tmp_path: Path, s3: S3) -> None:
     """All versions come as one frame, with one row per landed row and old values converted."""
     source = History(tmp_path / "landing", 2013)
