@@ -121,9 +121,18 @@ def table_schema(
         pa.field(name, arrow_type(column.type)) for name, column in zip(names, columns, strict=True)
     ]
     identity = [field for field, column in zip(fields, columns, strict=True) if column.is_identity]
+    return file_schema([f for index, f in enumerate(fields) if index not in skipped], identity)
+
+
+def file_schema(fields: Sequence[pa.Field], identity: Sequence[pa.Field]) -> pa.Schema:
+    """Schema of a table's files.
+
+    Args:
+        fields: its columns, as they are called in the files.
+        identity: those of ``gd_old``.
+    """
     old = [pa.field("gd_old", pa.struct(identity))] if identity else []
-    new = [field for index, field in enumerate(fields) if index not in skipped]
-    return pa.schema([*GD_FIELDS, *old, pa.field("gd_raw", _RAW), *new])
+    return pa.schema([*GD_FIELDS, *old, pa.field("gd_raw", _RAW), *fields])
 
 
 def system_schema(table: str) -> pa.Schema:

@@ -24,6 +24,7 @@ from gaussdecode.collect.arrow import (
     with_source,
 )
 from gaussdecode.model.columns import (
+    DROPPED,
     GONE,
     NO_CATALOG,
     Known,
@@ -86,7 +87,7 @@ class CatalogTable(Protocol):
 
     @property
     def oid(self) -> int:
-        """pg_class.oid."""
+        """pg_class.oid; 0 where there is no such table any more."""
 
     @property
     def reading(self) -> Reading | None:
@@ -487,6 +488,8 @@ def _placed(relation: Relation, catalog: CatalogTable | None, known: Known) -> P
     count = len(relation.columns)
     if catalog is None:
         return unplaced(count, NO_CATALOG, known)
+    if not catalog.oid:
+        return unplaced(count, DROPPED, known)
     if catalog.reading is None or (relation.is_oid_known and catalog.oid != relation.oid):
         return unplaced(count, GONE, known)
     wire = [WireColumn(c.name, c.type_oid, c.type_modifier) for c in relation.columns]

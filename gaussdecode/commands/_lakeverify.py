@@ -25,6 +25,7 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.exposition import label_value
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.title import split_title
+from gaussdecode.model.words import counted
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.held import Held, Server, hold
@@ -50,6 +51,10 @@ from gaussdecode.spark.verify import (
 )
 
 _ATTEMPTS: Final = 3
+_NO_TABLE: Final = (
+    "the source has no such table, and here it has {rows}: if it was dropped, gaussdecode snapshot CONFIG "
+    "--table {table} --dropped, then apply"
+)
 _ROWS_PER_RANGE: Final = 2000  # arbitrary: what is fetched for each range that differs
 _MAX_DIGITS: Final = 5  # a million ranges
 _MAX_RANGES: Final = 500  # looked into row by row; arbitrary
@@ -265,7 +270,7 @@ class Comparison:
             return TableResult(table=schema.title, why_not=why)
         with source.table(*split_title(schema.title)) as here:
             if here is None:
-                return TableResult(table=schema.title, why_not="the source has no such table")
+                return self._missing(store, database, since, table, schema)
             columns, skipped = _columns(schema, here.columns)
             missing = set(schema.key) - {column.landed for column in columns}
             if missing:
@@ -277,6 +282,22 @@ class Comparison:
             digits = _digits(stored.count())
             lake = LakeTable(stored, shape, laid)
             return self._compared(source, here, columns, lake, schema, digits, skipped)
+
+    def _missing(
+        self,
+        store: Target,
+        database: DatabaseVersion,
+        since: _Since,
+        table: str,
+        schema: TableSchema,
+    ) -> TableResult:
+        """A table that the source does not have is to have no rows here."""
+        shape = Shape(schema.names, schema.key)
+        laid = overlay(since.landing, since.entries, table, schema, shape, since.until)
+        sums = LakeTable(self._stored(store, database, table), shape, laid).sums(1)
+        rows = sum(count for count, _ in sums.values())
+        why = None if not rows else _NO_TABLE.format(rows=counted(rows, "row"), table=schema.title)
+        return TableResult(table=schema.title, target_rows=rows, why_not=why)
 
     def _stored(self, store: Target, database: DatabaseVersion, table: str) -> Stored:
         if store.format == PARQUET:

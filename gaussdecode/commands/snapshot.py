@@ -7,12 +7,17 @@ with its key, and no row is removed, also none that is gone at the source. The d
 this command asks it, shows how far it is, and waits for the end. What was asked stays asked
 when this command is interrupted, or while no daemon runs.
 
+--dropped is for a table that the server has no more: it lands as one without rows, so that readers
+empty it, and nothing of it stands still. History and changelog stay. A table that is made anew under
+its name lands as any other.
+
 Ends with 0 when all rows have landed, and with 69 when a table could not be landed.
 
 Examples:
   gaussdecode snapshot orders.yaml --table public.orders
   gaussdecode snapshot orders.yaml --table public.orders --where "created > '2026-01-01'"
   gaussdecode snapshot orders.yaml --table 'public."with.dot"'
+  gaussdecode snapshot orders.yaml --table public.orders --dropped
   gaussdecode snapshot orders.yaml --all
 """
 
@@ -36,6 +41,7 @@ from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
 from gaussdecode.settings.load import Config
 from gaussdecode.snapshot.choice import NEEDS_ALL_ROWS, needs_all_rows
+from gaussdecode.snapshot.dropped import DROPPED, REFUSED
 from gaussdecode.source.relations import WhiteList
 
 _POLL_SECONDS: Final = 0.3
@@ -52,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--where", metavar="CONDITION", help="SQL: put only these rows, by their key"
     )
+    parser.add_argument(
+        "--dropped",
+        action="store_true",
+        help="the table is gone from the server: have its rows leave what is built from the landing",
+    )
     parser.add_argument("--no-wait", action="store_true", help="ask, and do not wait for the end")
 
 
@@ -63,8 +74,10 @@ def execute(args: argparse.Namespace) -> int:
         raise ConfigError(f"snapshot: {reason}; see docs/operate.md")
     if args.where and args.all:
         raise ConfigError("--where is for single tables; name them with --table")
+    if args.dropped and (args.where or args.all):
+        raise ConfigError("--dropped is for whole tables; name them with --table")
     titles = _titles(args.table or [])
-    for title in titles:
+    for title in () if args.dropped else titles:
         _check_listed(config, title)
     root = config.landing.root
     if not root.is_dir():
@@ -78,7 +91,7 @@ def execute(args: argparse.Namespace) -> int:
         if args.where:
             _check_whole(store, titles)
         waiter = _Waiter(config, store)
-        waiter.ask(titles, args.where or None)
+        waiter.ask(titles, args.where or None, is_dropped=args.dropped)
         return EX_OK if args.no_wait else waiter.wait()
     finally:
         files.close()
@@ -135,16 +148,19 @@ class _Waiter:
         self._asked: dict[str, str] = {}
         self._all: str | None = None
         self._where: str | None = None
+        self._is_dropped = False
         self._status = EX_OK
         self._is_terminal = sys.stderr.isatty()
         self._shown = ""
         self._show_at = time.monotonic() + _PLAIN_SECONDS
 
-    def ask(self, titles: list[str], where: str | None) -> None:
+    def ask(self, titles: list[str], where: str | None, *, is_dropped: bool) -> None:
         """Ask for tables, or for all of them when none is named."""
         self._where = where
+        self._is_dropped = is_dropped
+        more = {DROPPED: True} if is_dropped else {}
         for title in titles:
-            self._asked[title] = self._store.ask({"table": title, "where": where})
+            self._asked[title] = self._store.ask({"table": title, "where": where, **more})
         if not titles:
             self._all = self._store.ask({"all": True})
 
@@ -173,13 +189,14 @@ class _Waiter:
             if self._where and needs_all_rows(record):
                 self._status = EX_UNAVAILABLE
                 print(f"{title}: {NEEDS_ALL_ROWS}", file=sys.stderr)
-            elif record.get("state") == "done":
+            elif record.get("state") == "done" and not (self._is_dropped and record.get(REFUSED)):
                 print(
                     f"{title}: {counted(record['rows'], 'row')} in entry {record['n']}", flush=True
                 )
             else:
                 self._status = EX_UNAVAILABLE
-                print(f"{title}: {record.get('reason', 'failed')}", file=sys.stderr)
+                reason = record.get(REFUSED) or record.get("reason", "failed")
+                print(f"{title}: {reason}", file=sys.stderr)
 
     def _show(self) -> None:
         """Show how far the daemon is: on a terminal in one line, else every few seconds."""

@@ -500,6 +500,8 @@ def _report(
     for title, why in summary.stopped.items():
         text = _stopped_text(args, title, why, is_suspect=title in summary.suspect_tables)
         print(f"gaussdecode: {text}", file=sys.stderr, flush=True)
+    for title in summary.gone:
+        print(f"gaussdecode: {_gone_text(title)}", file=sys.stderr, flush=True)
     if args.json:
         print(json.dumps({**dataclasses.asdict(summary), "seconds": round(took, 3)}), flush=True)
         return
@@ -530,6 +532,13 @@ def _stopped_text(args: argparse.Namespace, title: str, why: str, *, is_suspect:
     return (
         f"{stands}. Snapshot it ({snapshot}), or say which columns are which: "
         f"gaussdecode spark columns {args.root} {args.target} {title}"
+    )
+
+
+def _gone_text(title: str) -> str:
+    return (
+        f"{title} is gone from the source, and nothing tells which column of its last changes is which: it "
+        f"stays as it was before them. Have its rows leave: gaussdecode snapshot CONFIG --table {title} --dropped"
     )
 
 
@@ -661,6 +670,10 @@ def _status(args: argparse.Namespace) -> int:
         changes = counted(number, "update or removal", "updates and removals")
         print(
             f"{args.target}: {table}: {changes} found no row; compare it: gaussdecode spark verify"
+        )
+    for table, stop in found.gone.items():
+        print(
+            f"{args.target}: {table} is gone from the source, and stays as it was at entry {stop['n']}"
         )
     return EX_OK
 

@@ -37,7 +37,11 @@ from typing import Final
 
 AMBIGUOUS: Final = "columns were dropped and added, and nothing tells which came before these rows"
 CONTRADICTED: Final = "the catalogue of the server does not fit what the stream said"
-NO_CATALOG: Final = "the catalogue of the server could not be asked, or had no such table any more"
+NO_CATALOG: Final = "the catalogue of the server could not be asked"
+DROPPED: Final = (
+    "the catalogue of the server had no such table any more, so nothing tells which column of its last changes "
+    "is which"
+)
 GONE: Final = "the catalogue of the server had another table when it was asked"
 
 

@@ -25,6 +25,7 @@ state           of a table
 ``missed``      for a while it was not published, or not on the white list: changes are missing
 ==============  ====================================================================
 
+A record without a state decides nothing: it says why somebody's wish was refused.
 ``why_stopped`` of a record stays, whatever the state, from a quarantine until all rows have landed.
 """
 
@@ -143,9 +144,8 @@ class Chooser:
 
     def knows(self, title: str, oid: int | None) -> bool:
         """Whether something was decided for a table before."""
-        if self._titles is None:
-            return title in self._ledger
-        return title in self._ledger or not self._is_new(title, oid)
+        is_decided = "state" in self._ledger.get(title, {})
+        return is_decided or (self._titles is not None and not self._is_new(title, oid))
 
     def choose(self, title: str, oid: int | None) -> Choice:
         """Say what becomes of a published table.

@@ -59,6 +59,7 @@ from gaussdecode.snapshot.choice import (
 )
 from gaussdecode.snapshot.chunks import ATTEMPTS, ChunkedTable
 from gaussdecode.snapshot.doubts import Doubts, answered
+from gaussdecode.snapshot.dropped import DROPPED, REFUSED, let_go
 from gaussdecode.snapshot.item import Context, Progress, Wanted
 from gaussdecode.snapshot.once import take_at_once
 from gaussdecode.snapshot.read import TableTask
@@ -302,6 +303,7 @@ class Snapshotter:
             title: {**record, "state": "missed", "n": self._tools.log.next_n - 1}
             for title, record in self._tools.store.ledger().items()
             if record.get("state") in ("done", "streamed")
+            and not record.get(DROPPED)
             and title not in published
             and record.get("oid") not in oids
         }
@@ -338,6 +340,9 @@ class Snapshotter:
                 store.answered(path)
                 continue
             title = str(request.get("table"))
+            if request.get(DROPPED):
+                self._let_go(title, path)
+                continue
             table = published.get(title)
             if table is None:
                 reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
@@ -353,6 +358,23 @@ class Snapshotter:
                 store.drop(item.directory)
             found.append(item)
         return found
+
+    def _let_go(self, title: str, path: str) -> None:
+        """Land that a table has no rows any more; its error is that of who asked."""
+        tools = self._tools
+        try:
+            let_go(tools, title, path)
+        except SourceRefusedError as error:
+            known = tools.store.ledger().get(title, {})  # what was decided for the table stays
+            tools.store.note({title: {**known, REFUSED: error.reason}})
+            tools.store.answered(path)
+            _log.error(Event.SNAPSHOT_FAILED, table=title, reason=error.reason)
+            return
+        tools.store.drop(table_directory(*split_title(title)))
+        self._failed.discard(title)
+        table_filter = self._context.table_filter
+        if table_filter is not None and title in table_filter.quarantined:
+            self._context.restart_session()  # a table of its name lands again
 
     def _ask_all(self, published: dict[str, PublishedTable], path: str) -> None:
         """Note every table as asked for, and that this landing has snapshots from now on."""

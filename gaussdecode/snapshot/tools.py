@@ -174,8 +174,21 @@ class Tools:
         finally:
             gate.release(hold)
 
-    def commit(self, hold: Hold, view: View, outputs: Sequence[Output]) -> None:
-        """Make one entry of what was read; in the collector's thread, which commits."""
+    def commit(
+        self,
+        hold: Hold,
+        view: View,
+        outputs: Sequence[Output],
+        noted: Mapping[str, object] | None = None,
+    ) -> None:
+        """Make one entry of what was read; in the collector's thread, which commits.
+
+        Args:
+            hold: of the tables.
+            view: that they were read in.
+            outputs: of each.
+            noted: what the ledger is to say of them, beside that they are done.
+        """
         view.confirm(functools.partial(self.context.gate.shown, hold))
         files = [file for output in outputs for file in output.finish(self.epoch)]
         entry = SnapshotEntry(outputs, files, self.epoch)
@@ -188,7 +201,7 @@ class Tools:
 
         self.context.gate.run(hold, act)
         store.reach(SnapshotStep.SNAPSHOT_COMMITTED)
-        self.note_done(committed[0])
+        self.note_done(committed[0], noted)
         store.reach(SnapshotStep.SNAPSHOT_NOTED)
         for output in outputs:
             item = output.item
@@ -199,7 +212,7 @@ class Tools:
             progress.state, progress.reason = "done", None
         store.reach(SnapshotStep.SNAPSHOT_ANSWERED)
 
-    def note_done(self, entry: CommitEntry) -> None:
+    def note_done(self, entry: CommitEntry, noted: Mapping[str, object] | None = None) -> None:
         """Remember what an entry holds, and that nobody need read it again."""
         said = entry.extra["snapshot"]
         ledger = self.store.ledger()
@@ -211,6 +224,7 @@ class Tools:
                 continue
             done = {"state": "done", "n": entry.n, "lsn": said["lsn"], "rows": record["rows"]}
             found[title] = {**done, "oid": record["oid"], "request": known.get("request")}
+            found[title] |= noted or {}
             if record.get("where") is None:
                 found[title][WHY_STOPPED] = None
         if found:

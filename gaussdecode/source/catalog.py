@@ -1,6 +1,7 @@
 """A table as the catalogue of either product has it."""
 
 import dataclasses
+from typing import Self
 
 from gaussdecode.model.columns import Reading
 
@@ -58,6 +59,11 @@ class CatalogTable:
     columns: tuple[CatalogColumn, ...]
     identity_index: tuple[str, ...] = ()
     reading: Reading | None = None
+
+    @classmethod
+    def missing(cls, schema: str, name: str) -> Self:
+        """What stands for a table that is not there any more; its OID is 0."""
+        return cls(0, schema, name, "", "", ())
 
     @property
     def primary_key(self) -> tuple[str, ...]:

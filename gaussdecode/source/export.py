@@ -282,6 +282,13 @@ class TableReader(Protocol):
             SourceError: the server failed.
         """
 
+    def has_table(self, schema: str, name: str) -> bool:
+        """Whether there is a table of a name, published or not, as the transaction sees it.
+
+        Raises:
+            SourceError: the server failed.
+        """
+
     def shape(self, table: PublishedTable) -> TableShape:
         """A table's columns and leaves, as the transaction sees them.
 

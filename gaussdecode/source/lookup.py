@@ -21,7 +21,7 @@ class Lookup(Protocol):
         """How often it could not be read."""
 
     def look_up(self, relation: Relation) -> CatalogTable | None:
-        """The table as it is now; None where nobody can tell.
+        """The table as it is now, `CatalogTable.missing` where there is none; None where nobody can tell.
 
         Raises:
             SourceError: it cannot be read, and a schema without it would be wrong.

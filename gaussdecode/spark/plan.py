@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from gaussdecode.model.columns import DROPPED
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, Replacement
 from gaussdecode.model.quarantine import ended_by
@@ -92,6 +93,11 @@ class Stop:
     new: str
     why: str
     is_suspect: bool = False
+
+    @property
+    def is_gone(self) -> bool:
+        """Its last changes can never be told apart, for the source has the table no more."""
+        return self.why == DROPPED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ class Summary:
         unmatched: removals and updates that found no row, by name of the table.
         stopped: in a sentence each, by name, tables that go no further though others do.
         suspect_tables: names of those of them that stand before a suspect entry.
+        gone: names of those that stay where they are because the source has them no more.
         tests: what each test found, of the tables that were looked at.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
         landing_id: of the landing, whose numbers these are.
@@ -111,6 +112,7 @@ class Summary:
     unmatched: dict[str, int] = dataclasses.field(default_factory=dict)
     stopped: dict[str, str] = dataclasses.field(default_factory=dict)
     suspect_tables: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     tests: list[Failed] = dataclasses.field(default_factory=list)
     part: int = 0
     landing_id: str = ""
@@ -178,10 +180,10 @@ class Run:
         summary.quarantined = dict(plan.quarantined)
         summary.accepted_gaps = tuple(plan.accepted_gaps)
         self.stopped = self._stopped(plan)
-        summary.stopped = {self._title(t, stop): stop.why for t, stop in self.stopped.items()}
-        summary.suspect_tables = tuple(
-            sorted(self._title(t, stop) for t, stop in self.stopped.items() if stop.is_suspect)
-        )
+        titles = {self._title(table, stop): stop for table, stop in self.stopped.items()}
+        summary.stopped = {title: of.why for title, of in titles.items() if not of.is_gone}
+        summary.gone = tuple(title for title, of in titles.items() if of.is_gone)
+        summary.suspect_tables = tuple(sorted(t for t, of in titles.items() if of.is_suspect))
         try:
             has_eras = any(planned.eras for planned in plan.tables.values())
             if plan.to > summary.from_n or has_eras or plan.part is not None:

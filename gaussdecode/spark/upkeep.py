@@ -27,6 +27,7 @@ from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
 from gaussdecode.spark.place import File, Given, Place, files_below, place_of, read_table
+from gaussdecode.spark.plan import Stop
 from gaussdecode.spark.spread import MAX_BUCKETS, MIB, Sizes, shared_out
 from gaussdecode.spark.store import (
     FOLDERS,
@@ -96,6 +97,7 @@ class Status:
         stopped: tables that stand still; see `store.DatabaseVersion`.
         unmatched: updates and removals that found no row since the table was begun, by table; of tables
             that are kept as Parquet.
+        gone: the same, of those that stay where they are because the source has them no more.
     """
 
     n: int
@@ -103,6 +105,7 @@ class Status:
     lag_seconds: float
     stopped: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     unmatched: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    gone: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
     @property
     def lag_entries(self) -> int:
@@ -433,7 +436,10 @@ def status(root: Given, target: Given) -> Status:
     if n < last:
         oldest = landing.entry(max(n + 1, landing.first_n))
         lag = max(0.0, time.time() - oldest.committed_time.timestamp())
-    return Status(n, last, lag, {} if found is None else found.stopped, unmatched)
+    stopped = {} if found is None else found.stopped
+    gone = {table: stop for table, stop in stopped.items() if Stop(**stop).is_gone}
+    held = {table: stop for table, stop in stopped.items() if table not in gone}
+    return Status(n, last, lag, held, unmatched, gone)
 
 
 def _unmatched(store: Target, found: DatabaseVersion) -> dict[str, int]:
@@ -459,6 +465,7 @@ def metrics_text(root: Given, target: Given, tests: Iterable[Failed] = ()) -> st
         "lag_entries": now.lag_entries,
         "lag_seconds": round(now.lag_seconds, 3),
         "stopped_tables": len(now.stopped),
+        "gone_tables": len(now.gone),
     }
     label = label_value(str(place_of(target)))
     text = "".join(

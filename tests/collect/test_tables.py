@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaussdecode.collect.tables import Tables
-from gaussdecode.model.columns import CONTRADICTED, GONE, NO_CATALOG, Attribute, Reading
+from gaussdecode.model.columns import CONTRADICTED, DROPPED, GONE, NO_CATALOG, Attribute, Reading
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
 from gaussdecode.model.types import ColumnType, Kind
 from gaussdecode.source.catalog import CatalogColumn, CatalogTable
@@ -208,6 +208,16 @@ def test_what_nobody_can_tell_is_unknown(spoil: str, reason: str) -> None:
     tables_of(server, schemas).find(sent)
     assert numbers(schemas) == [None, None]
     assert schemas.records[-1]["unknown"] == reason
+
+
+def test_a_dropped_table_is_told_from_a_catalogue_that_is_away() -> None:
+    """What its columns are can never be told, and readers need not wait for it."""
+    server, schemas = Server("id", "v"), Schemas()
+    sent = server.sent()
+    gone = CatalogTable.missing("public", "t")
+    Tables(schemas, "{}.{}".format, list, lambda _: gone).find(sent)
+    assert numbers(schemas) == [None, None]
+    assert schemas.records[-1]["unknown"] == DROPPED
 
 
 def test_key_of_full_identity_goes_by_number() -> None:

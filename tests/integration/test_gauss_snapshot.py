@@ -216,6 +216,26 @@ def test_one_table_later(make_gauss: MakeGauss, tmp_path: Path) -> None:
     assert sorted(change.new["id"] for change in landed.effective()) == [1, 2, 3]
 
 
+def test_a_dropped_table_is_let_go(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Only once it is gone; then it has no rows for readers."""
+    gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))
+    table = orders(gauss)
+    with daemon_of(gauss, tmp_path / "s", mode="none") as daemon:
+        change = gauss.store.begin()
+        change.insert(table, {"id": "1", "v": "a"})
+        change.commit()
+        daemon.catch_up()
+        refused = ask(daemon, "public.orders", "--dropped")
+        assert (refused.returncode, "has a table of this name" in refused.stderr) == (69, True)
+        gauss.store.drop_table(table)
+        done = ask(daemon, "public.orders", "--dropped")
+        assert (done.returncode, "0 rows" in done.stdout) == (0, True), done.stderr
+        assert daemon.stop() == 0
+    landed = landing.read(daemon.root)
+    oracle.check_log(landed.entries)
+    assert [change.op for change in landed.effective()][-1] == "T"
+
+
 def test_disagreement_fails_the_table(make_gauss: MakeGauss, tmp_path: Path) -> None:
     """With checksums all types pass; rows that are not what was summed up fail their table alone."""
     gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))

@@ -296,6 +296,13 @@ class Store:
             self._rows.setdefault(table.oid, {})
             self.schema_version += 1
 
+    def drop_table(self, table: Table) -> None:
+        """Drop a table and its rows."""
+        with self.changed:
+            del self.tables[table.schema, table.name]
+            del self._rows[table.oid]
+            self.schema_version += 1
+
     def add_column(self, table: Table, name: str, type_text: str) -> Table:
         """Add a column; the rows that are there get NULL."""
         with self.changed:

@@ -55,7 +55,9 @@ def test_columns_key_and_storage(database: Database) -> None:
     oid = database.execute("SELECT 't'::regclass::oid")[0][0]
     with Catalog(config_for(database.dsn + " sslmode=disable")) as catalog:
         table = catalog.look_up(relation(oid))
-        assert catalog.look_up(relation(4711)) is None
+        gone = catalog.look_up(relation(4711))
+        assert gone is not None
+        assert (gone.oid, gone.name, gone.columns) == (0, "t", ())
     assert table is not None
     assert (table.schema, table.name, table.kind, table.identity) == ("public", "t", "r", "d")
     assert table.primary_key == ("c", "a")

@@ -103,9 +103,10 @@ class GaussCatalog:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def look_up(self, relation: Relation) -> CatalogTable | None:
+    def look_up(self, relation: Relation) -> CatalogTable:
         """The table of a relation, by its name: the stream carries no OIDs of tables."""
-        return self.look_up_table(relation.namespace, relation.name)
+        schema, name = relation.namespace, relation.name
+        return self.look_up_table(schema, name) or CatalogTable.missing(schema, name)
 
     def look_up_table(self, schema: str, name: str) -> CatalogTable | None:
         """Look a table up.

@@ -116,6 +116,10 @@ class TableReader:
             if table.is_by_row
         ]
 
+    def has_table(self, schema: str, name: str) -> bool:
+        """See `export.TableReader`."""
+        return read_table(self.connection, schema, name) is not None
+
     def shape(self, table: PublishedTable) -> TableShape:
         """See `export.TableReader`."""
         found = read_table(self.connection, table.schema, table.name)

@@ -126,8 +126,8 @@ class Catalog:
         """Look a table of the stream up.
 
         Returns:
-            It, or None: there is no such table any more, or the catalogue has failed for
-            a while (then `failure` says why).
+            It, or `CatalogTable.missing`: there is no such table any more. None where the catalogue
+            has failed for a while (then `failure` says why), or there is none.
 
         Raises:
             SourceError: it cannot be read now, or only it knows the table's key.
@@ -141,6 +141,8 @@ class Catalog:
             found = self.ask(
                 lambda session: self._look_up(session, relation.oid), _STATEMENT_SECONDS
             )
+            if found is None:
+                found = CatalogTable.missing(relation.namespace, relation.name)
         except (OSError, GaussDecodeError) as error:
             since = self._note_failure(redact(str(error), self._address.secret))
             table = f"table {relation.namespace}.{relation.name}"

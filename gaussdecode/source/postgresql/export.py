@@ -48,6 +48,10 @@ from gaussdecode.source.quoting import identifier, literal, slot_identifier
 from gaussdecode.source.slot import PLUGIN
 
 _POLL_SECONDS: Final = 0.1  # how soon a command is given up
+_TABLE: Final = """
+    SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = {schema} AND c.relname = {name} AND c.relkind IN ('r', 'p')
+"""
 _SLOT_PART: Final = 40  # of our slot's name in the temporary one's; 63 is the longest
 
 
@@ -225,6 +229,10 @@ class TableReader:
     def published(self) -> list[PublishedTable]:
         """See `export.TableReader`."""
         return read_published(self.connection, self._publications, self._changes)
+
+    def has_table(self, schema: str, name: str) -> bool:
+        """See `export.TableReader`."""
+        return bool(self._command(_TABLE.format(schema=literal(schema), name=literal(name))))
 
     def shape(self, table: PublishedTable) -> TableShape:
         """See `export.TableReader`."""

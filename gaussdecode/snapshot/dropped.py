@@ -1,0 +1,75 @@
+"""Tables that the source has dropped: an entry says that they have no rows.
+
+No stream tells that a table was dropped. So on request, and where a view of the source has no table
+of the name, an entry of kind snapshot lands that has no row of it, at the position of the view: whoever
+builds tables of the landing empties it, and ends what had stopped it. A table that is made anew under
+the name lands after that as any other.
+"""
+
+from typing import Final
+
+from gaussdecode.collect.arrow import file_schema
+from gaussdecode.collect.tables import Landed
+from gaussdecode.errors import SourceRefusedError
+from gaussdecode.land.names import table_directory
+from gaussdecode.land.schemas import read_schema
+from gaussdecode.land.snapshots import Json
+from gaussdecode.model.relation import Relation, ReplicaIdentity
+from gaussdecode.model.title import split_title
+from gaussdecode.snapshot.item import Progress, Wanted
+from gaussdecode.snapshot.read import TableTask
+from gaussdecode.snapshot.tools import Tools
+from gaussdecode.source.export import PublishedTable, TableShape
+from gaussdecode.spark.schema import TableSchema
+
+DROPPED: Final = "dropped"
+"""In a request, that a table is to be let go; in a record of the ledger, that it was."""
+REFUSED: Final = "refused"
+"""In a record of the ledger, why it was not."""
+_IS_THERE: Final = "the server has a table of this name; take a snapshot of it without --dropped"
+_NEVER_LANDED: Final = "nothing of it has landed"
+
+
+def let_go(tools: Tools, title: str, request: str) -> None:
+    """Land that a table has no rows, because there is none of its name.
+
+    Args:
+        tools: of the landing.
+        title: ``schema.name``.
+        request: its path.
+
+    Raises:
+        SourceRefusedError: there is one, or nothing of it has landed.
+        SourceError: the server failed.
+        HoldLostError: the session ended, or transactions on the server ran too long.
+    """
+    schema, name = split_title(title)
+    directory = table_directory(schema, name)
+    schema_id = tools.log.schemas.get(directory)
+    record = None if schema_id is None else read_schema(tools.log.disk, directory, schema_id)
+    if schema_id is None or record is None:
+        raise SourceRefusedError(_NEVER_LANDED)
+    table = PublishedTable(schema, name, int(record["oid"]), False, record["identity"], None)
+    tools.progress.setdefault(title, Progress())
+    since_n = tools.log.next_n - 1
+    with tools.held({directory: ()}) as (hold, view):
+        with tools.reader() as reader:
+            reader.begin(view)
+            is_there = reader.has_table(schema, name)
+            reader.end()
+        if is_there:
+            raise SourceRefusedError(_IS_THERE)
+        item = Wanted(table, None, request)
+        output = tools.output(item, _task(table, directory, schema_id, record), view, since_n)
+        tools.commit(hold, view, [output], {DROPPED: True})
+
+
+def _task(table: PublishedTable, directory: str, schema_id: str, record: Json) -> TableTask:
+    """What there would be to read of a table that landed under a schema."""
+    known = TableSchema.from_record(schema_id, record)
+    identity = ReplicaIdentity(table.identity)
+    relation = Relation(0, table.oid, table.schema, table.name, identity, ())
+    fields = list(known.arrow())
+    old = [field for field, of in zip(fields, known.columns, strict=True) if of.identity]
+    landed = Landed(directory, schema_id, file_schema(fields, old), (), relation, 0)
+    return TableTask(TableShape(table, relation, (), (), ()), landed, None, record)
