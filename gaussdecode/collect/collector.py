@@ -124,7 +124,11 @@ class CatalogWatch(Protocol):
     """What it needs of ``daemon.catalogwatch.CatalogWatch``."""
 
     def check(
-        self, lsn: int, emptied: Iterable[str], moved: Iterable[tuple[int, str]]
+        self,
+        lsn: int,
+        emptied: Iterable[str],
+        moved: Iterable[tuple[int, str]],
+        has_come: Callable[[str], bool],
     ) -> list[dict[str, Any]]:  # Any: JSON
         """What suspect entries have to say before an entry that has everything up to a position."""
 
@@ -920,7 +924,8 @@ class Collector:
             return
         emptied = [item.table for item in self._truncates]
         moved = self._tables.take_moved()
-        found = self._watch.check(self.assembler.boundary_lsn, emptied, moved)
+        lsn = self.assembler.boundary_lsn
+        found = self._watch.check(lsn, emptied, moved, self._tables.has_found)
         if not found:
             return
         for extra in found:

@@ -426,6 +426,10 @@ class Tables:
             self._titles[relation.oid] = title
             self._moved.append((relation.oid, title))
 
+    def has_found(self, directory: str) -> bool:
+        """Whether rows of a directory have come, landed or not."""
+        return directory in self._known
+
     def take_moved(self) -> list[tuple[int, str]]:
         """OID and title of tables that came under another name than before, in order; told once."""
         moved, self._moved = self._moved, []

@@ -60,6 +60,9 @@ class CatalogWatch:
         lands: whether a table lands by configuration, given schema and name.
         is_left_out: whether a table is left out of the landing anyway, given title and OID.
         has_landed: whether rows of a table have landed, given its directory.
+
+    Where no row of a table has come, a change is held back until one has, or until all has come that was
+    there when the change was seen: then nobody will ever see a row from before it.
     """
 
     def __init__(
@@ -94,6 +97,8 @@ class CatalogWatch:
             int, str
         ] = {}  # by OID, the title under which rows are known to be missing
         self._has_news = False
+        self._has_come: Callable[[str], bool] = lambda _: False
+        self._held: dict[str, tuple[int, Change]] = {}  # by title: end of the WAL then
 
     @property
     def titles(self) -> dict[int, str]:
@@ -116,7 +121,11 @@ class CatalogWatch:
         return self._look(lsn, frozenset(), (), is_whole=True)
 
     def check(
-        self, lsn: int, emptied: Iterable[str], moved: Iterable[tuple[int, str]]
+        self,
+        lsn: int,
+        emptied: Iterable[str],
+        moved: Iterable[tuple[int, str]],
+        has_come: Callable[[str], bool],
     ) -> list[Json]:
         """Look at the catalogue, after everything up to a position has come.
 
@@ -124,6 +133,7 @@ class CatalogWatch:
             lsn: the position.
             emptied: directories of tables of which a TRUNCATE is in the next entry.
             moved: OID and title of tables that came under another name than before, in order.
+            has_come: whether rows of a table have come, in the next entry too, given its directory.
 
         Returns:
             As `begin`.
@@ -131,6 +141,7 @@ class CatalogWatch:
         Raises:
             SourceError: the server cannot be asked.
         """
+        self._has_come = has_come
         found = self._look(lsn, frozenset(emptied), moved, is_whole=False)
         self._lsn = max(self._lsn, lsn)
         return found
@@ -140,6 +151,8 @@ class CatalogWatch:
         if self._has_news:
             publications.remember(self._store, self._publications, self._members, self._source)
             self._has_news = False
+        if self._held:
+            return  # a start has to find it again
         if self._known != self._noted or self._is_first:
             self._store.note_fingerprints(self._source or "", self._known.to_record())
             self._noted, self._is_first = self._known, False
@@ -158,7 +171,7 @@ class CatalogWatch:
             changes = self._compare(look, is_emptied)
         changes |= self._judge(lsn, is_emptied)
         changes |= self._moved(moved)
-        changes = self._of_landed(_unnamed(changes, found))
+        changes = self._of_seen(_unnamed(changes, found), lsn, look.wal_lsn)
         if changes:
             found.append(suspect(changes, self._lsn, look.wal_lsn))
         if not found:
@@ -216,7 +229,7 @@ class CatalogWatch:
             look,
             is_emptied=is_emptied,
             is_left_out=self._is_left_out,
-            has_landed=lambda title: self._has_landed(table_directory(*split_title(title))),
+            has_landed=self._is_seen,
         )
         self._known = compared.known
         for oid in self._unsure.keys() & look.tables.keys() - compared.unsure:
@@ -243,17 +256,33 @@ class CatalogWatch:
         self._known = self._known.with_tables(there)
         return changes
 
-    def _of_landed(self, changes: dict[str, Change]) -> dict[str, Change]:
-        """Leave out tables of which nothing has landed, and nothing is being read: nobody sees a row."""
-        if not changes:
+    def _of_seen(self, changes: dict[str, Change], lsn: int, wal_lsn: int) -> dict[str, Change]:
+        """Hold back what is of tables without rows, and say of those held back what has rows by now."""
+        if not (changes or self._held):
             return changes
         read = set(self._store.tables())
-        found = {}
+        held = dict(self._held)
         for title, change in changes.items():
-            directory = table_directory(*split_title(title))
-            if change.is_renamed or directory in read or self._has_landed(directory):
-                found[title] = change
+            until, before = held.get(title, (0, None))
+            held[title] = max(until, wal_lsn), change if before is None else before.and_then(change)
+        found = {
+            title: change
+            for title, (_, change) in held.items()
+            if change.is_renamed
+            or table_directory(*split_title(title)) in read
+            or self._is_seen(title)
+        }
+        self._held = {
+            title: (until, change)
+            for title, (until, change) in held.items()
+            if title not in found and until > lsn
+        }
         return found
+
+    def _is_seen(self, title: str) -> bool:
+        """Whether rows of a table have come."""
+        directory = table_directory(*split_title(title))
+        return self._has_landed(directory) or self._has_come(directory)
 
     def _moved(self, moved: Iterable[tuple[int, str]]) -> dict[str, Change]:
         """Rows of one table came under several names: none of these has all of them."""

@@ -105,6 +105,13 @@ class Change:
     oid: int | None = None
     comes_whole: bool = False
 
+    def and_then(self, later: "Change") -> "Change":
+        """This one, and another of the same table after it."""
+        texts = (*self.texts, *(text for text in later.texts if text not in self.texts))
+        return Change(
+            texts, self.is_renamed or later.is_renamed, later.oid or self.oid, later.comes_whole
+        )
+
     @property
     def is_of_publication(self) -> bool:
         """It only began, or ceased, to be sent."""
@@ -145,6 +152,8 @@ def compare(
     """
     assert look.listed is not None
     wanted = {oid for oid, of in look.listed.items() if not is_left_out(of.title, oid)}
+    left = {oid: known.tables[oid] for oid in known.tables if oid not in wanted}
+    dropped = {table.title for oid, table in left.items() if oid not in look.listed}
     changes: dict[str, list[str]] = {}
     made_anew: dict[str, TableState] = {}
     renamed: set[str] = set()
@@ -157,7 +166,7 @@ def compare(
             tables[oid] = now
             if oid in known.gone:
                 changes[now.title] = [_NOT_SENT_BEFORE]
-            elif has_landed(now.title):
+            elif now.title in dropped or has_landed(now.title):
                 changes[now.title] = [MADE_ANEW]
                 made_anew[now.title] = now
         else:
@@ -173,7 +182,6 @@ def compare(
             is_unsure = replaced is Replaced.UNSURE and not found
             tables[oid] = with_files_of(before, now) if is_unsure else now
             unsure |= {oid} if is_unsure else set()
-    left = {oid: table for oid, table in known.tables.items() if oid not in wanted}
     gone = _gone(known, left, look, wanted, changes, is_left_out)
     now_known = known.tables.changed(tables, left)
     kept = (
