@@ -383,14 +383,17 @@ class Life:
         assert self.daemon.stop() == 0
 
     def _cut(self) -> None:
-        """What has come whole lands before the daemon tries to come back."""
-        self.proxy.is_away = True
-        self.proxy.cut_all()
+        """What has come whole lands before the daemon tries to come back.
+
+        The server's catalogue can be seen: nothing lands while nobody knows of it.
+        """
+        self.proxy.is_stream_away = True
+        self.proxy.cut_streams()
         ends = {one.table for one in self._of(State.RELEASED)}
         self.daemon.wait_while_running(lambda: ends <= self._look({}).ids.keys(), "the rest")
 
     def _join(self) -> None:
-        self.proxy.is_away = False
+        self.proxy.is_stream_away = False
 
     def _fill_disk(self) -> None:
         assert self.hostile is not None

@@ -35,6 +35,7 @@ class Proxy:
         connections: how many were accepted.
         faults: how many faults happened.
         is_away: new connections are closed at once; `cut_all` ends those that are there.
+        is_stream_away: the same of replication connections alone, and `cut_streams`.
         is_mute: what replication connections say waits here; what the server says passes.
         brought: sizes of the pieces in which the server's bytes came.
         accepts: connections, after which nobody listens any more; None for no such end.
@@ -47,11 +48,13 @@ class Proxy:
         self._plan: tuple[Fault, int] | None = None
         self._plans_stream: bool | None = None
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._streams: set[tuple[socket.socket, socket.socket]] = set()
         self._closed = False
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
         self.faults = 0
         self.is_away = False
+        self.is_stream_away = False
         self.is_mute = False
         self.brought: list[int] = []
         self.accepts: int | None = None
@@ -70,6 +73,13 @@ class Proxy:
         """Close every connection now."""
         with self._lock:
             pairs = list(self._pairs)
+        for pair in pairs:
+            self._close(pair)
+
+    def cut_streams(self) -> None:
+        """Close every replication connection now."""
+        with self._lock:
+            pairs = list(self._streams)
         for pair in pairs:
             self._close(pair)
 
@@ -138,6 +148,11 @@ class Proxy:
                         raise OSError("closed")
                     if is_stream is None:  # the first bytes are the client's start-up message
                         is_stream = _REPLICATION in data
+                        if is_stream and self.is_stream_away:
+                            raise OSError("away")
+                        if is_stream:
+                            with self._lock:
+                                self._streams.add(pair)
                     if source is client and is_stream and self.is_mute:
                         held += data
                     elif source not in silent:
@@ -147,6 +162,7 @@ class Proxy:
         self._close(pair)
         with self._lock:
             self._pairs.discard(pair)
+            self._streams.discard(pair)
 
     def _spoil(
         self,

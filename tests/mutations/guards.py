@@ -76,8 +76,7 @@ GUARDS: Final = (
     Guard("land/making.py",
           "            or account.wrong_place(before.get(source), entry.positions[source])\n", "",
           ("tests/land/test_writer.py",)),
-    Guard("collect/together.py", "return cut if len(self._arrived) == len(self._names) else None",
-          "return cut", _TOGETHER),
+    Guard("collect/together.py", "if len(self._arrived) < len(self._names):", "if False:", _TOGETHER),
     Guard("collect/together.py", "            if self._is_over or len(self._parts) < len(self._names):",
           "            if len(self._parts) < len(self._names):", _TOGETHER),
     Guard("collect/together.py", "lambda: self._is_over or name not in self._parts",
@@ -227,7 +226,7 @@ GUARDS: Final = (
           _RESENT),
     # ---- start ----
     Guard("source/start.py", "confirmed is None or confirmed <= start.lsn:", "True:", _START),
-    Guard("source/start.py", "start.lsn <= start.server.wal_end or start.server.is_standby:", "True:", _START),
+    Guard("source/start.py", "if end <= start.server.wal_end:", "if True:", _START),
     Guard("source/start.py", "    if log is not None and start.lsn > server.wal_end:", "    if False:", _START),
     # ---- snapshots ----
     Guard("snapshot/output.py", "        intake.drain()\n", "", _SNAPSHOT),
