@@ -43,6 +43,7 @@ _TOGETHER: Final = ("tests/collect/test_together.py",)
 _GATE: Final = ("tests/collect/test_gate.py", "tests/crash/test_interleavings.py")
 _RESENT: Final = ("tests/collect/test_resent.py",)
 _START: Final = ("tests/source/test_start.py",)
+_WATCH: Final = ("tests/daemon/test_catalogwatch.py",)
 _SNAPSHOT: Final = ("tests/snapshot/test_snapshottables.py",)
 _SESSION: Final = ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")
 _LOG_OF_SPARK: Final = ("tests/spark/test_log.py",)
@@ -228,6 +229,22 @@ GUARDS: Final = (
     Guard("source/start.py", "confirmed is None or confirmed <= start.lsn:", "True:", _START),
     Guard("source/start.py", "if end <= start.server.wal_end:", "if True:", _START),
     Guard("source/start.py", "    if log is not None and start.lsn > server.wal_end:", "    if False:", _START),
+    # ---- the catalogue ----
+    Guard("daemon/catalogwatch.py", "        if self._held:\n            return  #",
+          "        if False:\n            return  #", _WATCH),
+    Guard("daemon/catalogwatch.py", "            if title not in found and until > lsn",
+          "            if title not in found", _WATCH),
+    Guard("daemon/catalogwatch.py", "            or self._is_seen(title)\n", "", _WATCH),
+    Guard("daemon/catalogwatch.py",
+          "held[title] = max(until, wal_lsn), change if before is None else before.and_then(change)",
+          "held[title] = wal_lsn, change", _WATCH),
+    Guard("daemon/catalogwatch.py", "if until <= lsn}", "if True}", _WATCH),
+    Guard("daemon/catalogwatch.py", "        if not found:\n            self.recorded()\n",
+          "        self.recorded()\n", _WATCH),
+    Guard("daemon/fingerprints.py", "now.title in dropped or has_landed(now.title)",
+          "has_landed(now.title)", _WATCH),
+    Guard("daemon/fingerprints.py", "with_files_of(before, now) if is_unsure else now", "now", _WATCH),
+    Guard("daemon/fingerprints.py", " if not is_emptied(title)}", "}", _WATCH),
     # ---- snapshots ----
     Guard("snapshot/output.py", "        intake.drain()\n", "", _SNAPSHOT),
     Guard("snapshot/output.py", "        if self.is_handed_over:\n            return\n", "",
