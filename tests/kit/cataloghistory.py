@@ -87,13 +87,22 @@ class CatalogHistory:
                 self._do(self._rows(title, case))
 
     def _is_whole(self) -> bool:
-        """Whether all of the tables that suspect entries name were read again; partitions may have gone."""
+        """Whether all of the tables that suspect entries name were read again, of those that are sent.
+
+        Partitions may have gone, and a table may have stayed unlogged.
+        """
         with contextlib.redirect_stdout(io.StringIO()) as text:
             main(["gaps", "--unaccepted", "--json", str(self._daemon.root)])
         left = {
             t for line in text.getvalue().splitlines() for t in json.loads(line)["not_read_again"]
         }
-        return not left & {f"public.{title}" for title in self._tables}
+        sent = {
+            f"public.{title}"
+            for (title,) in self._database.execute(
+                "SELECT tablename FROM pg_publication_tables WHERE schemaname = 'public'"
+            )
+        }
+        return not left & sent & {f"public.{title}" for title in self._tables}
 
     def _command(self, title: str, case: Case) -> None:
         """The case's own, or one of another case with the same table; alone or with rows."""

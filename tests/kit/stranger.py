@@ -350,6 +350,9 @@ def _change_over(table: Table, schema: Json) -> None:
     for row in held:
         for n in set(known) - {c["attribute_number"] for c in schema["columns"]}:
             row.pop(n, None)
+    if before["key"] != schema["key"]:
+        table.rows = {} if schema["key"] is None else {_key_of(row, schema): row for row in held}
+        table.bag = held if schema["key"] is None else []
 
 
 # 'Types that change'
@@ -407,16 +410,14 @@ _ARROW: Final = {"int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), 
 
 
 def _put_by_key(table: Table, op: str, row: Row, old: Row | None, unsent: list[int]) -> None:
-    numbers = {c["name"]: c["attribute_number"] for c in table.schema["columns"]}
-    key = [numbers[name] for name in table.schema["key"]]
     before: Row = {}
     if op in "UD":
-        before = table.rows.pop(_key(row if old is None else old, key), {})
+        before = table.rows.pop(_key_of(row if old is None else old, table.schema), {})
     if op == "D":
         return
     for n in unsent:
         row[n] = old[n] if old is not None and n in old else before.get(n, Value(None))
-    table.rows[_key(row, key)] = row
+    table.rows[_key_of(row, table.schema)] = row
 
 
 # --- Hashes ----------------------------------------------------------------------------------
@@ -438,8 +439,9 @@ def check_files(root: Path, entry: Json) -> None:
             raise UnreadableError(file["path"])
 
 
-def _key(row: Row, numbers: list[int]) -> Key:
-    return tuple(_text(row[n]) for n in numbers)
+def _key_of(row: Row, schema: Json) -> Key:
+    numbers = {c["name"]: c["attribute_number"] for c in schema["columns"]}
+    return tuple(_text(row.get(numbers[name], Value(None))) for name in schema["key"])
 
 
 def _text(value: Value) -> str:

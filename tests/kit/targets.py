@@ -149,5 +149,7 @@ def stranger_state(table: Table) -> TableState:
             said = ((c, cell.canon) for c, cell in cells.items())
             state.bag[tuple(sorted((c, of) for c, of in said if of is not None))] += 1
         else:
-            state.keyed[tuple(cells[c].canon for c in state.key)] = cells
+            where = tuple(cells[c].canon for c in state.key)
+            assert where not in state.keyed, "a key twice"
+            state.keyed[where] = cells
     return state
