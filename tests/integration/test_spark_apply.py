@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -182,14 +182,16 @@ def test_tables_whose_names_read_alike(
     assert rows(history(spark, target, second)) == [(1, "first"), (1, "second")]
 
 
-def check_stranger(daemon: Daemon, database: Database) -> None:
-    """A reader made from docs/landing-format.md alone has the same tables."""
+def check_stranger(daemon: Daemon, database: Database, without: Iterable[str] = ()) -> None:
+    """A reader made from docs/landing-format.md alone has the same tables, but for some names."""
     read, found = Reader(daemon.root).advance(), Landing(daemon.root).tables()
     for entry in daemon.entries():
         check_files(daemon.root, entry)
     with database.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         for name in oracle.source_tables(session):
+            if name[1] in without:
+                continue
             table = read.tables.get(found.get(table_title(*name), ""))
             rows = oracle.source_rows(session, name)
             if table is None:
