@@ -10,6 +10,7 @@ later only what is newer than the look before is read. What the differences mean
 `fingerprints` and `publications`.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -263,14 +264,15 @@ class CatalogWatch:
         read = set(self._store.tables())
         held = dict(self._held)
         for title, change in changes.items():
-            until, before = held.get(title, (0, None))
-            held[title] = max(until, wal_lsn), change if before is None else before.and_then(change)
+            until, before = held.get(title, (0, Change(())))
+            older = (held[name][1].former for name in change.former & held.keys())
+            now = dataclasses.replace(change, former=change.former.union(*older))
+            held[title] = max(until, wal_lsn), before.and_then(now)
         found = {
             title: change
             for title, (_, change) in held.items()
-            if change.is_renamed
-            or table_directory(*split_title(title)) in read
-            or self._is_seen(title)
+            if table_directory(*split_title(title)) in read
+            or any(map(self._is_seen, (title, *change.former)))
         }
         self._held = {
             title: (until, change)
@@ -294,7 +296,7 @@ class CatalogWatch:
             now = self._known.tables.get(oid)
             for title in titles if now is None else (*titles, now.title):
                 if self._said.get(oid) != title:
-                    changes[title] = moved_change()
+                    changes[title] = moved_change(titles)
                     self._said[oid] = title
         return changes
 

@@ -95,22 +95,20 @@ class Change:
 
     Attributes:
         texts: in words.
-        is_renamed: the table had another name before, under which its earlier rows are.
+        former: titles that the table had before, under which its earlier rows are.
         oid: of the table that has the name now, where it is another one than before; else None.
         comes_whole: all rows of that one come in the stream, under this name.
     """
 
     texts: tuple[str, ...]
-    is_renamed: bool = False
+    former: frozenset[str] = frozenset()
     oid: int | None = None
     comes_whole: bool = False
 
     def and_then(self, later: "Change") -> "Change":
         """This one, and another of the same table after it."""
         texts = (*self.texts, *(text for text in later.texts if text not in self.texts))
-        return Change(
-            texts, self.is_renamed or later.is_renamed, later.oid or self.oid, later.comes_whole
-        )
+        return Change(texts, self.former | later.former, later.oid or self.oid, later.comes_whole)
 
     @property
     def is_of_publication(self) -> bool:
@@ -156,7 +154,7 @@ def compare(
     dropped = {table.title for oid, table in left.items() if oid not in look.listed}
     changes: dict[str, list[str]] = {}
     made_anew: dict[str, TableState] = {}
-    renamed: set[str] = set()
+    former: dict[str, str] = {}  # by title
     tables: dict[int, TableState] = {}  # that changed
     unsure: set[int] = set()
     types = {**known.types, **look.types}
@@ -173,7 +171,7 @@ def compare(
             found = differences(before, now, known.types, look.types)
             if before.title != now.title:
                 found.insert(0, _RENAMED.format(before.title))
-                renamed.add(now.title)
+                former[now.title] = before.title
             replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
             if replaced is Replaced.HIDDEN:
                 found.append(_REPLACED)
@@ -189,7 +187,7 @@ def compare(
     )
     return Compared(
         {
-            title: _change(texts, made_anew.get(title), is_renamed=title in renamed)
+            title: _change(texts, made_anew.get(title), former.get(title))
             for title, texts in changes.items()
         },
         Known(now_known, {oid: of for oid, of in types.items() if oid in kept}, gone),
@@ -197,10 +195,11 @@ def compare(
     )
 
 
-def _change(texts: list[str], made_anew: TableState | None, *, is_renamed: bool) -> Change:
+def _change(texts: list[str], made_anew: TableState | None, former: str | None) -> Change:
+    names = frozenset(() if former is None else (former,))
     if made_anew is None or texts != [MADE_ANEW]:
-        return Change(tuple(texts), is_renamed)
-    return Change(tuple(texts), False, made_anew.oid, made_anew.comes_whole)
+        return Change(tuple(texts), names)
+    return Change(tuple(texts), names, made_anew.oid, made_anew.comes_whole)
 
 
 def _gone(
@@ -278,6 +277,6 @@ def suspect(changes: Mapping[str, Change], from_lsn: int, until_lsn: int) -> Jso
     }
 
 
-def moved_change() -> Change:
-    """A table came under another name than before."""
-    return Change((_MOVED,), is_renamed=True)
+def moved_change(names: Iterable[str]) -> Change:
+    """Rows of a table came under several names."""
+    return Change((_MOVED,), frozenset(names))

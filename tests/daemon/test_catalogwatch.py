@@ -8,9 +8,10 @@ import pytest
 from kit.postgres import Database
 
 from gaussdecode.daemon.catalogwatch import CatalogWatch
-from gaussdecode.land.disk import Disk, SpaceWait
+from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import SpaceWait
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.connection import Connection, connect
 
@@ -46,7 +47,7 @@ class Place:
     def ask(self, question: Callable[[Connection], Answer], seconds: float) -> Answer:
         """As the daemon asks."""
         address = SourceAddress(
-            f"{self.database.dsn} sslmode=disable", seconds, is_insecure_allowed=True
+            f"{self.database.dsn} sslmode=disable", None, is_insecure_allowed=True
         )
         with connect(address, is_replication=False) as session:
             return question(session)
@@ -152,3 +153,21 @@ def test_a_table_made_anew_before_its_rows_have_come(place: Place) -> None:
     assert place.check(before) == []
     place.come.add("public.a")
     assert place.check(before) == ["public.a: it was dropped and made anew"]
+
+
+@pytest.mark.parametrize("came", [None, "public.a", "public.b", "public.c"])
+def test_a_renamed_table_is_named_where_rows_of_it_may_be_elsewhere(
+    place: Place, came: str | None
+) -> None:
+    """Under any name that it had; a table that never had a row is renamed for nobody."""
+    before = place.database.wal_end()
+    for old, new in (("a", "b"), ("b", "c")):
+        place.database.execute(f"ALTER TABLE {old} RENAME TO {new}")
+        assert place.check(before) == []
+    if came is not None:
+        place.come.add(came)
+    named = {text.partition(":")[0] for text in place.check(before)}
+    assert ("public.c" in named) == (came is not None)
+    assert place.check() == []
+    place.restart()
+    assert place.begin() == []

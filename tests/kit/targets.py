@@ -5,8 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from psycopg import sql
+
 from gaussdecode.land.names import table_directory
-from gaussdecode.model.title import split_title
+from gaussdecode.model.title import split_title, table_title
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.schema import TableSchema, conform, parse_type
@@ -14,7 +16,7 @@ from gaussdecode.spark.store import Target
 from gaussdecode.spark.vectors import current_rows
 from kit import canon, oracle
 from kit.oracle import Cell, TableState
-from kit.postgres import Database
+from kit.postgres import Database, Session
 from kit.stranger import Reader, Table
 
 _OURS: Final = "gd_"
@@ -60,10 +62,10 @@ def compare(
             f"WHERE pubname = '{database.publication}'"
         ).fetchall()
         for schema, name in listed:
-            title = f"{schema}.{name}"
+            title = table_title(schema, name)
             if title in summary.stopped or not is_compared(title):
                 continue
-            rows = oracle.source_rows_of(session, f'SELECT * FROM "{schema}"."{name}"')
+            rows = oracle.source_rows_of(session, _own_rows(session, (schema, name)))
             try:
                 _compare(store, (schema, name), rows)
             except AssertionError as error:
@@ -71,6 +73,15 @@ def compare(
             else:
                 equal.add(title)
     return Found(frozenset(equal), different, dict(summary.stopped))
+
+
+def _own_rows(session: Session, table: tuple[str, str]) -> str:
+    """The query for the rows that a table is published with: not those of tables that inherit from it."""
+    name = sql.Identifier(*table).as_string(session)
+    ((is_parted,),) = session.execute(
+        "SELECT relkind = 'p' FROM pg_class WHERE oid = %s::regclass", [name]
+    ).fetchall()
+    return f"SELECT * FROM {'' if is_parted else 'ONLY '}{name}"
 
 
 def _compare(store: Target, table: tuple[str, str], rows: list[dict[str, str | None]]) -> None:
@@ -125,7 +136,7 @@ def compare_stranger(database: Database, read: Reader, found: Found) -> None:
         session.execute(oracle.OUTPUT_SETTINGS)
         for title in found.equal:
             name = split_title(title)
-            rows = oracle.source_rows_of(session, 'SELECT * FROM "{}"."{}"'.format(*name))
+            rows = oracle.source_rows_of(session, _own_rows(session, name))
             table = read.tables.get(table_directory(*name))
             if table is None:
                 assert not rows, title
