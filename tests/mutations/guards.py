@@ -47,6 +47,7 @@ _WATCH: Final = ("tests/daemon/test_catalogwatch.py",)
 _SNAPSHOT: Final = ("tests/snapshot/test_snapshottables.py",)
 _SESSION: Final = ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")
 _LOG_OF_SPARK: Final = ("tests/spark/test_log.py",)
+_MIRROR: Final = ("tests/land/mirror/test_shipper.py",)
 _TABLES: Final = ("tests/snapshot/test_snapshotter.py",)
 
 GUARDS: Final = (
@@ -171,6 +172,11 @@ GUARDS: Final = (
           "        if False:", _VERIFY),
     Guard("spark/run.py", "        if plan.early is None:", "        if True:", _LOG_OF_SPARK),
     Guard("spark/plan.py", "        elif change.is_mixed:", "        elif False:", _LOG_OF_SPARK),
+    # ---- mirror ----
+    Guard("land/mirror/shipper.py",
+          "        if n != self._begins_at and self._store.size(entry_path(n - 1)) is None:",
+          "        if False:", _MIRROR),
+    Guard("land/mirror/restore.py", " if of[0] <= last]", "]", _MIRROR),
     # ---- session ----
     Guard("daemon/session.py",
           "        if self.collector is not None:\n            self.collector.revoke()\n", "",

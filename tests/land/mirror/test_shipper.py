@@ -19,7 +19,7 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.mirror.known import read_state
-from gaussdecode.land.mirror.plan import last_floor, newest_entry
+from gaussdecode.land.mirror.plan import last_floor, ledger_path, newest_entry
 from gaussdecode.land.mirror.restore import Told, restore
 from gaussdecode.land.mirror.shipper import Shipper
 from gaussdecode.land.names import LAYOUT
@@ -250,6 +250,36 @@ def test_a_new_host_goes_on(tmp_path: Path) -> None:
     check(tmp_path / "mirror", is_whole=True)
 
 
+def test_a_host_that_slept_while_its_number_was_taken_and_given_up(tmp_path: Path) -> None:
+    """Its entry is absent there, and so is the one before: it takes back what it has put, and stops."""
+    old, new, config = tmp_path / "old", tmp_path / "new", settings(tmp_path)
+    land(old, 2)
+    log, store = reopen(old), CloudStore(config)
+    asleep = ship_all(log, store)
+    fetch(new, store)
+    taken = reopen(new, "third")
+    ship_all(taken, store)
+    taken.close()
+    count = 2
+    while taken.floor <= log.next_n:  # until retention has taken both numbers
+        count += 2
+        land(new, count, "fourth")
+        taken = reopen(new, "fifth")
+        ship_all(taken, store)
+        expire(taken, store)
+        ship_all(taken, store)
+        taken.close()
+    before = sorted(store.below(""))
+    log.close()
+    land(old, 3, "sixth")
+    asleep._log = reopen(old, "seventh")
+    with pytest.raises(FencedError, match="which was there and is not any more"):
+        asleep.ship()
+    assert sorted(store.below("")) == before
+    asleep._log.close()
+    check(tmp_path / "mirror", is_whole=True)
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_two_hosts_at_every_request(tmp_path: Path, after: bool) -> None:
     """An old host that stops for a while at any request neither doubles nor damages anything."""
@@ -426,6 +456,21 @@ def test_the_ledger_goes_by_entries_that_are_there(tmp_path: Path) -> None:
     (name,) = store.names("snapshots")[1]
     assert name == f"ledger-{log.next_n - 1:020d}-00000001.json"
     log.close()
+
+
+def test_a_ledger_that_is_ahead_of_the_log_is_not_taken(tmp_path: Path) -> None:
+    """Another host may have shipped more between the list of entries and that of ledgers."""
+    root, config = tmp_path / "root", settings(tmp_path)
+    land(root, 2)
+    log, store = reopen(root), CloudStore(config)
+    (root / "snapshots").mkdir(exist_ok=True)
+    (root / "snapshots" / "ledger.json").write_bytes(b'{"as of":"the log"}')
+    ship_all(log, store)
+    last = log.next_n - 1
+    log.close()
+    store.put_new(ledger_path(last + 1, 1), b'{"as of":"a later entry"}')
+    assert fetch(tmp_path / "new", store) == last
+    assert (tmp_path / "new/snapshots/ledger.json").read_bytes() == b'{"as of":"the log"}'
 
 
 def damage_landing(mirror: Path) -> None:
