@@ -5,7 +5,8 @@ is after everything that the entry has. So no reader sees an entry before the lo
 may be wrong about. What was found becomes a suspect entry, which comes first; once it is durable,
 `recorded` writes down the new states. Said twice after a crash is no harm.
 
-What is known begins with the landing, and stands in it (`land.snapshots`). A start compares all of it;
+What is known begins with the landing, and stands in it (`land.snapshots`); a landing that was fetched from
+a mirror without it takes no table for known. A start compares all of it;
 later only what is newer than the look before is read. What the differences mean is decided in
 `fingerprints` and `publications`.
 """
@@ -22,9 +23,10 @@ from gaussdecode.daemon.fingerprints import (
     judge_unsure,
     moved_change,
     suspect,
+    unknown_change,
 )
 from gaussdecode.land.names import table_directory
-from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.snapshots import UNKNOWN_BEFORE, SnapshotStore
 from gaussdecode.model.fingerprint import Tables, TableState
 from gaussdecode.model.title import split_title
 from gaussdecode.source.postgresql.connection import Connection
@@ -86,8 +88,10 @@ class CatalogWatch:
         self._publications: publications.Identities
         self._members: Members
         self._publications, self._members = publications.known_to(store, source)
-        record = store.fingerprints().get(source or "")
+        records = store.fingerprints()
+        record = records.get(source or "")
         self._is_first = record is None
+        self._is_unknown_before = self._is_first and UNKNOWN_BEFORE in records
         self._known = Known() if record is None else Known.from_record(record)
         self._noted = self._known  # as it is written down
         self._mark: Mark | None = None
@@ -223,7 +227,7 @@ class CatalogWatch:
                 if not self._is_left_out(table.title, oid)
             }
             self._known = Known(Tables.of(tables), look.types)
-            return {}
+            return self._unknown(tables.values())
         before = self._known
         compared = compare(
             before,
@@ -244,6 +248,12 @@ class CatalogWatch:
             if before.tables[oid].title != title:
                 self._said[oid] = title
         return dict(compared.changes)
+
+    def _unknown(self, tables: Iterable[TableState]) -> dict[str, Change]:
+        """Of a landing from a mirror without fingerprints: any table may have changed since its rows landed."""
+        if not self._is_unknown_before:
+            return {}
+        return {of.title: unknown_change() for of in tables if self._is_seen(of.title)}
 
     def _judge(self, lsn: int, is_emptied: Callable[[str], bool]) -> dict[str, Change]:
         """What was unsure and is not any more: all up to where the server was has come."""

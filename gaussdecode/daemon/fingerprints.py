@@ -40,6 +40,9 @@ _REPLACED: Final = (
 )
 _RENAMED: Final = "it was called {} before, and its rows from then are under that name"
 _MOVED: Final = "it had another name meanwhile, and rows from then are not under this one"
+_UNKNOWN: Final = (
+    "the mirror that the landing was fetched from does not tell what it was when its rows landed"
+)
 _ADVICE: Final = (
     "the stream does not show that. Compare the tables with the source, or read them again "
     "(gaussdecode snapshot CONFIG --table NAME)"
@@ -280,3 +283,8 @@ def suspect(changes: Mapping[str, Change], from_lsn: int, until_lsn: int) -> Jso
 def moved_change(names: Iterable[str]) -> Change:
     """Rows of a table came under several names."""
     return Change((_MOVED,), frozenset(names))
+
+
+def unknown_change() -> Change:
+    """Nobody knows what a table was before."""
+    return Change((_UNKNOWN,))

@@ -22,7 +22,7 @@ from gaussdecode.objects.store import open_store
 from gaussdecode.settings.sections import Config, MirrorConfig
 
 _LOOK_SECONDS: Final = 1.0  # entries that nobody tells of (merged files, retention) wait so long
-_NOTE_SECONDS: Final = 10.0
+_NOTE_SECONDS: Final = 1.0  # `verify --mirror` misses only what this one does not tell
 _CLOSE_SECONDS: Final = 10.0  # an upload that takes longer is left to the next start
 _FIRST_WAIT: Final = 0.5
 _WAIT_SHARE: Final = 0.25  # of the timeout of a request, before all is tried again; arbitrary
@@ -165,7 +165,7 @@ class Mirror:
             self._count()
         if self._stop.is_set():
             return
-        self._shipper.ship_ledger()
+        self._shipper.ship_numbered()
         self._tidy()
 
     def _tell(self) -> None:

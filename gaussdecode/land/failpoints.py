@@ -71,7 +71,7 @@ class ShipStep(enum.StrEnum):
     ENTRY_SHIPPED = "entry_shipped"
     SHIPMENT_CONFIRMED = "shipment_confirmed"
     CHECKPOINT_SHIPPED = "checkpoint_shipped"
-    LEDGER_SHIPPED = "ledger_shipped"
+    NUMBERED_SHIPPED = "numbered_shipped"
     MIRROR_EXPIRED = "mirror_expired"
     REMOVAL_NOTED = "removal_noted"
     LOCAL_REMOVED = "local_removed"

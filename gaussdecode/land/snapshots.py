@@ -34,6 +34,8 @@ from gaussdecode.model.seal import canonical_json, read_sealed, sealed
 ROOT: Final = "snapshots"
 LEDGER: Final = "ledger.json"
 FINGERPRINTS: Final = "fingerprints.json"
+UNKNOWN_BEFORE: Final = "*unknown-before"
+"""Among the sources of the fingerprints: it is not known what the tables were when rows of them landed."""
 WHY_STOPPED: Final = "why_stopped"  # in a record of the ledger
 REQUESTS: Final = "requests"
 STATE: Final = "state.json"

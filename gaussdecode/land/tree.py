@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gaussdecode.land.files import Item
-from gaussdecode.land.mirror.plan import is_ledger
+from gaussdecode.land.mirror.plan import is_numbered_copy
 from gaussdecode.land.names import (
     COMMITS,
     COMPACT,
@@ -116,7 +116,7 @@ _PLACES: Final[Mapping[str, Place]] = {
     SPOOL: Place(unfinished=(unfinished_number, _SPOOLED.fullmatch)),
     PREPARED: Place((is_prepared_name,)),
     ROOT: Place(
-        (_is(LEDGER), _is(FINGERPRINTS), is_ledger),
+        (_is(LEDGER), _is(FINGERPRINTS), is_numbered_copy),
         (
             (_is(REQUESTS), Place((REQUEST.fullmatch,))),
             (is_table, Place((_is(STATE), CHUNK.fullmatch, _OLD_CHUNK.fullmatch))),

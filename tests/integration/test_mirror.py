@@ -249,6 +249,60 @@ def test_existing_rows_are_not_read_again(
     assert rows() == 1001
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_new_host_notices_what_changed_while_nothing_ran(
+    database_15: Database, make_daemon: MakeDaemon, tmp_path: Path, is_told: bool
+) -> None:
+    """It goes by what the old one knew of the catalogue; where the mirror has none of it, by nothing."""
+    name, store = database_15.publication, tmp_path / "store"
+    database_15.execute(
+        f'DROP PUBLICATION "{name}";'
+        f'CREATE PUBLICATION "{name}" FOR ALL TABLES WITH (publish_via_partition_root);'
+        "CREATE TABLE t (id int, k int, PRIMARY KEY (id, k)) PARTITION BY LIST (k);"
+        "CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1);"
+        "CREATE TABLE t_2 PARTITION OF t FOR VALUES IN (2);"
+        "CREATE TABLE u (id int PRIMARY KEY, v text); CREATE TABLE w (id int PRIMARY KEY);"
+        "CREATE TABLE empty (id int PRIMARY KEY)"
+    )
+    database_15.create_slot()
+    first = make_daemon(
+        database_15, config={"landing": {"mirror": {"url": f"file://{store}", "confirm": "mirror"}}}
+    ).start()
+    database_15.execute(
+        "INSERT INTO t SELECT g, 1 + g % 2 FROM generate_series(1, 20) g;"
+        "INSERT INTO u VALUES (1, '7'); INSERT INTO w VALUES (1)"
+    )
+    first.catch_up()
+    known = first.root / "snapshots" / "fingerprints.json"
+
+    def knows() -> bool:
+        copies = sorted(store.glob("snapshots/fingerprints-*.json"))
+        has_all = len([*store.glob("commits/*.json")]) == len([*first.root.glob("commits/*.json")])
+        return has_all and bool(copies) and copies[-1].read_bytes() == known.read_bytes()
+
+    first.wait_while_running(knows, "the mirror knows of the catalogue")
+    first.kill9()
+    database_15.execute("TRUNCATE t_1; ALTER TABLE u ALTER v TYPE int USING v::int + 1")
+    if not is_told:
+        for path in store.glob("snapshots/fingerprints-*.json"):
+            path.unlink()
+    second = make_daemon(
+        database_15, config={"landing": {"mirror": {"url": f"file://{store}", "confirm": "mirror"}}}
+    ).start()
+    database_15.execute("INSERT INTO w VALUES (2)")
+    second.catch_up()
+    assert second.stop() == 0
+    second.start()
+    database_15.execute("INSERT INTO w VALUES (3)")
+    second.catch_up()
+    assert second.stop() == 0
+    (said,) = (of for of in landing.read_entries(second.root) if of["kind"] == "suspect")
+    assert said["extra"]["reason"] == "table_changed"
+    tables = ["public.t", "public.u"] + ([] if is_told else ["public.w"])
+    assert said["extra"]["tables"] == tables
+    assert is_told or "does not tell what it was when its rows landed" in said["extra"]["text"]
+
+
 def metrics(daemon: Daemon) -> str:
     """What a scrape gets."""
     try:

@@ -88,9 +88,11 @@ def test_missing_layout_is_refused() -> None:
         Landing(files).open()
 
 
-@pytest.mark.parametrize("path", ["snapshots/ledger.json", "mirror.json"])
+@pytest.mark.parametrize(
+    "path", ["snapshots/ledger.json", "snapshots/fingerprints.json", "mirror.json"]
+)
 def test_remains_of_another_landing_are_refused(path: str) -> None:
-    """What it knew of tables that it had read, or of its mirror, is not the new one's."""
+    """What it knew of tables that it had read, of the catalogue or of its mirror, is not the new one's."""
     files = SimFiles()
     if "/" in path:
         files.make_directory("snapshots")

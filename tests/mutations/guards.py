@@ -173,9 +173,9 @@ GUARDS: Final = (
     Guard("spark/run.py", "        if plan.early is None:", "        if True:", _LOG_OF_SPARK),
     Guard("spark/plan.py", "        elif change.is_mixed:", "        elif False:", _LOG_OF_SPARK),
     # ---- mirror ----
-    Guard("land/mirror/shipper.py",
-          "        if n != self._begins_at and self._store.size(entry_path(n - 1)) is None:",
-          "        if False:", _MIRROR),
+    Guard("land/mirror/putting.py",
+          "        if is_first or self._store.size(entry_path(entry.n - 1)) is not None:",
+          "        if True:", _MIRROR),
     Guard("land/mirror/restore.py", " if of[0] <= last]", "]", _MIRROR),
     # ---- session ----
     Guard("daemon/session.py",

@@ -1,9 +1,8 @@
 """What goes to the mirror, under which names, and what may go here. Pure.
 
-The mirror has the tree of the landing: the same paths, the same bytes. It has two things more and
-one less: ``snapshots/ledger-<n>-<k>.json`` is the ledger of snapshots as it was when entry *n*
-was there (an object cannot be changed without somebody else's change being lost, so each is a new
-one), and nothing unfinished is ever there.
+The mirror has the tree of the landing: the same paths, the same bytes. It has something more and
+something less: numbered copies of what the daemon knows beside the log (`numbered`), and nothing
+unfinished is ever there.
 """
 
 import dataclasses
@@ -20,6 +19,7 @@ from gaussdecode.land.names import (
     data_number,
     entry_number,
 )
+from gaussdecode.land.snapshots import FINGERPRINTS, LEDGER
 from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, PreparedFile
@@ -29,7 +29,10 @@ KEPT_TRANSACTIONS: Final = 256
 """Entries whose list of transactions stays longer than their rows, for comparing what a server
 sends again; arbitrary."""
 
-_LEDGER: Final = re.compile(r"ledger-([0-9]{20})-([0-9]{8})\.json")
+NUMBERED: Final = (LEDGER, FINGERPRINTS)
+"""Files below ``snapshots/`` of which the mirror has numbered copies."""
+
+_COPY: Final = re.compile(r"([a-z]+)-([0-9]{20})-([0-9]{8})(\.json)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,17 +132,18 @@ def last_floor(entries: Iterable[CommitEntry]) -> int:
     return max((floor for floor in floors if floor is not None), default=-1)
 
 
-def ledger_path(n: int, serial: int) -> str:
-    """Path of the ledger as it was with entry `n`; `serial` tells several of one entry apart."""
-    return f"{SNAPSHOTS}/ledger-{n:020d}-{serial:08d}.json"
+def numbered_path(name: str, n: int, serial: int) -> str:
+    """Path of a file as it was with entry `n`; `serial` tells several of one entry apart."""
+    stem, _, suffix = name.partition(".")
+    return f"{SNAPSHOTS}/{stem}-{n:020d}-{serial:08d}.{suffix}"
 
 
-def ledgers(names: Iterable[str]) -> list[tuple[int, int]]:
-    """Entry and serial of each ledger among names, rising."""
-    found = (_LEDGER.fullmatch(name) for name in names)
-    return sorted((int(match[1]), int(match[2])) for match in found if match is not None)
+def numbered_copies(name: str, names: Iterable[str]) -> list[tuple[int, int]]:
+    """Entry and serial of each copy of a file among names, rising."""
+    found = (_COPY.fullmatch(each) for each in names)
+    return sorted((int(of[2]), int(of[3])) for of in found if of and of[1] + of[4] == name)
 
 
-def is_ledger(name: str) -> bool:
-    """Whether a name is that of a ledger in a mirror."""
-    return _LEDGER.fullmatch(name) is not None
+def is_numbered_copy(name: str) -> bool:
+    """Whether a name is that of such a copy."""
+    return any(numbered_copies(of, [name]) for of in NUMBERED)

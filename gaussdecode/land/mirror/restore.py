@@ -1,7 +1,7 @@
 """Begins a landing from its mirror, on a host that has nothing.
 
 Given an empty root and a store; promises the log as it is in the mirror, with what a start needs of
-it: layout, entries, checkpoints, schemas, the ledger of snapshots, and the newest lists of
+it: layout, entries, checkpoints, schemas, the ledger of snapshots, the fingerprints, and the newest lists of
 transactions, to compare what the server sends again. Rows stay in the mirror. The layout is
 written last: a root without one begins again.
 
@@ -22,11 +22,12 @@ from gaussdecode.land.mirror.known import write_state
 from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import (
     KEPT_TRANSACTIONS,
+    NUMBERED,
     MirrorState,
     checkpoints,
-    ledger_path,
-    ledgers,
     newest_entry,
+    numbered_copies,
+    numbered_path,
 )
 from gaussdecode.land.names import (
     CHECKPOINTS,
@@ -40,7 +41,7 @@ from gaussdecode.land.names import (
     entry_path,
     parent,
 )
-from gaussdecode.land.snapshots import LEDGER
+from gaussdecode.land.snapshots import FINGERPRINTS, UNKNOWN_BEFORE, SnapshotStore
 from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 
 _FETCHES: Final = 8  # at a time; arbitrary
@@ -69,7 +70,7 @@ def restore(disk: Disk, store: Objects, told: Told = lambda *_: None) -> int:
         told: how far it is.
 
     Raises:
-        LandingError: the mirror has no entry, or is damaged.
+        LandingError: the mirror has no entry, never was complete, or is damaged.
         MirrorError: the store does not do it.
     """
     layout = find_layout(store)
@@ -77,10 +78,15 @@ def restore(disk: Disk, store: Objects, told: Told = lambda *_: None) -> int:
     last = newest_entry(names)
     if layout is None or last < 0:
         raise LandingError(f"{store.url}: there is no landing with entries")
-    for directory in (*DIRECTORIES, SNAPSHOTS):
-        disk.ensure_directory(directory)
     held = checkpoints(store.names(CHECKPOINTS)[1])
     numbers = sorted(n for n in map(entry_number, names) if n is not None and n <= last)
+    if not held and numbers[0] > 0:
+        raise LandingError(
+            f"{store.url}: it begins with entry {numbers[0]} and has no checkpoint: the host that began it had not "
+            "shipped all it had. Go on with the landing of that host"
+        )
+    for directory in (*DIRECTORIES, SNAPSHOTS):
+        disk.ensure_directory(directory)
     batches = {
         "checkpoints": [f"{CHECKPOINTS}/{name}" for _, _, name in held],
         "entries": [entry_path(n) for n in numbers],
@@ -99,7 +105,7 @@ def restore(disk: Disk, store: Objects, told: Told = lambda *_: None) -> int:
         if file.table == TRANSACTIONS
     ]
     _fetch(disk, store, lists, partial(told, "lists of transactions"))
-    _fetch_ledger(disk, store, last)
+    _fetch_numbered(disk, store, last)
     state = MirrorState(store.url, last, last, last, is_claimed=False)
     write_state(disk, state)
     disk.sync_directories(COMMITS, CHECKPOINTS)
@@ -113,12 +119,20 @@ def _with(layout: Layout, capabilities: tuple[str, ...]) -> Layout:
     return Layout(layout.landing_id, layout.created, layout.order, layout.sources, capabilities)
 
 
-def _fetch_ledger(disk: Disk, store: Objects, last: int) -> None:
-    """Take the newest ledger that goes by no entry after the last one."""
-    known = [of for of in ledgers(store.names(SNAPSHOTS)[1]) if of[0] <= last]
-    if known:
-        _write(disk, store, ledger_path(*known[-1]), f"{SNAPSHOTS}/{LEDGER}")
-        disk.sync_directories(SNAPSHOTS)
+def _fetch_numbered(disk: Disk, store: Objects, last: int) -> None:
+    """Take the newest copy of each file that goes by no entry after the last one.
+
+    Where there is none of the fingerprints, the landing says so: what the server's catalogue is now is not what
+    the landing goes by.
+    """
+    names = store.names(SNAPSHOTS)[1]
+    for name in NUMBERED:
+        known = [of for of in numbered_copies(name, names) if of[0] <= last]
+        if known:
+            _write(disk, store, numbered_path(name, *known[-1]), f"{SNAPSHOTS}/{name}")
+        elif name == FINGERPRINTS:
+            SnapshotStore(disk).note_fingerprints(UNKNOWN_BEFORE, {})
+    disk.sync_directories(SNAPSHOTS)
 
 
 def _fetch(

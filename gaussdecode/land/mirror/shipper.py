@@ -19,31 +19,27 @@ Not thread-safe: one thread ships.
 
 import dataclasses
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
 
-from gaussdecode.errors import ConfigError, FencedError, LandingError, MirrorError
+from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import ShipStep
 from gaussdecode.land.layout import MIRRORED, Layout
 from gaussdecode.land.making import Draft
 from gaussdecode.land.mirror.known import check_url, read_state, write_state
+from gaussdecode.land.mirror.numbered import NumberedFile
 from gaussdecode.land.mirror.objects import Objects
 from gaussdecode.land.mirror.plan import (
     KEPT_TRANSACTIONS,
+    NUMBERED,
     MirrorState,
-    Shipped,
-    batches,
     checkpoints,
     doomed_files,
     is_later,
     last_floor,
-    ledger_path,
-    ledgers,
     needed_prepared,
     newest_entry,
-    schema_paths,
 )
+from gaussdecode.land.mirror.putting import SHIP_MISSING, EntryPutter
 from gaussdecode.land.names import (
     CHECKPOINTS,
     COMMITS,
@@ -56,14 +52,8 @@ from gaussdecode.land.names import (
     entry_path,
     parent,
 )
-from gaussdecode.land.snapshots import LEDGER
-from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.model.entry import CommitEntry, parse_checkpoint
 from gaussdecode.model.landing import EntryKind, SourcePosition
-from gaussdecode.settings.sections import MIRROR_PUT_BYTES
-
-_UPLOADS: Final = 4  # files at a time; arbitrary
-_LEDGER: Final = f"{SNAPSHOTS}/{LEDGER}"
 
 
 class Shipper:
@@ -93,11 +83,9 @@ class Shipper:
         is_known = state is not None and state.url == store.url
         self._state = state if state is not None and is_known else MirrorState(store.url)
         self._layout: Layout | None = None
-        self._schemas: set[str] = set()
+        self._putter = EntryPutter(log.disk, store)
         self._checkpointed = -1
-        self._ledger: tuple[int, bytes] | None = None
-        self._ledger_shipped = b""
-        self._ledger_serial = 0
+        self._numbered = [NumberedFile(log.disk, store, name) for name in NUMBERED]
         self._begins_at = 0  # in an empty mirror: no entry is there before this one
         self._aged: deque[tuple[int, float]] = deque()
         self.shipped = -1
@@ -130,11 +118,12 @@ class Shipper:
         newest = newest_entry(self._store.names(COMMITS)[1])
         last = self._log.next_n - 1
         if newest > last:
-            raise self._fenced(newest, f"which this landing, that ends with {last}, has not")
+            raise self._putter.fenced(newest, f"which this landing, that ends with {last}, has not")
         if newest < self._state.removed:
             raise LandingError(
                 f"{self._store.url}: it ends with entry {newest}, and files of entries up to "
-                f"{self._state.removed} were there only: restore them to the store"
+                f"{self._state.removed} were there only: see what is missing, and ship again what this host has: "
+                f"{SHIP_MISSING}"
             )
         if 0 <= newest <= self._log.floor:
             raise ConfigError(
@@ -144,7 +133,7 @@ class Shipper:
             )
         if newest >= 0:
             entry = self._log.entries.one(newest)
-            self._compare(entry, self._store.get(entry_path(newest)))
+            self._putter.compare(entry, self._store.get(entry_path(newest)))
             self._reach(newest, entry)
             self._begins_at = 0
         else:
@@ -152,8 +141,8 @@ class Shipper:
             self._begins_at = self._log.floor + 1
         held = checkpoints(self._store.names(CHECKPOINTS)[1])
         self._checkpointed = held[-1][1] if held else -1
-        known = ledgers(self._store.names(SNAPSHOTS)[1])
-        self._ledger_serial = max((serial for _, serial in known), default=-1) + 1
+        for file in self._numbered:
+            file.prepare()
         first = max(self._log.floor + 1, newest - self._log.block)
         self._expire(last_floor(self._log.iterate(first, newest)))
         self._sweep_prepared()
@@ -164,7 +153,7 @@ class Shipper:
         log = self._log
         kept = {file.path for file in log.prepared}
         kept |= needed_prepared(log.iterate(self.shipped + 1, log.next_n - 1))
-        self._take_back([path for path in self._store.below(PREPARED) if path not in kept])
+        self._putter.take_back([path for path in self._store.below(PREPARED) if path not in kept])
 
     def claim(self) -> None:
         """Say in the log, here and in the store, that this host goes on with it.
@@ -211,83 +200,16 @@ class Shipper:
         n = self.shipped + 1
         if n >= self._log.next_n:
             return None
-        reach = self._log.disk.files.reach
         self._hold_layout()
         entry = self._log.entries.one(n)
-        for path in schema_paths(entry):
-            if path not in self._schemas:
-                self._put_file(path)
-                self._schemas.add(path)
-        reach(ShipStep.SCHEMAS_SHIPPED)
-        put = self._put_files(entry)
-        reach(ShipStep.FILES_SHIPPED)
-        raw = entry.to_bytes()
-        if not self._store.put_new(entry_path(n), raw):
-            try:
-                self._compare(entry, self._store.get(entry_path(n)))
-            except FencedError:
-                self._take_back(put)
-                raise
-        if n != self._begins_at and self._store.size(entry_path(n - 1)) is None:
-            self._take_back([entry_path(n), *put])
-            raise self._fenced(n - 1, "which was there and is not any more")
-        reach(ShipStep.ENTRY_SHIPPED)
+        self._putter.put(entry, is_first=n == self._begins_at)
+        self._log.disk.files.reach(ShipStep.ENTRY_SHIPPED)
         self._reach(n, entry)
         return entry
 
     def _reach(self, n: int, entry: CommitEntry) -> None:
         self.shipped = n
         self.positions = dict(entry.positions)
-
-    def _put_files(self, entry: CommitEntry) -> list[str]:
-        """Put the data files of an entry; gives those that were not there."""
-        put: list[str] = []
-        with ThreadPoolExecutor(_UPLOADS, "upload") as pool:
-            for batch in batches((*entry.files, *entry.prepared), _UPLOADS, MIRROR_PUT_BYTES):
-                runs = [(file.path, pool.submit(self._put_data, entry.n, file)) for file in batch]
-                failures = [error for _, run in runs if (error := run.exception()) is not None]
-                put += [path for path, run in runs if run.exception() is None and run.result()]
-                if any(isinstance(error, FencedError) for error in failures):
-                    self._take_back(put)
-                for error in sorted(failures, key=lambda of: not isinstance(of, FencedError)):
-                    raise error
-        return put
-
-    def _put_data(self, n: int, file: Shipped) -> bool:
-        """Put a data file; False where the same one was there."""
-        if self._put_file(file.path):
-            return True
-        if self._store.size(file.path) != file.bytes or (
-            self._store.checksum(file.path) != file.checksum
-        ):
-            raise self._fenced(n, f"of which {file.path} has other bytes than here")
-        return False
-
-    def _put_file(self, path: str) -> bool:
-        try:
-            return self._store.put_new(path, self._log.disk.files.root / path)
-        except FileNotFoundError:
-            raise LandingError(
-                f"{path} is missing here and not in the mirror; restore it from a copy"
-            ) from None
-
-    def _compare(self, entry: CommitEntry, raw: bytes | None) -> None:
-        if raw is None:
-            raise MirrorError(f"{self._store.url}: entry {entry.n} was there and is not any more")
-        if raw != entry.to_bytes():
-            raise self._fenced(entry.n, "which is not the one of this landing")
-
-    def _take_back(self, paths: list[str]) -> None:
-        for path in paths:
-            self._store.remove(path)
-
-    def _fenced(self, n: int, what: str) -> FencedError:
-        return FencedError(
-            f"fenced: {self._store.url} has entry {n}, {what}: another host has gone on with this "
-            "landing. Only one may: stop the other, or stop this one; what the other has not shipped "
-            "was not confirmed by `confirm: mirror` and comes again from the server. To go on here, "
-            "begin with an empty landing.root"
-        )
 
     def _hold_layout(self) -> None:
         """See that the mirror is this landing's, and says what readers need to know of it."""
@@ -318,12 +240,12 @@ class Shipper:
             self._ship_checkpoints()
         if entry.floor is not None:
             self._expire(entry.floor)
-        self._take_back(list(entry.ended))
+        self._putter.take_back(list(entry.ended))
 
     def _ship_checkpoints(self) -> None:
         for first, last, path in self._log.entries.checkpoints():
             if self._checkpointed < last <= self.shipped and first > self._log.floor:
-                self._put_file(path)
+                self._putter.put_file(path)
                 self._checkpointed = last
                 self._log.disk.files.reach(ShipStep.CHECKPOINT_SHIPPED)
                 self._remove_entries(last - self._log.block)
@@ -352,30 +274,17 @@ class Shipper:
             except ValueError as error:
                 raise LandingError(f"{self._store.url}: {path}: {error}; restore it") from error
             for entry in entries:
-                self._take_back([file.path for file in entry.files])
-            self._take_back(self._store.below(f"{COMPACT}/{numbers[0]:020d}"))
+                self._putter.take_back([file.path for file in entry.files])
+            self._putter.take_back(self._store.below(f"{COMPACT}/{numbers[0]:020d}"))
             self._remove_entries(last)
             self._store.remove(path)
             self._log.disk.files.reach(ShipStep.MIRROR_EXPIRED)
 
-    def ship_ledger(self) -> None:
-        """Ship what is known of snapshots, once the store has every entry that it goes by."""
-        if self._ledger is None:
-            raw = self._log.disk.read(_LEDGER)
-            if raw is None or raw == self._ledger_shipped:
-                return
-            self._ledger = self._log.next_n - 1, raw  # the number after the content
-        n, raw = self._ledger
-        if self.shipped < n:
-            return
-        path = ledger_path(self.shipped, self._ledger_serial)
-        self._store.put_new(path, raw)
-        self._log.disk.files.reach(ShipStep.LEDGER_SHIPPED)
-        self._ledger_shipped, self._ledger = raw, None
-        self._ledger_serial += 1
-        for of in ledgers(self._store.names(SNAPSHOTS)[1]):
-            if ledger_path(*of) != path:
-                self._store.remove(ledger_path(*of))
+    def ship_numbered(self) -> None:
+        """Ship what is known beside the log, once the store has every entry that it goes by."""
+        for file in self._numbered:
+            if file.ship(lambda: self._log.next_n - 1, self.shipped):
+                self._log.disk.files.reach(ShipStep.NUMBERED_SHIPPED)
 
     # ---- here ------------------------------------------------------------------------
 

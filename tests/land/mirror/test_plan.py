@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaussdecode.land.mirror.plan import MirrorState, batches, ledger_path, ledgers, newest_entry
+from gaussdecode.land.mirror.plan import (
+    MirrorState,
+    batches,
+    newest_entry,
+    numbered_copies,
+    numbered_path,
+)
+from gaussdecode.land.snapshots import LEDGER
 from gaussdecode.model.landing import LandingFile, Position
 
 
@@ -42,8 +49,16 @@ def test_states_come_back(state: MirrorState) -> None:
 
 def test_names_tell_what_they_are() -> None:
     """Ledgers rise by entry, then by number; other names are passed over."""
-    paths = [ledger_path(2, 11), ledger_path(2, 9), ledger_path(1, 12)]
+    paths = [
+        numbered_path(LEDGER, 2, 11),
+        numbered_path(LEDGER, 2, 9),
+        numbered_path(LEDGER, 1, 12),
+    ]
     names = [path.partition("/")[2] for path in paths]
-    assert ledgers([*names, "ledger.json", "requests"]) == [(1, 12), (2, 9), (2, 11)]
+    assert numbered_copies(LEDGER, [*names, "ledger.json", "requests"]) == [
+        (1, 12),
+        (2, 9),
+        (2, 11),
+    ]
     assert newest_entry([]) == -1
     assert newest_entry([f"{7:020d}.json", f".{9:020d}.json", "x", f"{8:020d}.json"]) == 8

@@ -19,13 +19,14 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.mirror.known import read_state
-from gaussdecode.land.mirror.plan import last_floor, ledger_path, newest_entry
+from gaussdecode.land.mirror.plan import NUMBERED, last_floor, newest_entry, numbered_path
+from gaussdecode.land.mirror.reading import MirrorFiles
 from gaussdecode.land.mirror.restore import Told, restore
 from gaussdecode.land.mirror.shipper import Shipper
-from gaussdecode.land.names import LAYOUT
+from gaussdecode.land.names import LAYOUT, entry_path
 from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.land.verify import verify
+from gaussdecode.land.verify import verify, verify_files
 from gaussdecode.model.entry import CommitEntry, parse_checkpoint
 from gaussdecode.objects.cloud import CloudStore
 from gaussdecode.settings.sections import MirrorConfig
@@ -88,7 +89,7 @@ def ship_all(log: CommitLog, store: CloudStore, *, keep: float | None = None) ->
     shipper.prepare()
     while (entry := shipper.ship()) is not None:
         shipper.follow(entry)
-    shipper.ship_ledger()
+    shipper.ship_numbered()
     shipper.note()
     if keep is not None:
         shipper.remove_local(keep, 0.0)
@@ -433,7 +434,22 @@ def test_a_mirror_of_an_old_landing(tmp_path: Path) -> None:
     taken.close()
 
 
-def test_the_ledger_goes_by_entries_that_are_there(tmp_path: Path) -> None:
+def test_a_mirror_of_an_old_landing_that_was_never_complete(tmp_path: Path) -> None:
+    """Its host was lost before the first checkpoint was shipped: the error says so, nothing is begun."""
+    root, store = tmp_path / "root", CloudStore(settings(tmp_path))
+    land(root, 8, with_retention=True)
+    log = reopen(root)
+    shipper = Shipper(log, store)
+    shipper.prepare()
+    shipper.ship()
+    log.close()
+    with pytest.raises(LandingError, match=rf"begins with entry {shipper.shipped} and has no"):
+        fetch(tmp_path / "new", store)
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {".lock"}
+
+
+@pytest.mark.parametrize("file", NUMBERED)
+def test_what_is_known_goes_by_entries_that_are_there(tmp_path: Path, file: str) -> None:
     """A new host never believes of a table what the log it has does not say."""
     root, config = tmp_path / "root", settings(tmp_path)
     land(root, 2)
@@ -442,35 +458,37 @@ def test_the_ledger_goes_by_entries_that_are_there(tmp_path: Path) -> None:
     shipper = Shipper(log, store)
     shipper.prepare()
     (root / "snapshots").mkdir(exist_ok=True)
-    (root / "snapshots" / "ledger.json").write_bytes(b"{}")
+    (root / "snapshots" / file).write_bytes(b"{}")
     shipper.ship()
-    shipper.ship_ledger()
+    shipper.ship_numbered()
     assert store.names("snapshots")[1] == []
     while shipper.ship() is not None:
         pass
-    shipper.ship_ledger()
-    (name,) = store.names("snapshots")[1]
-    assert name == f"ledger-{log.next_n - 1:020d}-00000000.json"
-    (root / "snapshots" / "ledger.json").write_bytes(b'{"a":1}')
-    shipper.ship_ledger()
-    (name,) = store.names("snapshots")[1]
-    assert name == f"ledger-{log.next_n - 1:020d}-00000001.json"
+    for serial, content in enumerate((b"{}", b'{"a":1}')):
+        (root / "snapshots" / file).write_bytes(content)
+        shipper.ship_numbered()
+        path = numbered_path(file, log.next_n - 1, serial)
+        assert store.below("snapshots") == [path]
+        assert store.get(path) == content
     log.close()
 
 
-def test_a_ledger_that_is_ahead_of_the_log_is_not_taken(tmp_path: Path) -> None:
-    """Another host may have shipped more between the list of entries and that of ledgers."""
+@pytest.mark.parametrize("file", NUMBERED)
+def test_what_is_ahead_of_the_log_is_not_taken(tmp_path: Path, file: str) -> None:
+    """Another host may have shipped more between the list of entries and that of copies."""
     root, config = tmp_path / "root", settings(tmp_path)
     land(root, 2)
     log, store = reopen(root), CloudStore(config)
     (root / "snapshots").mkdir(exist_ok=True)
-    (root / "snapshots" / "ledger.json").write_bytes(b'{"as of":"the log"}')
+    (root / "snapshots" / file).write_bytes(b'{"as of":"the log"}')
     ship_all(log, store)
     last = log.next_n - 1
     log.close()
-    store.put_new(ledger_path(last + 1, 1), b'{"as of":"a later entry"}')
+    store.put_new(numbered_path(file, last + 1, 1), b'{"as of":"a later entry"}')
     assert fetch(tmp_path / "new", store) == last
-    assert (tmp_path / "new/snapshots/ledger.json").read_bytes() == b'{"as of":"the log"}'
+    assert (tmp_path / "new/snapshots" / file).read_bytes() == b'{"as of":"the log"}'
+    report = verify_files(MirrorFiles(store))
+    assert not any("is not ours" in of for of in report.findings), report.findings
 
 
 def damage_landing(mirror: Path) -> None:
@@ -528,7 +546,7 @@ def test_rows_are_not_left_behind(tmp_path: Path) -> None:
         Shipper(log, CloudStore(settings(tmp_path / "elsewhere")))
     for path in (tmp_path / "mirror" / "commits").glob("*.json"):
         path.unlink()
-    with pytest.raises(LandingError, match="were there only: restore them"):
+    with pytest.raises(LandingError, match=r"were there only: .*--ship-missing"):
         Shipper(log, CloudStore(config)).prepare()
     log.close()
 
@@ -547,7 +565,7 @@ def test_random_lives(tmp_path: Path, seed: int) -> None:
             number += rng.randint(1, 3)
             land(host, number, f"w{step}")
             continue
-        if what == "move" and not newest_exists(mirror):
+        if what == "move" and not can_be_fetched(mirror):
             continue
         if what == "move":
             hosts += 1
@@ -580,7 +598,8 @@ def test_random_lives(tmp_path: Path, seed: int) -> None:
     assert verify(host).is_clean, verify(host).findings
 
 
-def newest_exists(mirror: Path) -> bool:
-    """Whether a mirror has an entry."""
+def can_be_fetched(mirror: Path) -> bool:
+    """Whether a mirror has all that there was when it began, or its first checkpoint."""
+    first = (mirror / entry_path(0)).exists() or any(mirror.glob("commits/checkpoints/*"))
     names = [path.name for path in mirror.glob("commits/*.json")]
-    return newest_entry(names) >= 0 and (mirror / "layout.json").exists()
+    return first and newest_entry(names) >= 0 and (mirror / "layout.json").exists()
