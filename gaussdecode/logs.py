@@ -71,6 +71,7 @@ class Event(enum.StrEnum):
     MIRROR_FAILED = "mirror_failed"
     MIRROR_RECOVERED = "mirror_recovered"
     MIRROR_FENCED = "mirror_fenced"
+    MIRROR_ENTRIES_LOST = "mirror_entries_lost"
     DISK_FULL = "disk_full"
     DISK_FREED = "disk_freed"
     ROWS_MAY_BE_MISSING = "rows_may_be_missing"

@@ -1,21 +1,32 @@
 """Check that a landing holds what its commit log says, all of it.
 
 Reads every entry, file and row position, and changes nothing; it may run beside the daemon.
-Ends with 0 when all is well, and with 74 after naming everything that is not.
+Ends with 0 when all is well, and with 74 after naming everything that is not. With --ship-missing
+what the mirror has lost and the landing on this host still has is shipped again first.
 
 Examples:
   gaussdecode verify /var/lib/gaussdecode/orders
   gaussdecode verify --json /var/lib/gaussdecode/orders | jq .rows
   gaussdecode verify --mirror /etc/gaussdecode/orders.yaml      # what landing.mirror has
+  gaussdecode verify --mirror --ship-missing /etc/gaussdecode/orders.yaml
 """
 
 import argparse
+import contextlib
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from gaussdecode.commands._owner import load_as_owner, work_as_owner_of
 from gaussdecode.errors import EX_OK, ConfigError, LandingError
+from gaussdecode.land.disk import Disk
+from gaussdecode.land.files import Files
+from gaussdecode.land.mirror.lost import lost_end, newest_shipped, ship_missing
+from gaussdecode.land.mirror.putting import SHIP_MISSING
 from gaussdecode.land.mirror.reading import MirrorFiles
+from gaussdecode.land.names import LAYOUT
+from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import Report, verify, verify_files
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.words import counted
@@ -28,13 +39,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mirror", action="store_true", help="check the mirror that a configuration names"
     )
+    parser.add_argument(
+        "--ship-missing",
+        action="store_true",
+        help="with --mirror: first put objects that are gone there and are here, beside a daemon too",
+    )
     parser.add_argument("--json", action="store_true", help="print one object")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Verify, print what was seen, and complain about what is wrong."""
     if args.mirror:
-        return _execute(_verify_mirror(args.root), str(args.root), is_json=args.json)
+        report = _verify_mirror(args.root, is_shipping=args.ship_missing)
+        return _execute(report, str(args.root), is_json=args.json)
+    if args.ship_missing:
+        raise ConfigError("--ship-missing is of a mirror: give --mirror and the configuration too")
     work_as_owner_of(args.root)
     if not args.root.is_dir():
         why = "it is a file" if args.root.exists() else "no such directory"
@@ -42,12 +61,46 @@ def execute(args: argparse.Namespace) -> int:
     return _execute(verify(args.root), str(args.root), is_json=args.json)
 
 
-def _verify_mirror(path: Path) -> Report:
+def _verify_mirror(path: Path, *, is_shipping: bool) -> Report:
     """Check the mirror of a configuration, over the network."""
     config = load_as_owner(path)
     if not config.mirror.is_on:
         raise ConfigError(f"{path.name}: landing.mirror.url: missing; there is no mirror to check")
-    return verify_files(MirrorFiles(open_store(config.mirror)))
+    store = open_store(config.mirror)
+    with _local_disk(config.landing.root) as disk:
+        if disk is None and is_shipping:
+            raise ConfigError(
+                f"{path.name}: landing.root: {config.landing.root} holds no landing; run this on the host that has "
+                "it"
+            )
+        shipped = newest_shipped(disk, store)
+        if disk is not None and is_shipping:
+            ship_missing(disk, store, _say_shipped)
+        elif disk is None:
+            text = f"{config.landing.root} holds no landing: of the newest entries, {store.url} alone tells"
+            print(text, file=sys.stderr)
+    report = verify_files(MirrorFiles(store))
+    lost = lost_end(shipped, store)
+    if lost is not None:
+        report.add(f"{lost}. Ship again what the host of the landing has: {SHIP_MISSING}")
+    return report
+
+
+@contextlib.contextmanager
+def _local_disk(root: Path) -> Iterator[Disk | None]:
+    """The disk of the landing on this host; None where there is none."""
+    if not (root / LAYOUT).is_file():
+        yield None
+        return
+    files = Files(root)
+    try:
+        yield Disk(files, SpaceWait(should_stop=lambda: True), "verify")
+    finally:
+        files.close()
+
+
+def _say_shipped(path: str) -> None:
+    print(f"shipped again: {path}", file=sys.stderr)
 
 
 def _execute(report: Report, where: str, *, is_json: bool) -> int:

@@ -151,8 +151,11 @@ class Mirror:
         """Ship all there is, and do what may be done then."""
         self._count()
         if not self._is_prepared:
+            known = self.shipped
             self._shipper.prepare()
             self._is_prepared = True
+            if self.shipped < known:
+                _log.warning(Event.MIRROR_ENTRIES_LOST, newest=self.shipped, shipped_before=known)
             self._tell()
         while not self._stop.is_set():
             entry = self._shipper.ship()

@@ -1,4 +1,4 @@
-"""Removing what lies at or below the floor of the log.
+"""The floor of the log, and removing what lies at or below it.
 
 Given the committed floor; promises that files go before the entries that name them, so
 that a crash in between leaves work for the next start and never a file nobody knows.
@@ -6,6 +6,7 @@ that a crash in between leaves work for the next start and never a file nobody k
 
 from collections.abc import Iterable
 
+from gaussdecode.errors import GaussDecodeError
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries
 from gaussdecode.land.failpoints import Step
@@ -19,7 +20,42 @@ from gaussdecode.land.names import (
     parent,
     unfinished_number,
 )
+from gaussdecode.land.state import LogState
 from gaussdecode.model.entry import CommitEntry
+
+
+class FloorWatch:
+    """The floor of the log at any moment: a daemon beside the reader may raise it."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._seen = -1
+        self.floor = LogState().floor
+        self.anchor = LogState().anchor
+
+    def look(self) -> int:
+        """Last entry number that is given up now."""
+        try:
+            self._look()
+        except (GaussDecodeError, FileNotFoundError):
+            pass  # the chain says what is wrong; what vanishes meanwhile is seen the next time
+        return self.floor
+
+    def _look(self) -> None:
+        held = self._entries.checkpoints()
+        if held and held[-1][1] > self._seen:
+            header = self._entries.header(held[-1][2])
+            self._take(header.floor, header.anchor)
+            self._seen = held[-1][1]
+        for n in self._entries.numbers():
+            if n > self._seen:
+                entry = self._entries.one(n)
+                self._take(entry.floor, entry.anchor)
+                self._seen = n
+
+    def _take(self, floor: int | None, anchor: str | None) -> None:
+        if floor is not None and anchor is not None and floor > self.floor:
+            self.floor, self.anchor = floor, anchor
 
 
 def apply_floor(disk: Disk, entries: Entries, floor: int) -> None:

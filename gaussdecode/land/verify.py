@@ -36,6 +36,7 @@ from gaussdecode.land.commitlog import ORDER_CSN
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries, parse_entry
 from gaussdecode.land.files import Files
+from gaussdecode.land.floor import FloorWatch
 from gaussdecode.land.layout import read_layout
 from gaussdecode.land.lying import Sums, strays, walk
 from gaussdecode.land.mirror.known import bare_until
@@ -141,40 +142,6 @@ def verify_files(files: Files) -> Report:
     return _Verification(disk, is_by_csn=layout.order == ORDER_CSN).run()
 
 
-class _FloorWatch:
-    """The floor of the log at any moment: a daemon beside us may raise it."""
-
-    def __init__(self, entries: Entries) -> None:
-        self._entries = entries
-        self._seen = -1
-        self.floor = LogState().floor
-        self.anchor = LogState().anchor
-
-    def look(self) -> int:
-        """Last entry number that is given up now."""
-        try:
-            self._look()
-        except (GaussDecodeError, FileNotFoundError):
-            pass  # the chain says what is wrong; what vanishes meanwhile is seen the next time
-        return self.floor
-
-    def _look(self) -> None:
-        held = self._entries.checkpoints()
-        if held and held[-1][1] > self._seen:
-            header = self._entries.header(held[-1][2])
-            self._take(header.floor, header.anchor)
-            self._seen = held[-1][1]
-        for n in self._entries.numbers():
-            if n > self._seen:
-                entry = self._entries.one(n)
-                self._take(entry.floor, entry.anchor)
-                self._seen = n
-
-    def _take(self, floor: int | None, anchor: str | None) -> None:
-        if floor is not None and anchor is not None and floor > self.floor:
-            self.floor, self.anchor = floor, anchor
-
-
 class _Verification:
     def __init__(self, disk: Disk, *, is_by_csn: bool) -> None:
         self.disk = disk
@@ -185,7 +152,7 @@ class _Verification:
         self.schemas: set[tuple[str, str]] = set()
         self.tables: set[str] = set()
         self.anchor = self.state.anchor
-        self.watch = _FloorWatch(self.entries)
+        self.watch = FloorWatch(self.entries)
         self.lying, self.named = Sums(), Sums()
         self.young: list[str] = []
         self.has_sums = False

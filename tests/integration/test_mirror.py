@@ -303,6 +303,53 @@ def test_a_new_host_notices_what_changed_while_nothing_ran(
     assert is_told or "does not tell what it was when its rows landed" in said["extra"]["text"]
 
 
+def test_lost_objects_are_found_and_shipped_again_beside_the_daemon(
+    database_15: Database, make_daemon: MakeDaemon, tmp_path: Path, run: Run
+) -> None:
+    """The newest entry and a data file are gone there: `verify --mirror` names both, and ships them again."""
+    store = tmp_path / "store"
+    database_15.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database_15.create_slot()
+    daemon = make_daemon(
+        database_15, config={"landing": {"mirror": {"url": f"file://{store}", "confirm": "mirror"}}}
+    ).start()
+    path = str(daemon.config_path)
+    database_15.execute("INSERT INTO t VALUES (1)")
+    daemon.catch_up()
+
+    def is_known() -> bool:
+        known = daemon.root / "mirror.json"
+        newest = daemon.entries()[-1]["n"]
+        return known.exists() and bool(json.loads(known.read_bytes())["shipped"] == newest)
+
+    daemon.wait_while_running(is_known, "the landing knows what the mirror has")
+    lost = [max(store.glob("commits/*.json")), min(store.glob("data/public.t/*/*.parquet"))]
+    before = {of: of.read_bytes() for of in lost}
+    for of in lost:
+        of.unlink()
+    result = run("verify", "--mirror", path)
+    assert result.status == os.EX_IOERR
+    assert f"entry {int(lost[0].stem)} had been shipped" in result.err
+    assert "gaussdecode verify --mirror --ship-missing CONFIG" in result.err
+    result = run("verify", "--mirror", "--ship-missing", path)
+    assert result.status == os.EX_OK, result.err
+    for of in lost:
+        assert f"shipped again: {of.relative_to(store)}" in result.err
+        assert of.read_bytes() == before[of]
+    database_15.execute("INSERT INTO t VALUES (2)")
+    daemon.catch_up()
+    assert daemon.stop() == 0
+    lost[1].unlink()
+    assert f"{lost[1].relative_to(store)} of entry" in run("verify", "--mirror", path).err
+    assert run("verify", "--ship-missing", str(daemon.root)).status == os.EX_CONFIG
+    shutil.rmtree(daemon.root)
+    result = run("verify", "--mirror", "--ship-missing", path)
+    assert result.status == os.EX_CONFIG
+    assert "run this on the host that has it" in result.err
+    result = run("verify", "--mirror", path)
+    assert "of the newest entries" in result.err
+
+
 def metrics(daemon: Daemon) -> str:
     """What a scrape gets."""
     try:

@@ -48,6 +48,7 @@ _SNAPSHOT: Final = ("tests/snapshot/test_snapshottables.py",)
 _SESSION: Final = ("tests/daemon/test_session.py", "tests/crash/test_interleavings.py")
 _LOG_OF_SPARK: Final = ("tests/spark/test_log.py",)
 _MIRROR: Final = ("tests/land/mirror/test_shipper.py",)
+_LOST: Final = ("tests/land/mirror/test_lost.py",)
 _TABLES: Final = ("tests/snapshot/test_snapshotter.py",)
 
 GUARDS: Final = (
@@ -177,6 +178,14 @@ GUARDS: Final = (
           "        if is_first or self._store.size(entry_path(entry.n - 1)) is not None:",
           "        if True:", _MIRROR),
     Guard("land/mirror/restore.py", " if of[0] <= last]", "]", _MIRROR),
+    Guard("land/mirror/lost.py", "        if n <= self._floor():", "        if False:", _LOST),
+    Guard("land/mirror/lost.py",
+          "last = proof.last if proof.is_overtaken else self._ship_end(proof.last)",
+          "last = self._ship_end(proof.last)", _LOST),
+    Guard("land/mirror/lost.py", "self._here.one(n).hash == theirs.hash", "True", _LOST),
+    Guard("land/mirror/lost.py", "return before.n if above.previous == before.hash else n",
+          "return before.n", _LOST),
+    Guard("land/mirror/lost.py", "            return is_here and ", "            return ", _LOST),
     # ---- session ----
     Guard("daemon/session.py",
           "        if self.collector is not None:\n            self.collector.revoke()\n", "",

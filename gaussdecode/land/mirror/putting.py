@@ -33,12 +33,15 @@ class EntryPutter:
         self._store = store
         self._schemas: set[str] = set()
 
-    def put(self, entry: CommitEntry, *, is_first: bool) -> None:
+    def put(self, entry: CommitEntry, *, is_first: bool) -> list[str]:
         """Put an entry after what it names.
 
         Args:
             entry: of the landing.
             is_first: the mirror has no entry before it.
+
+        Returns:
+            Paths of the entry and of its data files, where they were not there.
 
         Raises:
             FencedError: another host has shipped this number.
@@ -53,15 +56,16 @@ class EntryPutter:
         reach(ShipStep.SCHEMAS_SHIPPED)
         put = self._put_files(entry)
         reach(ShipStep.FILES_SHIPPED)
-        is_ours = self._store.put_new(entry_path(entry.n), entry.to_bytes())
-        if not is_ours:
+        if self._store.put_new(entry_path(entry.n), entry.to_bytes()):
+            put.append(entry_path(entry.n))
+        else:
             try:
                 self.compare(entry, self._store.get(entry_path(entry.n)))
             except FencedError:
                 self.take_back(put)
                 raise
         if is_first or self._store.size(entry_path(entry.n - 1)) is not None:
-            return
+            return put
         self.take_back([entry_path(entry.n), *put])
         if newest_entry(self._store.names(COMMITS)[1]) > entry.n:
             raise self.fenced(entry.n - 1, "which was there and is not any more")
