@@ -18,8 +18,8 @@ option                   is
 ``startingOffset``       ``earliest`` (default: all that retention has left), ``latest``, or a number:
                          entries after it. ``41@ID`` refuses any other landing than the one with this id
 ``endingOffset``         of a batch: the last entry, in the same way; without it, the end of the log
-``failOnDataLoss``       ``false`` goes on over recorded gaps, tables in quarantine, and entries that
-                         retention took before they were read; ``true`` stops there (default)
+``failOnDataLoss``       ``false`` goes on over recorded gaps, tables in quarantine, suspect entries, and
+                         entries that retention took before they were read; ``true`` stops there (default)
 ``maxEntriesPerTrigger`` at most so many entries in a micro-batch (arbitrary default 1000); before
                          Spark 4.2 the first one after a start takes all there is
 ``maxBytesPerTrigger``   no further entry once the files of those taken have so many bytes
@@ -49,6 +49,7 @@ from gaussdecode.spark.changefile import ChangeFile, replaces
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.offset import Offset
 from gaussdecode.spark.place import Given, place_of
+from gaussdecode.spark.plan import Doubt
 from gaussdecode.spark.reading import read_changes
 from gaussdecode.spark.rows import AllRows, TableRows
 
@@ -76,6 +77,7 @@ SCHEMA: Final = (
 _DEFAULT_ENTRIES: Final = 1000
 _TASK_FILES: Final = 10_000  # arbitrary; rows of files in one task
 _ANEW: Final = "a new checkpoint location, and whatever it writes to begun anew as well"
+_MOST_NAMED: Final = 10  # tables in an error; arbitrary
 _GO_ON: Final = '.option("failOnDataLoss", "false")'
 _BOOLEANS: Final = {"true": True, "false": False}
 _KNOWN: Final = frozenset(
@@ -244,17 +246,9 @@ class _Options:
     ) -> Iterator[CommitEntry]:
         for entry in entries:
             form.check(entry)
-            if entry.kind is EntryKind.GAP and self._fails:
-                raise LandingError(
-                    f"{self.root}: entry {entry.n} is a gap, changes are missing (gaussdecode gaps says "
-                    f"which); repair them by a snapshot, and go on with {_GO_ON}"
-                )
-            stopped = entry.extra["tables"] if entry.kind is EntryKind.QUARANTINE else ()
-            if self._fails and (stopped if directory is None else directory in stopped):
-                raise LandingError(
-                    f"{self.root}: entry {entry.n} put {', '.join(stopped)} in quarantine: its changes are "
-                    f"missing until a snapshot of it; go on with {_GO_ON}"
-                )
+            loss = _loss(entry, directory) if self._fails else None
+            if loss is not None:
+                raise LandingError(f"{self.root}: entry {entry.n} {loss}, and go on with {_GO_ON}")
             yield entry
 
     def end(self, begin: int, last: int) -> int:
@@ -268,6 +262,37 @@ class _Options:
             if size >= self.max_bytes:
                 return entry.n
         return last
+
+
+def _loss(entry: CommitEntry, directory: str | None) -> str | None:
+    """Say what is missing or may be wrong from an entry on, and what to do.
+
+    Args:
+        entry: of any kind.
+        directory: of the only table that is read; None for all.
+    """
+    if entry.kind is EntryKind.GAP:
+        return (
+            "is a gap, changes are missing (gaussdecode gaps says which); repair them by a snapshot"
+        )
+    named = entry.extra.get("tables", ())
+    meant = [of for of in named if directory in (None, of)]
+    if entry.kind is EntryKind.QUARANTINE and meant:
+        return f"put {', '.join(named)} in quarantine: its changes are missing until a snapshot of it; wait for that"
+    if entry.kind is not EntryKind.SUSPECT:
+        return None
+    if entry.extra.get("is_any_table", True):
+        return (
+            f"says that rows may be wrong: of any table, {entry.extra.get('text', '')}; read again those that differ "
+            "from the source (gaussdecode snapshot CONFIG --table NAME)"
+        )
+    why = "; ".join(f"{table}: {Doubt.of(entry, table).why}" for table in meant[:_MOST_NAMED])
+    more = f" and {len(meant) - _MOST_NAMED} more tables" if len(meant) > _MOST_NAMED else ""
+    return (
+        f"says that rows may be wrong: {why}{more}; read it again (gaussdecode snapshot CONFIG --table NAME)"
+        if meant
+        else None
+    )
 
 
 def _offset(options: dict[str, str], name: str) -> Offset | None:

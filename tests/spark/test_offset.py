@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from kit.history import History, Table
+from kit.mirrored import fetch, land, reopen, settings, ship_all
 
 from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.objects.cloud import CloudStore
 from gaussdecode.spark import query
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.columns import question_of
@@ -123,6 +125,31 @@ def test_a_target_refuses_a_copy_that_went_on_by_itself(tmp_path: Path) -> None:
     assert Target(tmp_path / "target").database() == before
     with pytest.raises(LandingError, match="is another one"):
         status(tmp_path / "copy", tmp_path / "target")
+
+
+def test_a_landing_that_was_begun_from_its_mirror_is_the_same(tmp_path: Path) -> None:
+    """Offsets of the lost host are gone on from in the mirror; those of entries it had not shipped are not."""
+    old, store = tmp_path / "old", CloudStore(settings(tmp_path))
+    land(old, 3)
+    log = reopen(old)
+    ship_all(log, store)
+    log.close()
+    shipped = Offset.of(Landing(old), Landing(old).last_n)
+    land(old, 6, "unshipped")
+    unshipped = Offset.of(Landing(old), shipped.n + 1)
+    mirror = Landing(store.url)
+    shipped.check(mirror, ANEW)
+    with pytest.raises(LandingError, match="or is a mirror that is behind"):
+        unshipped.check(mirror, ANEW)
+    fetch(tmp_path / "new", store)
+    log = reopen(tmp_path / "new", "other")
+    ship_all(log, store)
+    log.close()
+    for offset in (shipped, Offset(shipped.n), Offset(shipped.n, shipped.landing_id)):
+        offset.check(Landing(store.url), ANEW)
+    assert Landing(store.url).landing_id == shipped.landing_id
+    with pytest.raises(LandingError, match="is another one than the one that was read"):
+        unshipped.check(Landing(store.url), ANEW)
 
 
 def test_what_goes_by_a_target_and_a_landing_sees_that_they_belong_together(tmp_path: Path) -> None:

@@ -352,19 +352,32 @@ def test_stream_takes_its_time(spark: SparkSession, tmp_path: Path) -> None:
     assert all(of["latestOffset"] == newest for of in told if is_asked)
 
 
-@pytest.mark.parametrize("loss", ["gap", "retention", "quarantine"])
+@pytest.mark.parametrize("loss", ["gap", "retention", "quarantine", "suspect", "suspect of any"])
 @pytest.mark.usefixtures("spark")
 def test_it_stops_where_changes_are_missing(loss: str, tmp_path: Path) -> None:
-    """A gap, a quarantine, or entries that went before they were read; then it goes on, when told so."""
+    """A gap, a quarantine, suspect rows, entries that went before they were read; it goes on when told so."""
     root = tmp_path / "landing"
     source = History(root, 9, with_schema_changes=False)
     source.run(2)
     lost = source.writer.n
     if loss == "gap":
         source.writer.entry(EntryKind.GAP, source.lsn)
+    extra: dict[str, Any]  # Any: JSON
     if loss == "quarantine":
         extra = {"reason": "table_error", "tables": ["public.pair"]}
         source.writer.entry(EntryKind.QUARANTINE, source.lsn, extra=extra)
+    if loss == "suspect":
+        changes = {"public.pair": {"text": "a partition was emptied", "oid": None}}
+        extra = {
+            "reason": "table_changed",
+            "text": "public.pair: a partition was emptied. Between ...",
+        }
+        extra |= {"tables": ["public.pair"], "is_any_table": False, "changes": changes}
+        source.writer.entry(EntryKind.SUSPECT, source.lsn, extra=extra)
+    if loss == "suspect of any":
+        extra = {"reason": "ddl_in_transaction", "text": "rows after DDL were left out"}
+        extra |= {"tables": [], "is_any_table": True}
+        source.writer.entry(EntryKind.SUSPECT, source.lsn, extra=extra)
     source.run(3)
     if loss == "retention":
         for n in range(lost + 1):
@@ -373,12 +386,26 @@ def test_it_stops_where_changes_are_missing(loss: str, tmp_path: Path) -> None:
         "gap": f"entry {lost} is a gap",
         "retention": f"entries {lost} to {lost} were given up",
         "quarantine": f"entry {lost} put public.pair in quarantine",
+        "suspect": rf"entry {lost} says that rows may be wrong: public.pair: a partition was emptied; read "
+        r"it again \(gaussdecode snapshot CONFIG --table NAME\).*failOnDataLoss",
+        "suspect of any": f"entry {lost} says that rows may be wrong: .*rows after DDL were left out",
     }
     after = str(lost - 1)
     with pytest.raises(LandingError, match=told[loss]):
         read_here(root, startingOffset=after)
-    if loss == "quarantine":  # others are whole
+    if loss in {"quarantine", "suspect"}:  # others are whole
         assert read_here(root, startingOffset=after, table="public.plain")
+    else:
+        with pytest.raises(LandingError, match=told[loss]):
+            read_here(root, startingOffset=after, table="public.plain")
+    for table in ("public.pair", "public.plain") if loss == "suspect" else ():
+        options = {"rows": "files", "startingOffset": after, "table": table}
+        reader = GaussDecodeSource({"path": str(root), **options}).reader(T.StructType())
+        if table == "public.plain":
+            assert reader.partitions()
+        else:
+            with pytest.raises(LandingError, match=told[loss]):
+                reader.partitions()
     rows = read_here(root, startingOffset=after, failOnDataLoss="false")
     assert max(row["gd_n"] for row in rows) == source.writer.n - 1
 
