@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gaussdecode.commands._server import is_gaussdb, open_pair, open_server
+from gaussdecode.commands._signals import interruptible
 from gaussdecode.commands._slots import slots_of
 from gaussdecode.daemon.position import landing_position
 from gaussdecode.errors import ConfigError, SourceRefusedError
@@ -160,9 +161,11 @@ class Hole:
     def _make_slot(self, *, failover: bool) -> Lsn:
         slots = slots_of(self.config)
         slot = self.server.slot
-        if slot is not None:
-            slots.drop()
-        return slots.create(failover=failover or (slot is not None and slot.is_failover))
+        with interruptible() as interrupt:
+            if slot is not None:
+                slots.drop()
+            failover = failover or (slot is not None and slot.is_failover)
+            return slots.create(interrupt, failover=failover)
 
 
 def _skipped(

@@ -37,6 +37,7 @@ from gaussdecode.commands._begin import begin_landing, prepare_root, refuse_same
 from gaussdecode.commands._gap import END, Hole, open_log
 from gaussdecode.commands._landed import has_landing, refuse_landed
 from gaussdecode.commands._owner import load_as_owner
+from gaussdecode.commands._signals import Interrupt, interruptible
 from gaussdecode.commands._slots import slots_of
 from gaussdecode.commands._table import print_table
 from gaussdecode.errors import EX_OK, ConfigError, GaussDecodeError
@@ -114,18 +115,31 @@ def _create(config: Config, args: argparse.Namespace) -> None:
     if not args.no_landing:
         prepare_root(config)
     made: dict[str, Lsn] = {}
+    with interruptible() as interrupt:
+        try:
+            _make_slots(config, args, interrupt, made)
+            if not args.no_landing:
+                begin_landing(config, made)
+        except GaussDecodeError:
+            if len(config.members) > 1:
+                _take_back(config, made)
+            raise
+    _print_slots(config, made)
+
+
+def _make_slots(
+    config: Config, args: argparse.Namespace, interrupt: Interrupt, made: dict[str, Lsn]
+) -> None:
+    """Make the slot of each source, or none where a signal comes; afterwards the interrupt is held."""
     try:
         for name, member in config.members.items():
+            interrupt.release()
             made[name] = slots_of(member).create(
-                failover=args.failover, is_landed=not args.no_landing
+                interrupt, failover=args.failover, is_landed=not args.no_landing
             )
-        if not args.no_landing:
-            begin_landing(config, made)
-    except GaussDecodeError:
-        if len(config.members) > 1:
-            _take_back(config, made)
+    except KeyboardInterrupt:
+        _take_back(config, made)
         raise
-    _print_slots(config, made)
 
 
 def _take_back(config: Config, made: Mapping[str, Lsn]) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,27 +50,6 @@ def test_life_of_a_slot(database: Database, configure: Configure, run: Run) -> N
 
     assert run("slot", "drop", path).out == f"slot {database.slot} is dropped\n"
     assert database.slot not in run("slot", "list", path).out
-
-
-def test_what_a_slot_waits_for_is_said(
-    database_15: Database, configure: Configure, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """It is made when older transactions have ended; until then a person is told so."""
-    path = configure(database_15)
-    with database_15.connect() as session, ThreadPoolExecutor(1) as pool:
-        session.execute("BEGIN")
-        session.execute("SELECT txid_current()")
-        made = pool.submit(main, ["slot", "create", "--no-landing", path])
-        told: list[str] = []
-
-        def is_told() -> bool:
-            told.append(capfd.readouterr().err)
-            return "waiting for the transactions that were open" in "".join(told)
-
-        wait_until(is_told, "it is said")
-        assert not made.done()
-        session.execute("COMMIT")
-        assert made.result(60) == EX_OK
 
 
 def test_a_second_slot_of_the_name_is_refused(

@@ -25,6 +25,8 @@ class Backend:
         query_start_us: when it began, since 1970 by the server's clock.
         xact_start_us: when the transaction began; None outside one.
         xid: of its transaction, 0 before it wrote anything.
+        index: of the session, which a request to cancel names.
+        is_cancelled: its statement is to be given up.
     """
 
     pid: int
@@ -35,9 +37,12 @@ class Backend:
     query_start_us: int | None = None
     xact_start_us: int | None = None
     xid: int = 0
+    index: int = 0
+    is_cancelled: bool = False
 
     def run(self, query: str, now_us: int) -> None:
         """Begin a statement."""
+        self.is_cancelled = False
         self.state, self.query, self.query_start_us = ACTIVE, query, now_us
         if self.xact_start_us is None:
             self.xact_start_us = now_us
@@ -95,7 +100,9 @@ class Activity:
 
     def connect(self, user: str, application: str = "gsql") -> Backend:
         """Begin a session."""
-        backend = Backend(next(self._pids), user, application)
+        pid = next(self._pids)
+        index = (pid - _FIRST_PID) // _PID_STEP
+        backend = Backend(pid, user, application, index=index)
         self.backends[backend.pid] = backend
         return backend
 

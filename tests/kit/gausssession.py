@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SSL_REQUEST, CANCEL_REQUEST, GSS_REQUEST = 80877103, 80877102, 80877104
 _TEXT, _INT4, _INT8, _BOOL, _XID, _OID = 25, 23, 20, 16, 28, 26
 _THAW_SECONDS: Final = 0.02
+_KEY: Final = 815
 _MAX_MESSAGE: Final = 1 << 24
 _STATEMENT: Final = re.compile(r"""(?:[^;"']|"[^"]*"|'(?:[^']|'')*')+""")
 _SET: Final = re.compile(
@@ -157,6 +158,7 @@ class Session:
             self._startup()
             return
         if code == CANCEL_REQUEST:
+            self._cancel(*struct.unpack_from(">II", body, 4))
             raise Gone
         major, self._minor = code >> 16, code & 0xFFFF
         if major != 3 or self._minor not in self.server.behaviour.protocols:
@@ -175,6 +177,12 @@ class Session:
         }
         self._admit(given)
         self._greet()
+
+    def _cancel(self, number: int, key: int) -> None:
+        """Have another session give up its statement, where the key fits."""
+        for backend in list(self.server.store.activity.backends.values()):
+            if backend.index == number and key == number ^ _KEY:
+                backend.is_cancelled = True
 
     def _use_tls(self) -> None:
         if self._tls is None:
@@ -264,9 +272,10 @@ class Session:
         for name in _REPORTED:
             value = self.settings[name.lower()]
             out += message(b"S", name.encode() + b"\0" + value.encode() + b"\0")
-        out += message(b"K", struct.pack(">II", 4711, 815)) + message(b"Z", b"I")
         application = self.settings["application_name"]
         self.backend = self.server.store.activity.connect(self.user, application)
+        index = self.backend.index
+        out += message(b"K", struct.pack(">II", index, index ^ _KEY)) + message(b"Z", b"I")
         self.send(out)
 
     def _read_message(self) -> tuple[bytes, bytes]:
@@ -399,6 +408,7 @@ class Session:
             raise CommandError("the simulator makes logical slots only", "0A000")
         if self.kind != "database":
             raise CommandError("logical decoding requires a database connection", "55000")
+        self._wait_for_transactions()
         slot = self.server.create_slot(command.slot, command.plugin)
         columns = ["slot_name", "consistent_point", "snapshot_name", "output_plugin"]
         row = [slot.name, lsn_text(slot.position), None, slot.plugin]
@@ -479,6 +489,16 @@ class Session:
             self.send(message(b"S", text))
         return Result([], [], "SET")
 
+    def _wait_for_transactions(self) -> None:
+        """Wait until those that are open now have ended, as whoever makes a slot does."""
+        assert self.backend is not None
+        activity = self.server.store.activity
+        waited = {one.xid for one in activity.running() if one.xid}
+        while waited & {one.xid for one in activity.running()}:
+            if self.backend.is_cancelled:
+                raise CommandError("canceling statement due to user request", "57014")
+            time.sleep(_THAW_SECONDS)
+
     def _call(self, name: str, values: list[str]) -> Result:
         server = self.server
         if name == "pg_drop_replication_slot":
@@ -488,6 +508,7 @@ class Session:
             gausscommand.check_slot_name(values[0])
             if values[2:] not in ([], ["0"], ["1"]):
                 raise CommandError("output_order must be 0 or 1", "22023")
+            self._wait_for_transactions()
             makes = server.create_slot if values[2:] != ["1"] else server.create_csn_slot
             if len(values) > 2 and not server.profile.is_commercial:
                 makes = server.create_csn_slot  # which refuses it

@@ -1,8 +1,9 @@
 """Messages of the front-end/back-end protocol 3, as far as GaussDB uses it.
 
-    message      type u8, length i32 (of itself and the body), body
-    startup      length i32, protocol i32, (name NUL, value NUL)*, NUL          no type
-    SSLRequest   length i32 = 8, code i32 = 80877103                            no type
+    message        type u8, length i32 (of itself and the body), body
+    startup        length i32, protocol i32, (name NUL, value NUL)*, NUL        no type
+    SSLRequest     length i32 = 8, code i32 = 80877103                          no type
+    CancelRequest  length i32 = 16, code i32 = 80877102, session i32, key i32   no type
 
 Integers big-endian. `MessageReader` turns bytes that arrive in any pieces into messages;
 the other functions read or write one body each. A length is compared with a limit before
@@ -22,6 +23,8 @@ PROTOCOL_3_0: Final = 3 << 16
 PROTOCOL_3_51: Final = 3 << 16 | 51
 MINOR_MASK: Final = 0xFFFF
 SSL_REQUEST_CODE: Final = 80877103
+CANCEL_REQUEST_CODE: Final = 80877102
+CANCEL_KEY_BYTES: Final = 8
 COMMAND_LIMIT_BYTES: Final = 64 << 20  # arbitrary; answers to our commands are small
 _HEADER: Final = struct.Struct(">cI")
 _INT32: Final = struct.Struct(">i")
@@ -319,6 +322,15 @@ def parse_copy_out(body: bytes) -> None:
 def ssl_request() -> bytes:
     """Ask for TLS; the answer is one byte, ``S`` or ``N``."""
     return struct.pack(">II", 8, SSL_REQUEST_CODE)
+
+
+def cancel_request(key: bytes) -> bytes:
+    """Have the command of another session given up; there is no answer.
+
+    Args:
+        key: the eight bytes of the session's BackendKeyData.
+    """
+    return struct.pack(">II", 16, CANCEL_REQUEST_CODE) + key
 
 
 def startup(protocol: int, parameters: Mapping[str, str]) -> bytes:

@@ -89,6 +89,7 @@ class Session:
         rows: of it.
         error: fields of the error of the last command, or of the one that ended the session.
         notices: fields of the first hundred notices.
+        cancel_key: what cancels a command of the session, for `messages.cancel_request`; empty for none.
     """
 
     def __init__(self, login: auth.Login, parameters: Mapping[str, str], protocol: int) -> None:
@@ -103,6 +104,7 @@ class Session:
         self.rows: list[Row] = []
         self.error: dict[str, str] | None = None
         self.notices: list[dict[str, str]] = []
+        self.cancel_key = b""
 
     @property
     def is_replication(self) -> bool:
@@ -171,6 +173,8 @@ class Session:
                 fields = messages.notice_fields(message.body)
                 if len(self.notices) < _MAX_NOTICES:
                     self.notices.append(fields)
+            case Tag.BACKEND_KEY if len(message.body) >= messages.CANCEL_KEY_BYTES:
+                self.cancel_key = message.body[: messages.CANCEL_KEY_BYTES]
             case Tag.NEGOTIATE:
                 self.minor = min(self.minor, messages.parse_negotiation(message.body))
             case Tag.ROW_DESCRIPTION:
@@ -184,7 +188,7 @@ class Session:
             case Tag.COPY_OUT:
                 messages.parse_copy_out(message.body)
             case _:
-                pass  # keys for cancelling, notifications, copied lines, READY: nothing to learn
+                pass  # notifications, copied lines, READY: nothing to learn
 
     def _add(self, row: Row) -> None:
         if len(row) != len(self.columns):

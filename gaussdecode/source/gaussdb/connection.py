@@ -40,6 +40,9 @@ from gaussdecode.source.sqlstate import Phase
 ANSWER_SECONDS: Final = 60.0
 """Longest wait for an answer, where nothing else is said; arbitrary."""
 
+CANCEL_SECONDS: Final = 10.0
+"""Longest wait for a server that was told to cancel a command; arbitrary."""
+
 _READ_BYTES: Final = 1 << 16
 _COPY_READ_BYTES: Final = 1 << 18
 _POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
@@ -62,10 +65,13 @@ class GaussConnection:
         endpoint: whom it reached.
         pending: after `start_stream`, what was read after the server's consent.
         timeout: seconds that one answer may take; None for any time.
-        should_stop: asked while an answer is waited for; None for nobody.
+        should_stop: asked while an answer is waited for; the command is cancelled where it says so.
+            None for nobody.
     """
 
-    def __init__(self, sock: Socket, session: Session, endpoint: Endpoint, target: Target) -> None:
+    def __init__(
+        self, sock: Socket, session: Session, endpoint: Endpoint, place: Place, target: Target
+    ) -> None:
         self.socket = sock
         self.is_encrypted = isinstance(sock, ssl.SSLSocket)
         self.is_replication = session.is_replication
@@ -75,7 +81,10 @@ class GaussConnection:
         self.should_stop: Callable[[], bool] | None = None
         self._session = session
         self._reader = MessageReader()
+        self._place = place
+        self._target = target
         self._secrets = target.secrets
+        self._cancelled_until: float | None = None
         self._failure: GaussDecodeError | None = None
 
     def __enter__(self) -> Self:
@@ -283,9 +292,36 @@ class GaussConnection:
     def _deadline(self) -> float:
         return float("inf") if self.timeout is None else time.monotonic() + self.timeout
 
+    def cancel(self) -> bool:
+        """Have the server give up the command that runs; does not wait for it.
+
+        Returns:
+            It was told so; else it goes on with the command.
+        """
+        key = self._session.cancel_key
+        if not key or self.is_replication:
+            return False
+        deadline = time.monotonic() + _STOPPING_SECONDS
+        place = self.endpoint, self._place, self._target, deadline
+        try:
+            with open_socket(*place, is_tls=False) as asking:  # as libpq does: the key is used up
+                asking.sendall(messages.cancel_request(key))
+                asking.recv(1)  # the server has read it when it closes
+        except (GaussDecodeError, OSError):
+            return False
+        return True
+
+    def _until_cancelled(self) -> float:
+        """Until when an answer is waited for, after a stop was asked for; it is cancelled once."""
+        if self._cancelled_until is None:
+            rest = CANCEL_SECONDS if self.cancel() else 0.0
+            self._cancelled_until = time.monotonic() + rest
+        return self._cancelled_until
+
     def _exchange(self, data: bytes, phase: Phase, deadline: float) -> None:
         """Send, then take messages until the session waits for us again."""
         session = self._session
+        self._cancelled_until = None
         try:
             self._send_all(data, phase, deadline)
             while True:
@@ -295,6 +331,8 @@ class GaussConnection:
                 if session.phase in _OURS:
                     break
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                self.cancel()
             self._lose(error)  # nobody knows what would come next
             raise
         if session.error is not None:
@@ -321,7 +359,7 @@ class GaussConnection:
             except TimeoutError as error:
                 if self.should_stop is None or time.monotonic() >= deadline:
                     raise self._broken(phase, error) from None
-                if self.should_stop():
+                if self.should_stop() and time.monotonic() >= self._until_cancelled():
                     raise broken(phase, "a stop was asked for") from None
                 continue
             except OSError as error:
@@ -426,7 +464,7 @@ class _Attempt:
         sock = open_socket(self._endpoint, self._place, target, self._deadline, is_tls=self._is_tls)
         login = auth.Login(target.user, target.password)
         self._session = Session(login, _parameters(target, is_replication), protocol)
-        connection = GaussConnection(sock, self._session, self._endpoint, target)
+        connection = GaussConnection(sock, self._session, self._endpoint, self._place, target)
         try:
             connection.log_in(self._deadline)
         except (WireError, SequenceError) as error:
