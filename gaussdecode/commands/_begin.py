@@ -24,6 +24,7 @@ from gaussdecode.land.making import Draft
 from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.entry import BEGINS
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.request import Reached
@@ -74,7 +75,8 @@ def prepare_root(config: Config) -> None:
 def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> dict[str, Lsn]:
     """Write the first entry of a landing where its slots stand.
 
-    Where nothing but a first entry is there yet, the beginning moves to where they stand now.
+    Where nothing but a beginning is there yet, it moves to where they stand now: an attempt that was
+    cut off can be made again.
 
     Args:
         config: of one server, or several.
@@ -107,10 +109,10 @@ def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> d
             order=order_of(config),
             space=SpaceWait(should_stop=lambda: True),
         )
-        kind = EntryKind.GENESIS if log.is_empty else EntryKind.IDLE
+        kind, extra = (EntryKind.GENESIS, {}) if log.is_empty else (EntryKind.IDLE, {BEGINS: True})
         reached = {name: Reached(begin[1], None) for name, begin in begins.items()}
         position = reached.pop(log.source).position
-        log.commit(Draft(kind=kind, position=position, others=reached))
+        log.commit(Draft(kind=kind, position=position, others=reached, extra=extra))
         store = SnapshotStore(log.disk)
         store.prepare()
         for name, member in config.members.items():

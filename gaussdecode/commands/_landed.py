@@ -1,8 +1,12 @@
 """Refusals of what an operator must not do while a landing depends on it."""
 
+from pathlib import Path
+
 from gaussdecode.access import is_there
 from gaussdecode.errors import ConfigError
 from gaussdecode.land.names import CHECKPOINTS, COMMITS, LAYOUT, entry_number
+from gaussdecode.model.entry import BEGINS, CommitEntry
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.settings.sections import Config
 
 
@@ -12,11 +16,20 @@ def has_landing(config: Config) -> bool:
     if not is_there(root / LAYOUT):
         return False
     try:
-        items = [item.name for item in (root / COMMITS).iterdir()]
+        items = [item for item in (root / COMMITS).iterdir() if entry_number(item.name) is not None]
         is_used = any((root / CHECKPOINTS).iterdir())
     except OSError:
         return True
-    return is_used or any((entry_number(name) or 0) > 0 for name in items)
+    return is_used or not all(map(_begins, items))
+
+
+def _begins(path: Path) -> bool:
+    """Whether an entry says no more than where the landing begins."""
+    try:
+        entry = CommitEntry.from_bytes(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return entry.kind is EntryKind.GENESIS or BEGINS in entry.extra
 
 
 def refuse_landed(config: Config, what: str) -> None:

@@ -40,6 +40,7 @@ PREPARED: Final = "prepared"
 ENDED: Final = "ended"
 CSNS: Final = "csns"
 IN_ORDER: Final = "in_order"
+BEGINS: Final = "begins"
 FIRST_PREVIOUS: Final = "0" * 64
 """What entry 0 carries as the hash of the entry before it."""
 
@@ -77,7 +78,8 @@ class CommitEntry:
             of several sources; under ``prepared`` the files of
             prepared transactions that it names, under ``ended`` paths of those that ended;
             under ``csns`` the least and the greatest CSN of its transactions; under ``in_order``
-            true where rows stand in order in its files, and these in order by table and source.
+            true where rows stand in order in its files, and these in order by table and source;
+            under ``begins`` true where it says no more than where the landing begins.
         hash: of this entry; empty until it is sealed.
     """
 

@@ -151,3 +151,18 @@ def test_beginning_moves_while_nothing_has_landed(
     assert [entry["kind"] for entry in entries] == ["genesis", "idle"]
     (position,) = entries[-1]["positions"].values()
     assert position["lsn"] == database_15.slot_positions()[1]
+
+
+def test_beginning_can_be_repeated(daemon: _Unbegun) -> None:
+    """As often as the command is cut off after the entry was written; not after the daemon's first."""
+    daemon.database.create_slot()
+    adopt = ["slot", "adopt", str(daemon.config_path)]
+    for _ in range(4):
+        assert main(adopt) == EX_OK
+    begun = len(daemon.entries())
+    with daemon:
+        daemon.database.execute("INSERT INTO public.t VALUES (1)")
+        daemon.catch_up()
+        assert daemon.stop() == EX_OK
+    assert len(daemon.entries()) > begun
+    assert main(adopt) == EX_CONFIG

@@ -25,7 +25,7 @@ from kit.proxy import Fault, Proxy
 
 import gaussdecode
 from gaussdecode.commands import _sourcesums as sourcesums
-from gaussdecode.daemon import marking
+from gaussdecode.daemon import catalogwatch, marking
 from gaussdecode.errors import SourceError
 from gaussdecode.source.gaussdb import catalog as gausscatalog
 from gaussdecode.source.gaussdb import connection as gaussdb
@@ -169,6 +169,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pgexport, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(sourcesums, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(marking, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(catalogwatch, "_SECONDS", 0.5)
     monkeypatch.setattr(conversations, "VIEW_SECONDS", 1.0)
 
 
