@@ -9,6 +9,7 @@ message; anything else is a bug and shows its traceback.
 import argparse
 import gc
 import importlib
+import io
 import os
 import pkgutil
 import shlex
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Final, NoReturn, Protocol, cast
 
 import gaussdecode
-from gaussdecode import commands
+from gaussdecode import commands, limits
 from gaussdecode.access import refused, user_name
 from gaussdecode.commands._completion import SHELLS, completion_script
 from gaussdecode.errors import EX_OK, EX_SOFTWARE, AccessError, GaussDecodeError
@@ -59,7 +60,7 @@ The usual way:
 """
 _EPILOG: Final = """\
 exit status: 0 done or stopped on request, 2 wrong usage, 69 source not available, 70 bug,
-74 disk, 76 bytes break the protocol, 78 configuration, 130 interrupted
+71 limit of the system, 74 disk, 76 bytes break the protocol, 78 configuration, 130 interrupted
 """
 
 
@@ -159,12 +160,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     command = next(iter(arguments), "")
-    if argv is None:  # the process is the command's
-        args = _parse_quickly(command, arguments)
-    else:
-        args = build_parser(command).parse_args(arguments)
     began_as = os.geteuid()
     try:
+        if argv is None:  # the process is the command's
+            args = _parse_quickly(command, arguments)
+        else:
+            args = build_parser(command).parse_args(arguments)
         status = int(args.execute(args))
         sys.stdout.flush()
     except (GaussDecodeError, PermissionError) as error:
@@ -177,7 +178,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_output()
         return EX_BROKEN_PIPE
-    except Exception:  # noqa: BLE001 (the last line of defence)
+    except Exception as error:  # noqa: BLE001 (the last line of defence)
+        limit = limits.reached(error)
+        if limit is not None:
+            print(f"gaussdecode: {limit}", file=sys.stderr)
+            return limit.exit_status
         traceback.print_exc()
         print("gaussdecode: this is a bug; please report the lines above", file=sys.stderr)
         return EX_SOFTWARE
@@ -191,6 +196,8 @@ def _parse_quickly(command: str, arguments: Sequence[str]) -> argparse.Namespace
     )  # numpy's threads spin, and have no work here
     gc.disable()  # what is imported lives as long as the process
     args = build_parser(command).parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names that a locale cannot spell
     gc.freeze()
     gc.enable()
     return args

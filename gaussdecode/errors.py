@@ -18,6 +18,7 @@ EX_OK: Final = os.EX_OK
 EX_DATAERR: Final = os.EX_DATAERR
 EX_UNAVAILABLE: Final = os.EX_UNAVAILABLE
 EX_SOFTWARE: Final = os.EX_SOFTWARE
+EX_OSERR: Final = os.EX_OSERR
 EX_IOERR: Final = os.EX_IOERR
 EX_PROTOCOL: Final = os.EX_PROTOCOL
 EX_CONFIG: Final = os.EX_CONFIG
@@ -404,6 +405,12 @@ class ChildError(GaussDecodeError):
     exit_status = EX_SOFTWARE
 
 
+class LimitError(GaussDecodeError):
+    """The system gives no more file descriptors, processes or memory; see `limits`."""
+
+    exit_status = EX_OSERR
+
+
 class StateError(GaussDecodeError):
     """A step that the table of states does not list: nothing was changed; a fault of ours."""
 
@@ -454,6 +461,7 @@ _CLASSES: Final[dict[str, type[GaussDecodeError]]] = {
         DiskError,
         DiskStillFullError,
         ChildError,
+        LimitError,
     )
 }
 

@@ -12,7 +12,7 @@ import argparse
 import os
 from pathlib import Path
 
-from gaussdecode import __version__, logs
+from gaussdecode import __version__, limits, logs
 from gaussdecode.access import user_name
 from gaussdecode.commands._lean import forgo_pandas
 from gaussdecode.commands._owner import load_as_owner
@@ -30,6 +30,7 @@ def execute(args: argparse.Namespace) -> int:
     """Run the daemon."""
     forgo_pandas()
     config = load_as_owner(args.config)
+    limits.allow_descriptors(config.descriptors)
     prepared = Prepared()
     prepared.start("gaussdecode.source.reader", config.source.kind)
     from gaussdecode.daemon.supervisor import Supervisor  # meanwhile: it takes as long
@@ -47,6 +48,11 @@ def execute(args: argparse.Namespace) -> int:
         Supervisor(config, notifier, prepared).run()
     except GaussDecodeError as error:
         log.error(logs.Event.ERROR, reason=str(error), exit_status=error.exit_status)
+        raise
+    except Exception as error:
+        limit = limits.reached(error)
+        if limit is not None:
+            log.error(logs.Event.ERROR, reason=str(limit), exit_status=limit.exit_status)
         raise
     finally:
         notifier.close()

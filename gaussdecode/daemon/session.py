@@ -35,10 +35,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from gaussdecode import late
+from gaussdecode import late, limits
 from gaussdecode.automaton import Automaton
 from gaussdecode.collect.collector import Collector
-from gaussdecode.errors import ChildError, GaussDecodeError, SourceError, from_record
+from gaussdecode.errors import (
+    ChildError,
+    GaussDecodeError,
+    LimitError,
+    SourceError,
+    from_record,
+)
 from gaussdecode.ipc.control import Control, Word
 from gaussdecode.ipc.process import Child, Prepared
 from gaussdecode.ipc.ring import Ring
@@ -265,10 +271,8 @@ class Session:
         try:
             child = self._prepared.take(module).give(settings, name)
         except OSError as error:
-            raise ChildError(
-                f"{name} cannot be started: {error.strerror}; see the limits on processes, "
-                "memory and descriptors"
-            ) from error
+            reason = limits.reached(error) or error.strerror
+            raise LimitError(f"{name} cannot be started: {reason}") from error
         self._children.append(child)
         self._selector.register(child.report_fd, selectors.EVENT_READ, child)
         _log.debug(Event.CHILD_STARTED, child=name, pid=child.process.pid)
@@ -325,8 +329,9 @@ class Session:
             return
         self.facts = facts
         self.collector = self._begin(facts, self._confirm)
-        self._thread = threading.Thread(target=self._collect, name="collector", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._collect, name="collector", daemon=True)
+        thread.start()  # which may fail: then there is nothing to end
+        self._thread = thread
         self._let_go()
         late.load()  # while the server begins the stream
 

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from gaussdecode import limits
 from gaussdecode.errors import ChildError, to_record
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -97,7 +98,7 @@ class Reports:
 
     def error(self, error: BaseException) -> None:
         """Send the error that ends this process; `errors.from_record` rebuilds it."""
-        self.write("error", error=to_record(error))
+        self.write("error", error=to_record(limits.reached(error) or error))
 
     def fail(self, error: BaseException) -> NoReturn:
         """Send the error and end this process with its exit status."""

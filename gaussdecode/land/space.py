@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
+from gaussdecode import limits
 from gaussdecode.access import refused
 from gaussdecode.errors import DiskError, DiskStillFullError
 
@@ -130,11 +131,11 @@ class SpaceWait:
                         raise _translated(what, error) from error
                     if self._should_stop():
                         raise DiskStillFullError(
-                            f"{what}: {error.strerror}; stopped while waiting"
+                            f"{what}: {_reason(error)}; stopped while waiting"
                         ) from error
                     if not waited:
                         waited = True
-                        self._begin(f"{what}: {error.strerror}")
+                        self._begin(f"{what}: {_reason(error)}")
                 self._sleep(POLL_SECONDS)
         finally:
             if waited:
@@ -172,6 +173,11 @@ class SpaceWait:
     def _change(self, by: int) -> None:
         with self._lock:
             self._waiting += by
+
+
+def _reason(error: OSError) -> str | None:
+    limit = None if error.errno == errno.EAGAIN else limits.reached(error)
+    return error.strerror if limit is None else str(limit)
 
 
 def _translated(what: str, error: OSError) -> Exception:

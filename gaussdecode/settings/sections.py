@@ -51,6 +51,8 @@ ROW_COPIES: Final = 3
 MIRROR_PUT_BYTES: Final = 160 * MIB
 """Largest file that is put in one request, which holds it in memory; above the default size."""
 
+_DESCRIPTORS: Final = 128  # files, directories, connections and libraries: some 60 are usual
+_DECODER_DESCRIPTORS: Final = 16  # two queues of at most seven each, and pipes
 _DAY: Final = 86400.0
 _HOUR: Final = 3600.0
 SLOT_NAME: Final = Text(r"[a-z0-9_]{1,63}", "1 to 63 of a-z, 0-9 and _")
@@ -985,6 +987,12 @@ class Config:
     def row_memory_bytes(self) -> int:
         """What the largest row takes over all processes, beside the budget."""
         return ROW_COPIES * self.source.max_row_bytes
+
+    @property
+    def descriptors(self) -> int:
+        """File descriptors that the main process may need."""
+        decoders = sum(member.decoding.most_decoders for member in self.members.values())
+        return _DESCRIPTORS + decoders * _DECODER_DESCRIPTORS
 
     def memory_budget(self) -> dict[str, int]:
         """Name every byte bound; their sum is what the processes may hold in buffers."""
