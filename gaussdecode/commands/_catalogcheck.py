@@ -1,6 +1,7 @@
 """What a catalogue of PostgreSQL says of tables that a landing has, or will have, and nobody would expect.
 
-Tables that landed and are not sent any more; columns whose text hangs on names of other objects.
+Tables that landed and are not sent any more; columns whose text hangs on names of other objects;
+partitions with another replica identity than the table they are sent as; row-level security.
 """
 
 from collections.abc import Iterator
@@ -35,6 +36,36 @@ _NAMING: Final = """
     ORDER BY 1, 2, 3
 """
 
+# A published table, and what is below it: a partition is sent as the table above it, or read by itself.
+_TREE: Final = """
+    WITH RECURSIVE tree AS (
+        SELECT DISTINCT t.oid AS top, t.oid FROM ({tables}) t
+        UNION SELECT t.top, i.inhrelid FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.relkind = 'p'
+            JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid)
+"""
+_UNLIKE: Final = """
+    {tree}, identity AS (
+        SELECT t.top, c.oid, c.relkind, n.nspname, c.relname, CASE c.relreplident WHEN 'f' THEN '*' ELSE
+            coalesce((SELECT string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attname)
+                FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a
+                    ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
+                WHERE i.indrelid = c.oid AND ((c.relreplident = 'd' AND i.indisprimary)
+                    OR (c.relreplident = 'i' AND i.indisreplident))), '') END AS columns
+        FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace)
+    SELECT r.nspname, r.relname, l.nspname, l.relname FROM identity l
+    JOIN identity r ON r.oid = l.top AND r.top = l.top
+    WHERE l.oid <> l.top AND l.relkind = 'r' AND l.columns <> r.columns
+        AND (l.columns <> '*' OR r.columns = '')  -- of a whole old row the key is taken
+    ORDER BY 1, 2, 3, 4
+"""
+_HIDDEN: Final = """
+    {tree}
+    SELECT DISTINCT n.nspname, c.relname, current_user FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'r' AND pg_catalog.row_security_active(c.oid) ORDER BY 1, 2
+"""
+
 
 def catalog_findings(connection: Connection, config: Config) -> Iterator[Finding]:
     """Look.
@@ -60,6 +91,48 @@ def catalog_findings(connection: Connection, config: Config) -> Iterator[Finding
             "when what they name is renamed, stored rows look different, and nothing in the stream says so",
             "keep names as text, or numbers as oid; or read these tables again after a rename",
         )
+    tree = _TREE.format(tables=tables)
+    unlike = [
+        row
+        for row in _spelled(connection.query(_UNLIKE.format(tree=tree)))
+        if listed.allows(row[0], row[1])
+    ]
+    yield from _unlike_partitions(unlike)
+    if config.reads_rows:
+        hidden = _spelled(connection.query(_HIDDEN.format(tree=tree)))
+        yield from _hidden_rows([row for row in hidden if listed.allows(row[0], row[1])])
+
+
+def _spelled(rows: list[tuple[str | None, ...]]) -> list[list[str]]:
+    return [[spelled_name(value or "") for value in row] for row in rows]
+
+
+def _unlike_partitions(rows: list[list[str]]) -> Iterator[Finding]:
+    """Partitions that are sent as a table with another replica identity."""
+    if not rows:
+        return
+    titles = [f"{table_title(*row[2:])} of {table_title(*row[:2])}" for row in rows]
+    yield Finding(
+        "partitions have another replica identity than the table they are sent as: "
+        f"{listing(titles[:NAMED_TABLES], len(titles))}",
+        "the server writes old rows by the partition's and sends them by the table's: updates and deletes come "
+        "without what identifies the row, or with NULL where there was a value; or the server refuses them",
+        "ALTER TABLE ... REPLICA IDENTITY ...;  -- the same for the table and all of its partitions; a primary "
+        "key of the table is one of its partitions too",
+    )
+
+
+def _hidden_rows(rows: list[list[str]]) -> Iterator[Finding]:
+    """Tables of which the role would read only some rows."""
+    if not rows:
+        return
+    titles = [table_title(*row[:2]) for row in rows]
+    role = quoted(rows[0][2])
+    yield Finding(
+        f"row-level security keeps rows from role {rows[0][2]}: {listing(titles[:NAMED_TABLES], len(titles))}",
+        "existing rows of these tables are not read: a snapshot is refused, for it would have some of them only",
+        f"ALTER ROLE {role} BYPASSRLS;  -- or land without existing rows: snapshot.mode: none",
+    )
 
 
 def _not_sent(rows: list[tuple[str | None, ...]], config: Config) -> Iterator[Finding]:

@@ -438,6 +438,15 @@ def unreadable(shape: TableShape, role: str) -> SourceRefusedError:
     )
 
 
+def hides_rows(shape: TableShape, role: str) -> SourceRefusedError:
+    """Make the error of a table of which the role may read only some rows."""
+    return SourceRefusedError(
+        f"row-level security keeps rows of table {shape.table.title} from role {role}: its existing rows are "
+        f"not read, for some would be missing. On the server: ALTER ROLE {identifier(role)} BYPASSRLS;",
+        NO_PRIVILEGE,
+    )
+
+
 def without_values(error: SourceError) -> SourceError:
     """Leave out a text of the server's that may repeat a value of a row."""
     if error.sqlstate is not None and error.sqlstate.startswith(_VALUE_CLASS):

@@ -28,6 +28,7 @@ from gaussdecode.source.export import (
     TableShape,
     column_list,
     conditions,
+    hides_rows,
     measure_of,
     measures,
     unreadable,
@@ -51,6 +52,10 @@ _POLL_SECONDS: Final = 0.1  # how soon a command is given up
 _TABLE: Final = """
     SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = {schema} AND c.relname = {name} AND c.relkind IN ('r', 'p')
+"""
+_HIDES_ROWS: Final = """
+    SELECT current_user, bool_or(pg_catalog.row_security_active(c.oid))
+    FROM pg_catalog.pg_class c WHERE c.oid IN ({oids})
 """
 _SLOT_PART: Final = 40  # of our slot's name in the temporary one's; 63 is the longest
 
@@ -246,7 +251,10 @@ class TableReader:
         except SourceError as error:
             if error.sqlstate != NO_PRIVILEGE:
                 raise
-            ((role,),) = self._command("SELECT current_user")
+            oids = ", ".join(str(leaf.oid) for leaf in shape.leaves)
+            ((role, has_hidden),) = self._command(_HIDES_ROWS.format(oids=oids))
+            if has_hidden == "t":
+                raise hides_rows(shape, str(role)) from None
             raise unreadable(shape, str(role)) from None
 
     # ---- rows ------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from gaussdecode.wire.encoding import spelled_name
 
 _ROLE: Final = """
     SELECT r.rolname, r.rolsuper, r.rolreplication, r.rolcreaterole, r.rolcreatedb,
-        r.rolbypassrls, r.rolconnlimit,
+        r.rolbypassrls AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relrowsecurity), r.rolconnlimit,
         EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
             WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
             AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE'))
