@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.seal import NewerFormatError
 from gaussdecode.model.title import table_title
 
 EX_OK: Final = os.EX_OK
@@ -417,6 +418,21 @@ class StateError(GaussDecodeError):
 
 class SupersededError(GaussDecodeError):
     """The caller's session is over: what it asked for is refused, and nothing was changed."""
+
+
+def unreadable(where: object, error: Exception, remedy: str) -> GaussDecodeError:
+    """The error of a file of a landing or target that cannot be read.
+
+    Args:
+        where: names the file.
+        error: why, from reading it.
+        remedy: what to do with one that is damaged.
+    """
+    if isinstance(error, NewerFormatError):
+        return ConfigError(
+            f"{where}: {error}: a newer gaussdecode wrote it; use that version, or a later one"
+        )
+    return LandingError(f"{where}: {error}; {remedy}")
 
 
 def attributed(error: Exception, blamed: tuple[int, bytes] | None) -> Exception:

@@ -6,7 +6,7 @@ in both. Given a number; promises the exact bytes, with their hash checked.
 
 from collections.abc import Iterator
 
-from gaussdecode.errors import LandingError
+from gaussdecode.errors import LandingError, unreadable
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.names import (
     CHECKPOINTS,
@@ -26,13 +26,14 @@ def parse_entry(raw: bytes, where: str) -> CommitEntry:
         where: the file, for the error.
 
     Raises:
-        LandingError: it is torn, altered or of a newer version.
+        LandingError: it is torn or altered.
+        ConfigError: it is of a newer program.
     """
     try:
         return CommitEntry.from_bytes(raw)
     except ValueError as error:
-        raise LandingError(
-            f"{where}: {error}; restore it from a copy of this landing, do not edit it"
+        raise unreadable(
+            where, error, "restore it from a copy of this landing, do not edit it"
         ) from error
 
 
@@ -65,7 +66,7 @@ class Entries:
         try:
             return CheckpointHeader.from_line(line.rstrip(b"\n"))
         except ValueError as error:
-            raise LandingError(f"{path}: {error}; restore it from a copy") from error
+            raise unreadable(path, error, "restore it from a copy") from error
 
     def block(self, path: str) -> tuple[CheckpointHeader, Iterator[bytes]]:
         """Header and exact bytes of the entries of a checkpoint, in one reading.

@@ -11,12 +11,18 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self
 
-from gaussdecode.errors import ConfigError, IdentityError, LandingError
+from gaussdecode.errors import ConfigError, IdentityError, LandingError, unreadable
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.names import DIRECTORIES, LAYOUT
 from gaussdecode.model.entry import format_time, parse_time
 from gaussdecode.model.landing import SourceIdentity
-from gaussdecode.model.seal import canonical_json, looks_sealed, read_sealed, sealed
+from gaussdecode.model.seal import (
+    NewerFormatError,
+    canonical_json,
+    looks_sealed,
+    read_sealed,
+    sealed,
+)
 
 VERSION: Final = 1
 CAPABILITIES: Final = ("checkpoints", "compact", "retention")
@@ -27,6 +33,7 @@ HIDES_TRUNCATE: Final = "hides-truncate"
 """Capability of readers: to know that tables may have been emptied or altered unseen."""
 SEVERAL: Final = "several-sources"
 """Capability of all: to know that files and positions are of several sources."""
+_ORDERS: Final = frozenset({"lsn", "csn"})
 _FIELDS: Final = frozenset(("version", "landing_id", "created", "order", "sources", "capabilities"))
 _KNOWN: Final = frozenset({*CAPABILITIES, HIDES_TRUNCATE, MIRRORED, SEVERAL})
 
@@ -75,8 +82,13 @@ class Layout:
         try:
             _check_version(json.loads(raw))  # before the hash, which another may make otherwise
             record = read_sealed(raw)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise LandingError(f"{LAYOUT}: {error}; restore it from a copy") from error
+        try:
             if record.keys() != _FIELDS:
-                raise ValueError("altered: it has other fields than were written")
+                raise ValueError("it has other fields than this program knows")
+            if record["order"] not in _ORDERS:
+                raise ValueError(f"order {record['order']!r}")
             return cls(
                 landing_id=str(record["landing_id"]),
                 created=parse_time(record["created"]),
@@ -86,7 +98,8 @@ class Layout:
                 is_sealed=looks_sealed(raw),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise LandingError(f"{LAYOUT}: {error}; restore it from a copy") from error
+            known = NewerFormatError(str(error)) if looks_sealed(raw) else error
+            raise unreadable(LAYOUT, known, "restore it from a copy") from error
 
 
 def _sources(record: dict[str, Any]) -> dict[str, SourceIdentity]:  # Any: JSON

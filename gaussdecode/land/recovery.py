@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from gaussdecode.errors import LandingError
+from gaussdecode.errors import LandingError, unreadable
 from gaussdecode.land import making
 from gaussdecode.land.checkpoint import Checkpoints
 from gaussdecode.land.disk import Disk
@@ -55,6 +55,7 @@ from gaussdecode.land.state import LogState
 from gaussdecode.land.tree import DATA_FILES, TREE, Kind, Place, is_vital, spell
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import LandingFile
+from gaussdecode.model.seal import NewerFormatError
 from gaussdecode.model.words import counted
 
 _ENTRIES_BACK: Final = 8
@@ -202,6 +203,8 @@ class _Recovery:
         try:
             entry = CommitEntry.from_bytes(raw)
             self.state.check_next(entry)
+        except NewerFormatError as error:  # it may be decided, and whoever wrote it can tell
+            raise unreadable(hidden_entry_path(n), error, "") from error
         except (ValueError, LandingError):
             return None
         pairs = zip(entry.files, entry.hidden, strict=True)

@@ -12,12 +12,12 @@ import hashlib
 import threading
 from typing import Any, Final
 
-from gaussdecode.errors import LandingError
+from gaussdecode.errors import LandingError, unreadable
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.making import PendingSchema
 from gaussdecode.land.names import SCHEMAS
-from gaussdecode.model.seal import canonical_json, read_sealed, sealed
+from gaussdecode.model.seal import canonical_json, check_version, read_sealed, sealed
 
 COLUMNS: Final = "columns"
 NUMBER: Final = "attribute_number"
@@ -133,9 +133,10 @@ def read_schema(disk: Disk, table: str, schema_id: str) -> _Json | None:
         return None
     try:
         record: _Json = read_sealed(raw)
+        check_version(record, 1)
         found = fingerprint(record)
     except (ValueError, AttributeError) as error:
-        raise LandingError(f"{path}: not a schema file ({error}); restore it") from error
+        raise unreadable(path, error, "restore it from a copy of this landing") from error
     if found != schema_id:
         raise LandingError(f"{path}: altered, its content has the fingerprint {found}; restore it")
     return record

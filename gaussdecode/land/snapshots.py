@@ -24,12 +24,12 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from gaussdecode.access import rights
-from gaussdecode.errors import AccessError, DiskError, LandingError
+from gaussdecode.errors import AccessError, DiskError, LandingError, unreadable
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import unfinished_number
 from gaussdecode.land.sink import Sink
-from gaussdecode.model.seal import canonical_json, read_sealed, sealed
+from gaussdecode.model.seal import canonical_json, check_version, read_sealed, sealed
 
 ROOT: Final = "snapshots"
 LEDGER: Final = "ledger.json"
@@ -243,9 +243,11 @@ class SnapshotStore:
         if raw is None:
             return None
         try:
-            return read_sealed(raw)
+            record = read_sealed(raw)
+            check_version(record, 1)
         except ValueError as error:
-            raise LandingError(f"{path}: {error}; {_ADVICE[path in _PRECIOUS]}") from error
+            raise unreadable(path, error, _ADVICE[path in _PRECIOUS]) from error
+        return record
 
     def _write(self, path: str, record: Json) -> None:
         directory = path.rpartition("/")[0]

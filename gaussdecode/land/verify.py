@@ -31,7 +31,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gaussdecode.errors import GaussDecodeError, LandingError
+from gaussdecode.errors import ConfigError, GaussDecodeError, LandingError
 from gaussdecode.land.commitlog import ORDER_CSN
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.entry import Entries, parse_entry
@@ -119,7 +119,7 @@ def verify(root: Path) -> Report:
     """Check a landing.
 
     Raises:
-        ConfigError: there is no directory at `root`.
+        ConfigError: there is no directory at `root`, or a newer program wrote to it.
         LandingError: there is no landing in it.
     """
     files = Files(root)
@@ -171,6 +171,8 @@ class _Verification:
         try:
             for entry in self.chain():
                 self.check_entry(entry)
+        except ConfigError:
+            raise  # of a newer program: nothing can be said of it
         except GaussDecodeError as error:
             report.add(f"the chain ends after entry {self.state.next_n - 1}: {error}")
         self.check_floor()

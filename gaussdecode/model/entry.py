@@ -27,7 +27,14 @@ from gaussdecode.model.landing import (
     SourcePosition,
     Truncate,
 )
-from gaussdecode.model.seal import canonical_json, hash_of, looks_sealed, sealed
+from gaussdecode.model.seal import (
+    NewerFormatError,
+    canonical_json,
+    check_version,
+    hash_of,
+    looks_sealed,
+    sealed,
+)
 
 VERSION: Final = 1
 HEADER_VERSION: Final = 2
@@ -161,21 +168,19 @@ class CommitEntry:
             raw: exactly what `to_bytes` gave.
 
         Raises:
-            ValueError: torn, altered, of a newer version, or not an entry; the text says
-                which, in lower case without full stop.
+            ValueError: torn or altered; the text says which, in lower case without full stop.
+            NewerFormatError: it is whole, and of a newer program.
         """
         found = hash_of(raw)
         record = json.loads(raw)
-        version = record.get("version")
-        if version != VERSION:
-            raise ValueError(f"version {version!r}, this program reads {VERSION}")
+        check_version(record, VERSION)
         try:
             entry = cls(**_from_record(record), hash=found)
             _ = entry.accounts, entry.prepared, entry.ended, entry.csns
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"a field is missing or wrong: {error}") from error
+            raise NewerFormatError(f"a field is missing or wrong: {error}") from error
         if entry.to_bytes() != raw:
-            raise ValueError("unknown fields, or not in canonical form")
+            raise NewerFormatError("it has unknown fields")
         return entry
 
 
@@ -286,13 +291,17 @@ class CheckpointHeader:
         """Read what `to_line` wrote, or what version 1 did.
 
         Raises:
-            ValueError: it is altered, or not a header this program reads.
+            ValueError: it is altered.
+            NewerFormatError: it is whole, and of a newer program.
         """
+        is_sealed = looks_sealed(line)
+        if is_sealed:
+            hash_of(line)
+        otherwise = NewerFormatError if is_sealed else ValueError
         try:
             record = json.loads(line)
             version = record.pop("version")
-            if looks_sealed(line):
-                hash_of(line)
+            if is_sealed:
                 record["hash"] = record.pop("last_hash")
                 _whole(record["elapsed_ms"])
             record["positions"] = {k: parse_position(v) for k, v in record["positions"].items()}
@@ -300,11 +309,11 @@ class CheckpointHeader:
             files = [_parse_prepared(item) for item in record.pop("prepared", ())]
             header = cls(**record, prepared={file.path: file for file in files})
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"not the header of a checkpoint: {error}") from error
+            raise otherwise(f"not the header of a checkpoint: {error}") from error
         if version != header._version:
-            raise ValueError(f"version {version!r}, this program reads {PREPARED_VERSION}")
+            raise otherwise(f"version {version!r}, this program reads {PREPARED_VERSION}")
         if header.to_line() != line:
-            raise ValueError("altered: not in canonical form")
+            raise otherwise("a header that is not in canonical form")
         return header
 
 

@@ -20,6 +20,21 @@ _TAIL_SIZE: Final = len(_TAIL) + 64 + 2
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 
 
+class NewerFormatError(ValueError):
+    """What is sealed, and so is what was written, and is not understood: a newer program wrote it."""
+
+
+def check_version(record: dict[str, Any], known: int) -> None:  # Any: JSON
+    """Refuse another version of a file; one without a number has the first.
+
+    Raises:
+        NewerFormatError: it is not the known one.
+    """
+    version = record.get("version", 1)
+    if version != known:
+        raise NewerFormatError(f"version {version!r}, this program reads {known}")
+
+
 def canonical_json(record: Any) -> bytes:  # Any: JSON
     """Give the one spelling of a JSON value that hashes are taken over."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import ConfigError, LandingError, unreadable
 from gaussdecode.model.csns import Csns, Cut, cut_at
 from gaussdecode.model.entry import (
     FIRST_PREVIOUS,
@@ -28,6 +28,7 @@ from gaussdecode.model.entry import (
 )
 from gaussdecode.model.landing import EntryKind, PreparedFile, SourcePosition
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.seal import NewerFormatError, check_version
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.place import (
     Given,
@@ -580,30 +581,28 @@ def _check_layout(root: Place, record: Json) -> tuple[str, tuple[str, ...], tupl
             raise ValueError(f"it names {len(sources)} sources")
         return str(record["landing_id"]), order_columns(record["order"], len(sources)), sources
     except (KeyError, TypeError, ValueError) as error:
-        raise LandingError(
-            f"{root}/layout.json: not a layout this program reads ({error}); use a newer one"
-        ) from error
+        raise unreadable(f"{root}/layout.json", NewerFormatError(error), "") from error
 
 
 def _parse(raw: bytes, where: str) -> CommitEntry:
     try:
         return CommitEntry.from_bytes(raw)
     except ValueError as error:
-        raise LandingError(f"{where}: {error}; restore it from a copy of this landing") from error
+        raise unreadable(where, error, "restore it from a copy of this landing") from error
 
 
 def _header(path: Place) -> CheckpointHeader:
     try:
         return parse_checkpoint(path.read_bytes())[0]
     except (OSError, ValueError) as error:
-        raise LandingError(f"{path}: {error}; restore it from a copy of this landing") from error
+        raise unreadable(path, error, "restore it from a copy of this landing") from error
 
 
 def _block(path: Place) -> Iterator[CommitEntry]:
     try:
         _, lines = parse_checkpoint(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise LandingError(f"{path}: {error}; restore it from a copy of this landing") from error
+        raise unreadable(path, error, "restore it from a copy of this landing") from error
     for index, line in enumerate(lines):
         yield _parse(line, f"{path}, entry {index}")
 
@@ -613,6 +612,7 @@ def _schema_record(root: Place, table: str, schema_id: str) -> Json:
     path = root / "schemas" / table / f"{schema_id}.json"
     try:
         record: Json = json.loads(path.read_bytes())
+        check_version(record, 1)
     except (OSError, ValueError) as error:
-        raise LandingError(f"{path} cannot be read: {error}; restore it from a copy") from error
+        raise unreadable(path, error, "restore it from a copy") from error
     return record

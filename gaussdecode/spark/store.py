@@ -32,7 +32,8 @@ from typing import Any, BinaryIO, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gaussdecode.errors import ConfigError, DiskError, LandingError
+from gaussdecode.errors import ConfigError, DiskError, GaussDecodeError, LandingError, unreadable
+from gaussdecode.model.seal import NewerFormatError, check_version
 from gaussdecode.spark import localdisk, manifest
 from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.failpoint import Step, reach
@@ -241,8 +242,7 @@ class Target:
             raise ConfigError(f"{self.root} is no target: apply to it first") from None
         except (OSError, ValueError) as error:
             raise LandingError(f"{path} cannot be read: {error}") from error
-        if record.get("version") != VERSION:
-            raise LandingError(f"{path}: version {record.get('version')!r}, use a newer program")
+        _check_version(path, record)
         self.landing_id = str(record["landing_id"])
         self.format = str(record.get("format", PARQUET))
         self.catalog = str(record.get("catalog", ""))
@@ -371,7 +371,12 @@ class Target:
 
     def version(self, table: str, v: int) -> TableVersion:
         """One version of a table."""
-        return TableVersion.from_record(self._whole(table, v))
+        record = self._whole(table, v)
+        path = self.table_root(table) / "versions" / f"{v:020d}.json"
+        try:
+            return TableVersion.from_record(record)
+        except (KeyError, TypeError) as error:
+            raise _newer(path, error) from error
 
     def _whole(self, table: str, v: int) -> Json:
         records = [record for _, record in manifest.chain(v, self._manifests(table))]
@@ -401,9 +406,12 @@ class Target:
         if not found:
             return None
         number = found[-1] if k is None else k
-        return DatabaseVersion.from_record(
-            read_json(self.root / "database" / f"{number:020d}.json")
-        )
+        path = self.root / "database" / f"{number:020d}.json"
+        record = read_json(path)
+        try:
+            return DatabaseVersion.from_record(record)
+        except (KeyError, TypeError) as error:
+            raise _newer(path, error) from error
 
     def database_at(self, n: int, part: int = 0) -> DatabaseVersion | None:
         """The newest version of the database that is not beyond an entry, and a CSN in the one after it."""
@@ -667,4 +675,18 @@ def read_json(path: Place) -> Json:
         raise ConfigError(f"{path} is gone: vacuum removed that version") from None
     except (OSError, ValueError) as error:
         raise LandingError(f"{path} cannot be read: {error}") from error
+    _check_version(path, record)
     return record
+
+
+def _check_version(path: Place, record: Json) -> None:
+    """Refuse what a newer program wrote."""
+    try:
+        check_version(record, VERSION)
+    except NewerFormatError as error:
+        raise unreadable(path, error, "") from error
+
+
+def _newer(path: Place, error: Exception) -> GaussDecodeError:
+    """The error of a version with fields, or without some, as a newer program writes it."""
+    return unreadable(path, NewerFormatError(f"it cannot be understood: {error}"), "")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import ConfigError, unreadable
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.mirror.plan import KEPT_TRANSACTIONS, MirrorState
 from gaussdecode.land.names import MIRROR
@@ -22,7 +22,7 @@ def read_state(disk: Disk) -> MirrorState | None:
     try:
         return MirrorState.from_bytes(raw)
     except ValueError as error:
-        raise LandingError(f"{MIRROR}: {error}; {_ADVICE}") from error
+        raise unreadable(MIRROR, error, _ADVICE) from error
 
 
 def write_state(disk: Disk, state: MirrorState) -> None:

@@ -23,7 +23,7 @@ from gaussdecode.land.snapshots import FINGERPRINTS, LEDGER
 from gaussdecode.land.snapshots import ROOT as SNAPSHOTS
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile, PreparedFile
-from gaussdecode.model.seal import canonical_json, read_sealed, sealed
+from gaussdecode.model.seal import NewerFormatError, canonical_json, read_sealed, sealed
 
 KEPT_TRANSACTIONS: Final = 256
 """Entries whose list of transactions stays longer than their rows, for comparing what a server
@@ -63,12 +63,13 @@ class MirrorState:
 
         Raises:
             ValueError: it is not what was written.
+            NewerFormatError: it is of a newer program.
         """
         record: dict[str, Any] = read_sealed(raw)  # Any: JSON
         try:
             return cls(**record)
         except TypeError:
-            raise ValueError("it has other fields than were written") from None
+            raise NewerFormatError("it has other fields than this program knows") from None
 
 
 Shipped = LandingFile | PreparedFile

@@ -20,7 +20,7 @@ Not thread-safe: one thread ships.
 import dataclasses
 from collections import deque
 
-from gaussdecode.errors import ConfigError, LandingError
+from gaussdecode.errors import ConfigError, LandingError, unreadable
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import ShipStep
 from gaussdecode.land.layout import MIRRORED, Layout
@@ -272,7 +272,7 @@ class Shipper:
                 _, lines = parse_checkpoint(raw)
                 entries = [CommitEntry.from_bytes(line) for line in lines]
             except ValueError as error:
-                raise LandingError(f"{self._store.url}: {path}: {error}; restore it") from error
+                raise unreadable(f"{self._store.url}: {path}", error, "restore it") from error
             for entry in entries:
                 self._putter.take_back([file.path for file in entry.files])
             self._putter.take_back(self._store.below(f"{COMPACT}/{numbers[0]:020d}"))
