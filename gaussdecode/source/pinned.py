@@ -93,10 +93,17 @@ HEAR_WARNINGS: Final = "SET client_min_messages = warning"
 """What the stream's connection of GaussDB is told as well, since its sender sets it anew."""
 
 
+_REPORTED: Final = frozenset({"DateStyle", "IntervalStyle", "TimeZone"})
+
+
 def startup_options() -> str:
     """The settings of PostgreSQL as ``options`` of a connection string."""
     pinned = [of for of in SETTINGS if Use.POSTGRESQL in of.use and not of.since]
     return " ".join(f"-c {of.name}={_escaped(of.value)}" for of in pinned)
+
+
+REPORTED: Final = {of.name: of.value for of in SETTINGS if of.name in _REPORTED}
+"""Those of PostgreSQL that every server says by itself when a session begins, without spaces."""
 
 
 def later_statements(version: int) -> list[str]:

@@ -44,6 +44,10 @@ _LOGIN: Final = _refuse(
     "check the user, the password file and the server's pg_hba.conf (a line for this database, "
     "user and address; the keyword replication is not needed)"
 )
+POOLED: Final = (
+    "a connection pooler such as PgBouncer is in between, which passes on less than is needed: give host and "
+    "port of the server itself in source.dsn"
+)
 _AWAY: Final = _retry("the server is not available now")
 
 _UNDECODABLE: Final = _refuse(
@@ -118,6 +122,7 @@ _LOCAL: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         ("invalid .*(connection option|sslmode value|port number)", "correct the dsn"),
     )
 )
+_OF_A_POOLER: Final = "unsupported startup parameter"  # no server says that
 _CODE: Final = re.compile(r":\s+((?=[A-Z]*[0-9])[0-9A-Z]{5}): ")  # not the word FATAL
 _LOCATION: Final = re.compile(r"\n(LOCATION|SCHEMA NAME|DETAIL|HINT|CONTEXT):.*", re.DOTALL)
 _SECRET: Final = re.compile(
@@ -153,6 +158,8 @@ def error_of(phase: Phase, message: str, sqlstate: str | None, secret: str | Non
         for pattern, advice in _LOCAL:
             if pattern.search(message):
                 verdict = _refuse(advice)
+    if phase is Phase.CONNECT and _OF_A_POOLER in message:
+        verdict = _refuse(POOLED)
     text = redact(_LOCATION.sub("", message), secret)
     if phase is Phase.STREAM and sqlstate is not None and sqlstate.startswith(_VALUE_CLASS):
         text = "an expression failed"  # the server's text may repeat a value of a row

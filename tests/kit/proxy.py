@@ -153,6 +153,8 @@ class Proxy:
                         if is_stream:
                             with self._lock:
                                 self._streams.add(pair)
+                        data, answer = self.start_up(data)
+                        client.sendall(answer)
                     if source is client and is_stream and self.is_mute:
                         held += data
                     elif source not in silent:
@@ -163,6 +165,10 @@ class Proxy:
         with self._lock:
             self._pairs.discard(pair)
             self._streams.discard(pair)
+
+    def start_up(self, data: bytes) -> tuple[bytes, bytes]:
+        """Give what of a connection's first bytes is passed on, and what is answered instead."""
+        return data, b""
 
     def _spoil(
         self,

@@ -19,13 +19,13 @@ from psycopg import OperationalError, pq
 from psycopg.conninfo import make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
-from gaussdecode.errors import ConfigError, SourceError
+from gaussdecode.errors import ConfigError, SourceError, SourceRefusedError
 from gaussdecode.settings.dsn import authority_problem, is_local, parameters_of
 from gaussdecode.source.address import SourceAddress
-from gaussdecode.source.pinned import later_statements, startup_options
+from gaussdecode.source.pinned import REPORTED, later_statements, startup_options
 from gaussdecode.source.postgresql.libpq import HIDDEN_READS, LibPq, ReadAhead, find_libpq
 from gaussdecode.source.quoting import literal
-from gaussdecode.source.sqlstate import MISSING_PUBLICATION, Phase, error_of
+from gaussdecode.source.sqlstate import MISSING_PUBLICATION, POOLED, Phase, error_of
 from gaussdecode.wire.encoding import UTF8, find_encoding
 
 MIN_VERSION: Final = 140000
@@ -430,6 +430,7 @@ def connect(
             raise ConfigError(
                 f"the server is version {pgconn.server_version}; PostgreSQL 14 or newer is needed"
             )
+        _check_settings(connection)
         connection.use_encoding()
         for statement in later_statements(pgconn.server_version):
             connection.query(statement)
@@ -437,6 +438,18 @@ def connect(
         pgconn.finish()
         raise
     return connection
+
+
+def _check_settings(connection: Connection) -> None:
+    """See that what the session was opened with has reached the server.
+
+    Raises:
+        SourceRefusedError: a pooler has left it out. Rows would look different, or be left out.
+    """
+    for name, value in REPORTED.items():
+        found = connection.parameter(name)
+        if found.replace(" ", "") != value:
+            raise SourceRefusedError(f"connecting: the session has {name} {found!r}: {POOLED}")
 
 
 def _limit_seconds(conninfo: str) -> float:

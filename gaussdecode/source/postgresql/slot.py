@@ -22,9 +22,11 @@ from gaussdecode.source.quoting import (
     start_replication,
 )
 from gaussdecode.source.slot import PLUGIN, LandingPosition, ServerState, SlotState
+from gaussdecode.source.sqlstate import POOLED
 from gaussdecode.source.start import TWO_PHASE_VERSION
 from gaussdecode.wire.encoding import spelled_name
 
+_SYNTAX_ERROR: Final = "42601"
 _STREAMS_PARALLEL: Final = 160000
 _TWO_PHASE_PROTOCOL: Final = "3"
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -70,7 +72,12 @@ def read_server(
     Raises:
         SourceError: the server failed.
     """
-    (identity,) = connection.query("IDENTIFY_SYSTEM")
+    try:
+        (identity,) = connection.query("IDENTIFY_SYSTEM")
+    except SourceError as error:
+        if error.sqlstate != _SYNTAX_ERROR:
+            raise
+        raise SourceRefusedError(f"the session takes no replication commands: {POOLED}") from None
     system_identifier, timeline_text, wal_end, database = (value or "" for value in identity)
     timeline = int(timeline_text)
     present = {name for (name,) in connection.query(_PUBLICATIONS)}
