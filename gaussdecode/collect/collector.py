@@ -532,10 +532,13 @@ class Collector:
             raise self._trouble_of(relation, error) from error
 
     def _note_schema(self, landed: Landed, first: Position) -> None:
-        previous = self._schemas.get(landed.directory)
-        if previous != landed.schema_id:
-            self._schemas[landed.directory] = landed.schema_id
-            self._changes.append(SchemaChange(landed.directory, first, landed.schema_id, previous))
+        directory, schema_id = landed.directory, landed.schema_id
+        previous = self._schemas.get(directory)
+        if previous != schema_id:
+            self._schemas[directory] = schema_id
+            self._changes.append(
+                SchemaChange(directory, first, schema_id, previous, self._settings.source)
+            )
 
     def relieve(self) -> None:
         """Flush the largest accumulators until half of the budget is free."""

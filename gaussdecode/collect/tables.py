@@ -342,8 +342,8 @@ class Tables:
         earlier: the last schema of a directory that landed before this stream; None for none.
         skip_generated: stored generated columns do not land.
         is_wanted: whether a table lands at all.
-        source: of the rows, where a landing has several: then they say so, and a table, which has an
-            OID of its own on each of them, has none in its schema.
+        source: of the rows, where a landing has several: then they say so, and so does the schema, whose
+            OID and attribute numbers are of that source alone.
         titles: of tables by OID, as they were called where the stream begins.
 
     Attributes:
@@ -400,7 +400,7 @@ class Tables:
         )
         self._constants[directory] = constants_of(record, record["oid"])
         if self._source is not None:
-            record["oid"] = 0
+            record["source"] = self._source
         schema_id, _ = self._schemas.schema_id_for(directory, record)
         current = self._current.get(directory)
         if current is not None and current.schema_id == schema_id:

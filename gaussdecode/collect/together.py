@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from gaussdecode.model.csns import Csns
 from gaussdecode.model.entry import CSNS, ENDED
-from gaussdecode.model.landing import EntryKind, SchemaChange
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.request import EntryRequest, Reached
 
 _FULL_SHARE: Final = 2  # of the memory for open transactions, when a mark is due at once
@@ -235,19 +235,10 @@ def joined(parts: Sequence[tuple[str, EntryRequest]]) -> EntryRequest:
         kind=EntryKind.DATA if has_content else EntryKind.IDLE,
         commit_time=max(times, default=None),
         truncates=tuple(item for part in requests for item in part.truncates),
-        schema_changes=_changes(requests),
+        schema_changes=tuple(item for part in requests for item in part.schema_changes),
         extra=_extra(requests),
         others={name: Reached(part.position, part.account) for name, part in rest},
     )
-
-
-def _changes(requests: Sequence[EntryRequest]) -> tuple[SchemaChange, ...]:
-    """Those of all; a table that changes over on every source does so once."""
-    found: dict[tuple[str, str], SchemaChange] = {}
-    for request in requests:
-        for change in request.schema_changes:
-            found.setdefault((change.table, change.schema_id), change)
-    return tuple(found.values())
 
 
 def _extra(requests: Sequence[EntryRequest]) -> dict[str, object]:

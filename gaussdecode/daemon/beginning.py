@@ -132,7 +132,7 @@ def compare_resent(
             start=str(Lsn(start_lsn)),
             known=str(Lsn(stretch.since_lsn)),
         )
-    landed = frozenset(log.schemas)
+    landed = frozenset(log.schemas_of(source))
 
     def lands_from(directory: str) -> int:
         return stretch.begun.get(directory, 0) if directory in landed else _NOWHERE

@@ -30,13 +30,14 @@ from gaussdecode.errors import ConfigError, GaussDecodeError, SuspectError
 from gaussdecode.ipc.process import Prepared
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.layout import HIDES_TRUNCATE
-from gaussdecode.land.names import SPOOL, safe_columns, table_directory
+from gaussdecode.land.names import SPOOL, table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.writer import Intake
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.names import safe_columns
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest
 from gaussdecode.model.title import table_title
@@ -305,7 +306,7 @@ class Side:
             intake,
             shared.spool(),
             position,
-            log.schemas,
+            log.schemas_of(self.name),
             shared.gate if shared.together is None else None,
             resent,
             prepared_of(log, position.lsn),
@@ -436,7 +437,7 @@ class Side:
             self._shared.snapshots,
             self._lands,
             table_filter.leaves_out,
-            lambda directory: directory in log.schemas,
+            lambda directory: directory in log.schemas_of(self.name),
         )
 
     def _lands(self, schema: str, name: str) -> bool:
@@ -473,7 +474,7 @@ class Side:
         A snapshot after that position may have landed already; what it says of columns holds
         from there on, and not for the changes before it.
         """
-        schemas, ledger = dict(log.schemas), self._shared.snapshots.ledger()
+        schemas, ledger = log.schemas_of(self.name), self._shared.snapshots.ledger()
         ahead = {title for title, done in ledger.items() if int(done.get("lsn") or 0) > start}
 
         def earlier(directory: str) -> Json | None:

@@ -17,6 +17,7 @@ from gaussdecode.land.failpoints import Step
 from gaussdecode.land.names import CHECKPOINTS, SCHEMAS, entry_path
 from gaussdecode.land.state import LogState
 from gaussdecode.model.entry import CheckpointHeader, checkpoint_name
+from gaussdecode.model.landing import table_of
 
 BLOCK: Final = 1000
 """Entries in a checkpoint, and how many of the newest stay as files of their own."""
@@ -86,10 +87,10 @@ class Checkpoints:
             for entry in entries:
                 state.fold(entry)
             return said.differences(state)
-        changed = {c.table: c.schema_id for entry in entries for c in entry.schema_changes}
+        changed = {c.key: c.schema_id for entry in entries for c in entry.schema_changes}
         missing = any(
-            self._disk.size(f"{SCHEMAS}/{table}/{schema_id}.json") is None
-            for table, schema_id in said.schemas.items()
+            self._disk.size(f"{SCHEMAS}/{table_of(key)}/{schema_id}.json") is None
+            for key, schema_id in said.schemas.items()
         )
         return ["schemas"] if missing or {**said.schemas, **changed} != said.schemas else []
 

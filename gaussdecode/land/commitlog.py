@@ -52,7 +52,12 @@ from gaussdecode.land.mirror.known import bare_until
 from gaussdecode.land.names import PREPARED, entry_path, is_prepared_name
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import PreparedFile, SourceIdentity, SourcePosition
+from gaussdecode.model.landing import (
+    PreparedFile,
+    SourceIdentity,
+    SourcePosition,
+    schema_key,
+)
 from gaussdecode.model.seal import hash_of
 
 ORDER_LSN: Final = "lsn"
@@ -207,9 +212,20 @@ class CommitLog:
 
     @property
     def schemas(self) -> dict[str, str]:
-        """Per table, the schema_id its rows land under."""
+        """By `schema_key`, the schema_id its rows land under."""
         with self._lock:
             return dict(self._state.schemas)
+
+    def schemas_of(self, source: str) -> dict[str, str]:
+        """Per table, the schema_id under which rows of a source land."""
+        if not self.has_several:
+            return self.schemas
+        begins = schema_key("", source)
+        return {
+            key.removeprefix(begins): schema_id
+            for key, schema_id in self.schemas.items()
+            if key.startswith(begins)
+        }
 
     @property
     def prepared(self) -> list[PreparedFile]:

@@ -4,7 +4,8 @@ Given a JSON description of a table's columns; promises that the same content al
 the same ``schema_id`` and that its file is durable before an entry needs it. A name that
 changed while the attribute number stayed is written down as ``renamed_from``. That, which
 numbers were dropped by then, and why one is unknown, is part of the file and not of the
-fingerprint: it is what was known when the schema was first seen.
+fingerprint: it is what was known when the schema was first seen. Of several sources each has
+numbers of its own: a description names its source, and follows those of that source alone.
 """
 
 import dataclasses
@@ -17,11 +18,13 @@ from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.making import PendingSchema
 from gaussdecode.land.names import SCHEMAS
+from gaussdecode.model.landing import schema_key
 from gaussdecode.model.seal import canonical_json, check_version, read_sealed, sealed
 
 COLUMNS: Final = "columns"
 NUMBER: Final = "attribute_number"
 RENAMED_FROM: Final = "renamed_from"
+SOURCE: Final = "source"
 _REMARKS: Final = frozenset({"dropped", "unknown"})
 _ID_DIGITS: Final = 16
 
@@ -44,9 +47,9 @@ class SchemaStore:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._last = {table: _Last(id_, None) for table, id_ in log.schemas.items()}
+        self._last = {key: _Last(id_, None) for key, id_ in log.schemas.items()}
         self._pending: dict[tuple[str, str], PendingSchema] = {}
-        self._written: set[str] = set()  # tables whose schemas go with the newest entry
+        self._written: set[str] = set()  # keys whose schemas go with the newest entry
 
     def schema_id_for(self, table: str, record: _Json) -> tuple[str, bool]:
         """Find or make the schema of a table.
@@ -54,21 +57,22 @@ class SchemaStore:
         Args:
             table: encoded directory name.
             record: JSON with a list ``columns`` of objects; ``name`` and, when the
-                catalogue gave it, ``attribute_number`` of each are looked at.
+                catalogue gave it, ``attribute_number`` of each are looked at; and ``source``,
+                where there are several.
 
         Returns:
             The schema_id, and whether the table's rows change over to it now (then the
             entry wants a `SchemaChange`).
         """
-        schema_id = fingerprint(record)
+        schema_id, key = fingerprint(record), schema_key(table, record.get(SOURCE))
         with self._lock:
-            last = self._last.get(table)
+            last = self._last.get(key)
             if last is not None and last.schema_id == schema_id:
                 return schema_id, False
             previous = None if last is None else self._record(table, last)
             content = sealed(canonical_json(with_renames(record, previous)))
-            self._pending[table, schema_id] = PendingSchema(table, schema_id, content)
-            self._last[table] = _Last(schema_id, record)
+            self._pending[key, schema_id] = PendingSchema(table, schema_id, content)
+            self._last[key] = _Last(schema_id, record)
             return schema_id, True
 
     def last(self, table: str) -> str | None:
@@ -84,9 +88,10 @@ class SchemaStore:
         """
         with self._lock:
             pending = tuple(self._pending.values())
-            for table in self._written.difference(schema.table for schema in pending):
-                self._last[table].record = None
-            self._written = {schema.table for schema in pending}
+            keys = {key for key, _ in self._pending}
+            for key in self._written - keys:
+                self._last[key].record = None
+            self._written = keys
             self._pending = {}
             return pending
 

@@ -31,7 +31,7 @@ class LogState:
         next_n: number the next entry gets.
         last_hash: hash of the last entry.
         positions: per source, up to where everything is complete.
-        schemas: per table, the schema_id its rows land under.
+        schemas: by `schema_key`, the schema_id its rows land under.
         floor: entries up to this number may be gone; -1 when none is.
         anchor: hash of entry `floor`.
         compacted: first entry number that no ``compact`` entry has looked at.
@@ -147,7 +147,7 @@ class LogState:
         self.committed_time = entry.committed_time
         self.mtime_ms = max(self.mtime_ms, last_mtime_ms(entry))
         for change in entry.schema_changes:
-            self.schemas[change.table] = change.schema_id
+            self.schemas[change.key] = change.schema_id
         for file in entry.prepared:
             self.prepared[file.path] = file
         for path in entry.ended:

@@ -74,7 +74,7 @@ def landed_since(log: CommitLog, source: str, lsn: int) -> Stretch:
     left_out: Counter[str] = Counter()
     for entry in log.iterate(first, log.next_n - 1):
         for change in entry.schema_changes:
-            if change.previous is None:
+            if change.previous is None and change.source in (None, source):
                 begun.setdefault(change.table, change.position.lsn)
         account = entry.accounts.get(source)
         if account is not None:

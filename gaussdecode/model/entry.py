@@ -232,7 +232,7 @@ class CheckpointHeader:
         previous: hash of entry ``first - 1``.
         hash: hash of entry ``last``.
         positions: as of entry ``last``.
-        schemas: per table, the schema_id its rows land under.
+        schemas: by `schema_key`, the schema_id its rows land under.
         floor: entries up to this number may be gone; -1 when none is.
         anchor: hash of entry ``floor``.
         compacted: the first entry number no ``compact`` entry has looked at yet.
@@ -355,7 +355,7 @@ def _to_record(entry: CommitEntry) -> dict[str, _Json]:
             for item in entry.truncates
         ],
         "schema_changes": [
-            {**dataclasses.asdict(item), "position": _pair(item.position)}
+            _given({**dataclasses.asdict(item), "position": _pair(item.position)}, "source")
             for item in entry.schema_changes
         ],
         "replaced": [dataclasses.asdict(item) for item in entry.replaced],

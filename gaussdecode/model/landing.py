@@ -123,12 +123,29 @@ class SchemaChange:
         position: of the first row or marker under the new schema.
         schema_id: the new one.
         previous: the one before, or None for a table never seen.
+        source: where a landing has several sources: whose rows of the table; else None.
     """
 
     table: str
     position: Position
     schema_id: str
     previous: str | None
+    source: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What a log knows the schema under: see `schema_key`."""
+        return schema_key(self.table, self.source)
+
+
+def schema_key(table: str, source: str | None) -> str:
+    """What a log knows the present schema of a table under: each of several sources has its own."""
+    return table if source is None else f"{source}/{table}"
+
+
+def table_of(key: str) -> str:
+    """The table of a `schema_key`."""
+    return key.rpartition("/")[2]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from gaussdecode.collect.tables import Landed, generated_columns, schema_record
 from gaussdecode.errors import SourceError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import SnapshotStep
-from gaussdecode.land.names import safe_columns
 from gaussdecode.land.schemas import fingerprint
 from gaussdecode.land.snapshots import WHY_STOPPED, Json, SnapshotStore
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.columns import Known, Placed
 from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.names import safe_columns
 from gaussdecode.model.title import table_title
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.item import Context, Progress, Wanted

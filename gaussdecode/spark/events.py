@@ -63,14 +63,12 @@ class Reset:
     """A table is empty from here on: a truncate, a snapshot, a table made anew.
 
     Attributes:
-        position: in the order's columns but the source's; events at it come after it.
+        position: in the order's columns; events at it come after it.
         stamps: ``gd_op`` and others, for the intervals it ends.
-        source: rows of this source alone go; None for all.
     """
 
     position: tuple[int, ...]
     stamps: dict[str, Any]  # Any: values of STAMPS
-    source: str | None = None
 
 
 def stamp_fields(schema: Schema) -> list[pa.Field]:
@@ -122,7 +120,7 @@ def to_events(
     rows = rows.append_column("gd_n", pa.array(numbers))
     wanted = pc.not_equal(rows.column("gd_op"), "T")
     if ignore_through is not None:
-        late = positions_above(rows, of_source(order)[: len(ignore_through)], ignore_through)
+        late = positions_above(rows, order[: len(ignore_through)], ignore_through)
         wanted = pc.and_(wanted, pc.or_(pa.array(late), pc.equal(rows.column("gd_op"), "R")))
     rows = rows.filter(wanted).combine_chunks()
     rows = fill_from_old(rows)
@@ -149,23 +147,9 @@ def _moved(old_keys: pa.Array, new_keys: pa.Array, schema: Schema) -> pa.Array:
     return pc.not_equal(old_keys, new_keys) if schema.key else pc.is_valid(old_keys)
 
 
-def of_source(order: Sequence[str]) -> tuple[str, ...]:
-    """Columns that order the changes of each source."""
-    return tuple(name for name in order if name != SOURCE)
-
-
 def order_values(rows: pa.Table, order: Sequence[str]) -> list[npt.NDArray[np.int64]]:
-    """Columns that order changes, as numbers; those of sources stand for their names here only."""
-    return [
-        _ranks(rows.column(name)) if name == SOURCE else as_int64(rows.column(name))
-        for name in order
-    ]
-
-
-def _ranks(names: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Place of each name among all that there are."""
-    known = pa.array(sorted(name for name in pc.unique(names).to_pylist() if name), pa.string())
-    return as_int64(pc.index_in(names, value_set=known))
+    """Columns that order changes, as numbers."""
+    return [as_int64(rows.column(name)) for name in order]
 
 
 def positions_above(

@@ -7,6 +7,8 @@ text in ``gd_raw``.
 """
 
 import dataclasses
+import functools
+import itertools
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
@@ -34,6 +36,7 @@ from gaussdecode.spark.schema import (
     is_same_table,
     match_columns,
     parse_type,
+    ways_by_source,
     why_inexact,
 )
 from gaussdecode.spark.schema import Column as TableColumn
@@ -212,9 +215,16 @@ def as_version(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFram
     """Give rows of one version as rows of another, column by column."""
     if old.schema_id == new.schema_id:
         return frame
-    if is_same_table(old, new) and (why_inexact(old, new) or fills_constants(old, new)):
-        return _conformed(frame, old, new)
+    ways = ways_by_source(old, new)
+    if ways is not None:
+        return _by_source(frame, ways)
     matched = match_columns(old, new)
+    if (
+        not new.parts
+        and is_same_table(old, new)
+        and (why_inexact(old, new) or fills_constants(old, new))
+    ):
+        return _conformed(frame, old, new)
     types = {column.name: column.type for column in old.columns}
     kept = [quoted(n) for n in frame.columns if n.startswith("gd_") and n not in _TRANSLATED]
     columns: list[Column] = []
@@ -231,6 +241,21 @@ def as_version(frame: DataFrame, old: TableSchema, new: TableSchema) -> DataFram
     ours = [F.col(name) for name in kept]
     ours += _translated(frame, back, new)
     return frame.select(*ours, *columns)
+
+
+def _by_source(frame: DataFrame, ways: Mapping[str | None, Sequence[TableSchema]]) -> DataFrame:
+    """The same of rows of several sources, of each as its columns changed there."""
+    frames = (
+        functools.reduce(
+            lambda rows, step: as_version(rows, *step),
+            itertools.pairwise(way),
+            frame.where(F.col(SOURCE) == F.lit(source)),
+        )
+        for source, way in ways.items()
+    )
+    return functools.reduce(
+        lambda one, other: one.unionByName(other, allowMissingColumns=True), frames
+    )
 
 
 def numbered(rows: DataFrame) -> DataFrame:

@@ -33,7 +33,7 @@ from gaussdecode.spark.datacheck import (
 from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, closed_schema, state_schema
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.frames import read_parquet, read_versions
+from gaussdecode.spark.frames import as_version, read_parquet, read_versions
 from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakechangelog import CHANGELOG, landed_changes, publish_changelog
 from gaussdecode.spark.lakehistory import HISTORY, Versions, open_versions, publish
@@ -42,9 +42,10 @@ from gaussdecode.spark.laketable import LakeTable, Merge, named_back
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import PLAIN, Layout, comment, layouts_by_directory
 from gaussdecode.spark.place import Place, remove_tree, whole
-from gaussdecode.spark.plan import Applied, Era, Plan
+from gaussdecode.spark.plan import Applied, Era, Plan, TablePlan
 from gaussdecode.spark.run import Options, Progress, Run, Work
-from gaussdecode.spark.schema import TableSchema, renamed_columns
+from gaussdecode.spark.schema import SOURCE, TableSchema, match_columns, renamed_columns
+from gaussdecode.spark.sources import record_of
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
 from gaussdecode.spark.store import COMMITS, LOGGED, STAGING, DatabaseVersion, StateFile, Target
@@ -76,6 +77,23 @@ class Staged:
 
 
 @dataclasses.dataclass(slots=True)
+class Group:
+    """A table, of whose rows those of each of several sources are merged by themselves.
+
+    Attributes:
+        work: of the table.
+        schema: of its rows afterwards.
+        parts: the works of the sources that have changes; of one source it is `work` itself.
+        ignored: as of `Applied`, afterwards.
+    """
+
+    work: Work
+    schema: TableSchema
+    parts: list[Work]
+    ignored: dict[str, tuple[int, ...]]
+
+
+@dataclasses.dataclass(slots=True)
 class Prepared:
     """A table before its commit.
 
@@ -83,6 +101,7 @@ class Prepared:
         work: the table.
         held: where it is kept.
         schema: of its rows.
+        ignored: as of `Applied`.
         rows: staged.
         merge: how they are merged; None where they replace all there is.
         said: what is done, for people.
@@ -92,6 +111,7 @@ class Prepared:
     work: Work
     held: LakeTable
     schema: TableSchema
+    ignored: dict[str, tuple[int, ...]]
     rows: DataFrame
     merge: Merge | None
     said: str
@@ -145,9 +165,9 @@ class LakeRun(Run):
             if "history_from" in record:
                 self.history_from[table] = record["history_from"]
             ignore = record["ignore_through"]
-            found[table] = Applied(
-                n, self.store.schema(table, record["schema_id"]), ignore and tuple(ignore)
-            )
+            ignored = {source: tuple(of) for source, of in record.get("ignored", {}).items()}
+            schema = self.store.schema(table, record["schema_id"])
+            found[table] = Applied(n, schema, ignore and tuple(ignore), ignored=ignored)
         return found
 
     def _check_not_set_back(self, table: str, n: int) -> None:
@@ -183,30 +203,56 @@ class LakeRun(Run):
             if self._changelog_by(None):
                 check_apart(self.store.catalog, {*applied, *plan.tables}, CHANGELOG)
         self.progress(f"entry {plan.to}: changes of {counted(len(plan.tables), 'table')}")
-        prepared, works = [], list[Work]()
-        for table in sorted(name for name, planned in plan.tables.items() if planned.eras):
-            work = self._work(plan, table, applied.get(table, Applied()))
-            works.append(work)
-            self._lay_out(work)
+        prepared, groups = [], list[Group]()
+        for table, planned in sorted(plan.tables.items()):
+            if not planned.changed:
+                continue
+            group = self._group(planned, applied.get(table, Applied()))
+            groups.append(group)
+            self._lay_out(group)
             held = self.lake.table(table)
-            prepare = self._merged if self._can_merge(work, held) else self._replaced
-            prepared.append(prepare(work, held))
-        self._log_lake_changes(works)  # not before all tests of data have passed
+            prepare = self._merged if self._can_merge(group, held) else self._replaced
+            prepared.append(prepare(group, held))
+        self._log_lake_changes(groups)  # not before all tests of data have passed
         for one in prepared:
             if one is not None:
                 self._publish(one)
-        self._count_unmatched(works)
+        self._count_unmatched([part for group in groups for part in group.parts])
 
-    def _lay_out(self, work: Work) -> None:
+    def _group(self, planned: TablePlan, state: Applied) -> Group:
+        parts = [self._work(planned.table, planned, state, source) for source in planned.changed]
+        if planned.schema is None:
+            return Group(parts[0], parts[0].eras[-1].schema, parts, {})
+        self.store.keep_schema(planned.table, planned.schema.schema_id, record_of(planned.schema))
+        ignored = {
+            source: part.ignore_through
+            for source, part in planned.parts.items()
+            if part.ignore_through is not None
+        }
+        work = dataclasses.replace(parts[0], schema=state.schema, source=None)
+        return Group(work, planned.schema, parts, ignored)
+
+    def _every_part(self, group: Group) -> list[Work]:
+        """Its parts, and of each other source one without changes."""
+        found = {part.source: part for part in group.parts}
+        for schema in group.schema.parts:
+            if schema.source not in found:
+                era = Era(schema, {}, [], [])
+                found[schema.source] = dataclasses.replace(
+                    group.parts[0], source=schema.source, schema=schema, eras=[era], unmatched=0
+                )
+        return list(found.values())
+
+    def _lay_out(self, group: Group) -> None:
         """See that a table is, or can be, laid out as it is wanted.
 
         Raises:
             ConfigError: it cannot.
         """
+        work, schema = group.work, group.schema
         table, wanted = work.table, self.wanted.get(work.table)
         if wanted is None:
             return
-        schema = work.eras[-1].schema
         if work.schema is not None and wanted != self.layouts.get(table, PLAIN):
             raise ConfigError(
                 f"{schema.title} was made with another layout, which it keeps: leave out --partition-by and "
@@ -216,20 +262,18 @@ class LakeRun(Run):
             wanted.check(schema.title, schema.names, self.store.format)
             self.layouts[table] = wanted
 
-    def _can_merge(self, work: Work, held: LakeTable) -> bool:
+    def _can_merge(self, group: Group, held: LakeTable) -> bool:
         """Whether rows keep their identity, and columns stay or are added."""
-        old, era = work.schema, work.eras[0]
-        if old is None or len(work.eras) > 1 or era.resets:
+        old = group.work.schema
+        if old is None or not all(map(_keeps_rows, group.parts)):
             return False
-        if old.key_shape() != era.schema.key_shape():
-            return False
-        renamed = renamed_columns(old, era.schema)
+        renamed = renamed_columns(old, group.schema)
         if renamed is None:
             return False
         # A killed apply may have added or renamed columns to a newer version than its record says.
         present = [name for name in held.read().columns if name not in _ours(old)]
         names = {renamed.get(name, name) for name in present}
-        return names <= set(era.schema.names) and len(names) == len(present)
+        return names <= set(group.schema.names) and len(names) == len(present)
 
     def _between(self, table: str, n: int, of: str = COMMITS) -> tuple[TableSchema, ...]:
         """Schemas that killed applies were about to bring a table to from an entry."""
@@ -238,52 +282,71 @@ class LakeRun(Run):
             self.store.schema(table, self.store.record(table, k, of)["schema_id"]) for k in later
         )
 
-    def _merged(self, work: Work, held: LakeTable) -> Prepared | None:
-        era, out = work.eras[0], self.quarantine.get(work.table, ())
-        job = self._lake_job(work, 0, out)
-        with_history = self._begin_history(work, held)
-        needs_rows = not era.schema.key or era.may_move_unsent or with_history
-        if needs_rows:
-            job = self._lake_job(work, 0, (*self._stage_touched(work, held, job), *out))
-        changes = self._reduce(work, job, era, work.after)
+    def _merged(self, group: Group, held: LakeTable) -> Prepared | None:
+        work, schema = group.work, group.schema
+        out = self.quarantine.get(work.table, ())
+        with_history = self._begin_history(group, held)
         is_checked = bool(out or self.tests.get(work.table))
-        if is_checked and changes.unsent and not needs_rows:  # tests ask for whole rows
-            job = self._lake_job(work, 0, (*self._stage_touched(work, held, job), *out))
-            changes = self._reduce(work, job, era, work.after)
+        found = [
+            self._changes(part, group, held, with_history=with_history, is_checked=is_checked)
+            for part in group.parts
+        ]
+        changes = _together(found, group.parts, schema)
         if not changes.files:
             return None
-        rows = self._staged(work, era.schema, changes.files)
+        rows = self._staged(work, schema, changes.files)
         versions = None
         if with_history:
             begun = rows.where((F.col(ACTION) == PUT) & (F.col("gd_n") > work.after))
-            versions = self._versions_of(work, era.schema, begun, changes)
-        on: tuple[str, ...] = (KEY,) if era.schema.key else (KEY, *reduce.identity(era.schema))
+            versions = self._versions_of(work, schema, begun, changes)
+        of_source = (SOURCE,) if schema.has_source else ()
+        on = (KEY, *of_source) if schema.key else (KEY, *reduce.identity(schema))
         if is_checked:
-            rows = self._checked_changes(work, era.schema, rows, held, on)
+            rows = self._checked_changes(work, schema, rows, held, on)
         said = f"{counted(sum(file.rows for file in changes.files), 'row')} merged"
         if changes.is_exact:  # columns that whoever clusters the table clusters by
-            on = era.schema.key
+            on = (*schema.key, *of_source)
         merge = Merge(rows, on, changes.unsent, changes.bounds, changes.values)
-        return Prepared(work, held, era.schema, rows, merge, said, versions)
+        return Prepared(work, held, schema, group.ignored, rows, merge, said, versions)
 
-    def _replaced(self, work: Work, held: LakeTable) -> Prepared:
+    def _changes(
+        self, part: Work, group: Group, held: LakeTable, *, with_history: bool, is_checked: bool
+    ) -> Staged:
+        """Stage what became of the rows that changed."""
+        era, out = part.eras[0], self._stage_out(part, group)
+        job = self._lake_job(part, 0, out)
+        needs_rows = not era.schema.key or era.may_move_unsent or with_history
+        if needs_rows:
+            job = self._lake_job(part, 0, (*self._stage_touched(part, group, held, job), *out))
+        changes = self._reduce(part, job, era, part.after)
+        if is_checked and changes.unsent and not needs_rows:  # tests ask for whole rows
+            job = self._lake_job(part, 0, (*self._stage_touched(part, group, held, job), *out))
+            changes = self._reduce(part, job, era, part.after)
+        return changes
+
+    def _replaced(self, group: Group, held: LakeTable) -> Prepared:
+        work, schema = group.work, group.schema
         held.position()  # refuses a table of somebody else's
-        base: tuple[StateFile, ...] = ()
-        out = self.quarantine.get(work.table, ())
-        with_history = self._begin_history(work, held)
-        # Without a key, what removals before the reset find is counted.
-        is_emptied = bool(work.eras[0].resets and work.eras[0].schema.key)
-        if work.schema is None or (is_emptied and not with_history):
-            out = ()
-        else:
-            base = (*self._stage_rows(work, held.read(), work.schema), *out)
+        had_rows = work.schema is not None
+        out = self.quarantine.get(work.table, ()) if had_rows else ()
+        with_history = self._begin_history(group, held)
+        files: list[StateFile] = []
         closed: list[StateFile] = []
-        for number, era in enumerate(work.eras):
-            staged = self._reduce(work, self._lake_job(work, number, base), era, None)
-            base, work.schema = tuple(staged.files), era.schema
-            closed += staged.closed
-        schema = work.eras[-1].schema
-        rows = self._staged(work, schema, base).drop(ACTION)
+        for part in self._every_part(group):
+            base: tuple[StateFile, ...] = ()
+            # Without a key, what removals before the reset find is counted.
+            is_emptied = bool(part.eras[0].resets and part.eras[0].schema.key)
+            if part.schema is not None and had_rows and (with_history or not is_emptied):
+                base = (
+                    *self._stage_rows(part, group, held.read()),
+                    *self._stage_out(part, group),
+                )
+            for number, era in enumerate(part.eras):
+                staged = self._reduce(part, self._lake_job(part, number, base), era, None)
+                base, part.schema = tuple(staged.files), era.schema
+                closed += staged.closed
+            files += base
+        rows = self._staged(work, schema, files).drop(ACTION)
         versions = None
         if with_history:
             begun = rows.where(F.col("gd_n") > work.after)
@@ -291,8 +354,8 @@ class LakeRun(Run):
             versions = self._versions_of(work, schema, begun, ended)
         if out or self.tests.get(work.table):
             rows = self._checked_rows(work, schema, rows, out)
-        said = f"{counted(sum(file.rows for file in base), 'row')}, all anew"
-        return Prepared(work, held, schema, rows, None, said, versions)
+        said = f"{counted(sum(file.rows for file in files), 'row')}, all anew"
+        return Prepared(work, held, schema, group.ignored, rows, None, said, versions)
 
     def _publish(self, one: Prepared) -> None:
         """Commit a table; the record of what it will be comes first."""
@@ -303,6 +366,8 @@ class LakeRun(Run):
             "schema_id": one.schema.schema_id,
             "ignore_through": work.ignore_through,
         }
+        if one.ignored:
+            record["ignored"] = one.ignored
         if work.quarantine:
             record["quarantine"] = list(map(dataclasses.asdict, work.quarantine))
         if work.history_from is not None:
@@ -333,16 +398,21 @@ class LakeRun(Run):
 
     # --- changelog -----------------------------------------------------------------------------
 
-    def _log_lake_changes(self, works: Sequence[Work]) -> None:
+    def _log_lake_changes(self, groups: Sequence[Group]) -> None:
         """Append the changes of tables to their changelogs."""
-        for work in works:
+        for group in groups:
+            work, schema = group.work, group.schema
             logged = self.store.records(work.table, LOGGED)
             known = self.store.record(work.table, logged[-1], LOGGED) if logged else {}
             by = str(known.get("by") or self._changelog_by(None))
             if not by or (not logged and work.schema is not None and not self.options.changelog):
                 continue
-            root, schema = self.staging / work.table, work.eras[-1].schema
-            changes = [*work.passed, *(file for era in work.eras for file in era.files)]
+            root = self.staging / work.table
+            changes = [
+                change
+                for part in group.parts
+                for change in (*part.passed, *(file for era in part.eras for file in era.files))
+            ]
             staged = [
                 ChangelogTask(0, self.landing.root, root, part, by, self.token)
                 for part in self._portions(changes)
@@ -369,12 +439,14 @@ class LakeRun(Run):
     def _is_history_kept(self) -> bool:
         return self.options.history or (self.before is not None and self.before.history)
 
-    def _begin_history(self, work: Work, held: LakeTable) -> bool:
+    def _begin_history(self, group: Group, held: LakeTable) -> bool:
         """Whether a table has a history; one that begins with rows begins with these."""
+        work = group.work
         known = self.history_from.get(work.table)
         if known is None and not self._is_history_kept():
             return False
-        work.history_from = work.after if known is None else known
+        for one in (work, *group.parts):
+            one.history_from = work.after if known is None else known
         past = self.lake.table(work.table, HISTORY)
         if past.position() is None and work.schema is not None:
             if known is not None:
@@ -493,7 +565,7 @@ class LakeRun(Run):
             table_root=self.staging / work.table,
             schema=era.schema,
             schemas=schemas,
-            order=self.landing.order,
+            order=self.landing.source_order,
             resets=tuple(era.resets),
             buckets=work.buckets,
             base=base,
@@ -531,27 +603,40 @@ class LakeRun(Run):
         size = sum(c.file.bytes for c in era.files) + sum(file.bytes for file in job.base)
         return LocalEngine() if size <= _SMALL_BYTES else self.engine
 
-    def _stage_touched(self, work: Work, held: LakeTable, job: Job) -> tuple[StateFile, ...]:
+    def _stage_touched(
+        self, part: Work, group: Group, held: LakeTable, job: Job
+    ) -> tuple[StateFile, ...]:
         """Stage the rows of a table that changes are about."""
         root = self.landing.root
-        parts = self._portions(work.eras[0].files)
-        looks = [MapTask(job, root, changes=part) for part in parts]
+        portions = self._portions(part.eras[0].files)
+        looks = [MapTask(job, root, changes=portion) for portion in portions]
         paths = [json.loads(text) for text in self.engine.each(looks, reduce.stage_keys)]
-        assert work.schema is not None
         if not paths:
             return ()
         of_keys = T.StructType([T.StructField(KEY, T.BinaryType())])
         keys = read_parquet(
             self.spark, of_keys, [job.table_root / path for path in paths]
         ).distinct()
-        return self._stage_rows(work, held.read().join(keys, KEY, "left_semi"), work.schema)
+        return self._stage_rows(part, group, held.read().join(keys, KEY, "left_semi"))
 
-    def _stage_rows(
-        self, work: Work, rows: DataFrame, schema: TableSchema
-    ) -> tuple[StateFile, ...]:
-        """Stage rows of the table as base of a merge."""
-        path = self.staging / work.table
-        rows = named_back(rows, schema, self._between(work.table, work.after))
+    def _stage_out(self, part: Work, group: Group) -> tuple[StateFile, ...]:
+        """Rows in quarantine as base of a merge."""
+        out = self.quarantine.get(part.table, ())
+        if part.source is None or not out or part.schema is None:
+            return out
+        assert group.work.schema is not None
+        return self._stage_rows(part, group, self._held_rows(part, group.work.schema, out))
+
+    def _stage_rows(self, part: Work, group: Group, rows: DataFrame) -> tuple[StateFile, ...]:
+        """Stage rows of the table as base of a merge: those of its source."""
+        path = self.staging / part.table
+        held, schema = group.work.schema, part.schema
+        if schema is None:
+            return ()
+        assert held is not None
+        rows = named_back(rows, held, self._between(part.table, part.after))
+        if part.source is not None:
+            rows = as_version(rows.where(F.col(SOURCE) == part.source), held, schema)
         names = [quoted(field.name) for field in state_schema(schema)]
         found = write_rows(
             rows.select(*names), schema.schema_id, state_schema(schema), path, "base/rows"
@@ -560,12 +645,18 @@ class LakeRun(Run):
         return found
 
     def _staged(self, work: Work, schema: TableSchema, files: Sequence[StateFile]) -> DataFrame:
-        """Staged files as Spark reads them."""
+        """Staged files as Spark reads them, as rows of a schema."""
         root = self.staging / work.table
-        ours = [f for f in reduce.staged_schema(schema) if f.name not in schema.names]
-        paths = {schema.schema_id: [root / file.path for file in files]} if files else {}
-        schemas = {schema.schema_id: schema}
-        return read_versions(self.spark, paths, schemas, schema, {schema.schema_id: ours})
+        paths: dict[str, list[Place]] = {}
+        for file in files:
+            paths.setdefault(file.schema_id, []).append(root / file.path)
+        schemas = {i: self.store.schema(work.table, i) for i in paths}
+        schemas[schema.schema_id] = schema
+        ours = {
+            i: [f for f in reduce.staged_schema(of) if f.name not in of.names]
+            for i, of in schemas.items()
+        }
+        return read_versions(self.spark, paths, schemas, schema, ours)
 
     def _sweep(self) -> None:
         """Remove what is staged; what no record names of the quarantine is for vacuum."""
@@ -578,3 +669,40 @@ def _file_of(record: Mapping[str, Any]) -> StateFile:  # Any: JSON
 
 def _ours(schema: TableSchema) -> set[str]:
     return {KEY, *(f.name for f in state_schema(schema) if f.name not in schema.names)}
+
+
+def _keeps_rows(part: Work) -> bool:
+    """Whether rows of a source keep their identity, and columns there stay or are added."""
+    old, era = part.schema, part.eras[0]
+    if len(part.eras) > 1 or era.resets:
+        return False
+    if old is None:
+        return True
+    is_same = old.key_shape() == era.schema.key_shape()
+    return is_same and renamed_columns(old, era.schema) is not None
+
+
+def _together(found: Sequence[Staged], parts: Sequence[Work], schema: TableSchema) -> Staged:
+    """What was staged of all sources, by the names of a schema over them."""
+    named = [
+        _renamed(staged, match_columns(part.eras[0].schema, schema))
+        for staged, part in zip(found, parts, strict=True)
+    ]
+    return Staged(
+        [file for staged in named for file in staged.files],
+        [file for staged in named for file in staged.closed],
+        frozenset().union(*(staged.unsent for staged in named)),
+        reduce.join_bounds(staged.bounds for staged in named),
+        reduce.join_values([staged.values for staged in named]),
+        all(staged.is_exact for staged in named),
+    )
+
+
+def _renamed(staged: Staged, names: Mapping[str, str]) -> Staged:
+    after = {before: name for name, before in names.items()}
+    return dataclasses.replace(
+        staged,
+        unsent=frozenset(after[name] for name in staged.unsent),
+        bounds={after[name]: of for name, of in staged.bounds.items()},
+        values={after[name]: of for name, of in staged.values.items()},
+    )

@@ -251,6 +251,11 @@ class Landing:
         return self.entry(n).hash
 
     @property
+    def source_order(self) -> tuple[str, ...]:
+        """Columns that order the changes of each source."""
+        return tuple(name for name in self.order if name != SOURCE)
+
+    @property
     def has_several(self) -> bool:
         """Whether it is of several sources."""
         return len(self.sources) > 1
@@ -452,17 +457,21 @@ class Landing:
     # --- schemas ---------------------------------------------------------------------------
 
     def schema_record(self, table: str, schema_id: str) -> Json:
-        """Content of a schema file.
+        """Content of a schema file; of several sources with the remark that rows say theirs.
 
-        One table has on each of several sources an OID of its own: then it says none, and that rows say
-        their source.
+        Raises:
+            LandingError: it cannot be read, or does not say which of several sources it is of.
         """
         record = _schema_record(self.root, table, schema_id)
-        return {**record, "oid": 0, "has_source": True} if self.has_several else record
-
-    def oid(self, table: str, schema_id: str) -> int:
-        """OID of a table on the source whose rows have this version; 0 where it is unknown."""
-        return int(_schema_record(self.root, table, schema_id)["oid"])
+        if not self.has_several:
+            return record
+        if record.get("source") not in self.sources:
+            raise LandingError(
+                f"{self.root}: version {schema_id} of {table} does not say which source it is of: this "
+                "landing of several sources was begun by an earlier version, which did not tell their columns "
+                "apart. Land into a new root"
+            )
+        return {**record, "has_source": True}
 
     def tables(self) -> dict[str, str]:
         """Directories of the tables that have schemas, by ``schema.name`` as the server says."""

@@ -30,7 +30,6 @@ from gaussdecode.spark.events import (
     as_int64,
     base_events,
     closed_schema,
-    of_source,
     order_values,
     row_keys,
     state_schema,
@@ -40,7 +39,6 @@ from gaussdecode.spark.schema import (
     OLD_PREFIX,
     RAW,
     RAW_TYPE,
-    SOURCE,
     UNCHANGED,
     TableSchema,
 )
@@ -88,7 +86,7 @@ class Sorted:
         table: the events, in no order.
         index: row of `table` of each sorted event.
         code: number of its key.
-        era: number of the first reset after it that is about it.
+        era: number of the first reset after it.
         action: what it does.
     """
 
@@ -127,7 +125,7 @@ def merge(
             kept = base.filter(pc.invert(touched))
             base, found = base.filter(touched), found.filter(touched)
         events = pa.concat_tables([base_events(base, found, schema), events])
-    run = sort_events(events.combine_chunks(), resets, order, by_source=not schema.key)
+    run = sort_events(events.combine_chunks(), resets, order)
     alive, ended, closers, unmatched = _matched(run, len(resets), schema, has_all=has_all)
     sources, unknown = fill_sources(run)
     current = take_rows(run, alive, sources, unknown, schema)
@@ -151,7 +149,7 @@ def merge_delta(
         closes: give closed intervals.
     """
     events = pa.concat_tables([base_events(base, row_keys(base, schema), schema), events])
-    run = sort_events(events.combine_chunks(), (), order, by_source=not schema.key)
+    run = sort_events(events.combine_chunks(), (), order)
     alive, ended, closers, unmatched = _matched(run, 0, schema, has_all=True)
     if not closes:
         ended, closers = ended[:0], closers[:0]
@@ -165,22 +163,16 @@ def merge_delta(
     )
 
 
-def sort_events(
-    events: pa.Table, resets: Sequence[Reset], order: Sequence[str], *, by_source: bool = False
-) -> Sorted:
+def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Sorted:
     """Sort events, leave out what came twice, and number their eras.
 
     Args:
         events: in any order.
         resets: in order.
         order: columns that order events.
-        by_source: equal rows of several sources are told apart, as those of a table without key are.
     """
     code = as_int64(events.column(KEY).combine_chunks().dictionary_encode().indices)
     positions = order_values(events, order)
-    if by_source and SOURCE in order:
-        (source,) = order_values(events, [SOURCE])
-        code = code * (1 + source.max(initial=0)) + source
     sub, action = as_int64(events.column(SUB)), as_int64(events.column(ACTION))
     index = np.lexsort((sub, *reversed(positions), code))
     same = np.ones(len(index), dtype=np.bool_)
@@ -194,16 +186,11 @@ def sort_events(
 
 
 def _eras(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Ints:
-    """Per event the number of the first reset after it that is about it."""
+    """Per event the number of the first reset after it."""
     era = np.full(events.num_rows, len(resets), dtype=np.int64)
-    columns = order_values(events, of_source(order)) if resets else []
+    columns = order_values(events, order) if resets else []
     for number in reversed(range(len(resets))):
-        reset = resets[number]
-        is_before = ~above(columns, reset.position, inclusive=True)
-        if reset.source is not None:
-            is_its = pc.equal(events.column(SOURCE), reset.source)
-            is_before &= pc.fill_null(is_its, False).to_numpy()
-        era[is_before] = number
+        era[~above(columns, resets[number].position, inclusive=True)] = number
     return era
 
 

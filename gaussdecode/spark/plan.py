@@ -13,7 +13,7 @@ import dataclasses
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from gaussdecode.model.columns import DROPPED
 from gaussdecode.model.entry import CommitEntry
@@ -30,20 +30,17 @@ from gaussdecode.spark.changefile import (
     since_n,
     windowed,
 )
-from gaussdecode.spark.events import STAMPS, Reset, of_source
+from gaussdecode.spark.events import STAMPS, Reset
 from gaussdecode.spark.glance import first_row, rows_of_op
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema, is_same_table, why_inexact, why_unknown
+from gaussdecode.spark.sources import DiffersError, joined
 
 SYSTEM_TABLES: Final = frozenset({"gd_transactions", "gd_messages"})
 UNTOLD: Final = (
     "rows of it were updated or deleted, and the stream does not say which, because the table has no "
     "replica identity. Give it a key or ALTER TABLE ... REPLICA IDENTITY FULL"
-)
-MADE_ANEW: Final = (
-    "it was made anew on one of several sources, and nobody knows what became of its rows there. Land into a "
-    "new root, or read it from there by itself"
 )
 MIXED: Final = (
     "an early version landed its rows under several schemas in files that overlap, and which schema came "
@@ -86,6 +83,8 @@ class Stop:
         new: schema_id of the changes after it; empty where there are none.
         why: in a sentence.
         is_suspect: an entry says that the source changed its rows without a change in the stream.
+
+    Where several sources differ there is no version before: `old` is empty.
     """
 
     n: int
@@ -109,19 +108,27 @@ class Doubt:
         why: in words.
         oid: of the table that has its name since, where that is another one; else 0.
         comes_whole: all rows of that one are in the stream.
+        source: that changed its rows, where there are several; None for the only one.
     """
 
     n: int
     why: str
     oid: int = 0
     comes_whole: bool = False
+    source: str | None = None
 
     @classmethod
     def of(cls, entry: CommitEntry, table: str) -> "Doubt":
         """Read it from an entry."""
         said = entry.extra.get("changes", {}).get(table, {})
         why = said.get("text") or entry.extra.get("text", "")
-        return cls(entry.n, str(why), int(said.get("oid") or 0), bool(said.get("comes_whole")))
+        return cls(
+            entry.n,
+            str(why),
+            int(said.get("oid") or 0),
+            bool(said.get("comes_whole")),
+            entry.extra.get("source"),
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -136,7 +143,8 @@ class TablePlan:
         stop: why it goes no further, or None.
         passed: files that a snapshot goes over unread; for the changelog only.
         since: for a table that is new: its changes are known after this entry.
-        oids: the table's OID on each of several sources, as far as its rows have said.
+        parts: of several sources, what is new on each, by its name; then there are no eras here.
+        schema: of these parts together.
     """
 
     table: str
@@ -146,7 +154,14 @@ class TablePlan:
     stop: Stop | None = None
     passed: list[ChangeFile] = dataclasses.field(default_factory=list)
     since: int = -1
-    oids: dict[str, int] = dataclasses.field(default_factory=dict)
+    parts: dict[str, "TablePlan"] = dataclasses.field(default_factory=dict)
+    schema: TableSchema | None = None
+
+    @property
+    def changed(self) -> dict[str | None, "TablePlan"]:
+        """What is merged by itself, by source: the parts that have something new, or all of it."""
+        found = self.parts.items() if self.parts else [(None, self)]
+        return {source: part for source, part in found if part.eras}
 
 
 @dataclasses.dataclass(slots=True)
@@ -207,7 +222,7 @@ class Applied:
         decided: what somebody said of its columns.
         is_stopped: it stands still before entry n + 1.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
-        oids: as of `TablePlan`.
+        ignored: `ignore_through` of each of several sources.
     """
 
     n: int = -1
@@ -216,7 +231,12 @@ class Applied:
     decided: Decided = dataclasses.field(default_factory=Decided)
     is_stopped: bool = False
     part: int = 0
-    oids: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    ignored: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+
+    def of(self, source: str) -> Self:
+        """The same of one of several sources."""
+        schema = None if self.schema is None else self.schema.of(source)
+        return dataclasses.replace(self, schema=schema, ignore_through=self.ignored.get(source))
 
 
 def make_plan(
@@ -279,13 +299,14 @@ def make_plan(
     plan.early = min((of.n for of in chosen if is_ahead(landing, of, reached)), default=None)
     if part is not None and plan.gap is None and plan.to == to:
         _add_part(landing, plan, applied, files, part, only)
-    if landing.order[1] == "gd_lsn" and not landing.has_several:
+    if landing.source_order[1] == "gd_lsn" and not landing.has_several:
         files = merge_files(landing.root, files, compacts, tuple(numbering), plan.doubts)
     for table in sorted({*files, *(plan.doubts.keys() & applied.keys())}):
         state = applied.get(table, Applied())
         doubts = plan.doubts.get(table, ())
-        planned = plan_table(landing, table, files.get(table, []), state, plan.to, doubts)
-        if planned.eras or planned.stop is not None:
+        make = plan_sources if landing.has_several else plan_table
+        planned = make(landing, table, files.get(table, []), state, plan.to, doubts)
+        if planned.changed or planned.stop is not None:
             plan.tables[table] = planned
     return plan
 
@@ -460,7 +481,7 @@ def plan_table(
         )
         for change in ordered
     }
-    plan = TablePlan(table, to, [], state.ignore_through, oids=dict(state.oids))
+    plan = TablePlan(table, to, [], state.ignore_through)
     before = state.schema
     index = 0
     left = list(doubts)
@@ -483,8 +504,6 @@ def plan_table(
             plan.stop = Stop(doubt.n - 1, old, schema.schema_id, doubt.why, is_suspect=True)
         elif _is_untold(schema, change):
             plan.stop = Stop(change.n - 1, old, schema.schema_id, UNTOLD)
-        elif not _is_known(landing, plan, change):
-            plan.stop = Stop(change.n - 1, old, schema.schema_id, MADE_ANEW)
         elif change.is_mixed:
             plan.stop = Stop(change.n - 1, old, schema.schema_id, MIXED)
         elif before is not None and why is not None and not change.is_snapshot:
@@ -529,13 +548,91 @@ def _first_of(doubts: Sequence[Doubt], n: int) -> Doubt | None:
     return next((doubt for doubt in doubts if doubt.n < n), None)
 
 
-def _is_known(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
-    """Whether rows of one of several sources are of the table that they were of before."""
-    source = change.file.source
-    if source is None:
-        return True
-    oid = landing.oid(plan.table, change.file.schema_id)
-    return plan.oids.setdefault(source, oid) == oid
+def plan_sources(
+    landing: Landing,
+    table: str,
+    files: list[ChangeFile],
+    state: Applied,
+    to: int,
+    doubts: Sequence[Doubt] = (),
+) -> TablePlan:
+    """The same of several sources: of each by itself, as far as they are one table."""
+    parts = _plan_parts(landing, table, files, state, to, doubts)
+    stops = [
+        dataclasses.replace(part.stop, why=f"source {source}: {part.stop.why}")
+        for source, part in parts.items()
+        if part.stop is not None
+    ]
+    stop = min(stops, key=lambda stop: stop.n, default=None)
+    if stop is not None:
+        parts = _plan_parts(landing, table, _until(files, stop.n), state, stop.n, doubts)
+    schema, apart = _follow(parts, state.schema)
+    if apart is not None:
+        stop = apart
+        parts = _plan_parts(landing, table, _until(files, stop.n), state, stop.n, doubts)
+    end = to if stop is None else stop.n
+    return TablePlan(table, end, [], None, stop, parts=parts, schema=schema)
+
+
+def _plan_parts(
+    landing: Landing,
+    table: str,
+    files: Sequence[ChangeFile],
+    state: Applied,
+    to: int,
+    doubts: Sequence[Doubt],
+) -> dict[str, TablePlan]:
+    return {
+        source: plan_table(
+            landing,
+            table,
+            [change for change in files if change.file.source == source],
+            state.of(source),
+            to,
+            [doubt for doubt in doubts if doubt.n <= to and doubt.source in (None, source)],
+        )
+        for source in landing.sources
+    }
+
+
+def _until(files: Sequence[ChangeFile], n: int) -> list[ChangeFile]:
+    return [change for change in files if change.n <= n]
+
+
+def _follow(
+    parts: Mapping[str, TablePlan], before: TableSchema | None
+) -> tuple[TableSchema | None, Stop | None]:
+    """Join the versions of all sources from entry to entry.
+
+    Returns:
+        The last schema that they had together; and where they ended to have one, unless they do at the end.
+    """
+    versions = {} if before is None else {str(part.source): part for part in before.parts}
+    schema, stop = before, None
+    for n, changed in sorted(_changes_of(parts, versions).items()):
+        versions |= changed
+        try:
+            schema, stop = joined(versions, schema), None
+        except DiffersError as error:
+            new = next(iter(changed.values())).schema_id
+            stop = Stop(n - 1 if stop is None else stop.n, "", new, str(error))
+    return schema, stop
+
+
+def _changes_of(
+    parts: Mapping[str, TablePlan], versions: Mapping[str, TableSchema]
+) -> dict[int, dict[str, TableSchema]]:
+    """By entry, the sources that have another version from there on, and which."""
+    found: dict[int, dict[str, TableSchema]] = {}
+    for source, part in parts.items():
+        held = versions.get(source)
+        for era in part.eras:
+            for change in era.files:
+                schema = era.schemas[change.file.schema_id]
+                if held is None or held.schema_id != schema.schema_id:
+                    found.setdefault(change.n, {})[source] = schema
+                held = schema
+    return found
 
 
 def _is_untold(schema: TableSchema, change: ChangeFile) -> bool:
@@ -550,7 +647,9 @@ def _is_untold(schema: TableSchema, change: ChangeFile) -> bool:
 
 def _is_covered(landing: Landing, plan: TablePlan, change: ChangeFile) -> bool:
     """Whether a snapshot of an earlier entry has all that a file says."""
-    if plan.ignore_through is None or change.file.ops.get("R") or landing.order[1] != "gd_lsn":
+    if plan.ignore_through is None or change.file.ops.get("R"):
+        return False
+    if landing.source_order[1] != "gd_lsn":
         return False
     return (change.epoch, change.file.last.lsn) <= plan.ignore_through
 
@@ -661,7 +760,7 @@ def read_truncates(landing: Landing, change: ChangeFile) -> list[Reset]:
     found = rows_of_op(landing.root / change.file.path, "T", _LANDED_STAMPS)
     after, until = change.window or (-1, ALL_CSNS)
     return [
-        _reset(landing, row, number_of(row, change), change.file.source)
+        _reset(landing, row, number_of(row, change))
         for row in found
         if after < (row["gd_csn"] or 0) <= until
     ]
@@ -675,18 +774,13 @@ def number_of(row: dict[str, Any], change: ChangeFile) -> int:  # Any: a landed 
     return change.n
 
 
-def _reset(
-    landing: Landing,
-    row: dict[str, Any],  # Any: a landed row
-    n: int,
-    source: str | None = None,
-) -> Reset:
-    position = tuple(row[name] or 0 for name in of_source(landing.order))
-    return Reset(position, {**row, "gd_n": n}, source)
+def _reset(landing: Landing, row: dict[str, Any], n: int) -> Reset:  # Any: a landed row
+    position = tuple(row[name] or 0 for name in landing.source_order)
+    return Reset(position, {**row, "gd_n": n})
 
 
 def _first_row(landing: Landing, change: ChangeFile) -> dict[str, Any]:  # Any: a landed row
-    return first_row(landing.root / change.file.path, of_source(landing.order), _LANDED_STAMPS)
+    return first_row(landing.root / change.file.path, landing.source_order, _LANDED_STAMPS)
 
 
 def _made_anew(landing: Landing, change: ChangeFile) -> Reset:

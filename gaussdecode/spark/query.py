@@ -397,10 +397,14 @@ def _read(
 ) -> DataFrame:
     target, root = store.schema(table, version.schema_id), store.table_root(table)
     paths: dict[str, list[Place]] = {}
-    for file in files:
+    is_state = not closed and not changes
+    by_source = store.by_source(table, files) if target.parts and is_state else {None: list(files)}
+    for source, found in by_source.items():
         # Files of the state are kept readable by the newest names; see `reads_as`.
-        schema_id = file.schema_id if closed or changes else version.schema_id
-        paths.setdefault(schema_id, []).append(root / file.path)
+        newest = target.of(source) if is_state else None
+        for file in found:
+            schema_id = file.schema_id if newest is None else newest.schema_id
+            paths.setdefault(schema_id, []).append(root / file.path)
     schemas = {i: store.schema(table, i) for i in {*paths, version.schema_id}}
     ended = {root / file.path: root / file.deletes for file in files if file.deletes}
     return read_versions(

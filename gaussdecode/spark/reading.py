@@ -6,6 +6,7 @@ Merged files are read in place of those they stand for. Order rows by `Landing.o
 one source in the order of its log is `ORDER`; take a number of the log as progress, never a position.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable
 from typing import Final
@@ -14,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from gaussdecode.errors import ConfigError
+from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.changefile import ChangeFile, replaces
@@ -25,6 +26,7 @@ from gaussdecode.spark.plan import SYSTEM_TABLES, merge_files
 from gaussdecode.spark.remote import NUMBER
 from gaussdecode.spark.schema import Column as TableColumn
 from gaussdecode.spark.schema import TableSchema, match_columns
+from gaussdecode.spark.sources import DiffersError, joined
 from gaussdecode.spark.sqltext import quoted
 
 ORDER: Final = ("gd_epoch", "gd_lsn", "gd_seq")
@@ -157,7 +159,7 @@ def changes_with_version(
         schema_id: TableSchema.from_record(schema_id, landing.schema_record(table, schema_id))
         for schema_id in by_schema or landing.schema_ids(table)[:1]
     }
-    target = with_dropped(list(schemas.values()))
+    target = as_one(list(schemas.values()))
     ours = {schema_id: change_fields(schema) for schema_id, schema in schemas.items()}
     if with_n and isinstance(
         landing.root, ObjectPath
@@ -173,6 +175,34 @@ def _number() -> Column:
     """Landed files begin with the number of their entry."""
     name = F.regexp_extract(F.input_file_name(), r"/(\d{20})-[^/]*\.parquet$", 1)
     return name.cast("bigint")
+
+
+def as_one(versions: list[TableSchema]) -> TableSchema:
+    """One schema that rows of all versions are read in: `with_dropped`, of several sources too.
+
+    Raises:
+        LandingError: the newest versions of several sources cannot be one table.
+    """
+    by_source: dict[str | None, list[TableSchema]] = {}
+    for version in versions:
+        by_source.setdefault(version.source, []).append(version)
+    if None in by_source:
+        return with_dropped(versions)
+    wide = {str(source): of[-1] for source, of in by_source.items()}
+    try:
+        found = joined(wide)
+    except DiffersError as error:
+        raise LandingError(f"{versions[-1].title}: {error}") from error
+    for source, of in by_source.items():
+        older = with_dropped(of).columns[len(of[-1].columns) :]
+        for column in older:
+            wider = {
+                **wide,
+                str(source): _of(wide[str(source)], [*wide[str(source)].columns, column]),
+            }
+            with contextlib.suppress(DiffersError):  # the name has another meaning elsewhere
+                found, wide = joined(wider), wider
+    return found
 
 
 def with_dropped(versions: list[TableSchema]) -> TableSchema:

@@ -180,7 +180,8 @@ def reduced(events: pa.Table, merged: Merged, schema: TableSchema, after: int) -
         keys = pc.unique(every)
         gone = keys.filter(pc.invert(pc.is_in(keys, value_set=held)))
         of = events.take(pc.index_in(gone, value_set=every))
-        blank = pa.table({KEY: gone, **{name: of.column(name) for name in schema.key}})
+        names = (*schema.key, *([SOURCE] if schema.has_source else []))
+        blank = pa.table({KEY: gone, **{name: of.column(name) for name in names}})
     else:
         ended = merged.closed
         places = {name: ended.column(name) for name in identity(schema)}

@@ -26,7 +26,7 @@ from gaussdecode.spark.frames import change_fields, spark_type
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Given, Place, parquet_file
 from gaussdecode.spark.plan import SYSTEM_TABLES
-from gaussdecode.spark.reading import with_dropped
+from gaussdecode.spark.reading import as_one
 from gaussdecode.spark.schema import (
     OLD,
     OLD_PREFIX,
@@ -208,7 +208,7 @@ def _versions(landing: Landing, table: str) -> dict[str, TableSchema]:
 
 def _merged(title: str, versions: list[TableSchema]) -> TableSchema:
     try:
-        return with_dropped(versions)
+        return as_one(versions)
     except UnknownColumnsError as error:
         raise LandingError(
             f"{title}: {str(error).split(': ', 1)[-1].split('. Say it', 1)[0]}; no rows of one schema can be "

@@ -19,12 +19,14 @@ from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import Layouts
 from gaussdecode.spark.place import files_below
-from gaussdecode.spark.plan import Applied, Era, Plan, Stop, make_plan
+from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_plan
 from gaussdecode.spark.schema import TableSchema, reads_as
+from gaussdecode.spark.sources import record_of
 from gaussdecode.spark.spread import MAX_BUCKETS, Sizes, power_of_two, shared_out
 from gaussdecode.spark.store import (
     FOLDERS,
     DatabaseVersion,
+    PartVersion,
     StateFile,
     TableVersion,
     Target,
@@ -120,7 +122,11 @@ class Summary:
 
 @dataclasses.dataclass(slots=True)
 class Work:
-    """One table on its way from entry `after` to a new version, at entry `to`."""
+    """One table on its way from entry `after` to a new version, at entry `to`.
+
+    Of several sources there is one for the rows of each that has changes, and in the end one for the table,
+    with `parts`.
+    """
 
     table: str
     after: int
@@ -138,6 +144,8 @@ class Work:
     buckets: int = 1
     unmatched: int = 0
     since: int = -1
+    source: str | None = None
+    parts: dict[str, PartVersion] = dataclasses.field(default_factory=dict)
 
 
 class Run:
@@ -185,7 +193,7 @@ class Run:
         summary.gone = tuple(title for title, of in titles.items() if of.is_gone)
         summary.suspect_tables = tuple(sorted(t for t, of in titles.items() if of.is_suspect))
         try:
-            has_eras = any(planned.eras for planned in plan.tables.values())
+            has_eras = any(planned.changed for planned in plan.tables.values())
             if plan.to > summary.from_n or has_eras or plan.part is not None:
                 self._apply_tables(plan, applied)
                 reach(Step.TABLES_DONE)
@@ -252,7 +260,12 @@ class Run:
                 n = max(n, before.n)
             schema = self.store.schema(table, version.schema_id)
             part = version.part if n == version.n else 0
-            found[table] = Applied(n, schema, version.ignore_through, part=part, oids=version.oids)
+            ignored = {
+                source: of.ignore_through
+                for source, of in version.parts.items()
+                if of.ignore_through is not None
+            }
+            found[table] = Applied(n, schema, version.ignore_through, part=part, ignored=ignored)
         return found
 
     def _speaks_for(self, table: str) -> DatabaseVersion | None:
@@ -300,18 +313,20 @@ class Run:
 
     def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
         works = [
-            self._work(plan, table, applied.get(table, Applied()))
+            self._work(table, planned, applied.get(table, Applied()), source)
             for table, planned in plan.tables.items()
-            if planned.eras
+            for source in planned.changed
         ]
-        self.progress(f"entry {plan.to}: changes of {counted(len(works), 'table')}")
+        tables = {work.table: [w for w in works if w.table == work.table] for work in works}
+        self.progress(f"entry {plan.to}: changes of {counted(len(tables), 'table')}")
         self._log_changes(works)
         for number in range(max((len(work.eras) for work in works), default=0)):
             self._pass([work for work in works if number < len(work.eras)], number)
         reach(Step.FILES_WRITTEN)
-        for work in works:
+        whole = [self._together(found, plan) for found in tables.values()]
+        for work in whole:
             self._check(work)
-        for work in works:
+        for work in whole:
             self._commit(work, plan)
         self._count_unmatched(works)
 
@@ -319,7 +334,8 @@ class Run:
         for work in works:
             if work.unmatched:
                 title = work.table if work.schema is None else work.schema.title
-                self.summary.unmatched[title] = work.unmatched
+                known = self.summary.unmatched.get(title, 0)
+                self.summary.unmatched[title] = known + work.unmatched
 
     def _log_changes(self, works: Sequence[Work]) -> None:
         """Copy what is new into the changelogs."""
@@ -342,9 +358,37 @@ class Run:
             works[index].changelog.append(file)
             self.summary.bytes_written += file.bytes
 
-    def _work(self, plan: Plan, table: str, state: Applied) -> Work:
-        version = self.store.newest(table)
-        planned = plan.tables[table]
+    def _together(self, works: Sequence[Work], plan: Plan) -> Work:
+        """One table of the rows of several sources, those that have no changes too."""
+        first = works[0]
+        schema = plan.tables[first.table].schema
+        if schema is None:
+            return first
+        self.store.keep_schema(first.table, schema.schema_id, record_of(schema))
+        current, parts = {}, {}
+        if first.version is not None:
+            current = self.store.by_source(first.table, first.version.current)
+            parts = dict(first.version.parts)
+        for work in works:
+            current[work.source] = work.current
+            parts[str(work.source)] = PartVersion(work.buckets, work.ignore_through)
+        return dataclasses.replace(
+            first,
+            schema=schema,
+            source=None,
+            current=[file for files in current.values() for file in files],
+            closed=[file for work in works for file in work.closed],
+            changelog=[file for work in works for file in work.changelog],
+            buckets=max(part.buckets for part in parts.values()),
+            unmatched=sum(work.unmatched for work in works),
+            parts=parts,
+        )
+
+    def _work(
+        self, table: str, whole: TablePlan, state: Applied, source: str | None = None
+    ) -> Work:
+        version, planned = self.store.newest(table), whole.changed[source]
+        state = state if source is None else state.of(source)
         for era in planned.eras:
             for schema_id in era.schemas:
                 record = self.landing.schema_record(table, schema_id)
@@ -358,17 +402,19 @@ class Run:
             planned.eras,
             planned.passed,
             planned.ignore_through,
-            [] if version is None else list(version.current),
+            [] if version is None else self.store.files_of(table, version.current, source),
             since=planned.since,
+            source=source,
         )
         landed = sum(change.file.bytes for era in planned.eras for change in era.files)
         self.summary.bytes_read += landed
         self.summary.rows += sum(c.file.rows for era in planned.eras for c in era.files)
-        if version is None:
+        held = None if version is None else version.buckets_of(source)
+        if held is None:
             wanted = power_of_two(landed / self.options.sizes.first_bucket)
             work.buckets = self.options.buckets or wanted
         else:
-            work.buckets = version.buckets
+            work.buckets = held
         self.touched.add(table)
         return work
 
@@ -416,7 +462,7 @@ class Run:
             table_root=self.store.table_root(work.table),
             schema=era.schema,
             schemas=schemas,
-            order=self.landing.order,
+            order=self.landing.source_order,
             resets=tuple(era.resets),
             buckets=work.buckets,
             base=tuple(work.current),
@@ -545,7 +591,7 @@ class Run:
             unmatched=work.unmatched + (0 if before is None else before.unmatched),
             created=utc_now(),
             part=self._part(work, plan),
-            oids=plan.tables[work.table].oids,
+            parts=work.parts,
         )
         self.store.commit_table(work.table, version)
         self.summary.tables += 1

@@ -4,6 +4,9 @@ A column of one version is the column of another by its attribute number, and by
 names change hands. Where a number is unknown, `match_columns` refuses; the plan stops a table
 before that. Given Arrow tables; promises that a value that does not fit its new type is kept as
 text in ``gd_raw``.
+
+Each of several sources has numbers of its own. A schema over all of them, see `sources`, has one version
+of each as its parts: between these and it columns are the same by their true name.
 """
 
 import dataclasses
@@ -98,6 +101,8 @@ class TableSchema:
         columns: in the order of the table.
         unknown: why the number of a column is unknown; None where all are known.
         has_source: its rows say their source in ``gd_source``: the landing has several.
+        source: that it is of, where there are several; None for a schema over all of them.
+        parts: of a schema over several sources, the version that each of them has.
     """
 
     schema_id: str
@@ -108,6 +113,8 @@ class TableSchema:
     columns: tuple[Column, ...]
     unknown: str | None = None
     has_source: bool = False
+    source: str | None = None
+    parts: tuple["TableSchema", ...] = ()
 
     @classmethod
     def from_record(
@@ -115,6 +122,7 @@ class TableSchema:
         schema_id: str,
         record: dict[str, Any],  # Any: JSON
         numbers: Mapping[str, int] | None = None,
+        parts: tuple["TableSchema", ...] = (),
     ) -> Self:
         """Read a schema file.
 
@@ -122,6 +130,7 @@ class TableSchema:
             schema_id: its name.
             record: its content.
             numbers: by name in the files, where somebody said which columns they are.
+            parts: of a schema over several sources.
         """
         said = numbers or {}
         landed = {column["name"]: column["landed"] for column in record["columns"]}
@@ -142,7 +151,7 @@ class TableSchema:
         key = tuple(landed[name] for name in record["key"] or ())
         title = table_title(record["schema"], record["name"])
         unknown = None
-        if any(column.number is None for column in columns):
+        if not parts and any(column.number is None for column in columns):
             unknown = record.get("unknown") or "its schema file has no numbers of columns"
         return cls(
             schema_id,
@@ -153,7 +162,13 @@ class TableSchema:
             columns,
             unknown,
             bool(record.get("has_source", False)),
+            record.get("source"),
+            parts,
         )
+
+    def of(self, source: str | None) -> "TableSchema | None":
+        """The version that one of several sources has; None for none."""
+        return next((part for part in self.parts or (self,) if part.source == source), None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,6 +207,10 @@ class UnknownColumnsError(LandingError):
     """Nobody knows which column of one version is which of another."""
 
 
+class MixedColumnsError(LandingError):
+    """Which column of one schema is which of another is not the same on each source."""
+
+
 def is_same_table(old: TableSchema, new: TableSchema) -> bool:
     """Whether two versions may be of one table, and not of one that was made anew."""
     return not old.oid or not new.oid or old.oid == new.oid
@@ -215,9 +234,12 @@ def match_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
 
     Raises:
         UnknownColumnsError: nobody knows.
+        MixedColumnsError: it is not the same on each source; of two schemas over several.
     """
     if old.schema_id == new.schema_id:
         return {name: name for name in new.names}
+    if old.parts or new.parts:
+        return _match_over_sources(old, new)
     if not is_same_table(old, new):
         names = {column.true_name or column.name: column.name for column in old.columns}
         pairs = ((c.name, names.get(c.true_name or c.name)) for c in new.columns)
@@ -235,6 +257,8 @@ def match_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
 
 def why_inexact(old: TableSchema, new: TableSchema) -> str | None:
     """Say which column's older values are not known under a new version; None where all are."""
+    if old.parts or new.parts:
+        return next(filter(None, (why_inexact(*of) for of in _same_parts(old, new))), None)
     if old.schema_id == new.schema_id or not is_same_table(old, new):
         return None
     columns = {column.name: column for column in old.columns}
@@ -252,8 +276,73 @@ def why_inexact(old: TableSchema, new: TableSchema) -> str | None:
 def _is_exact(old: Column, new: Column) -> bool:
     if old.type_oid and (old.type_oid, old.modifier) == (new.type_oid, new.modifier):
         return True  # a type that was renamed
-    known = (old.server_type, old.modifier), (new.server_type, new.modifier)
-    return old.type == new.type if not old.server_type else is_exact(*known)
+    if not (old.server_type and new.server_type):
+        return old.type == new.type
+    return is_exact((old.server_type, old.modifier), (new.server_type, new.modifier))
+
+
+def _same_parts(old: TableSchema, new: TableSchema) -> list[tuple[TableSchema, TableSchema]]:
+    """Versions of the sources that have one in both, before and after."""
+    pairs = ((part, new.of(part.source)) for part in old.parts or (old,))
+    return [(before, after) for before, after in pairs if after is not None]
+
+
+def ways_by_source(
+    old: TableSchema, new: TableSchema
+) -> dict[str | None, list[TableSchema]] | None:
+    """Through which versions rows of each source become rows of another schema.
+
+    None where these are not needed: for two versions of one source, and for schemas over several whose
+    columns changed alike on all.
+    """
+    if not (old.parts or new.parts):
+        return None
+    pairs = _same_parts(old, new)
+    try:
+        match_columns(old, new)
+    except MixedColumnsError:
+        pass
+    else:
+        if not (why_inexact(old, new) or fills_constants(old, new)):
+            return None
+    return {before.source: [old, before, after, new] for before, after in pairs}
+
+
+def _match_over_sources(old: TableSchema, new: TableSchema) -> dict[str, str]:
+    both = [part.source for part in old.parts or (old,) if new.of(part.source) is not None]
+    found = {source: _match_on(source, old, new) for source in both}
+    matched: dict[str, str] = {}
+    for name in new.names:
+        befores = {of[name] for of in found.values() if name in of}
+        if not befores:
+            continue
+        before = befores.pop()
+        # Rows of a source that never had the column have NULL there, as they should.
+        others = [source for source, of in found.items() if name not in of]
+        if befores or any(before in _true_names(old, old.of(source)) for source in others):
+            raise MixedColumnsError(f"{new.title}: which column {name!r} was differs by source")
+        matched[name] = before
+    return matched
+
+
+def _match_on(source: str | None, old: TableSchema, new: TableSchema) -> dict[str, str]:
+    """As `match_columns`, as one of several sources has it."""
+    before, after = old.of(source), new.of(source)
+    if before is None or after is None:
+        return {}
+    of_old, of_new = _true_names(old, before), _true_names(new, after)
+    wanted = {part: name for name, part in of_new.items()}
+    held = {part: name for name, part in of_old.items()}
+    matched = match_columns(before, after)
+    return {
+        wanted[name]: held[was] for name, was in matched.items() if name in wanted and was in held
+    }
+
+
+def _true_names(schema: TableSchema, part: TableSchema | None) -> dict[str, str]:
+    """Columns that a part of a schema has too: their names in both."""
+    names = {} if part is None else {column.true_name: column.name for column in part.columns}
+    return {c.name: names[c.true_name] for c in schema.columns if c.true_name in names}
 
 
 def reads_as(old: TableSchema, new: TableSchema) -> bool:
@@ -274,8 +363,11 @@ def renamed_columns(old: TableSchema, new: TableSchema) -> dict[str, str] | None
     None where more has changed than names and added columns that are NULL in older rows, or where a
     name changes hands.
     """
-    matched = match_columns(old, new)
-    if fills_constants(old, new):
+    try:
+        matched = match_columns(old, new)
+        if fills_constants(old, new):
+            return None
+    except MixedColumnsError:
         return None
     types = {column.name: column.type for column in old.columns}
     renamed = {before: after for after, before in matched.items() if before != after}
@@ -293,8 +385,12 @@ def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
         rows: columns of `old`, and any of ours; ``gd_raw``, ``gd_unchanged`` and ``gd_old`` are
             translated with them, all others pass.
         old: version of the rows.
-        new: version wanted.
+        new: version wanted; the rows are of one source, also where it is over several.
     """
+    if new.parts and not old.parts:
+        part = new.of(old.source)
+        if part is not None and part.schema_id != old.schema_id:
+            rows, old = conform(rows, old, part), part
     if old.schema_id == new.schema_id and set(new.names) <= set(rows.column_names):
         return rows
     matched = match_columns(old, new)
@@ -326,6 +422,8 @@ def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
 
 def fills_constants(old: TableSchema, new: TableSchema) -> bool:
     """Whether rows of an older version get the constant of a column that was added."""
+    if old.parts or new.parts:
+        return any(fills_constants(*of) for of in _same_parts(old, new))
     matched = match_columns(old, new)
     added = (column for column in new.columns if column.name not in matched)
     return any(_is_added(column, old, new) for column in added)

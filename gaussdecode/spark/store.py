@@ -25,7 +25,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
@@ -54,6 +54,7 @@ from gaussdecode.spark.schema import TableSchema
 VERSION: Final = 1
 _DECIDED: Final = re.compile(r"\d.*\.json")
 _NUMBER: Final = re.compile(r"(\d{20})\.json")
+_NOT_OURS: Final = frozenset({"version", "oids"})  # ``oids`` is of older programs
 Json = dict[str, Any]  # decoded JSON
 FOLDERS: Final = ("files", "changelog", "quarantine")
 """Where the files of a table are, below its directory."""
@@ -93,6 +94,14 @@ class StateFile:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PartVersion:
+    """What a version has of one of several sources; fields as of `TableVersion`."""
+
+    buckets: int
+    ignore_through: tuple[int, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class TableVersion:
     """One version of one table.
 
@@ -100,7 +109,7 @@ class TableVersion:
         v: its number, from 1.
         n: the last entry applied.
         schema_id: of the current state.
-        buckets: rows are spread over so many.
+        buckets: rows are spread over so many; of several sources see `parts`.
         current: files of the current state: those of buckets, and those with added rows.
         closed: files of closed intervals.
         changelog: files of the changelog.
@@ -108,12 +117,12 @@ class TableVersion:
         history_from: intervals that ended after this entry are kept; None without history.
         changelog_from: changes after this entry are kept; None without changelog.
         changelog_by: what the changelog is partitioned by.
-        ignore_through: position that a snapshot covers.
+        ignore_through: position that a snapshot covers; of several sources see `parts`.
         accepted_gaps: gap entries it went over.
         unmatched: removals and updates that found no row, since the table was begun.
         created: when.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
-        oids: the table's OID on each of several sources.
+        parts: of several sources, whose rows are in files of their own, by name.
     """
 
     v: int
@@ -132,7 +141,7 @@ class TableVersion:
     unmatched: int = 0
     created: str = ""
     part: int = 0
-    oids: dict[str, int] = dataclasses.field(default_factory=dict)
+    parts: dict[str, PartVersion] = dataclasses.field(default_factory=dict)
 
     @property
     def files(self) -> tuple[StateFile, ...]:
@@ -145,6 +154,12 @@ class TableVersion:
         deletes = {file.deletes for file in self.files if file.deletes}
         return {file.path for file in (*self.files, *self.quarantine)} | deletes
 
+    def buckets_of(self, source: str | None) -> int | None:
+        """Over how many buckets rows of a source are spread; None where there are none yet."""
+        if source is None:
+            return self.buckets
+        return self.parts[source].buckets if source in self.parts else None
+
     @property
     def rows(self) -> int:
         """Rows of the current state."""
@@ -153,13 +168,20 @@ class TableVersion:
     @classmethod
     def from_record(cls, record: Json) -> Self:
         """Read what `dataclasses.asdict` gave."""
-        record = {key: value for key, value in record.items() if key != "version"}
+        record = {key: value for key, value in record.items() if key not in _NOT_OURS}
         for name in ("current", "closed", "changelog", "quarantine"):
             record[name] = tuple(StateFile(**item) for item in record.get(name, ()))
-        ignore = record["ignore_through"]
-        record["ignore_through"] = None if ignore is None else tuple(ignore)
+        record["ignore_through"] = _tuple(record["ignore_through"])
+        record["parts"] = {
+            source: PartVersion(of["buckets"], _tuple(of["ignore_through"]))
+            for source, of in record.get("parts", {}).items()
+        }
         record["accepted_gaps"] = tuple(record["accepted_gaps"])
         return cls(**record)
+
+
+def _tuple(values: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -459,7 +481,26 @@ class Target:
         """A schema of a table."""
         record = read_json(self.table_root(table) / "schemas" / f"{schema_id}.json")
         numbers = self.decided(table).numbers.get(schema_id)
-        return TableSchema.from_record(schema_id, record, numbers)
+        parts = tuple(self.schema(table, part) for part in record.get("versions", {}).values())
+        return TableSchema.from_record(schema_id, record, numbers, parts)
+
+    def by_source(
+        self, table: str, files: Iterable[StateFile]
+    ) -> dict[str | None, list[StateFile]]:
+        """Files of a table by the source whose rows they have; None for the only one."""
+        sources: dict[str, str | None] = {}
+        found: dict[str | None, list[StateFile]] = {}
+        for file in files:
+            if file.schema_id not in sources:
+                sources[file.schema_id] = self.schema(table, file.schema_id).source
+            found.setdefault(sources[file.schema_id], []).append(file)
+        return found
+
+    def files_of(
+        self, table: str, files: Iterable[StateFile], source: str | None
+    ) -> list[StateFile]:
+        """Those of one source; all of them for None."""
+        return list(files) if source is None else self.by_source(table, files).get(source, [])
 
     def schema_at(self, database: DatabaseVersion, table: str) -> TableSchema:
         """The schema of a table in a version of the database."""

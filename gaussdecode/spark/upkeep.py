@@ -28,6 +28,7 @@ from gaussdecode.spark.formats import PARQUET
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
 from gaussdecode.spark.place import File, Given, Place, files_below, place_of, read_table
 from gaussdecode.spark.plan import Stop
+from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.spread import MAX_BUCKETS, MIB, Sizes, shared_out
 from gaussdecode.spark.store import (
     FOLDERS,
@@ -197,10 +198,8 @@ def _compact(
         if version is None or version.v != database.tables.get(name):
             continue  # ahead of the database: the next apply comes first
         merged = _merge_small(engine, store, name, version, wanted, token)
-        buckets = wanted.buckets or version.buckets
-        if buckets != version.buckets or (wanted.is_settling and _unsettled(version)):
-            current = _spread(engine, store, name, version, buckets, token)
-            merged = dataclasses.replace(merged, current=current, buckets=buckets)
+        for source in version.parts or (None,):
+            merged = _settled(engine, store, name, merged, source, wanted, token)
         if merged == version:
             continue
         store.commit_table(name, dataclasses.replace(merged, v=version.v + 1, created=utc_now()))
@@ -275,48 +274,84 @@ def merge_files(task: MergeTask) -> Iterator[str]:
     yield json.dumps([first.path, dataclasses.asdict(new)])
 
 
+def _settled(
+    engine: Engine,
+    store: Target,
+    table: str,
+    version: TableVersion,
+    source: str | None,
+    wanted: _Wanted,
+    token: str,
+) -> TableVersion:
+    """A version with the rows of a source, or of the only one, in buckets."""
+    by_source = store.by_source(table, version.current) if version.parts else {}
+    held = by_source.get(source, []) if version.parts else list(version.current)
+    before = version.buckets_of(source)
+    assert before is not None
+    buckets = wanted.buckets or before
+    unsettled = _unsettled(held, before) if wanted.is_settling else ()
+    if buckets == before and not unsettled:
+        return version
+    schema = store.schema(table, version.schema_id).of(source)
+    assert schema is not None
+    forced = () if buckets != before else unsettled
+    by_source[source] = _spread(engine, store, table, schema, held, buckets, forced, token)
+    current = sorted((f for of in by_source.values() for f in of), key=lambda file: file.bucket)
+    if source is None:
+        return dataclasses.replace(version, current=tuple(current), buckets=buckets)
+    part = dataclasses.replace(version.parts[source], buckets=buckets)
+    return dataclasses.replace(
+        version, current=tuple(current), parts={**version.parts, source: part}
+    )
+
+
 def _spread(
-    engine: Engine, store: Target, table: str, version: TableVersion, buckets: int, token: str
-) -> tuple[StateFile, ...]:
-    """Write buckets whole: all of them when their number is another, else those with changes."""
-    is_rebuilt = buckets != version.buckets
-    schemas = {i: store.schema(table, i) for i in {f.schema_id for f in version.current}}
-    schemas[version.schema_id] = store.schema(table, version.schema_id)
+    engine: Engine,
+    store: Target,
+    table: str,
+    schema: TableSchema,
+    files: Sequence[StateFile],
+    buckets: int,
+    forced: tuple[int, ...],
+    token: str,
+) -> list[StateFile]:
+    """Write buckets whole: those that are named, or all of them as their number is another."""
+    schemas = {i: store.schema(table, i) for i in {f.schema_id for f in files}}
+    schemas[schema.schema_id] = schema
     job = Job(
         index=0,
         table_root=store.table_root(table),
-        schema=schemas[version.schema_id],
+        schema=schema,
         schemas=schemas,
         order=ORDER_COLUMNS["lsn"],
         resets=(),
         buckets=buckets,
-        base=version.current,
-        is_rebuilt=is_rebuilt,
+        base=tuple(files),
+        is_rebuilt=not forced,
         with_history=False,
         token=token,
     )
-    planned = [MapTask(job, job.table_root, base=(file,)) for file in version.current]
-    if not is_rebuilt:
-        planned = [MapTask(job, job.table_root, forced=_unsettled(version))]
-    each = sum(file.bytes for file in version.current) // buckets
+    planned = [MapTask(job, job.table_root, base=(file,)) for file in files]
+    if forced:
+        planned = [MapTask(job, job.table_root, forced=forced)]
+    each = sum(file.bytes for file in files) // buckets
     shares = shared_out(((job.group(b), each) for b in range(buckets)), Sizes().reduce)
     merge = functools.partial(merge_bucket, jobs=[job]), shares
     texts = engine.gathered(
         planned, tasks.map_events, (merge, (functools.partial(gather, jobs=[job]), {}))
     )
-    current = [] if is_rebuilt else list(version.current)
+    current = list(files) if forced else []
     for text in texts:
         current = replaced(current, json.loads(text))
-    return tuple(sorted(current, key=lambda file: file.bucket))
+    return sorted(current, key=lambda file: file.bucket)
 
 
-def _unsettled(version: TableVersion) -> tuple[int, ...]:
+def _unsettled(files: Sequence[StateFile], buckets: int) -> tuple[int, ...]:
     """Buckets with rows that are no longer current, or in added files."""
-    if any(file.bucket < 0 for file in version.current):
-        return tuple(range(version.buckets))
-    files = collections.Counter(file.bucket for file in version.current)
-    found = {file.bucket for file in version.current if file.deletes or files[file.bucket] > 1}
-    return tuple(sorted(found))
+    if any(file.bucket < 0 for file in files):
+        return tuple(range(buckets))
+    held = collections.Counter(file.bucket for file in files)
+    return tuple(sorted({f.bucket for f in files if f.deletes or held[f.bucket] > 1}))
 
 
 def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:

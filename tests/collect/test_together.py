@@ -139,9 +139,9 @@ def test_after_the_end_nothing_is_an_entry() -> None:
 
 
 def test_parts_are_joined() -> None:
-    """Truncates of all, a change of schema once, and the CSNs from the least to the greatest."""
+    """Truncates and changes of schemas of all, and the CSNs from the least to the greatest."""
     truncates = [Truncate("t", Position(1, 0), False, False, name) for name in NAMES]
-    change = SchemaChange("t", Position(1, 0), "x", None)
+    changes = [SchemaChange("t", Position(1, 0), "x", None, name) for name in NAMES]
     csns = [(5, 9), (2, 3), None]
     parts = [
         (
@@ -150,7 +150,7 @@ def test_parts_are_joined() -> None:
                 number,
                 9,
                 truncates=(truncate,),
-                schema_changes=(change,),
+                schema_changes=(changes[number],),
                 extra={} if of is None else {CSNS: {"least": of[0], "greatest": of[1]}},
             ),
         )
@@ -158,6 +158,6 @@ def test_parts_are_joined() -> None:
     ]
     request = joined(parts)
     assert request.truncates == tuple(truncates)
-    assert request.schema_changes == (change,)
+    assert request.schema_changes == tuple(changes)
     assert request.extra == {CSNS: {"least": 2, "greatest": 9}}
     assert {name: of.position.lsn for name, of in request.others.items()} == {"b": 1, "c": 2}

@@ -6,14 +6,16 @@ inside an entry the two orders differ. A key lives on one source.
 
 import copy
 import dataclasses
+import itertools
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from gaussdecode.model.landing import EntryKind, LandingFile
-from kit.history import History, LandingWriter, Place, Row, Table, runs, shop
+from kit.history import History, LandingWriter, Place, Row, Table, runs, shop, state_of
 
 SOURCES: Final = ("dn1", "dn2", "dn3")
 
@@ -78,21 +80,26 @@ class CsnHistory(History):
 class SharedHistory(CsnHistory):
     """Rows spread over several sources by their keys, each with a log of its own.
 
-    A table has another OID on each source, and others after it was made anew; a TRUNCATE empties it
-    on some of them.
+    A table has on each source another OID, other numbers of columns and another order of them; a TRUNCATE
+    empties it on some sources. It may be made anew on one of them.
 
     Args:
         root: of the landing.
         seed: of all that is random.
         order: of the landing.
+        shows_ddl: a row changes on each source in the transaction of an ALTER TABLE; else the stream of some
+            shows it later, or never.
     """
 
-    def __init__(self, root: Path, seed: int, *, order: str = "csn") -> None:
+    def __init__(
+        self, root: Path, seed: int, *, order: str = "csn", shows_ddl: bool = True
+    ) -> None:
         self.order = order
+        self.shows_ddl = shows_ddl
         self.records: dict[str, dict[str, dict[str, Any]]] = {source: {} for source in SOURCES}
         self.seqs: dict[tuple[int, str], int] = {}
-        self.made_anew = 0
-        super().__init__(root, seed, with_schema_changes=order == "csn")
+        self.anew = dict.fromkeys(SOURCES, 0)
+        super().__init__(root, seed)
 
     def make_writer(self, root: Path) -> LandingWriter:
         """Of a landing of several sources."""
@@ -145,14 +152,39 @@ class SharedHistory(CsnHistory):
         at = (self.csn, source)
         seq = self.seqs.get(at, 0)
         self.seqs[at] = seq + 1
-        oid, table.oid = (
-            table.oid,
-            1000 * (1 + SOURCES.index(source)) + len(table.name) + self.made_anew,
-        )
+        number = SOURCES.index(source)
+        there = copy.copy(table)
+        there.oid = 1000 * (1 + number) + len(table.name) + self.anew[source]
+        there.source, there.shift = source, 5 * number + self.anew[source]
+        there.columns = table.columns[number:] + table.columns[:number]
         self.writer.records = self.records[source]
-        super().land(table, seq, op, new, old, unsent)
+        super().land(there, seq, op, new, old, unsent)
         self.landed[table.directory][-1][2]["gd_source"] = source
-        table.oid = oid
+
+    def alter(self, table: Table) -> None:
+        """The same DDL on all sources."""
+        super().alter(table)
+        for source in SOURCES if self.shows_ddl else ():
+            row = next(
+                row for row in self._rows_beside(table) if self.source_of(table, row) == source
+            )
+            self._land_on(source, table, "I", row, None, [])
+            self._land_on(source, table, "D", None, self.old_row(table, row), [])
+        self.states[table.name][self.place(-1)] = state_of(table)
+
+    def _rows_beside(self, table: Table) -> Iterator[Row]:
+        """Rows with keys that no other row ever has."""
+        (key,) = table.key
+        for value in itertools.count(self.keys):
+            yield {**{c.number: self.value(c) for c in table.columns}, key: value}
+
+    def make_anew(self, source: str) -> None:
+        """DROP and CREATE all tables on one source: their rows there are gone."""
+        self.anew[source] += 1
+        for table in self.tables:
+            held = table.rows.values() if isinstance(table.rows, dict) else table.rows
+            left = [row for row in held if self.source_of(table, row) != source]
+            table.rows = {table.key_of(row): row for row in left} if table.key else left
 
     def transaction_at(self, lsn: int) -> None:
         """Change a few rows; each source has its own end of the commit record."""

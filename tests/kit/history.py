@@ -61,6 +61,7 @@ class Table:
         columns: in order.
         key: numbers of the columns that identify a row; empty for a multiset.
         full: REPLICA IDENTITY FULL.
+        source: of several, that a schema file is of; there a table may have other numbers of columns.
         rows: current ones by key, or a list for a multiset.
     """
 
@@ -69,6 +70,8 @@ class Table:
     key: tuple[int, ...]
     full: bool
     oid: int = 1
+    source: str | None = None
+    shift: int = 0
     rows: Keyed | Bag = dataclasses.field(default_factory=dict)
     next_number: int = 10
 
@@ -81,13 +84,14 @@ class Table:
         """Content of its schema file."""
         key = [c.name for c in self.columns if c.number in self.key]
         return {
+            **({} if self.source is None else {"source": self.source}),
             "schema": "public", "name": self.name, "oid": self.oid,
             "identity": "f" if self.full else "d", "key": key or None,
             "columns": [
                 {"name": c.name, "landed": c.name, "type": SPELLED.get(c.type, str(c.type)), "type_oid": 0,
                  "type_modifier": -1, "type_text": None, "arrow": str(c.type),
                  "identity": self.full or c.number in self.key, "toastable": c.toast,
-                 "attribute_number": c.number}
+                 "attribute_number": c.number + self.shift}
                 for c in self.columns
             ],
         }  # fmt: skip

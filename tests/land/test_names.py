@@ -60,29 +60,6 @@ def test_table_directory_is_safe(namespace: str, name: str) -> None:
     assert len(directory) <= 255
 
 
-@pytest.mark.parametrize(
-    ("columns", "safe"),
-    [
-        (["id", "name"], ["id", "name"]),
-        (["id", "ID", "Id"], ["id", "ID_2", "Id_3"]),
-        (["id", "ID", "id_2"], ["id", "ID_3", "id_2"]),
-        (["gd_op", "GD_x"], ["col_gd_op", "col_GD_x"]),
-        (["gd_x", "col_gd_x"], ["col_gd_x_2", "col_gd_x"]),
-    ],
-)
-def test_columns_are_renamed(columns: list[str], safe: list[str]) -> None:
-    """Case twins and our own prefix are renamed; the first keeps its name."""
-    assert names.safe_columns(columns) == safe
-
-
-@given(st.lists(ANY_NAME, unique=True))
-def test_safe_columns_are_distinct(columns: list[str]) -> None:
-    """No two are equal when lower-cased, and none looks like ours."""
-    safe = names.safe_columns(columns)
-    assert len({name.lower() for name in safe}) == len(columns)
-    assert not any(name.lower().startswith("gd_") for name in safe)
-
-
 def test_numbers_are_read_back() -> None:
     """What the name functions write, the number functions read, and nothing else."""
     assert names.entry_number("00000000000000000042.json") == 42

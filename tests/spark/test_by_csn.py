@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from kit.applied import newest
 from kit.csnhistory import SOURCES, CsnHistory, SharedHistory
 from kit.history import canon, state_at
 from pyspark.sql import SparkSession
@@ -20,28 +20,21 @@ from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.reading import changes
 from gaussdecode.spark.store import Target
-from gaussdecode.spark.vectors import current_rows
 
 END = 1 << 40
 Rows = list[tuple[Any, ...]]  # Any: values
 
 
 def rows_in(target: Path) -> dict[str, Rows]:
-    """Current rows of each table of the newest version, by its name at the source."""
+    """Current rows of each table of the newest version, by its name at the source; columns by name."""
     store = Target(target)
     database = store.database()
     assert database is not None
     found: dict[str, Rows] = {}
-    for directory, number in database.tables.items():
-        version = store.version(directory, number)
-        schema = store.schema(directory, version.schema_id)
-        read = [current_rows(store.table_root(directory), file) for file in version.current]
-        rows = (
-            pa.concat_tables(part.select(list(schema.names)) for part in read).to_pylist()
-            if read
-            else []
-        )
-        found[schema.name] = canon([tuple(row[name] for name in schema.names) for row in rows])
+    for directory in database.tables:
+        schema, rows = newest(store, directory)
+        names = sorted(schema.names)
+        found[schema.name] = canon([tuple((name, row[name]) for name in names) for row in rows])
     return found
 
 
@@ -51,7 +44,9 @@ def expected(history: CsnHistory, csn: int) -> dict[str, Rows]:
     for name, states in history.states.items():
         state = state_at(states, (0, csn, END))
         if state is not None:
-            found[name] = state.rows
+            found[name] = canon(
+                [tuple(sorted(zip(state.names, row, strict=True))) for row in state.rows]
+            )
     return found
 
 
@@ -118,16 +113,37 @@ def test_several_logs_side_by_side(tmp_path: Path, seed: int) -> None:
         landing.resolve(Point(lsn=2000))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_and_at_once(tmp_path: Path, seed: int) -> None:
+    """Where the sources do not show a change of columns together, steps make no difference; nor do stops."""
+    history = SharedHistory(tmp_path / "landing", seed, shows_ddl=False)
+    history.run(12)
+    stops = 0
+    for n in range(1, history.writer.n):
+        steps = apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "steps", to=Point(n=n))
+        once = apply_with(LocalEngine(), tmp_path / "landing", tmp_path / f"at{n}", to=Point(n=n))
+        assert steps.stopped == once.stopped
+        assert rows_in(tmp_path / "steps") == rows_in(tmp_path / f"at{n}")
+        stops += len(steps.stopped)
+    if seed == 1:
+        assert stops, "nothing stopped: the test tells less"
+
+
 def test_a_table_made_anew_on_one_of_several(tmp_path: Path) -> None:
-    """It stops, alone: nobody knows what became of its rows there."""
+    """Its rows there are gone, those of the other sources stay."""
     history = SharedHistory(tmp_path / "landing", 2)
-    history.run(2)
-    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target")
-    history.made_anew = 5
-    history.run(2)
-    summary = apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target")
-    assert summary.stopped
-    assert all("made anew on one of several" in why for why in summary.stopped.values())
+    history.run(3)
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", Options(history=True))
+    history.make_anew("dn2")
+    begun = history.writer.n
+    history.run(4)
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", Options(history=True))
+    entries = Landing(tmp_path / "landing").entries(begun, history.writer.n - 1)
+    shown = {f.table for e in entries for f in e.files if f.source == "dn2"}
+    found, wanted = rows_in(tmp_path / "target"), expected(history, history.mark)
+    names = [table.name for table in history.tables if table.directory in shown]
+    assert len(names) > 1
+    assert {name: found[name] for name in names} == {name: wanted[name] for name in names}
 
 
 def test_a_csn_that_has_not_landed(tmp_path: Path) -> None:
