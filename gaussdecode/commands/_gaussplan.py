@@ -28,7 +28,9 @@ from gaussdecode.source.relations import WhiteList
 
 _COLUMNS: Final = f"""
 SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,
-pg_catalog.format_type(a.atttypid, a.atttypmod), b.oid, bn.nspname, b.typname
+pg_catalog.format_type(a.atttypid, a.atttypmod), b.oid, bn.nspname, b.typname,
+EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey)
+    AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false ELSE i.indisprimary END)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
@@ -185,11 +187,11 @@ def _standby_problems(config: Config, state: GaussServerState) -> Iterator[str]:
 
 def _columns(sql: GaussConnection, *, is_rounding: bool) -> Iterator[PlannedColumn]:
     for row in sql.query(_COLUMNS):
-        schema, table, name, _, modifier, spelled, base_oid, base_schema, base = (
+        schema, table, name, _, modifier, spelled, base_oid, base_schema, base, is_key = (
             item or "" for item in row
         )
         oid = int(base_oid)
         user_type = None if is_built_in(oid) else (base_schema, base)
         held, type_name = column_type(oid, int(modifier), user_type)
         kept = _ROUNDED if is_rounding and oid in _FLOATS else fidelity(held, type_name)
-        yield PlannedColumn(f"{schema}.{table}", name, spelled, arrow(held), kept)
+        yield PlannedColumn(f"{schema}.{table}", name, spelled, arrow(held), kept, is_key == "t")

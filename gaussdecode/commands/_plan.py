@@ -58,7 +58,10 @@ _FIDELITY: Final = {
 }
 _COLUMNS: Final = """
     SELECT n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod,
-        pg_catalog.format_type(a.atttypid, a.atttypmod), bn.nspname, b.typname
+        pg_catalog.format_type(a.atttypid, a.atttypmod), bn.nspname, b.typname,
+        EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid
+            AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+            AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false ELSE i.indisprimary END)
     FROM ({tables}) p JOIN pg_catalog.pg_class c ON c.oid = p.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -66,7 +69,7 @@ _COLUMNS: Final = """
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
     JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, a.attnum
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, a.attnum
     ORDER BY 1, 2, a.attnum
 """
 
@@ -81,6 +84,7 @@ class PlannedColumn:
         server_type: as the server spells it.
         arrow_type: as it lands.
         fidelity: what is exact and what is not.
+        is_key: it is of the key that tells rows apart.
     """
 
     table: str
@@ -88,6 +92,7 @@ class PlannedColumn:
     server_type: str
     arrow_type: str
     fidelity: str
+    is_key: bool = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -229,14 +234,19 @@ def _columns(connection: Connection, config: Config) -> list[PlannedColumn]:
     tables = tables_of(config.source.publication, connection.server_version)
     planned = []
     for row in connection.query(_COLUMNS.format(tables=tables)):
-        schema, table, name, oid, modifier, spelled, base_schema, base = (
+        schema, table, name, oid, modifier, spelled, base_schema, base, is_key = (
             spelled_name(item or "") for item in row
         )
         user_type = (base_schema, base) if int(oid) >= _FIRST_USER_OID else None
         held, type_name = column_type(int(oid), int(modifier), user_type)
         planned.append(
             PlannedColumn(
-                f"{schema}.{table}", name, spelled, arrow(held), fidelity(held, type_name)
+                f"{schema}.{table}",
+                name,
+                spelled,
+                arrow(held),
+                fidelity(held, type_name),
+                is_key == "t",
             )
         )
     return planned

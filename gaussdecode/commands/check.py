@@ -38,6 +38,7 @@ from gaussdecode.commands._plan import Plan, option_rows, plan_landing, plan_ser
 from gaussdecode.commands._port import examine_port
 from gaussdecode.commands._report import Grid, Report
 from gaussdecode.commands._server import address_of, is_gaussdb, open_server
+from gaussdecode.commands._sourcetables import differing_tables
 from gaussdecode.commands._table import terminal_width
 from gaussdecode.commands._unit import unit_memory_max, unit_of
 from gaussdecode.errors import AccessError, ConfigError, SourceError, SourceRefusedError
@@ -99,14 +100,18 @@ def _examine(config: Config, report: Report) -> None:
     """Look at everything there is, and write it into the report."""
     plan = Plan()
     if not report.is_offline:
+        plans: dict[str, Plan] = {}
         places: dict[str, Place] = {}
         for name, member in config.members.items():
             plan = _examine_source(name if config.is_several else None, member, report, plan)
+            plans[name] = plan
             if plan.server is not None:
                 places[name] = plan.server.place
         same = same_place_problem(places)
         if same is not None:
             plan.problems.append(same)
+        if config.is_several:
+            report.findings += differing_tables(config, plans)
         _report_landing(config, plan, report)
         if config.mirror.is_on:
             _report_mirror(config, report)
