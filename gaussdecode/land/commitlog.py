@@ -57,6 +57,7 @@ from gaussdecode.model.landing import (
     SourceIdentity,
     SourcePosition,
     schema_key,
+    table_of,
 )
 from gaussdecode.model.seal import hash_of
 
@@ -217,9 +218,18 @@ class CommitLog:
             return dict(self._state.schemas)
 
     def schemas_of(self, source: str) -> dict[str, str]:
-        """Per table, the schema_id under which rows of a source land."""
+        """Per table, the schema_id under which rows of a source land.
+
+        Raises:
+            LandingError: it is of several sources, and an early version did not tell their schemas apart.
+        """
         if not self.has_several:
             return self.schemas
+        if any(table_of(key) == key for key in self.schemas):
+            raise LandingError(
+                "this landing of several sources was begun by an early version, which did not tell their columns "
+                "apart: readers refuse it. Land into a new root"
+            )
         begins = schema_key("", source)
         return {
             key.removeprefix(begins): schema_id

@@ -5,9 +5,11 @@ Real servers, and tables that the local engine makes of what landed, compared wi
 
 import itertools
 import os
+import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from kit.applied import newest
@@ -16,7 +18,7 @@ from kit.shards import ShardsDaemon, prepared
 
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.landing import Point
+from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.run import Summary
 from gaussdecode.spark.store import Target
 
@@ -26,13 +28,16 @@ Rows = list[dict[str, Any]]  # Any: values
 _numbers = itertools.count()
 
 
-@pytest.fixture
-def shards(servers: Callable[[int], Postgres]) -> Iterator[Shards]:
-    """Two, on servers of two majors."""
+MAJORS: Final = {"east": 15, "west": 16, "north": 15}
+
+
+@pytest.fixture(params=[2])
+def shards(servers: Callable[[int], Postgres], request: pytest.FixtureRequest) -> Iterator[Shards]:
+    """Databases on servers of two majors; two of them unless a test wants more."""
     name = f"columns_{os.getpid()}_{next(_numbers)}"
     made = {
-        "east": Database(servers(15), f"{name}_east"),
-        "west": Database(servers(16), f"{name}_west"),
+        source: Database(servers(major), f"{name}_{source}")
+        for source, major in itertools.islice(MAJORS.items(), request.param)
     }
     prepared(made)
     yield made
@@ -104,3 +109,177 @@ def test_columns_are_matched_by_name_between_sources(shards: Shards, tmp_path: P
     summary = applied(daemon.root, tmp_path / "target")
     assert not summary.stopped
     assert rows_of(tmp_path / "target", "public.t") == held(shards, "public.t")
+
+
+def with_table(shards: Shards, columns: str, **others: str) -> None:
+    """Make a table and the slot on each shard; with other columns where they are named."""
+    for name, shard in shards.items():
+        shard.execute(f"CREATE TABLE public.t ({others.get(name, columns)})")
+    slots(shards)
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "said"),
+    [
+        (
+            "id int4 PRIMARY KEY, a text",
+            "id int4 PRIMARY KEY, a int4",
+            r"column 'a' has types that no column of one table holds alike: string on source east, int32 on source",
+        ),
+        (
+            "id int4 PRIMARY KEY, a numeric(9,2)",
+            "id int4 PRIMARY KEY, a numeric(9,3)",
+            r"decimal128\(9, 2\) on source east, decimal128\(9, 3\) on source west",
+        ),
+        (
+            "id int4 PRIMARY KEY, a text",
+            "id int4, a text",
+            r"rows of source east are told apart by key \(id\), those of source west by no key. Give the table",
+        ),
+        (
+            "id int4 PRIMARY KEY, a text",
+            "id int4, a text PRIMARY KEY",
+            r"source east are told apart by key \(id\), those of source west by key \(a\)",
+        ),
+    ],
+)
+def test_what_cannot_be_one_table_stops(
+    shards: Shards, tmp_path: Path, east: str, west: str, said: str
+) -> None:
+    """It says which sources, columns, types and keys; the tables beside it go on."""
+    with_table(shards, east, west=west)
+    on_all(shards, "CREATE TABLE public.beside (id int4 PRIMARY KEY)")
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        on_all(
+            shards, "INSERT INTO public.t VALUES (1, '1')", "INSERT INTO public.beside VALUES (1)"
+        )
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+    summary = applied(daemon.root, tmp_path / "target")
+    (why,) = summary.stopped.values()
+    assert re.search(said, why), why
+    assert list(summary.stopped) == ["public.t"]
+    assert rows_of(tmp_path / "target", "public.beside") == held(shards, "public.beside")
+
+
+def test_whole_numbers_are_held_in_the_widest(shards: Shards, tmp_path: Path) -> None:
+    """Of the key too."""
+    with_table(shards, "id int4 PRIMARY KEY, a int2", west="a int8, id int8 PRIMARY KEY, gone int4")
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        shards["east"].execute("INSERT INTO public.t (id, a) VALUES (1, 32767), (2, 5)")
+        shards["west"].execute(f"INSERT INTO public.t (id, a) VALUES ({2**40}, {2**50}), (2, 6)")
+        shards["west"].execute("DELETE FROM public.t WHERE id = 2")
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+    assert not applied(daemon.root, tmp_path / "target").stopped
+    assert rows_of(tmp_path / "target", "public.t") == held(shards, "public.t")
+
+
+def test_a_rename_on_one_source_first(shards: Shards, tmp_path: Path) -> None:
+    """The table stands still until the others have it, says so, and has all values then."""
+    with_table(shards, "id int4 PRIMARY KEY, a text")
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        on_all(shards, "INSERT INTO public.t VALUES (1, 'one'), (2, 'two')")
+        daemon.catch_up_all()
+        shards["west"].execute("ALTER TABLE public.t RENAME a TO b")
+        on_all(shards, "UPDATE public.t SET id = 3 WHERE id = 2")
+        daemon.catch_up_all()
+        summary = applied(daemon.root, tmp_path / "target")
+        (why,) = summary.stopped.values()
+        assert "column 'a' was renamed on some sources only: it is 'a' on source east" in why
+        shards["east"].execute("ALTER TABLE public.t RENAME a TO b")
+        shards["east"].execute("INSERT INTO public.t VALUES (4, 'four')")
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+    assert not applied(daemon.root, tmp_path / "target").stopped
+    assert rows_of(tmp_path / "target", "public.t") == held(shards, "public.t")
+
+
+def changes_of_columns(chance: random.Random, count: int) -> list[str]:
+    """What follows ALTER TABLE; each may follow those before it."""
+    there = {"a": "text", "b": "int4"}
+    found: list[str] = []
+    for number in range(count):
+        what = chance.choice(("add", "constant", "drop", "rename", "anew"))
+        name = chance.choice(sorted(there))
+        if what in {"add", "constant"} or len(there) == 1:
+            there[f"n{number}"] = of = chance.choice(("text", "int4"))
+            found.append(f"ADD n{number} {of}" + f" DEFAULT '{number}'" * (what == "constant"))
+        elif what == "drop":
+            del there[name]
+            found.append(f"DROP {name}")
+        elif what == "rename":
+            there[f"r{number}"] = there.pop(name)
+            found.append(f"RENAME {name} TO r{number}")
+        else:
+            there[name] = "text"
+            found += [f"DROP {name}", f"ADD {name} text"]
+    return found
+
+
+class OneByOne:
+    """A shard that gets the same changes of columns as the others, at its own pace."""
+
+    def __init__(self, name: str, shard: Database, changes: list[str], seed: int) -> None:
+        self.shard = shard
+        self.left = list(changes)
+        self.chance = random.Random(f"{seed}{name}")
+        self.rows = 0
+        self.has_aside = False
+
+    def step(self) -> None:
+        """A few rows; perhaps a change, or a column that comes or goes here alone, and rows after it."""
+        self.write()
+        if self.left and self.chance.random() < 0.6:
+            self.alter(self.left.pop(0))
+        elif self.has_aside or self.chance.random() < 0.5:
+            self.alter("DROP aside" if self.has_aside else "ADD aside text")
+            self.has_aside = not self.has_aside
+        self.write()
+
+    def alter(self, change: str) -> None:
+        """In one transaction, with a row after it that shows it."""
+        self.shard.execute(f"BEGIN; ALTER TABLE public.t {change}; {self.insert()}; COMMIT")
+
+    def insert(self) -> str:
+        """A row with a value in each column."""
+        self.rows += 1
+        return (
+            "INSERT INTO public.t SELECT (jsonb_populate_record(NULL::public.t, jsonb_object_agg(attname, "
+            f"{self.rows}))).* FROM pg_attribute WHERE attrelid = 'public.t'::regclass AND attnum > 0 "
+            "AND NOT attisdropped"
+        )
+
+    def write(self) -> None:
+        """Insert, update and delete."""
+        self.shard.execute(self.insert())
+        if self.rows > 2:
+            at = self.chance.randint(1, self.rows)
+            self.shard.execute(f"DELETE FROM public.t WHERE id = {at}")
+            at = self.chance.randint(1, self.rows)
+            self.shard.execute(f"UPDATE public.t SET id = -id WHERE id = {at}")
+
+
+@pytest.mark.parametrize(("shards", "seed"), [(2, 0), (3, 1), (2, 2), (3, 3)], indirect=["shards"])
+def test_random_orders_of_changes(shards: Shards, tmp_path: Path, seed: int) -> None:
+    """In steps or at once, the same table and the same stops; the servers' rows when all have all changes."""
+    orders = ["id int4 PRIMARY KEY, a text, b int4", "b int4, a text, id int4 PRIMARY KEY"]
+    with_table(shards, orders[0], **dict(zip(shards, itertools.cycle(orders), strict=False)))
+    changes = changes_of_columns(random.Random(seed), 4)
+    running = [OneByOne(name, shard, changes, seed) for name, shard in shards.items()]
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        while any(one.left or one.has_aside for one in running):
+            for one in running:
+                one.step()
+            daemon.catch_up_all()
+        assert daemon.stop() == 0
+    last = Landing(daemon.root).last_n
+    for n in range(last + 1):
+        steps = applied(daemon.root, tmp_path / "steps", n)
+        once = applied(daemon.root, tmp_path / f"at{n}", n)
+        assert steps.stopped == once.stopped, changes
+        if once.tables:
+            same = [rows_of(tmp_path / target, "public.t") for target in ("steps", f"at{n}")]
+            assert same[0] == same[1], changes
+    assert not steps.stopped, changes
+    assert rows_of(tmp_path / "steps", "public.t") == held(shards, "public.t"), changes

@@ -11,6 +11,8 @@ import pytest
 from kit.landrun import Landing
 from kit.simdisk import SimFiles
 
+from gaussdecode.errors import LandingError
+from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.layout import SEVERAL, Layout
 from gaussdecode.land.names import LAYOUT
 from gaussdecode.land.verify import Report, verify_files
@@ -56,6 +58,11 @@ def sums(entry: CommitEntry, since: Mapping[str, SourcePosition]) -> dict[str, o
 
 def shared(csns: tuple[int, int], changes: Mapping[int, Change]) -> Report:
     """Verify two data entries of two sources, of which the second one had nothing."""
+    return verify_files(landed(csns, changes))
+
+
+def landed(csns: tuple[int, int], changes: Mapping[int, Change]) -> SimFiles:
+    """Make them; the schemas are those of one source, as early versions had them."""
     files = SimFiles()
     Landing(files, transactions=2, block=100).run()
     layout = Layout.from_bytes(files.read(LAYOUT))
@@ -89,7 +96,18 @@ def shared(csns: tuple[int, int], changes: Mapping[int, Change]) -> Report:
         entry = (changes[n](entry) if n in changes else entry).sealed()
         overwrite(files, path, entry.to_bytes())
         previous, since = entry.hash, at
-    return verify_files(files)
+    return files
+
+
+def test_schemas_of_an_early_version_are_refused() -> None:
+    """They do not say which source they are of: nothing more lands there."""
+    files = landed((6, 9), {})
+    (identity, _) = Layout.from_bytes(files.read(LAYOUT)).sources.values()
+    log = CommitLog.open(
+        files, identity, source="dn1", others={"dn2": identity}, order="csn", writer="w"
+    )
+    with pytest.raises(LandingError, match="did not tell their columns apart"):
+        log.schemas_of("dn1")
 
 
 def test_two_sources_are_clean() -> None:
