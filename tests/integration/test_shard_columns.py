@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import pytest
 from kit.applied import newest
+from kit.gausscluster import GaussCluster
+from kit.gaussseveral import several
 from kit.postgres import Database, Postgres
 from kit.shards import ShardsDaemon, prepared
 
@@ -47,9 +49,28 @@ def shards(servers: Callable[[int], Postgres], request: pytest.FixtureRequest) -
 
 def applied(root: Path, target: Path, to: int | None = None) -> Summary:
     """Make tables of what landed, up to an entry."""
-    return apply_with(
-        LocalEngine(), root, target, Options(history=True), to=None if to is None else Point(n=to)
-    )
+    options = Options(history=True, accept_hidden_truncates=True)
+    return apply_with(LocalEngine(), root, target, options, to=None if to is None else Point(n=to))
+
+
+def applied_in_steps(root: Path, target: Path) -> int:
+    """Make tables entry by entry, see that at once gives the same, and give how often one stood still."""
+    stops = 0
+    for n in range(Landing(root).last_n + 1):
+        steps = applied(root, target / "steps", n)
+        once = applied(root, target / f"at{n}", n)
+        assert steps.stopped == once.stopped
+        stops += len(steps.stopped)
+        if once.tables:
+            same = [rows_of(target / name, "public.t") for name in ("steps", f"at{n}")]
+            assert same[0] == same[1]
+    assert not steps.stopped
+    return stops
+
+
+def in_order(rows: Rows) -> Rows:
+    """In one order, whatever the order of their columns is."""
+    return sorted(rows, key=lambda row: repr(sorted(row.items())))
 
 
 def rows_of(target: Path, table: str) -> Rows:
@@ -61,7 +82,7 @@ def rows_of(target: Path, table: str) -> Rows:
     for row in rows:
         values = {names[name]: row[name] for name in names if row[name] is not None}
         found.append({"gd_source": row["gd_source"], **values})
-    return sorted(found, key=lambda row: repr(sorted(row.items())))
+    return in_order(found)
 
 
 def held(shards: Shards, table: str) -> Rows:
@@ -74,7 +95,7 @@ def held(shards: Shards, table: str) -> Rows:
             for values in cursor.fetchall():
                 pairs = zip(columns, values, strict=True)
                 found.append({"gd_source": name, **{k: v for k, v in pairs if v is not None}})
-    return sorted(found, key=lambda row: repr(sorted(row.items())))
+    return in_order(found)
 
 
 def on_all(shards: Shards, *statements: str) -> None:
@@ -273,16 +294,47 @@ def test_random_orders_of_changes(shards: Shards, tmp_path: Path, seed: int) -> 
                 one.step()
             daemon.catch_up_all()
         assert daemon.stop() == 0
-    last, stops = Landing(daemon.root).last_n, 0
-    for n in range(last + 1):
-        steps = applied(daemon.root, tmp_path / "steps", n)
-        once = applied(daemon.root, tmp_path / f"at{n}", n)
-        assert steps.stopped == once.stopped, changes
-        stops += len(steps.stopped)
-        if once.tables:
-            same = [rows_of(tmp_path / target, "public.t") for target in ("steps", f"at{n}")]
-            assert same[0] == same[1], changes
+    stops = applied_in_steps(daemon.root, tmp_path)
     if seed == 0:
         assert stops, "nothing stopped on the way: the test tells less"
-    assert not steps.stopped, changes
     assert rows_of(tmp_path / "steps", "public.t") == held(shards, "public.t"), changes
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_orders_on_data_nodes(
+    servers: Callable[[int], Postgres], tmp_path: Path, seed: int
+) -> None:
+    """The same of GaussDB, in the order of CSNs: columns are added to each node at its own pace."""
+    orders = {"dn1": ["id", "a", "b"], "dn2": ["gone", "b", "id", "a"], "dn3": ["a", "id", "b"]}
+    chance = random.Random(seed)
+    with GaussCluster(tuple(orders), postgres=servers(15)) as cluster:
+        left = {name: ["n0", "n1", "n2"] for name in orders}
+        for name, order in orders.items():
+            store = cluster.servers[name].store
+            columns = {column: "int8" if column == "id" else "text" for column in order}
+            made = store.create_table("public", "t", columns, key=["id"])
+            if "gone" in order:
+                store.drop_column(made, "gone")
+        with several(cluster, tmp_path) as daemon:
+            row = 0
+            while any(left.values()):
+                for name, server in cluster.servers.items():
+                    table = server.store.tables["public", "t"]
+                    if left[name] and chance.random() < 0.5:
+                        table = server.store.add_column(table, left[name].pop(0), "text")
+                    for _ in range(2):
+                        row += 1
+                        change = cluster.begin()
+                        values = {of.name: f"{of.name}{row}" for of in table.columns}
+                        change.on(name).insert(table, {**values, "id": str(row)})
+                        change.commit()
+                daemon.catch_up_csn()
+            assert daemon.stop() == 0
+        wanted = []
+        for name, server in cluster.servers.items():
+            table = server.store.tables["public", "t"]
+            for held_values in server.store.contents(table).values():
+                found = {k: v for k, v in table.row(held_values).items() if v is not None}
+                wanted.append({"gd_source": name, **found, "id": int(found["id"])})
+    applied_in_steps(daemon.root, tmp_path)
+    assert rows_of(tmp_path / "steps", "public.t") == in_order(wanted)
