@@ -313,13 +313,13 @@ def _match_over_sources(old: TableSchema, new: TableSchema) -> dict[str, str]:
     found = {source: _match_on(source, old, new) for source in both}
     matched: dict[str, str] = {}
     for name in new.names:
-        befores = {of[name] for of in found.values() if name in of}
-        if not befores:
+        names = {of[name] for of in found.values() if name in of}
+        if not names:
             continue
-        before = befores.pop()
+        before = names.pop()
         # Rows of a source that never had the column have NULL there, as they should.
         others = [source for source, of in found.items() if name not in of]
-        if befores or any(before in _true_names(old, old.of(source)) for source in others):
+        if names or any(before in _true_names(old, old.of(source)) for source in others):
             raise MixedColumnsError(f"{new.title}: which column {name!r} was differs by source")
         matched[name] = before
     return matched

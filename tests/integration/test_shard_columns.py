@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from kit import stranger
 from kit.applied import newest
 from kit.gausscluster import GaussCluster
 from kit.gaussseveral import several
@@ -297,7 +298,11 @@ def test_random_orders_of_changes(shards: Shards, tmp_path: Path, seed: int) -> 
     stops = applied_in_steps(daemon.root, tmp_path)
     if seed == 0:
         assert stops, "nothing stopped on the way: the test tells less"
-    assert rows_of(tmp_path / "steps", "public.t") == held(shards, "public.t"), changes
+    wanted = held(shards, "public.t")
+    assert rows_of(tmp_path / "steps", "public.t") == wanted, changes
+    read = {name: stranger.Reader(daemon.root, source=name).advance() for name in shards}
+    tables = {name: reader.tables["public.t"] for name, reader in read.items()}
+    assert in_order(stranger.as_one(tables)) == wanted, changes
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -39,6 +39,7 @@ _KINDS: Final = frozenset(
     )
 )
 _CAPABILITIES: Final = frozenset({"checkpoints", "compact", "retention", "hides-truncate"})
+_SEVERAL: Final = "several-sources"
 _SYSTEM: Final = ("gd_transactions", "gd_messages")
 _SEAL: Final = re.compile(rb'(.*),"hash":"([0-9a-f]{64})"\}', re.DOTALL)
 _BLOCK: Final = re.compile(r"(\d{20})-(\d{20})\.jsonl")
@@ -98,6 +99,7 @@ class Reader:
         accepts_suspects: goes on over entries that name tables.
         with_merged: reads merged files where it may.
         begin: entry to begin after, where retention took the first ones.
+        source: where there are several, the one whose rows are read.
 
     Attributes:
         n: everything up to this entry is read.
@@ -115,15 +117,18 @@ class Reader:
         accepts_suspects: bool = False,
         with_merged: bool = False,
         begin: int = -1,
+        source: str | None = None,
     ) -> None:
         self.root = root
         layout = json.loads((root / "layout.json").read_text())
-        if layout["version"] != 1 or not _CAPABILITIES.issuperset(layout["capabilities"]):
+        known = _CAPABILITIES if source is None else _CAPABILITIES | {_SEVERAL}
+        if layout["version"] != 1 or not known.issuperset(layout["capabilities"]):
             raise UnreadableError("a newer landing")
         self._landing_id = layout["landing_id"]
         self._second = {"lsn": "gd_lsn", "csn": "gd_csn"}[layout["order"]]
         self._accepts_gaps, self._with_merged = accepts_gaps, with_merged
         self._accepts_suspects = accepts_suspects
+        self._source = source
         self._hash: str | None = "0" * 64 if begin < 0 else None
         self.n = begin
         self.tables: dict[str, Table] = {}
@@ -142,9 +147,22 @@ class Reader:
         merged = self._merged(found) if self._with_merged else {}
         done: set[str] = set()
         for entry in found:
-            self._take(entry, merged, done)
+            self._take(self._of_source(entry), merged, done)
             self.n = entry["n"]
         return self
+
+    def _of_source(self, entry: Json) -> Json:
+        """What an entry has of one of several sources."""
+        name = self._source
+        if name is None:
+            return entry
+        if entry["kind"] == "suspect" and entry["extra"].get("source") != name:
+            entry = {**entry, "kind": "idle"}
+        return {
+            **entry,
+            "files": [file for file in entry["files"] if file["source"] == name],
+            "positions": {name: entry["positions"][name]},
+        }
 
     def _entries(self) -> Iterator[Json]:
         n = self.n + 1
@@ -418,6 +436,31 @@ def _put_by_key(table: Table, op: str, row: Row, old: Row | None, unsent: list[i
     for n in unsent:
         row[n] = old[n] if old is not None and n in old else before.get(n, Value(None))
     table.rows[_key_of(row, table.schema)] = row
+
+
+# --- Tables of several sources ---------------------------------------------------------------
+
+_WIDER: Final = ("int16", "int32", "int64")
+
+
+def as_one(tables: dict[str, Table]) -> list[dict[str, Any]]:  # Any: values
+    """Rows of all sources as one table, by true names, each with its source; NULLs are left out.
+
+    Renames on some sources only are for who calls this: at entries where the names are alike.
+    """
+    keys = {frozenset(table.schema["key"] or ()) for table in tables.values()}
+    types: dict[str, set[str]] = {}
+    for table in tables.values():
+        for column in table.schema["columns"]:
+            types.setdefault(column["name"], set()).add(column["arrow"])
+    if len(keys) > 1 or any(len(of) > 1 and not of <= set(_WIDER) for of in types.values()):
+        raise UnreadableError("the sources have no table together")
+    found = []
+    for source, table in tables.items():
+        for row in table.named():
+            values = {name: of.value for name, of in row.items() if of.value is not None}
+            found.append({"gd_source": source, **values})
+    return found
 
 
 # --- Hashes ----------------------------------------------------------------------------------
