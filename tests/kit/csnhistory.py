@@ -186,6 +186,30 @@ class SharedHistory(CsnHistory):
             left = [row for row in held if self.source_of(table, row) != source]
             table.rows = {table.key_of(row): row for row in left} if table.key else left
 
+    def suspect_on(self, source: str, table: Table) -> int:
+        """Say of one source that it changed rows of a table without a change in the stream."""
+        extra = {
+            "reason": "table_changed", "text": "something happened", "tables": [table.directory],
+            "is_any_table": False, "source": source, "changes": {},
+        }  # fmt: skip
+        return self.writer.entry(EntryKind.SUSPECT, self.low, extra=extra, csn=self.mark)
+
+    def snapshot_on(self, source: str, table: Table) -> None:
+        """Land all rows that a table has on one source; there are some."""
+        since = self.writer.n - 1
+        self.csn += 1
+        self.mark = self.csn
+        held = table.rows.values() if isinstance(table.rows, dict) else table.rows
+        for row in [row for row in held if self.source_of(table, row) == source]:
+            self._land_on(source, table, "R", row, None, [])
+        for _, _, landed in self.landed[table.directory]:
+            landed["gd_csn"] = self.csn
+            landed["gd_lsn"] = 100 * self.csn + 10 * SOURCES.index(source)
+        files = self.files()
+        said = {"where": None, "rows": files[0].rows, "since_n": since}
+        extra = {"snapshot": {"epoch": 0, "lsn": self.low, "tables": {table.directory: said}}}
+        self.writer.entry(EntryKind.SNAPSHOT, self.low, files, extra=extra, csn=self.mark)
+
     def transaction_at(self, lsn: int) -> None:
         """Change a few rows; each source has its own end of the commit record."""
         if self.order == "lsn":

@@ -146,6 +146,28 @@ def test_a_table_made_anew_on_one_of_several(tmp_path: Path) -> None:
     assert {name: found[name] for name in names} == {name: wanted[name] for name in names}
 
 
+def test_a_suspect_is_of_one_of_several(tmp_path: Path) -> None:
+    """A snapshot of that source ends it, and one of another source does not: it has other rows."""
+    history = SharedHistory(tmp_path / "landing", 2, order="lsn")
+    history.run(4)
+    landing, target = tmp_path / "landing", tmp_path / "target"
+    apply_with(LocalEngine(), landing, target)
+    table = max(history.tables, key=lambda of: len(of.rows))
+    title = f"public.{table.name}"
+    history.suspect_on("dn2", table)
+    history.snapshot_on("dn1", table)
+    summary = apply_with(LocalEngine(), landing, target)
+    assert summary.stopped == {title: "source dn2: something happened"}
+    assert summary.suspect_tables == (title,)
+    history.run(2)
+    history.snapshot_on("dn2", table)
+    assert not apply_with(LocalEngine(), landing, target).stopped
+    assert not apply_with(LocalEngine(), landing, tmp_path / "at once").stopped
+    wanted = expected(history, history.mark)[table.name]
+    assert rows_in(target)[table.name] == wanted
+    assert rows_in(tmp_path / "at once")[table.name] == wanted
+
+
 def test_a_csn_that_has_not_landed(tmp_path: Path) -> None:
     """Refused with the newest one; what follows an entry without transactions is known."""
     history = CsnHistory(tmp_path / "landing", 1)
