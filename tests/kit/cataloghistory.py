@@ -1,5 +1,7 @@
 """Seeded lives of a few tables: rows and commands of all cases, mixed, over restarts and kills of the daemon.
 
+The tables are in one database, or in several that land together, each with changes at its own pace.
+
 At each stop a target is brought up to the landing. A table that does not stand still there has the source's
 rows; the reader that is made from the format's page alone has the same.
 """
@@ -7,6 +9,7 @@ rows; the reader that is made from the format's page alone has the same.
 import contextlib
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -14,10 +17,12 @@ from typing import Final
 import psycopg
 
 from gaussdecode.cli import main
+from gaussdecode.spark.run import Summary
 from kit import targets
 from kit.catalogcases import CASES, Case, make_tables, text_of
 from kit.daemon import Daemon, wait_until
 from kit.postgres import Database, Session
+from kit.shards import ShardsDaemon
 from kit.stranger import Reader
 
 _LATE: Final = {
@@ -29,11 +34,11 @@ _CASES_EACH: Final = 14
 
 
 class CatalogHistory:
-    """Of one source.
+    """Of one source, or of several.
 
     Args:
-        database: the source.
-        daemon: of it.
+        databases: by name of the source.
+        daemon: of them.
         seed: of everything that is chosen.
         reads_again: the daemon has ``on-suspect: snapshot``.
 
@@ -42,28 +47,48 @@ class CatalogHistory:
         stopped: how often one stood still.
     """
 
-    def __init__(self, database: Database, daemon: Daemon, seed: int, *, reads_again: bool) -> None:
+    def __init__(
+        self,
+        databases: Mapping[str, Database],
+        daemon: Daemon,
+        seed: int,
+        *,
+        reads_again: bool,
+    ) -> None:
         self.rng = Random(seed)
-        self._database = database
+        self._databases = list(databases.values())
+        self._sources = databases
         self._daemon = daemon
         self._reads_again = reads_again
-        chosen = self.rng.sample(sorted(CASES.keys() - _LATE), _CASES_EACH)
-        self._tables = make_tables(database, chosen)
-        self._last = 9
+        majors = [database.server.major for database in self._databases]
+        usable = {
+            name: case
+            for name, case in CASES.items()
+            if name not in _LATE
+            and case.since <= min(majors)
+            and (len(databases) == 1 or "INSERT" not in case.ddl)  # a key is on one of them
+        }
+        self._cases = list(usable.values())
+        chosen = self.rng.sample(sorted(usable), _CASES_EACH)
+        self._tables: dict[str, Case] = {}
+        self._last = 0
         self.done: list[str] = []
         self.equal = self.stopped = 0
-        for title in self._tables:
-            self._columns_made_anew(title)
+        for database in self._databases:
+            self._tables = make_tables(database, chosen)
+            for title in self._tables:
+                self._columns_made_anew(database, title)
 
-    def _columns_made_anew(self, title: str) -> None:
+    def _columns_made_anew(self, database: Database, title: str) -> None:
         """Some tables have attribute numbers with holes."""
         if self.rng.random() < 0.3:
-            self._do(f"ALTER TABLE {title} ADD junk int; ALTER TABLE {title} DROP junk")
+            self._do(database, f"ALTER TABLE {title} ADD junk int; ALTER TABLE {title} DROP junk")
 
     def insert_all(self) -> None:
         """First rows."""
-        for title, case in self._tables.items():
-            self._do(text_of(case.rows, title))
+        for database in self._databases:
+            for title, case in self._tables.items():
+                self._do(database, self._inserted(title, case, 9))
 
     def live(self, steps: int) -> None:
         """Do so many things."""
@@ -81,10 +106,13 @@ class CatalogHistory:
                 assert self._daemon.stop() == 0
                 for _ in range(self.rng.randint(1, 4)):
                     self._command(title, case)
-                    self._do(self._rows(title, case))
+                    self._do(self._any(), self._rows(title, case))
                 self._daemon.start()
             else:
-                self._do(self._rows(title, case))
+                self._do(self._any(), self._rows(title, case))
+
+    def _any(self) -> Database:
+        return self.rng.choice(self._databases)
 
     def _is_whole(self) -> bool:
         """Whether all of the tables that suspect entries name were read again, of those that are sent.
@@ -98,31 +126,34 @@ class CatalogHistory:
         }
         sent = {
             f"public.{title}"
-            for (title,) in self._database.execute(
+            for database in self._databases
+            for (title,) in database.execute(
                 "SELECT tablename FROM pg_publication_tables WHERE schemaname = 'public'"
             )
         }
         return not left & sent & {f"public.{title}" for title in self._tables}
 
     def _command(self, title: str, case: Case) -> None:
-        """The case's own, or one of another case with the same table; alone or with rows."""
-        alike = [c for name, c in CASES.items() if c.setup == case.setup and name not in _LATE]
-        other = self.rng.choice([case, *alike])
-        if other.since > self._database.server.major:
-            return
+        """The case's own, or one of another case with the same table; alone or with rows.
+
+        Of several sources on one, or on one after the other.
+        """
+        other = self.rng.choice([case, *(c for c in self._cases if c.setup == case.setup)])
         ddl = text_of(other.ddl, title)
-        if not other.is_alone and self.rng.random() < 0.5:
-            self._do(f"BEGIN; {self._rows(title, case)}; {ddl}; {self._rows(title, case)}; COMMIT")
-            return
-        for statement in ddl.split(";"):
-            self._do(statement)
+        together = not other.is_alone and self.rng.random() < 0.5
+        everywhere = self._databases if self.rng.random() < 0.7 else [self._any()]
+        for database in self.rng.sample(everywhere, len(everywhere)):
+            if together:
+                first, last = self._rows(title, case), self._rows(title, case)
+                self._do(database, f"BEGIN; {first}; {ddl}; {last}; COMMIT")
+                continue
+            for statement in ddl.split(";"):
+                self._do(database, statement)
 
     def _rows(self, title: str, case: Case) -> str:
         dice = self.rng.random()
         if dice < 0.4:
-            first, self._last = self._last + 1, self._last + self.rng.randint(1, 5)
-            rows = text_of(case.rows, title)
-            return rows.replace("generate_series(1, 9)", f"generate_series({first}, {self._last})")
+            return self._inserted(title, case, self.rng.randint(1, 5))
         rest = self.rng.randrange(4)
         if dice < 0.7:
             return f"UPDATE {title} SET id = id WHERE id % 4 = {rest}"
@@ -130,31 +161,53 @@ class CatalogHistory:
             return f"DELETE FROM {title} WHERE id % 7 = {rest}"
         return f"TRUNCATE {title}"
 
-    def _do(self, text: str) -> None:
+    def _inserted(self, title: str, case: Case, count: int) -> str:
+        """New keys, which no other source has."""
+        first, self._last = self._last + 1, self._last + count
+        rows = text_of(case.rows, title)
+        return rows.replace("generate_series(1, 9)", f"generate_series({first}, {self._last})")
+
+    def _do(self, database: Database, text: str) -> None:
         """Run something; what does not go after what was done before is left."""
-        with self._database.connect() as session, contextlib.suppress(psycopg.Error):
+        with database.connect() as session, contextlib.suppress(psycopg.Error):
             _run(session, text)
-            self.done.append(text)
+            self.done.append(f"{self._databases.index(database)}: {text}")
 
     def compare(self, target: Path) -> None:
         """Names of columns are learned with rows: one of each table is touched before."""
-        for title in self._tables:
-            self._do(f"UPDATE {title} SET id = id WHERE id = (SELECT min(id) FROM {title})")
-        self._daemon.catch_up()
-        self._daemon.catch_up()
+        for database in self._databases:
+            for title in self._tables:
+                touched = f"WHERE id = (SELECT min(id) FROM {title})"
+                self._do(database, f"UPDATE {title} SET id = id {touched}")
+        self._catch_up()
+        self._catch_up()
         if self._reads_again:
             wait_until(self._is_whole, "tables that are suspect are read again")
         summary = targets.apply_local(self._daemon.root, target)
+        found = self._found(summary, target)
+        assert found.different == {}, (found.different, found.stopped, self.done[-60:])
+        self.equal += len(found.equal)
+        self.stopped += len(found.stopped)
+
+    def _catch_up(self) -> None:
+        if isinstance(self._daemon, ShardsDaemon):
+            self._daemon.catch_up_all()
+        else:
+            self._daemon.catch_up()
+
+    def _found(self, summary: Summary, target: Path) -> targets.Found:
+        if len(self._databases) > 1:
+            titles = [f"public.{title}" for title in self._tables]
+            return targets.compare_sources(self._sources, summary, target, titles)
+        (database,) = self._databases
         found = targets.compare(
-            self._database,
+            database,
             summary,
             target,
             lambda title: title.removeprefix("public.") in self._tables,
         )
-        assert found.different == {}, (found.different, self.done[-60:])
-        targets.compare_stranger(self._database, Reader(self._daemon.root).advance(), found)
-        self.equal += len(found.equal)
-        self.stopped += len(found.stopped)
+        targets.compare_stranger(database, Reader(self._daemon.root).advance(), found)
+        return found
 
 
 def _run(session: Session, text: str) -> None:

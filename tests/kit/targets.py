@@ -1,7 +1,7 @@
 """A target that is built without Spark, beside the source that it comes from."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from gaussdecode.spark.schema import TableSchema, conform, parse_type
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.vectors import current_rows
 from kit import canon, oracle
+from kit.applied import newest
 from kit.oracle import Cell, TableState
 from kit.postgres import Database, Session
 from kit.stranger import Reader, Table
@@ -70,6 +71,42 @@ def compare(
                 _compare(store, (schema, name), rows)
             except AssertionError as error:
                 different[title] = str(error)
+            else:
+                equal.add(title)
+    return Found(frozenset(equal), different, dict(summary.stopped))
+
+
+def compare_sources(
+    databases: Mapping[str, Database], summary: Summary, target: Path, titles: Iterable[str]
+) -> Found:
+    """Compare tables of several sources, whose rows are one table, with a target that was just applied.
+
+    Args:
+        databases: by name of the source.
+        summary: of that.
+        target: where the tables are.
+        titles: of tables that every source has.
+    """
+    store = Target(target)
+    there = store.tables()
+    equal: set[str] = set()
+    different: dict[str, str] = {}
+    for title in sorted(set(titles) - summary.stopped.keys()):
+        directory = table_directory(*split_title(title))
+        schema, rows = newest(store, directory) if directory in there else (None, [])
+        for source, database in databases.items():
+            with database.connect() as session:
+                session.execute(oracle.OUTPUT_SETTINGS)
+                held = oracle.source_rows_of(session, _own_rows(session, split_title(title)))
+            try:
+                assert schema is not None or not held, "the target has no such table"
+                if schema is not None:
+                    own = [row for row in rows if row["gd_source"] == source]
+                    known = {column.true_name for column in schema.columns}
+                    held = [{n: text for n, text in row.items() if n in known} for row in held]
+                    oracle.compare(split_title(title), _state(schema, own), held)
+            except AssertionError as error:
+                different[f"{title} of {source}"] = str(error)
             else:
                 equal.add(title)
     return Found(frozenset(equal), different, dict(summary.stopped))
