@@ -18,7 +18,10 @@ from gaussdecode.spark.datasource import GaussDecodeSource
 from gaussdecode.spark.datatests import DataTest, Kind, OnFailure
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing, Point
+from gaussdecode.spark.place import read_table
 from gaussdecode.spark.reading import changes
+from gaussdecode.spark.rows import TableRows
+from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.store import Target
 
 END = 1 << 40
@@ -144,6 +147,35 @@ def test_a_table_made_anew_on_one_of_several(tmp_path: Path) -> None:
     names = [table.name for table in history.tables if table.directory in shown]
     assert len(names) > 1
     assert {name: found[name] for name in names} == {name: wanted[name] for name in names}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_of_several_are_read_in_one_schema(tmp_path: Path, seed: int) -> None:
+    """A value stands under the name that its column has now on its source, whatever its number is."""
+    history = SharedHistory(tmp_path / "landing", seed)
+    history.run(8)
+    landing = Landing(tmp_path / "landing")
+    entries = list(landing.entries(0, landing.last_n))
+    seen = set[str | None]()
+    for table in history.tables:
+        rows = TableRows(tmp_path / "landing", table.directory)
+        versions = {i: landing.schema_record(table.directory, i) for i in rows._versions}
+        for part in (part for parts in rows.parts(entries) for part in parts):
+            version = TableSchema.from_record(part.schema_id, versions[part.schema_id])
+            newest = rows._target.of(version.source)
+            assert newest is not None
+            names = {column.number: column.true_name for column in newest.columns}
+            found = [row for batch in rows.read([part], rows.schema()) for row in batch.to_pylist()]
+            for row, landed in zip(
+                found, read_table(landing.root / part.path).to_pylist(), strict=True
+            ):
+                assert row["gd_source"] == version.source
+                values = {names.get(of.number): landed[of.name] for of in version.columns}
+                assert {name: row[name] for name in values if name is not None} == {
+                    name: value for name, value in values.items() if name is not None
+                }
+            seen.add(version.source)
+    assert seen == set(SOURCES)
 
 
 def test_a_suspect_is_of_one_of_several(tmp_path: Path) -> None:
