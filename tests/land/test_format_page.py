@@ -29,7 +29,7 @@ from gaussdecode.daemon.fingerprints import Change
 from gaussdecode.land import names as places
 from gaussdecode.land.layout import _KNOWN as CAPABILITIES
 from gaussdecode.land.layout import Layout
-from gaussdecode.land.schemas import with_renames
+from gaussdecode.land.schemas import SOURCE, with_renames
 from gaussdecode.land.snapshots import ROOT
 from gaussdecode.model.account import KINDS, REASONS, Account
 from gaussdecode.model.columns import Known, Placed
@@ -79,7 +79,7 @@ def entry() -> Json:
         files=(LandingFile("t", "data/t/f.parquet", 1, 1, position, position, "x", {"I": 1},
                            False, False, "sha256:" + "0" * 64, "s"),),
         hidden=(".gd-x",), truncates=(Truncate("t", position, False, False, "s"),),
-        schema_changes=(SchemaChange("t", position, "x", None),),
+        schema_changes=(SchemaChange("t", position, "x", None, "s"),),
         replaced=(Replacement("c", ("f",), 1, 2),),
         extra={"sums": Account((0, 1), (0, 2), {}, {}).to_record()},
     )  # fmt: skip
@@ -195,7 +195,7 @@ CASES: dict[str, Iterable[str]] = {
     "Fork in extra": fork(),
     "Compact in extra": compact(),
     "Columns of a table's files": TABLE,
-    "Schemas": [*schema(), "hash"],
+    "Schemas": [*schema(), SOURCE, "hash"],
     "Columns of a schema": [*schema()["columns"][0]],
     "gd_transactions": names(with_source(system_schema(TRANSACTIONS))),
     "gd_messages": names(with_source(system_schema(MESSAGES))),
