@@ -60,6 +60,9 @@ def question_of(
             raise ConfigError(f"{name} does not stand still in {store.root}: nothing is to be said")
         if not stop["new"] or stop.get("is_suspect"):
             raise ConfigError(f"{name}: {stop['why']}; only a snapshot of it helps")
+        if not stop["old"]:
+            why = f"{name}: {stop['why']}"
+            raise ConfigError(f"{why}; to say which columns are which does not help")
         versions, n = (stop["old"], stop["new"]), int(stop["n"]) + 1
     decided = store.decided(table)
     old, new = (

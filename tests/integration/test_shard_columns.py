@@ -19,7 +19,9 @@ from kit.gaussseveral import several
 from kit.postgres import Database, Postgres
 from kit.shards import ShardsDaemon, prepared
 
+from gaussdecode.errors import ConfigError
 from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.columns import question_of
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.run import Summary
@@ -181,6 +183,8 @@ def test_what_cannot_be_one_table_stops(
     (why,) = summary.stopped.values()
     assert re.search(said, why), why
     assert list(summary.stopped) == ["public.t"]
+    with pytest.raises(ConfigError, match="to say which columns are which does not help"):
+        question_of(Landing(daemon.root), Target(tmp_path / "target"), "public.t")
     assert rows_of(tmp_path / "target", "public.beside") == held(shards, "public.beside")
 
 
