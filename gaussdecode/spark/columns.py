@@ -61,8 +61,9 @@ def question_of(
         if not stop["new"] or stop.get("is_suspect"):
             raise ConfigError(f"{name}: {stop['why']}; only a snapshot of it helps")
         if not stop["old"]:
-            why = f"{name}: {stop['why']}"
-            raise ConfigError(f"{why}; to say which columns are which does not help")
+            raise ConfigError(
+                f"{name}: {stop['why']}; to say which columns are which does not help"
+            )
         versions, n = (stop["old"], stop["new"]), int(stop["n"]) + 1
     decided = store.decided(table)
     old, new = (
