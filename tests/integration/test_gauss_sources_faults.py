@@ -146,6 +146,7 @@ def test_a_daemon_killed_while_it_publishes_goes_on(
                 time.sleep(0.1)
             assert daemon.wait() == -signal.SIGKILL, daemon.log_tail()
     history.finish()
+    daemon.environment = {}
     with daemon:
         _finish(daemon, cluster)
 
@@ -192,8 +193,8 @@ def test_a_stop_while_a_mark_is_open_is_in_order(make_cluster: MakeCluster, tmp_
     cluster = make_cluster(2)
     tables = _table(cluster)
     with several(cluster, tmp_path) as daemon:
-        daemon.wait_for_state("streaming")
         for turn in range(2):
+            daemon.wait_for_state("streaming")
             held = cluster.begin()
             for number, node in enumerate(("dn1", "dn2")):
                 held.on(node).insert(tables[node], {"id": str(100 * turn + number)})
