@@ -127,8 +127,7 @@ class CatalogWatch(Protocol):
         self,
         lsn: int,
         emptied: Iterable[str],
-        moved: Iterable[tuple[int, str]],
-        has_come: Callable[[str], bool],
+        tables: Tables,
     ) -> list[dict[str, Any]]:  # Any: JSON
         """What suspect entries have to say before an entry that has everything up to a position."""
 
@@ -324,6 +323,7 @@ class Collector:
             return self.recall(version)
         relation = Relation.from_record(json.loads(definition))
         assert relation.version == version
+        self._tables.note(relation)
         accumulator = self._table_of(relation, definition)
         if accumulator is not None:
             self._versions[accumulator.table].append(version)
@@ -926,9 +926,7 @@ class Collector:
         if self._watch is None:
             return
         emptied = [item.table for item in self._truncates]
-        moved = self._tables.take_moved()
-        lsn = self.assembler.boundary_lsn
-        found = self._watch.check(lsn, emptied, moved, self._tables.has_found)
+        found = self._watch.check(self.assembler.boundary_lsn, emptied, self._tables)
         if not found:
             return
         for extra in found:

@@ -13,6 +13,7 @@ later only what is newer than the look before is read. What the differences mean
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, Protocol, TypeVar
 
 from gaussdecode.daemon import publications
@@ -20,8 +21,11 @@ from gaussdecode.daemon.fingerprints import (
     Change,
     Known,
     compare,
+    gone_change,
     judge_unsure,
+    made_anew,
     moved_change,
+    partition_change,
     suspect,
     unknown_change,
 )
@@ -50,6 +54,38 @@ class Catalog(Protocol):
         Raises:
             SourceError: the server failed.
         """
+
+
+class Described(Protocol):
+    """What the stream has said of tables; see `collect.tables.Tables`."""
+
+    def oids(self, directory: str) -> AbstractSet[int]:
+        """OIDs of the tables whose rows have come for a directory."""
+
+    def take_moved(self) -> Sequence[tuple[int, str]]:
+        """OID and title of tables that came under another name than before, in order; told once."""
+
+    def take_found(self) -> Sequence[tuple[int, str]]:
+        """OID and title of tables whose rows come for the first time; told once."""
+
+    def take_through(self) -> Sequence[tuple[int, int, str]]:
+        """OID of what may be a partitioned table, OID and title of a partition of it; told once."""
+
+
+class _Nothing:
+    """Before a stream."""
+
+    def oids(self, _: str) -> AbstractSet[int]:
+        return frozenset()
+
+    def take_moved(self) -> Sequence[tuple[int, str]]:
+        return ()
+
+    def take_found(self) -> Sequence[tuple[int, str]]:
+        return ()
+
+    def take_through(self) -> Sequence[tuple[int, int, str]]:
+        return ()
 
 
 class CatalogWatch:
@@ -98,11 +134,12 @@ class CatalogWatch:
         self._lsn = 0  # up to here everything was looked at
         self._unsure: dict[int, tuple[int, TableState]] = {}  # by OID: end of the WAL, state then
         self._emptied: set[str] = set()  # directories, since something is unsure
+        self._unseen: set[str] = set()  # those whose TRUNCATE came before the look saw its file
         self._said: dict[
             int, str
         ] = {}  # by OID, the title under which rows are known to be missing
         self._has_news = False
-        self._has_come: Callable[[str], bool] = lambda _: False
+        self._described: Described = _Nothing()
         self._held: dict[str, tuple[int, Change]] = {}  # by title: end of the WAL then
 
     @property
@@ -123,22 +160,15 @@ class CatalogWatch:
             SourceError: the server cannot be asked.
         """
         self._lsn = lsn
-        return self._look(lsn, frozenset(), (), is_whole=True)
+        return self._look(lsn, frozenset(), is_whole=True)
 
-    def check(
-        self,
-        lsn: int,
-        emptied: Iterable[str],
-        moved: Iterable[tuple[int, str]],
-        has_come: Callable[[str], bool],
-    ) -> list[Json]:
+    def check(self, lsn: int, emptied: Iterable[str], described: Described) -> list[Json]:
         """Look at the catalogue, after everything up to a position has come.
 
         Args:
             lsn: the position.
             emptied: directories of tables of which a TRUNCATE is in the next entry.
-            moved: OID and title of tables that came under another name than before, in order.
-            has_come: whether rows of a table have come, in the next entry too, given its directory.
+            described: what has come of tables, in the next entry too.
 
         Returns:
             As `begin`.
@@ -146,8 +176,8 @@ class CatalogWatch:
         Raises:
             SourceError: the server cannot be asked.
         """
-        self._has_come = has_come
-        found = self._look(lsn, frozenset(emptied), moved, is_whole=False)
+        self._described = described
+        found = self._look(lsn, frozenset(emptied), is_whole=False)
         self._lsn = max(self._lsn, lsn)
         return found
 
@@ -164,18 +194,20 @@ class CatalogWatch:
 
     # ---- one look --------------------------------------------------------------------
 
-    def _look(
-        self, lsn: int, emptied: frozenset[str], moved: Iterable[tuple[int, str]], *, is_whole: bool
-    ) -> list[Json]:
+    def _look(self, lsn: int, emptied: frozenset[str], *, is_whole: bool) -> list[Json]:
         look, members = self._catalog.ask(lambda session: self._ask(session, is_whole), _SECONDS)
         self._mark = look.mark
-        found = [] if members is None else self._publications_changed(look, *members)
         is_emptied = self._emptied_by(emptied)
+        seen = {table_directory(*split_title(table.title)) for table in look.tables.values()}
+        self._unseen = set(emptied) - seen
+        found = [] if members is None else self._publications_changed(look, *members)
         changes: dict[str, Change] = {}
         if look.listed is not None:
             changes = self._compare(look, is_emptied)
         changes |= self._judge(lsn, is_emptied)
-        changes |= self._moved(moved)
+        changes |= self._gone_with_rows()
+        changes |= self._namesakes()
+        changes |= self._moved(self._described.take_moved())
         changes = self._of_seen(_unnamed(changes, found), lsn, look.wal_lsn)
         if changes:
             found.append(suspect(changes, self._lsn, look.wal_lsn))
@@ -211,11 +243,14 @@ class CatalogWatch:
         return [publications.suspect(found, self._lsn, look.wal_lsn, left)]
 
     def _emptied_by(self, emptied: frozenset[str]) -> Callable[[str], bool]:
-        """Whether a TRUNCATE of a table has shown since the look before, or since it became unsure."""
+        """Whether a TRUNCATE of a table has shown since the look before, or since it became unsure.
+
+        The server may send a commit a moment before others can see it.
+        """
         if self._unsure:
             self._emptied |= emptied
         else:
-            self._emptied = set(emptied)
+            self._emptied = {*emptied, *self._unseen}
         directories = frozenset(self._emptied)
         return lambda title: table_directory(*split_title(title)) in directories
 
@@ -234,7 +269,7 @@ class CatalogWatch:
             look,
             is_emptied=is_emptied,
             is_left_out=self._is_left_out,
-            has_landed=self._is_seen,
+            has_other=self._has_other,
         )
         self._known = compared.known
         for oid in self._unsure.keys() & look.tables.keys() - compared.unsure:
@@ -294,7 +329,35 @@ class CatalogWatch:
     def _is_seen(self, title: str) -> bool:
         """Whether rows of a table have come."""
         directory = table_directory(*split_title(title))
-        return self._has_landed(directory) or self._has_come(directory)
+        return self._has_landed(directory) or bool(self._described.oids(directory))
+
+    def _has_other(self, title: str, oid: int) -> bool:
+        """Whether rows have come under the title of a table that was not known, that are not its own."""
+        directory = table_directory(*split_title(title))
+        return self._has_landed(directory) or not self._described.oids(directory) <= {oid}
+
+    def _gone_with_rows(self) -> dict[str, Change]:
+        """Rows came of a partition that its table does not have: it came and went between two looks."""
+        gone: dict[str, set[str]] = {}
+        changes: dict[str, Change] = {}
+        for above, oid, title in self._described.take_through():
+            table = self._known.tables.get(above)
+            if table is None or not table.is_root or oid in table.files:
+                continue
+            gone.setdefault(table.title, set()).add(title)
+            own = self._known.tables.get(oid)
+            if own is not None:
+                changes[own.title] = partition_change(table.title)
+        return changes | {title: gone_change(partitions) for title, partitions in gone.items()}
+
+    def _namesakes(self) -> dict[str, Change]:
+        """Rows came of a table that was gone before anybody saw it, and another has its name now."""
+        found = self._described.take_found()
+        strange = {title for oid, title in found if oid not in self._known.tables}
+        if not strange:
+            return {}
+        by_title = {table.title: table for table in self._known.tables.values()}
+        return {title: made_anew(by_title[title]) for title in strange & by_title.keys()}
 
     def _moved(self, moved: Iterable[tuple[int, str]]) -> dict[str, Change]:
         """Rows of one table came under several names: none of these has all of them."""

@@ -14,6 +14,8 @@ from typing import Any, Final, Self
 
 from gaussdecode.land.names import table_directory
 from gaussdecode.model.fingerprint import (
+    TABLE,
+    FileState,
     Replaced,
     Tables,
     TableState,
@@ -43,6 +45,10 @@ _MOVED: Final = "it had another name meanwhile, and rows from then are not under
 _UNKNOWN: Final = (
     "the mirror that the landing was fetched from does not tell what it was when its rows landed"
 )
+_CAME_AND_WENT: Final = (
+    "partition {} was attached, detached or dropped meanwhile, and its rows went with it"
+)
+WAS_PARTITION: Final = "it was a partition of {}, and its rows from then are under that name"
 _ADVICE: Final = (
     "the stream does not show that. Compare the tables with the source, or read them again "
     "(gaussdecode snapshot CONFIG --table NAME)"
@@ -140,7 +146,7 @@ def compare(
     *,
     is_emptied: Callable[[str], bool] = lambda _: False,
     is_left_out: Callable[[str, int], bool] = lambda _title, _oid: False,
-    has_landed: Callable[[str], bool] = lambda _: False,
+    has_other: Callable[[str, int], bool] = lambda _title, _oid: False,
 ) -> Compared:
     """Compare.
 
@@ -149,40 +155,58 @@ def compare(
         look: what was found; something was read.
         is_emptied: whether a TRUNCATE of a table has shown meanwhile, given its title.
         is_left_out: whether a table is left out of the landing anyway, given title and OID.
-        has_landed: whether rows of a table have landed, given its title.
+        has_other: whether rows have come under a title that cannot all be of the table that has it now,
+            given title and OID of that.
     """
     assert look.listed is not None
     wanted = {oid for oid, of in look.listed.items() if not is_left_out(of.title, oid)}
     left = {oid: known.tables[oid] for oid in known.tables if oid not in wanted}
+    partitions = {
+        oid: table.title
+        for table in known.tables.values()
+        if table.is_root
+        for oid in table.files.keys() & look.tables.keys() - {table.oid}
+    }
     dropped = {table.title for oid, table in left.items() if oid not in look.listed}
     changes: dict[str, list[str]] = {}
-    made_anew: dict[str, TableState] = {}
+    others: dict[str, TableState] = {}  # made anew, by title
     former: dict[str, str] = {}  # by title
     tables: dict[int, TableState] = {}  # that changed
     unsure: set[int] = set()
     types = {**known.types, **look.types}
     for oid in wanted & look.tables.keys():
         before, now = known.tables.get(oid), look.tables[oid]
-        if before is None:
+        if before is None and (
+            oid in known.gone or now.title in dropped or has_other(now.title, oid)
+        ):
             tables[oid] = now
-            if oid in known.gone:
-                changes[now.title] = [_NOT_SENT_BEFORE]
-            elif now.title in dropped or has_landed(now.title):
-                changes[now.title] = [MADE_ANEW]
-                made_anew[now.title] = now
-        else:
-            found = differences(before, now, known.types, look.types)
-            if before.title != now.title:
-                found.insert(0, _RENAMED.format(before.title))
-                former[now.title] = before.title
-            replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
-            if replaced is Replaced.HIDDEN:
-                found.append(_REPLACED)
-            if found:
-                changes[now.title] = found
-            is_unsure = replaced is Replaced.UNSURE and not found
-            tables[oid] = with_files_of(before, now) if is_unsure else now
-            unsure |= {oid} if is_unsure else set()
+            changes[now.title] = [_NOT_SENT_BEFORE if oid in known.gone else MADE_ANEW]
+            others[now.title] = now
+            continue
+        if before is None and oid in partitions:
+            tables[oid] = now
+            of = partitions[oid]
+            changes[now.title], former[now.title] = [WAS_PARTITION.format(of)], of
+            continue
+        if before is None and not (now.can_be_unlogged or now.is_root):
+            tables[oid] = now  # it may be older than its place in a publication
+            continue
+        if before is None:
+            before = dataclasses.replace(now, files=as_created(now, now.files))
+        found = differences(before, now, known.types, look.types)
+        if before.title != now.title:
+            found.insert(0, _RENAMED.format(before.title))
+            former[now.title] = before.title
+        came = as_created(now, now.files.keys() - before.files.keys())
+        before = dataclasses.replace(before, files={**before.files, **came})
+        replaced = why_replaced(before, now, is_emptied=is_emptied(now.title))
+        if replaced is Replaced.HIDDEN:
+            found.append(_REPLACED)
+        if found:
+            changes[now.title] = found
+        is_unsure = replaced is Replaced.UNSURE and not found
+        tables[oid] = with_files_of(before, now) if is_unsure else now
+        unsure |= {oid} if is_unsure else set()
     gone = _gone(known, left, look, wanted, changes, is_left_out)
     now_known = known.tables.changed(tables, left)
     kept = (
@@ -190,7 +214,7 @@ def compare(
     )
     return Compared(
         {
-            title: _change(texts, made_anew.get(title), former.get(title))
+            title: _change(texts, others.get(title), former.get(title))
             for title, texts in changes.items()
         },
         Known(now_known, {oid: of for oid, of in types.items() if oid in kept}, gone),
@@ -198,11 +222,15 @@ def compare(
     )
 
 
-def _change(texts: list[str], made_anew: TableState | None, former: str | None) -> Change:
-    names = frozenset(() if former is None else (former,))
-    if made_anew is None or texts != [MADE_ANEW]:
-        return Change(tuple(texts), names)
-    return Change(tuple(texts), names, made_anew.oid, made_anew.comes_whole)
+def _change(texts: list[str], now: TableState | None, former: str | None) -> Change:
+    if now is not None and texts == [MADE_ANEW]:
+        return made_anew(now)
+    return Change(tuple(texts), frozenset(() if former is None else (former,)))
+
+
+def made_anew(now: TableState) -> Change:
+    """Another table has the name now."""
+    return Change((MADE_ANEW,), oid=now.oid, comes_whole=now.comes_whole)
 
 
 def _gone(
@@ -229,6 +257,18 @@ def _gone(
         elif table.title in named and table.title not in sent:
             changes.setdefault(table.title, []).append(_NAMESAKE)
     return gone
+
+
+def as_created(now: TableState, oids: Iterable[int]) -> dict[int, FileState]:
+    """Files of a table as the server made them, of those that were there from its beginning or came empty.
+
+    A file has the number of its table until it is replaced.
+    """
+    return {
+        oid: dataclasses.replace(file, file_node=oid) if file.kind == TABLE else file
+        for oid, file in ((oid, now.files[oid]) for oid in oids)
+        if oid == now.oid or (file.kind == TABLE and file.is_attached_empty)
+    }
 
 
 def with_files_of(before: TableState, now: TableState) -> TableState:
@@ -283,6 +323,17 @@ def suspect(changes: Mapping[str, Change], from_lsn: int, until_lsn: int) -> Jso
 def moved_change(names: Iterable[str]) -> Change:
     """Rows of a table came under several names."""
     return Change((_MOVED,), frozenset(names))
+
+
+def gone_change(partitions: Iterable[str]) -> Change:
+    """Rows of partitions came that the table does not have."""
+    names = ", ".join(sorted(partitions))
+    return Change((_CAME_AND_WENT.format(names),))
+
+
+def partition_change(of: str) -> Change:
+    """A partition became a table of its own."""
+    return Change((WAS_PARTITION.format(of),), frozenset((of,)))
 
 
 def unknown_change() -> Change:

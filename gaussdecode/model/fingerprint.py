@@ -27,7 +27,7 @@ from gaussdecode.model.title import table_title
 from gaussdecode.model.types import spelled_type
 
 PERMANENT: Final = "p"
-_TABLE: Final = "r"
+TABLE: Final = "r"
 _ENUM: Final = "e"
 
 Json = dict[str, Any]  # Any: JSON
@@ -293,7 +293,7 @@ def replaced_files(known: TableState, seen: TableState) -> set[int]:
 def _is_of_one_command(known: TableState, seen: TableState, replaced: set[int]) -> bool:
     """Whether all partitions were replaced together, as a TRUNCATE of the whole table does."""
     others = known.files.keys() & seen.files.keys() - replaced
-    has_stayed = any(seen.files[oid].kind == _TABLE for oid in others)
+    has_stayed = any(seen.files[oid].kind == TABLE for oid in others)
     return not has_stayed and len({seen.files[oid].row_xid for oid in replaced}) == 1
 
 
@@ -330,7 +330,7 @@ def _partitions(known: TableState, seen: TableState) -> Iterable[str]:
         elif now.attached != file.attached:
             yield f"partition {file.title} was detached for a while"
     for oid, file in seen.files.items():
-        if oid not in known.files and file.kind != _TABLE:
+        if oid not in known.files and file.kind != TABLE:
             yield f"partition {file.title} was attached, and is a foreign table, whose rows do not show"
         elif oid not in known.files and not file.is_attached_empty:
             yield f"partition {file.title} was attached, with the rows that it had by then"
@@ -369,7 +369,7 @@ def _identity(file: FileState | None) -> tuple[str, str] | None:
 
 def _columns(known: TableState, seen: TableState) -> Iterable[str]:
     common = known.files.keys() & seen.files.keys()
-    stayed = [oid for oid in common if seen.files[oid].kind == _TABLE]
+    stayed = [oid for oid in common if seen.files[oid].kind == TABLE]
     is_rewritten = bool(replaced_files(known, seen))
     for number, column in seen.columns.items():
         before = known.columns.get(number)

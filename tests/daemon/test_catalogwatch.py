@@ -1,6 +1,7 @@
 """The watch of a real server's catalogue: what is said, when, and what is remembered over a death."""
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +29,9 @@ class Place:
         self._store = SnapshotStore(Disk(Files(root), SpaceWait(), "test"))
         self._store.prepare()
         self.landed: set[str] = set()
-        self.come: set[str] = set()
+        self.come: dict[str, set[int]] = {}
+        self.found: list[tuple[int, str]] = []
+        self.through: list[tuple[int, int, str]] = []
         self.restart()
 
     def restart(self) -> None:
@@ -59,7 +62,36 @@ class Place:
     def check(self, lsn: int | None = None, emptied: Iterable[str] = ()) -> list[str]:
         """Look before an entry that has all up to a position; by default up to now."""
         lsn = self.database.wal_end() if lsn is None else lsn
-        return _texts(self.watch.check(lsn, emptied, (), lambda name: name in self.come))
+        return _texts(self.watch.check(lsn, emptied, self))
+
+    def comes(self, title: str, oid: int = 0) -> None:
+        """Rows of a table come; by default of the one that has the name."""
+        oid = oid or self.oid(title)
+        self.come.setdefault(title, set()).add(oid)
+        self.found.append((oid, title))
+
+    def oid(self, title: str) -> int:
+        """Of a table, 1 for none."""
+        ((oid,),) = self.database.execute(f"SELECT to_regclass('{title}')::oid::int8")
+        return 1 if oid is None else int(oid)
+
+    def oids(self, directory: str) -> AbstractSet[int]:
+        """See `Described`."""
+        return self.come.get(directory, set())
+
+    def take_moved(self) -> list[tuple[int, str]]:
+        """See `Described`."""
+        return []
+
+    def take_found(self) -> list[tuple[int, str]]:
+        """See `Described`."""
+        found, self.found = self.found, []
+        return found
+
+    def take_through(self) -> list[tuple[int, int, str]]:
+        """See `Described`."""
+        through, self.through = self.through, []
+        return through
 
 
 def _texts(found: list[dict[str, Any]]) -> list[str]:  # Any: JSON
@@ -69,7 +101,12 @@ def _texts(found: list[dict[str, Any]]) -> list[str]:  # Any: JSON
 @pytest.fixture
 def place(database_15: Database, tmp_path: Path) -> Place:
     """With one table, that is known."""
-    database_15.execute("CREATE TABLE a (id int PRIMARY KEY, t text); INSERT INTO a VALUES (1)")
+    name = database_15.publication
+    database_15.execute(
+        f'DROP PUBLICATION "{name}"; '
+        f'CREATE PUBLICATION "{name}" FOR ALL TABLES WITH (publish_via_partition_root);'
+        "CREATE TABLE a (id int PRIMARY KEY, t text); INSERT INTO a VALUES (1)"
+    )
     made = Place(database_15, tmp_path)
     assert made.begin() == []
     return made
@@ -101,7 +138,7 @@ def test_a_table_without_rows_is_named_once_some_come(place: Place, *, dies: boo
         place.restart()
         assert place.begin(before) == []
     place.database.execute("ALTER TABLE a ADD c int DEFAULT random() * 9")
-    place.come.add("public.a")
+    place.comes("public.a")
     (said,) = place.check(before)
     assert "column t was changed" in said
     assert "column c" in said
@@ -120,7 +157,7 @@ def test_rows_from_after_a_change_need_no_word(place: Place, *, dies: bool) -> N
         place.restart()
         assert place.begin(before) == []
     assert place.check() == []
-    place.come.add("public.a")
+    place.comes("public.a")
     assert place.check() == []
     place.restart()
     assert place.begin() == []
@@ -145,14 +182,34 @@ def test_a_new_file_is_judged_when_all_has_come(place: Place, *, dies: bool) -> 
         assert place.begin() == []
 
 
+def test_a_truncate_that_comes_before_it_can_be_seen(place: Place) -> None:
+    """It explains the file that the next look finds, and none after that."""
+    place.landed.add("public.a")
+    assert place.check(emptied=["public.a"]) == []
+    place.database.execute("TRUNCATE a")
+    assert place.check() == []
+    place.database.execute("VACUUM FULL a")
+    assert len(place.check() + place.check()) == 1
+
+
 def test_a_table_made_anew_before_its_rows_have_come(place: Place) -> None:
     """Rows of the old one may come after the look, under the name of both."""
     before = place.database.wal_end()
     place.database.execute("DROP TABLE a")
     place.database.execute("CREATE TABLE a (id int PRIMARY KEY, t text)")
     assert place.check(before) == []
-    place.come.add("public.a")
+    place.comes("public.a")
     assert place.check(before) == ["public.a: it was dropped and made anew"]
+
+
+def test_rows_of_a_table_that_nobody_saw(place: Place) -> None:
+    """It was made and dropped between two looks, and another one has its name."""
+    place.database.execute("CREATE TABLE n (id int PRIMARY KEY)")
+    assert place.check() == []
+    assert place.check() == []
+    place.comes("public.n", 1)
+    assert place.check() == ["public.n: it was dropped and made anew"]
+    assert place.check() == []
 
 
 @pytest.mark.parametrize("came", [None, "public.a", "public.b", "public.c"])
@@ -165,9 +222,68 @@ def test_a_renamed_table_is_named_where_rows_of_it_may_be_elsewhere(
         place.database.execute(f"ALTER TABLE {old} RENAME TO {new}")
         assert place.check(before) == []
     if came is not None:
-        place.come.add(came)
+        place.comes(came)
     named = {text.partition(":")[0] for text in place.check(before)}
     assert ("public.c" in named) == (came is not None)
     assert place.check() == []
     place.restart()
     assert place.begin() == []
+
+
+_ROOT = (
+    "CREATE TABLE n (id int, k int) PARTITION BY LIST (k);"
+    "CREATE TABLE n_1 PARTITION OF n FOR VALUES IN (1); INSERT INTO n VALUES (1, 1)"
+)
+_ASIDE = "CREATE TABLE n_2 (id int, k int)"
+_ATTACH = "ALTER TABLE n ATTACH PARTITION n_2 FOR VALUES IN (2)"
+_NEW = "CREATE TABLE n (id int PRIMARY KEY, k int); INSERT INTO n VALUES (1, 1)"
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (_NEW, None),
+        (f"{_NEW}; ALTER TABLE n ADD c int DEFAULT 7", None),
+        (f"{_NEW}; CREATE INDEX ON n (k); ALTER TABLE n REPLICA IDENTITY FULL; ANALYZE n", None),
+        (f"{_NEW}; ALTER TABLE n ADD c float DEFAULT random()", "its file was replaced"),
+        (f"{_NEW}; ALTER TABLE n ALTER k TYPE int8 USING k * 2", "its file was replaced"),
+        (f"{_NEW.replace('TABLE', 'UNLOGGED TABLE')}; ALTER TABLE n SET LOGGED", "its file was"),
+        (_ROOT, None),
+        (f"{_ROOT}; CREATE TABLE n_2 PARTITION OF n FOR VALUES IN (2)", None),
+        (f"{_ROOT}; TRUNCATE n_1", "its file was replaced"),
+        (
+            f"{_ROOT}; {_ASIDE}; INSERT INTO n_2 VALUES (2, 2); {_ATTACH}",
+            "partition public.n_2 was",
+        ),
+        (f"{_ROOT}; {_ASIDE}; {_ATTACH}", None),
+    ],
+)
+def test_what_became_of_a_table_before_it_was_seen(
+    place: Place, made: str, text: str | None
+) -> None:
+    """It was made since the look before, as is seen by its files; rows of it have come."""
+    for statement in made.split(";"):
+        place.database.execute(statement)
+    place.comes("public.n")
+    said = place.check() + place.check()
+    assert len(said) == (text is not None), said
+    assert all(each.startswith(f"public.n: {text}") for each in said)
+
+
+@pytest.mark.parametrize("end", ["DROP TABLE n_1", "ALTER TABLE n DETACH PARTITION n_1", ""])
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_rows_of_a_partition_that_the_table_does_not_have(
+    place: Place, *, end: str, is_seen: bool
+) -> None:
+    """Dropped or detached before any look, or after one."""
+    for statement in _ROOT.split(";"):
+        place.database.execute(statement)
+    place.comes("public.n")
+    place.through.append((place.oid("public.n"), place.oid("public.n_1"), "public.n_1"))
+    if is_seen:
+        assert place.check() == []
+    if end:
+        place.database.execute(end)
+    said = {text.partition(":")[0] for text in place.check()}
+    assert said == {"": set(), "D": {"public.n"}, "A": {"public.n", "public.n_1"}}[end[:1]]
+    assert place.check() == []

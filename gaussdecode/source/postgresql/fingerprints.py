@@ -399,13 +399,14 @@ class Looker:
     def _with_empty(
         self, tables: Mapping[int, TableState], known: Mapping[int, TableState]
     ) -> dict[int, TableState]:
-        """Say of partitions that are new whether they have no row at all."""
+        """Say of partitions that are new whether they have no row at all; where nothing is known, all are."""
+        before = {oid for table in known.values() if table.is_root for oid in table.files}
         new = {
             oid
             for table in tables.values()
-            if table.is_root and table.oid in known
+            if table.is_root and known
             for oid, file in table.files.items()
-            if oid not in known[table.oid].files and not file.is_attached_empty
+            if oid not in before and not file.is_attached_empty
         }
         empty = self._empty(new)
         return {
