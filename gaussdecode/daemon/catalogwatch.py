@@ -316,7 +316,8 @@ class CatalogWatch:
         found = {
             title: change
             for title, (_, change) in held.items()
-            if table_directory(*split_title(title)) in read
+            if change.misses_rows
+            or table_directory(*split_title(title)) in read
             or any(map(self._is_seen, (title, *change.former)))
         }
         self._held = {
@@ -345,9 +346,9 @@ class CatalogWatch:
             if table is None or not table.is_root or oid in table.files:
                 continue
             gone.setdefault(table.title, set()).add(title)
-            own = self._known.tables.get(oid)
-            if own is not None:
-                changes[own.title] = partition_change(table.title)
+            for own in self._known.tables.values():
+                if oid in own.files:
+                    changes[own.title] = partition_change(table.title)
         return changes | {title: gone_change(partitions) for title, partitions in gone.items()}
 
     def _namesakes(self) -> dict[str, Change]:

@@ -16,6 +16,7 @@ from gaussdecode.land.names import table_directory
 from gaussdecode.model.fingerprint import (
     TABLE,
     FileState,
+    MissingRows,
     Replaced,
     Tables,
     TableState,
@@ -120,6 +121,11 @@ class Change:
         return Change(texts, self.former | later.former, later.oid or self.oid, later.comes_whole)
 
     @property
+    def misses_rows(self) -> bool:
+        """The table has rows that no stream had, whether any has come or not."""
+        return any(isinstance(text, MissingRows) for text in self.texts)
+
+    @property
     def is_of_publication(self) -> bool:
         """It only began, or ceased, to be sent."""
         return set(self.texts) <= {_NOT_SENT, _NOT_SENT_BEFORE}
@@ -161,12 +167,6 @@ def compare(
     assert look.listed is not None
     wanted = {oid for oid, of in look.listed.items() if not is_left_out(of.title, oid)}
     left = {oid: known.tables[oid] for oid in known.tables if oid not in wanted}
-    partitions = {
-        oid: table.title
-        for table in known.tables.values()
-        if table.is_root
-        for oid in table.files.keys() & look.tables.keys() - {table.oid}
-    }
     dropped = {table.title for oid, table in left.items() if oid not in look.listed}
     changes: dict[str, list[str]] = {}
     others: dict[str, TableState] = {}  # made anew, by title
@@ -183,10 +183,10 @@ def compare(
             changes[now.title] = [_NOT_SENT_BEFORE if oid in known.gone else MADE_ANEW]
             others[now.title] = now
             continue
-        if before is None and oid in partitions:
+        above = _table_of_partitions(known, now) if before is None else None
+        if above is not None:
             tables[oid] = now
-            of = partitions[oid]
-            changes[now.title], former[now.title] = [WAS_PARTITION.format(of)], of
+            changes[now.title] = [MissingRows(WAS_PARTITION.format(above))]
             continue
         if before is None and not (now.can_be_unlogged or now.is_root):
             tables[oid] = now  # it may be older than its place in a publication
@@ -219,6 +219,20 @@ def compare(
         },
         Known(now_known, {oid: of for oid, of in types.items() if oid in kept}, gone),
         frozenset(unsure),
+    )
+
+
+def _table_of_partitions(known: Known, now: TableState) -> str | None:
+    """Title of the table that had the files of another one as partitions."""
+    return next(
+        (
+            table.title
+            for table in known.tables.values()
+            if table.is_root
+            and table.oid != now.oid
+            and not table.files.keys().isdisjoint(now.files)
+        ),
+        None,
     )
 
 
@@ -333,7 +347,7 @@ def gone_change(partitions: Iterable[str]) -> Change:
 
 def partition_change(of: str) -> Change:
     """A partition became a table of its own."""
-    return Change((WAS_PARTITION.format(of),), frozenset((of,)))
+    return Change((MissingRows(WAS_PARTITION.format(of)),))
 
 
 def unknown_change() -> Change:

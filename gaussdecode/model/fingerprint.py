@@ -33,6 +33,12 @@ _ENUM: Final = "e"
 Json = dict[str, Any]  # Any: JSON
 
 
+class MissingRows(str):
+    """What is said where a table has rows that no stream had; so also where no row of it has come."""
+
+    __slots__ = ()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnState:
     """One column.
@@ -331,9 +337,13 @@ def _partitions(known: TableState, seen: TableState) -> Iterable[str]:
             yield f"partition {file.title} was detached for a while"
     for oid, file in seen.files.items():
         if oid not in known.files and file.kind != TABLE:
-            yield f"partition {file.title} was attached, and is a foreign table, whose rows do not show"
+            yield MissingRows(
+                f"partition {file.title} was attached, and is a foreign table, whose rows do not show"
+            )
         elif oid not in known.files and not file.is_attached_empty:
-            yield f"partition {file.title} was attached, with the rows that it had by then"
+            yield MissingRows(
+                f"partition {file.title} was attached, with the rows that it had by then"
+            )
 
 
 def _persistence(known: TableState, seen: TableState) -> Iterable[str]:
@@ -342,9 +352,9 @@ def _persistence(known: TableState, seen: TableState) -> Iterable[str]:
         was_logged = before is None or before.persistence == PERMANENT
         of = f"partition {file.title}" if seen.is_root else "it"
         if file.persistence != PERMANENT and was_logged:
-            yield f"{of} is unlogged, and changes of it do not show"
+            yield MissingRows(f"{of} is unlogged, and changes of it do not show")
         elif file.persistence == PERMANENT and not was_logged:
-            yield f"{of} was unlogged for a while, and changes of it did not show"
+            yield MissingRows(f"{of} was unlogged for a while, and changes of it did not show")
 
 
 def _identities(known: TableState, seen: TableState) -> Iterable[str]:

@@ -287,3 +287,12 @@ def test_rows_of_a_partition_that_the_table_does_not_have(
     said = {text.partition(":")[0] for text in place.check()}
     assert said == {"": set(), "D": {"public.n"}, "A": {"public.n", "public.n_1"}}[end[:1]]
     assert place.check() == []
+
+
+def test_rows_that_no_stream_had_are_named_without_others(place: Place) -> None:
+    """A table that gets its rows by ATTACH PARTITION lacks them, when its first row comes, too."""
+    for statement in (_ROOT.partition(";")[0], _ASIDE, "INSERT INTO n_2 VALUES (2, 2)", _ATTACH):
+        place.database.execute(statement)
+    (said,) = place.check()
+    assert said.startswith("public.n: partition public.n_2 was attached, with the rows")
+    assert place.check() == []
