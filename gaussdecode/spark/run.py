@@ -702,10 +702,14 @@ def _since(version: TableVersion | None, field: str, n_before: int, is_wanted: b
 
 
 def ahead(plan: Plan, applied: Mapping[str, Applied], *, is_by_csn: bool = False) -> str | None:
-    """A table whose rows were read at a later position than the plan gets to; None for none."""
+    """A table whose rows were read at a later position than the plan gets to; None for none.
+
+    Of several sources none is: the daemon alone reads their rows, and has an entry of them.
+    """
     epoch, lsn, csn = plan.position or (0, 0, 0)
     to = (epoch, csn or 0) if is_by_csn else (epoch, lsn)
-    covered = ((table, state.ignore_through) for table, state in sorted(applied.items()))
+    loaded = ((table, state) for table, state in sorted(applied.items()) if not state.ignored)
+    covered = ((table, state.ignore_through) for table, state in loaded)
     return next((table for table, until in covered if until is not None and until > to), None)
 
 
