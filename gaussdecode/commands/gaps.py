@@ -41,6 +41,8 @@ from gaussdecode.snapshot.doubts import answered_n, names_all
 from gaussdecode.source.coverage import listing
 
 Json = dict[str, Any]  # Any: JSON
+Ledgers = dict[str | None, Json]
+"""By source; that of the only one under None."""
 _KINDS: Final = (EntryKind.GAP, EntryKind.SUSPECT, EntryKind.QUARANTINE)
 _COLUMNS: Final = (
     "entry",
@@ -96,10 +98,11 @@ def _is_answered(record: Json, accepted: set[str]) -> bool:
 def _records(root: Path) -> Iterator[Json]:
     stopped: dict[str, list[Json]] = {}  # by table
     suspects: list[_Suspect] = []
-    landed: set[str] = set()
-    ledger: Json = {}
-    for entry, oid_of in _entries(root, ledger):
-        landed.update(change.table for change in entry.schema_changes)
+    landed: dict[str | None, set[str]] = {}  # by source
+    ledgers: Ledgers = {}
+    for entry, oid_of in _entries(root, ledgers):
+        for change in entry.schema_changes:
+            landed.setdefault(change.source, set()).add(change.table)
         for suspect in suspects:
             suspect.take(entry, oid_of)
         for table in ended_by(entry) & stopped.keys():
@@ -115,13 +118,14 @@ def _records(root: Path) -> Iterator[Json]:
             elif entry.kind is EntryKind.SUSPECT:
                 suspects.append(_Suspect(entry, record))
             yield record
-    tables = {
-        table_directory(*split_title(title))
-        for title, of in tables_of(ledger).items()
-        if of.get("state") not in _NOT_READ
-    }
     for suspect in suspects:
-        suspect.finish(tables, landed, answered_n(ledger))
+        ledger = ledgers.get(suspect.source, {})
+        tables = {
+            table_directory(*split_title(title))
+            for title, of in tables_of(ledger).items()
+            if of.get("state") not in _NOT_READ
+        }
+        suspect.finish(tables, landed.get(suspect.source, set()), answered_n(ledger))
 
 
 class _Suspect:
@@ -129,9 +133,13 @@ class _Suspect:
 
     A view is after what the entry means only if it was taken after the entry. Where any table
     may be meant, all are read again only if all that were published have been asked for.
+
+    Attributes:
+        source: which of several it is of; None for the only one.
     """
 
     def __init__(self, entry: CommitEntry, record: Json) -> None:
+        self.source: str | None = entry.extra.get("source")
         self._n = entry.n
         self._named = set(entry.extra.get("tables", ())) if names_all(entry) else None
         self._read: dict[str, int] = {}  # by table, which entry
@@ -150,7 +158,7 @@ class _Suspect:
             entry: the next one.
             oid_of: of the table that rows are of from a change of a schema on.
         """
-        for table in ended_by(entry):
+        for table in ended_by(entry) if entry.extra.get("source") == self.source else ():
             said = entry.extra.get("snapshot", {}).get("tables", {}).get(table, {})
             is_after = int(said.get("since_n", -1)) >= self._n or (
                 said.get("oid") in self._anew.get(table, ())
@@ -158,6 +166,8 @@ class _Suspect:
             if is_after and (self._named is None or table in self._named):
                 self._read.setdefault(table, entry.n)
         for change in entry.schema_changes:
+            if change.source != self.source:
+                continue
             if oid_of(change) in self._whole.get(change.table, ()):
                 self._read.setdefault(change.table, entry.n)
 
@@ -165,8 +175,8 @@ class _Suspect:
         """Say in the record what became of it.
 
         Args:
-            listed: tables that the ledger knows.
-            landed: tables of the landing.
+            listed: tables that the ledger of the source knows.
+            landed: tables of the source in the landing.
             asked_n: suspect entries up to it have all of their tables asked for.
         """
         is_asked = asked_n >= self._n
@@ -184,13 +194,14 @@ def _shown(table: str) -> str:
 
 
 def _entries(
-    root: Path, ledger: Json
+    root: Path, ledgers: Ledgers
 ) -> Iterator[tuple[CommitEntry, Callable[[SchemaChange], int]]]:
-    """Every entry, and what reads the OID in a schema; then the ledger of snapshots, as it is after the last."""
+    """Every entry, and what reads the OID in a schema; then the ledgers of snapshots, as they are after the last."""
     files = Files(root)
     try:
         disk = Disk(files, SpaceWait(should_stop=lambda: True), "gaps")
-        if read_layout(disk) is None:
+        layout = read_layout(disk)
+        if layout is None:
             raise LandingError(f"{root}: no landing (there is no layout.json)")
         entries = Entries(disk)
         numbers = entries.numbers()
@@ -203,7 +214,8 @@ def _entries(
         if numbers:
             for entry in entries.iterate(begin, numbers[-1]):
                 yield entry, oid_of
-        ledger.update(SnapshotStore(disk).ledger())
+        sources: list[str | None] = [*layout.sources] if len(layout.sources) > 1 else [None]
+        ledgers.update({source: SnapshotStore(disk).of(source).ledger() for source in sources})
     finally:
         files.close()
 

@@ -104,6 +104,8 @@ def landed_lsn(entries: Entries, source: str) -> int:
         found = position.lsn
         if position.until is not None:
             return ends_at(position)
+        if entry.extra.get("source", source) != source:
+            continue  # rows of another one
         if entry.kind not in _WITHOUT_ROWS:
             return _end_of(entry, found, source)
     return found

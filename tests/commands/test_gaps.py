@@ -137,6 +137,43 @@ def test_a_quarantine_ends_with_a_snapshot_of_the_whole_table(
     log.close()
 
 
+def test_a_suspect_of_one_of_several_is_answered_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A snapshot of another source has other rows; and the other source's tables are not meant."""
+    root = tmp_path / "landing"
+    root.mkdir(mode=0o750)
+    others = {"west": dataclasses.replace(IDENTITY, system_identifier="8")}
+    log = CommitLog.open(Files(root), IDENTITY, source="east", others=others)
+    place = SourcePosition(1, 1, 0x100)
+    reached = {"west": Reached(place, None)}
+    log.commit(Draft(kind=EntryKind.GENESIS, position=place, others=reached))
+    store = SnapshotStore(log.disk)
+    store.prepare()
+    store.of("west").note({"public.other": {"state": "done"}})
+
+    def land(source: str, since_n: int) -> None:
+        said = {"public.t": {"where": None, "since_n": since_n}}
+        extra = {"snapshot": {"epoch": 1, "lsn": 0x200, "tables": said}, "source": source}
+        log.commit(Draft(kind=EntryKind.SNAPSHOT, extra=extra))
+        store.of(source).note({"public.t": {"state": "done"}, **answered(since_n)})
+
+    def unanswered() -> list[list[str]]:
+        main(["gaps", "--json", "--unaccepted", str(root)])
+        found = map(json.loads, capsys.readouterr().out.splitlines())
+        return [of["not_read_again"] for of in found]
+
+    for is_any in (True, False):
+        said = {"tables": ["public.t"], "is_any_table": is_any, "source": "east"}
+        log.commit(Draft(kind=EntryKind.SUSPECT, extra=said))
+    store.of("east").note({"public.t": {"state": "asked"}})
+    land("west", 2)
+    assert unanswered() == [["public.t"], ["public.t"]]
+    land("east", 2)
+    assert unanswered() == []
+    log.close()
+
+
 def test_what_suspects_mean_is_whole_again_once_it_was_read_after_them(
     log: CommitLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

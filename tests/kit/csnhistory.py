@@ -207,7 +207,8 @@ class SharedHistory(CsnHistory):
             landed["gd_lsn"] = 100 * self.csn + 10 * SOURCES.index(source)
         files = self.files()
         said = {"where": None, "rows": files[0].rows, "since_n": since}
-        extra = {"snapshot": {"epoch": 0, "lsn": self.low, "tables": {table.directory: said}}}
+        tables = {table.directory: said}
+        extra = {"snapshot": {"epoch": 0, "lsn": self.low, "tables": tables}, "source": source}
         self.writer.entry(EntryKind.SNAPSHOT, self.low, files, extra=extra, csn=self.mark)
 
     def transaction_at(self, lsn: int) -> None:

@@ -156,7 +156,7 @@ class Reader:
         name = self._source
         if name is None:
             return entry
-        if entry["kind"] == "suspect" and entry["extra"].get("source") != name:
+        if entry["kind"] in {"suspect", "snapshot"} and entry["extra"].get("source") != name:
             entry = {**entry, "kind": "idle"}
         return {
             **entry,

@@ -10,6 +10,7 @@ from kit.simdisk import SimFiles
 
 from gaussdecode.errors import LandingError
 from gaussdecode.land.commitlog import CommitLog
+from gaussdecode.land.making import Draft
 from gaussdecode.land.names import TRANSACTIONS
 from gaussdecode.land.retention import retain
 from gaussdecode.land.space import SpaceWait
@@ -163,6 +164,9 @@ def test_what_landed_last(run: _Run) -> None:
     run.commit(EntryKind.SNAPSHOT, 1030)
     run.commit(EntryKind.IDLE, 1040)
     assert run.landed_lsn == 1030
+    said = {"epoch": 1, "lsn": 9999, "tables": {}}
+    run.log.commit(Draft(kind=EntryKind.SNAPSHOT, extra={"snapshot": said, "source": "another"}))
+    assert run.landed_lsn == 1030, "a position of another source says nothing of this one"
 
 
 def test_long_idle_log_is_not_searched_to_its_beginning(run: _Run) -> None:
