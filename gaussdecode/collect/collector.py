@@ -565,6 +565,8 @@ class Collector:
                 outcome = self._pump(rings)
                 on_round()
                 if self._together is not None:
+                    if outcome != PUMP_END:
+                        self._attendance.attend(self)
                     self._cut_together(self._together)
                     if outcome == PUMP_END:
                         return
@@ -655,8 +657,14 @@ class Collector:
 
     def commit_all(self) -> bool:
         """Commit all that is released; False when that cannot be now."""
-        self._commit_if(is_due=True)
-        return not self.assembler.waiting_count
+        together = self._together
+        if together is None:
+            self._commit_if(is_due=True)
+            return not self.assembler.waiting_count
+        if self.assembler.waiting_count or self.assembler.boundary_lsn > self._position.lsn:
+            self._give_part(together, is_due=True)
+        # A part that was given to sessions that were over by then is no entry's.
+        return not self.assembler.waiting_count and not together.is_over
 
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand what is gathered of these tables to the writer."""
@@ -742,7 +750,8 @@ class Collector:
         """
         assembler = self.assembler
         if not self._settings.by_csn:
-            self._give_part(together)
+            if not self._attendance.is_closed:
+                self._give_part(together, is_due=self._is_due())
             return
         name = self._settings.name
         seen = Seen(
@@ -767,10 +776,10 @@ class Collector:
                 _given_up(assembler.given_up_count, self._settings), assembler.lost_csn
             )
 
-    def _give_part(self, together: Together) -> None:
+    def _give_part(self, together: Together, *, is_due: bool) -> None:
         """Give what is released when one of the sources finds an entry due, and wait for the others."""
         name = self._settings.name
-        if self.assembler.is_comparing or not together.ask(name, is_due=self._is_due()):
+        if self.assembler.is_comparing or not together.ask(name, is_due=is_due):
             return
         self._note_suspects()
         if not self.assembler.can_hand_over:

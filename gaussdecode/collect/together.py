@@ -13,6 +13,9 @@ Sources without CSNs (PostgreSQL) have no order between them, and no marks: when
 entry due, each gives what it has at its next boundary, and waits until the last one has asked for the
 entry: what it would release meanwhile has no place in it.
 
+A source of which a snapshot holds entries up (`collect.gate`) gives no part meanwhile: so there is no
+entry of any source, until the snapshot's is there.
+
 Who dies in between takes the parts of all along: the sessions of a landing end together, what was
 handed to the writer without an entry is thrown away, and the servers send it again.
 """
@@ -147,6 +150,11 @@ class Together:
         """Up to where each source has been received."""
         with self._changed:
             return {name: seen.arrived_lsn for name, seen in self._seen.items()}
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more becomes an entry."""
+        return self._is_over
 
     def end(self) -> None:
         """One of the sessions has ended, or is to: nobody waits for parts any more, none is an entry's."""

@@ -110,6 +110,10 @@ def check_source(config: Config) -> None:
     """
     if config.snapshot_refusal is not None:
         raise ConfigError(config.snapshot_refusal)
+    if config.is_several:
+        raise ConfigError(
+            "spark load reads one source; of several the daemon lands the existing rows: snapshot.mode: initial"
+        )
 
 
 def _landing(args: argparse.Namespace, config: Config) -> "Place":

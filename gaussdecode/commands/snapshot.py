@@ -11,6 +11,8 @@ when this command is interrupted, or while no daemon runs.
 empty it, and nothing of it stands still. History and changelog stay. A table that is made anew under
 its name lands as any other.
 
+Of several sources every one that has the table is read, or with --source one of them.
+
 Ends with 0 when all rows have landed, and with 69 when a table could not be landed.
 
 Examples:
@@ -18,6 +20,7 @@ Examples:
   gaussdecode snapshot orders.yaml --table public.orders --where "created > '2026-01-01'"
   gaussdecode snapshot orders.yaml --table 'public."with.dot"'
   gaussdecode snapshot orders.yaml --table public.orders --dropped
+  gaussdecode snapshot shop.yaml --table public.orders --source east
   gaussdecode snapshot orders.yaml --all
 """
 
@@ -41,7 +44,8 @@ from gaussdecode.model.title import split_title, table_title
 from gaussdecode.model.words import counted
 from gaussdecode.settings.load import Config
 from gaussdecode.snapshot.choice import NEEDS_ALL_ROWS, needs_all_rows
-from gaussdecode.snapshot.dropped import DROPPED, REFUSED
+from gaussdecode.snapshot.dropped import DROPPED, EVERY_SOURCE, REFUSED
+from gaussdecode.snapshot.item import title_of
 from gaussdecode.source.relations import WhiteList
 
 _POLL_SECONDS: Final = 0.3
@@ -63,6 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the table is gone from the server: have its rows leave what is built from the landing",
     )
+    parser.add_argument(
+        "--source", metavar="NAME", help="of several sources read this one; every one by default"
+    )
     parser.add_argument("--no-wait", action="store_true", help="ask, and do not wait for the end")
 
 
@@ -77,6 +84,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.dropped and (args.where or args.all):
         raise ConfigError("--dropped is for whole tables; name them with --table")
     titles = _titles(args.table or [])
+    sources = _sources(config, args.source)
     for title in () if args.dropped else titles:
         _check_listed(config, title)
     root = config.landing.root
@@ -89,8 +97,9 @@ def execute(args: argparse.Namespace) -> int:
             raise ConfigError(f"{root} is no landing yet; start the daemon first")
         store = SnapshotStore(disk)
         if args.where:
-            _check_whole(store, titles)
-        waiter = _Waiter(config, store)
+            for source in sources:
+                _check_whole(store.of(source), titles)
+        waiter = _Waiter(config, store, sources, is_of_every=args.source is None)
         waiter.ask(titles, args.where or None, is_dropped=args.dropped)
         return EX_OK if args.no_wait else waiter.wait()
     finally:
@@ -107,6 +116,23 @@ def _titles(written: list[str]) -> list[str]:
         return [table_title(*split_title(each)) for each in written]
     except ValueError as error:
         raise ConfigError(f"--table: {error}") from error
+
+
+def _sources(config: Config, wanted: str | None) -> list[str | None]:
+    """Whose tables are meant; None stands for the only source.
+
+    Raises:
+        ConfigError: there is no such source.
+    """
+    if not config.is_several:
+        if wanted is not None:
+            raise ConfigError("--source is for a landing of several sources")
+        return [None]
+    if wanted is None:
+        return list(config.members)
+    if wanted not in config.members:
+        raise ConfigError(f"--source: {wanted} is none of {', '.join(config.members)}")
+    return [wanted]
 
 
 def _check_listed(config: Config, title: str) -> None:
@@ -140,13 +166,27 @@ class _Waiter:
     Args:
         config: checked.
         store: of the landing.
+        sources: whose tables; None stands for the only source.
+        is_of_every: of several sources, those that do not have a table are passed over.
     """
 
-    def __init__(self, config: Config, store: SnapshotStore) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: SnapshotStore,
+        sources: list[str | None],
+        *,
+        is_of_every: bool,
+    ) -> None:
         self._config = config
-        self._store = store
-        self._asked: dict[str, str] = {}
-        self._all: str | None = None
+        self._stores = {source: store.of(source) for source in sources}
+        self._is_of_every = is_of_every and config.is_several
+        self._asked: dict[tuple[str | None, str], str] = {}
+        self._all: dict[str | None, str] = {}
+        self._lacking: dict[
+            str, list[str]
+        ] = {}  # by title, why on each source that was passed over
+        self._landed: set[str] = set()
         self._where: str | None = None
         self._is_dropped = False
         self._status = EX_OK
@@ -159,44 +199,61 @@ class _Waiter:
         self._where = where
         self._is_dropped = is_dropped
         more = {DROPPED: True} if is_dropped else {}
-        for title in titles:
-            self._asked[title] = self._store.ask({"table": title, "where": where, **more})
-        if not titles:
-            self._all = self._store.ask({"all": True})
+        if self._is_of_every:
+            more[EVERY_SOURCE] = True
+        for source, store in self._stores.items():
+            whose = {} if source is None else {"source": source}
+            for title in titles:
+                request = {"table": title, "where": where, **more, **whose}
+                self._asked[source, title] = store.ask(request)
+            if not titles:
+                self._all[source] = store.ask({"all": True, **whose})
 
     def wait(self) -> int:
         """Wait until nothing is left; gives the exit status."""
-        while self._asked or self._all is not None:
+        while self._asked or self._all:
             time.sleep(_POLL_SECONDS)
-            if self._all is not None and not self._store.is_asked(self._all):
-                path, self._all = self._all, None
-                ledger = self._store.ledger().items()
-                self._asked = {title: path for title, of in ledger if of.get("request") == path}
-            self._report()
+            for source, path in list(self._all.items()):
+                store = self._stores[source]
+                if not store.is_asked(path):
+                    del self._all[source]
+                    titles = (t for t, of in store.ledger().items() if of.get("request") == path)
+                    self._asked |= {(source, title): path for title in titles}
+            for source, store in self._stores.items():
+                self._report(source, store)
             self._show()
         self._clear()
+        for title, lacking in self._lacking.items():
+            if title not in self._landed:
+                self._status = EX_UNAVAILABLE
+            for reason in lacking:
+                print(f"{title}: {reason}", file=sys.stderr)
         return self._status
 
-    def _report(self) -> None:
-        """Say what became of tables that are done or have failed."""
-        ledger = self._store.ledger()
-        for title, path in list(self._asked.items()):
+    def _report(self, source: str | None, store: SnapshotStore) -> None:
+        """Say what became of tables of a source that are done or have failed."""
+        ledger = store.ledger()
+        for title in [title for of, title in self._asked if of == source]:
             record = ledger.get(title, {})
-            if self._store.is_asked(path) or record.get("state") == "asked":
+            if store.is_asked(self._asked[source, title]) or record.get("state") == "asked":
                 continue
-            del self._asked[title]
+            del self._asked[source, title]
             self._clear()
-            if self._where and needs_all_rows(record):
+            named, refused = title_of(source, title), record.get(REFUSED)
+            if refused and self._is_of_every:
+                self._lacking.setdefault(title, []).append(f"{source}: {refused}")
+            elif self._where and needs_all_rows(record):
                 self._status = EX_UNAVAILABLE
-                print(f"{title}: {NEEDS_ALL_ROWS}", file=sys.stderr)
-            elif record.get("state") == "done" and not (self._is_dropped and record.get(REFUSED)):
+                print(f"{named}: {NEEDS_ALL_ROWS}", file=sys.stderr)
+            elif record.get("state") == "done" and not (self._is_dropped and refused):
+                self._landed.add(title)
                 print(
-                    f"{title}: {counted(record['rows'], 'row')} in entry {record['n']}", flush=True
+                    f"{named}: {counted(record['rows'], 'row')} in entry {record['n']}", flush=True
                 )
             else:
                 self._status = EX_UNAVAILABLE
-                reason = record.get(REFUSED) or record.get("reason", "failed")
-                print(f"{title}: {reason}", file=sys.stderr)
+                reason = refused or record.get("reason", "failed")
+                print(f"{named}: {reason}", file=sys.stderr)
 
     def _show(self) -> None:
         """Show how far the daemon is: on a terminal in one line, else every few seconds."""
@@ -208,7 +265,8 @@ class _Waiter:
         except SourceError as error:
             text = f"{error.reason}; what was asked stays asked"
         else:
-            found = {title: tables[title] for title in self._asked if title in tables}
+            titles = [title_of(source, title) for source, title in self._asked]
+            found = {title: tables[title] for title in titles if title in tables}
             text = describe(found) or "waiting for the daemon"
         if self._is_terminal:
             sys.stderr.write(f"{_CLEAR}{text}")

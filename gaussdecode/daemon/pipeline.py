@@ -7,6 +7,7 @@ recovery does not wait for a server), else when the first connection has told wh
 """
 
 import dataclasses
+import functools
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -14,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.together import Together
 from gaussdecode.daemon import quarantine
@@ -118,10 +118,8 @@ class Pipeline:
         self.fetching: str | None = None  # how far the log is that comes from the mirror
         self._housekeeper: Housekeeper | None = None
         self.mirror: Mirror | None = None
-        self.gate = Gate(self.spool, self.must_not_wait)
         self.log: CommitLog | None = None
         self.writer: Writer | None = None
-        self.table_filter: TableFilter | None = None
         self._stopped: dict[str, str] = {}
         self._aside: dict[str, TableError] = {}
 
@@ -331,6 +329,11 @@ class Pipeline:
         return Spool(self._config.landing.root / SPOOL, self._space.run, self._space.reserve)
 
     @property
+    def table_filter(self) -> TableFilter | None:
+        """Of the newest session of the source, or of the first of several; None before there was one."""
+        return self._first.table_filter
+
+    @property
     def quarantined(self) -> dict[str, str]:
         """Why some tables stand still, by title; until all of their rows have landed again."""
         if self._stopped:
@@ -350,10 +353,10 @@ class Pipeline:
         else:
             quarantine.record(self._config, self, error)
 
-    def left_out(self) -> dict[str, Json]:
-        """The ledger, with tables that are left out and not yet written down there."""
+    def left_out(self, name: str) -> dict[str, Json]:
+        """The ledger of a source, with tables that are left out and not yet written down there."""
         aside = {title: quarantine.left_out(error) for title, error in self._aside.items()}
-        return {**self.snapshots.ledger(), **aside}
+        return {**self.sides[name].snapshots.ledger(), **aside}
 
     def commit_aside(self, intake: Intake) -> None:
         """Say of which tables nothing lands, before anything else does."""
@@ -509,15 +512,19 @@ class Pipeline:
         for side in self.sides.values():
             side.session_ended(error)
 
-    def choose_tables(self, *, is_new: bool) -> TableFilter:
-        """Write down how the landing begins, before it does; and see what is left out of it."""
-        config, store = self._config, self.snapshots
+    def choose_tables(self, name: str, *, is_new: bool) -> TableFilter:
+        """Write down how the landing begins, before it does; and see what is left out of a source.
+
+        It begins for all sources at once: what one of them lands first makes it old for the others.
+        """
         with self._begin_lock:
-            if config.snapshot_refusal is None:
-                note_beginning(store, config, lambda: published_oids(config), is_new=is_new)
-            self.table_filter = TableFilter(store, config, self.left_out())
-            self._stopped = stopped(store.ledger())
-            return self.table_filter
+            if self._config.snapshot_refusal is None:
+                for side in self.sides.values():
+                    list_tables = functools.partial(published_oids, side.config)
+                    note_beginning(side.snapshots, side.config, list_tables, is_new=is_new)
+            side = self.sides[name]
+            self._stopped = stopped(self.snapshots.ledger())
+            return TableFilter(side.snapshots, side.config, self.left_out(name))
 
     def see_role(self, *, is_standby: bool | None) -> None:
         """Begin anew when the standby that is read was promoted, before its WAL goes far."""

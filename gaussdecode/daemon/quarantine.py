@@ -26,7 +26,7 @@ from gaussdecode.model.quarantine import Quarantine
 from gaussdecode.model.title import table_title
 from gaussdecode.settings.sections import Config
 from gaussdecode.snapshot.choice import QUARANTINED
-from gaussdecode.snapshot.item import Context
+from gaussdecode.snapshot.item import Landing
 
 _log = get_logger("daemon")
 
@@ -49,7 +49,7 @@ def advised(config: Config, error: TableError) -> TableError:
     )
 
 
-def helps(config: Config, context: Context, error: TableError) -> bool:
+def helps(config: Config, context: Landing, error: TableError) -> bool:
     """Whether one table's trouble is to stop that table only, and does not already."""
     tables = context.table_filter
     is_out = tables is not None and table_title(error.namespace, error.name) in tables.quarantined
@@ -62,7 +62,7 @@ def left_out(error: TableError) -> Record:
     return {"state": QUARANTINED, "oid": error.oid, "reason": reason, WHY_STOPPED: reason}
 
 
-def record(config: Config, context: Context, error: TableError) -> None:
+def record(config: Config, context: Landing, error: TableError) -> None:
     """Between sessions, say in the commit log that a table stops here, then leave it out."""
     writer = context.writer
     assert writer is not None
@@ -70,7 +70,7 @@ def record(config: Config, context: Context, error: TableError) -> None:
     commit(config, context, writer.begin(), error)
 
 
-def commit(config: Config, context: Context, intake: Intake, error: TableError) -> None:
+def commit(config: Config, context: Landing, intake: Intake, error: TableError) -> None:
     """Say it after all that was committed; durable on return."""
     log, store = context.log, context.snapshots
     assert log is not None

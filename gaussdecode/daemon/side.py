@@ -68,7 +68,6 @@ _log = get_logger("daemon")
 class Shared(Protocol):
     """What all sources of a landing share: the pipeline."""
 
-    gate: Gate
     prepared: Prepared
     log: CommitLog | None
     snapshots: SnapshotStore
@@ -91,11 +90,11 @@ class Shared(Protocol):
     def intake(self) -> Intake:
         """Of the sessions that run now."""
 
-    def choose_tables(self, *, is_new: bool) -> TableFilter:
-        """Which tables land."""
+    def choose_tables(self, name: str, *, is_new: bool) -> TableFilter:
+        """Which tables of a source land."""
 
-    def left_out(self) -> dict[str, Json]:
-        """The ledger, with tables that are left out and not yet written down there."""
+    def left_out(self, name: str) -> dict[str, Json]:
+        """The ledger of a source, with tables that are left out and not yet written down there."""
 
     def commit_aside(self, intake: Intake) -> None:
         """Say of which tables nothing lands, before anything else does."""
@@ -133,6 +132,8 @@ class Side:
         left_to_first: tables of which nothing lands from here, for another source has them too.
 
     Attributes:
+        gate: where snapshots of its tables hold entries up.
+        table_filter: which of its tables land in the newest session; None before the first.
         coverage: what only one of publications and white list has; written by main's thread.
         confirming: what the running session's reader may confirm.
         decoder_count: of the next session.
@@ -153,6 +154,8 @@ class Side:
         self._config = config
         self._shared = shared
         self._is_one_of_several = is_one_of_several
+        self.gate = Gate(shared.spool, shared.must_not_wait)
+        self.table_filter: TableFilter | None = None
         self.coverage = Coverage()
         self.server_version: int | None = None
         self.session: Session | None = None
@@ -169,9 +172,14 @@ class Side:
         self._promoted = ""  # instance that is known to have been promoted
 
     @property
-    def _source(self) -> str | None:
+    def source(self) -> str | None:
         """Its name, where rows and notes say which source they are of."""
         return self.name if self._is_one_of_several else None
+
+    @property
+    def snapshots(self) -> SnapshotStore:
+        """What is kept of its tables."""
+        return self._shared.snapshots.of(self.source)
 
     @property
     def config(self) -> Config:
@@ -245,7 +253,7 @@ class Side:
                     ),
                     streaming=self.streaming.mode,
                     binary=self.streaming.is_binary,
-                    **({} if shared.log is None else unread(shared.left_out())),
+                    **({} if shared.log is None else unread(shared.left_out(self.name))),
                 ).to_record(),
             ),
             self._begin,
@@ -267,7 +275,8 @@ class Side:
         timeline, start_lsn = int(facts["timeline"]), int(facts["start_lsn"])
         self.confirming = confirming = Confirming(confirm, lambda: shared.reached(self.name))
         intake = shared.intake()
-        table_filter = shared.choose_tables(is_new=is_unused(log))
+        table_filter = shared.choose_tables(self.name, is_new=is_unused(log))
+        self.table_filter = table_filter
         if log.is_empty:
             start = SourcePosition(_FIRST_EPOCH, timeline, start_lsn)
             intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start))
@@ -295,7 +304,7 @@ class Side:
             ),
             first_csn=self._first_csn,
             name=self.name,
-            source=self._source,
+            source=self.source,
         )
         self._first_csn = 0
         excluded = self._config.decoding.excluded_users
@@ -307,7 +316,7 @@ class Side:
             shared.spool(),
             position,
             log.schemas_of(self.name),
-            shared.gate if shared.together is None else None,
+            None if self._is_by_marks else self.gate,
             resent,
             prepared_of(log, position.lsn),
             shared.should_stop,
@@ -316,6 +325,11 @@ class Side:
             watch,
             self._read_again,
         )
+
+    @property
+    def _is_by_marks(self) -> bool:
+        """Entries are cut by CSN, where no snapshot has a place."""
+        return self._shared.together is not None and self._config.lands_by_csn
 
     def _read_again(self, reason: str, first_csn: int) -> None:
         """Have the sessions begin anew after an entry, for what they had no room for."""
@@ -368,7 +382,7 @@ class Side:
             is_wanted=lambda of: (
                 not self._is_left_to_first(of.namespace, of.name) and table_filter.is_wanted(of)
             ),
-            source=self._source,
+            source=self.source,
             titles=titles,
         )
 
@@ -432,7 +446,7 @@ class Side:
             return None
         return CatalogWatch(
             self._config.source.publication,
-            self._source,
+            self.source,
             self._catalog,
             self._shared.snapshots,
             self._lands,
@@ -450,7 +464,7 @@ class Side:
         for extra in watch.begin(known.lsn):
             if self._config.landing.on_suspect == "stop":
                 raise SuspectError(f"{extra['text']}. {STOPPED}")
-            said = extra if self._source is None else {**extra, "source": self._source}
+            said = extra if self.source is None else {**extra, "source": self.source}
             intake.note(EntryRequest(kind=EntryKind.SUSPECT, position=known, extra=said))
             _log.error(Event.TABLES_CHANGED, text=extra["text"])
         watch.recorded()
@@ -474,7 +488,7 @@ class Side:
         A snapshot after that position may have landed already; what it says of columns holds
         from there on, and not for the changes before it.
         """
-        schemas, ledger = log.schemas_of(self.name), self._shared.snapshots.ledger()
+        schemas, ledger = log.schemas_of(self.name), self.snapshots.ledger()
         ahead = {title for title, done in ledger.items() if int(done.get("lsn") or 0) > start}
 
         def earlier(directory: str) -> Json | None:

@@ -32,6 +32,7 @@ from gaussdecode.daemon.joint import Joint
 from gaussdecode.daemon.notify import Notifier
 from gaussdecode.daemon.pipeline import Pipeline, reserve_of
 from gaussdecode.daemon.session import POLL_SECONDS, Session
+from gaussdecode.daemon.snapshots import Snapshots
 from gaussdecode.daemon.status.facts import DaemonFacts, Running, Standing
 from gaussdecode.daemon.status.http import MonitoringServer
 from gaussdecode.daemon.status.page import render_page
@@ -54,7 +55,6 @@ from gaussdecode.metrics import Exposition
 from gaussdecode.settings.load import process_memory_bytes
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
-from gaussdecode.snapshot.snapshotter import Snapshotter
 from gaussdecode.source.address import SourceAddress, source_address
 from gaussdecode.source.probe import SlotProbe, WorstProbe
 
@@ -216,7 +216,7 @@ class Supervisor:
     def _follow(self, pipeline: Pipeline, readings: Readings, server: MonitoringServer) -> None:
         """Stream into a landing that is recovered, until stopped."""
         guard = self._start_guard()
-        snapshotter = self._start_snapshotter(pipeline)
+        snapshots = self._start_snapshots(pipeline)
         self._notifier.ready("landing recovered")
         try:
             self._run_sessions(pipeline, readings)
@@ -225,8 +225,8 @@ class Supervisor:
             raise
         finally:
             self._set_state("stopping")
-            if snapshotter is not None:
-                snapshotter.close()
+            if snapshots is not None:
+                snapshots.close()
             guard.close()
 
     def _check_memory(self) -> None:
@@ -279,17 +279,17 @@ class Supervisor:
             raise ConfigError(f"snapshot.mode: only: {reason}")
         _log.warning(Event.SNAPSHOT_REFUSED, mode=mode, reason=reason)
 
-    def _start_snapshotter(self, pipeline: Pipeline) -> Snapshotter | None:
+    def _start_snapshots(self, pipeline: Pipeline) -> Snapshots | None:
         if self._config.snapshot_refusal is not None:
             self._running.is_snapshot_settled = lambda: True
             return None
-        snapshotter = Snapshotter(self._config, pipeline, self._stop.set)
-        self._running.snapshot = snapshotter.status
-        self._running.snapshot_read = lambda: snapshotter.read
-        self._running.snapshot_faults = lambda: snapshotter.faults
-        self._running.is_snapshot_settled = lambda: snapshotter.is_settled
-        snapshotter.start()
-        return snapshotter
+        snapshots = Snapshots(self._config, pipeline, self._stop.set)
+        self._running.snapshot = snapshots.status
+        self._running.snapshot_read = snapshots.read
+        self._running.snapshot_faults = snapshots.faults
+        self._running.is_snapshot_settled = snapshots.is_settled
+        snapshots.start()
+        return snapshots
 
     def _serve(self, readings: Readings) -> MonitoringServer:
         exposition = Exposition(self._config.slot, readings.metrics)

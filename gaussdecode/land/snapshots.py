@@ -8,6 +8,9 @@ Below ``snapshots/``, which no reader of the landing looks into::
     <table>/state.json              which table, since which entry, how it was cut
     <table>/chunk-<n>-<sha>.arrow   rows of a finished chunk, and the SHA-256 of the file
 
+Of a landing of several sources each has tables of its own, in the ledger as ``<source>/<schema.name>``,
+and below ``sources/<source>/<table>/``; a request names its source.
+
 A file under its name is whole and durable: it is written under another one, synced and
 renamed. So after any end of the process the chunks that are there need not be read again.
 JSON is sealed (`model.seal`), chunks carry their hash in their name: nothing of it is used
@@ -19,7 +22,7 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -38,6 +41,7 @@ UNKNOWN_BEFORE: Final = "*unknown-before"
 """Among the sources of the fingerprints: it is not known what the tables were when rows of them landed."""
 WHY_STOPPED: Final = "why_stopped"  # in a record of the ledger
 REQUESTS: Final = "requests"
+SOURCES: Final = "sources"  # no table has this name: theirs have a dot
 STATE: Final = "state.json"
 _LEDGER: Final = f"{ROOT}/{LEDGER}"
 _FINGERPRINTS: Final = f"{ROOT}/{FINGERPRINTS}"
@@ -74,25 +78,43 @@ class SnapshotStore:
     """The files below ``snapshots/``.
 
     One per process and landing: several threads write chunks and the ledger through it.
+
+    Args:
+        disk: of the landing.
+        source: whose tables they are, where there are several; see `of`.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, source: str | None = None) -> None:
         self._disk = disk
         self._lock = threading.Lock()  # of the ledger
+        self._source = source
+        self._home = ROOT if source is None else f"{ROOT}/{SOURCES}/{source}"
+        self._begins = "" if source is None else f"{source}/"
+
+    def of(self, source: str | None) -> Self:
+        """The same files, as far as they are of one of several sources; None for the only one."""
+        if source is None:
+            return self
+        store = type(self)(self._disk, source)
+        store._lock = self._lock  # noqa: SLF001 - it is one ledger
+        return store
 
     def prepare(self) -> None:
         """Make the directories, and remove what an earlier process left unfinished."""
         for directory in (ROOT, _REQUESTS):
             self._disk.ensure_directory(directory)
         self._disk.sync_directories(ROOT)
-        directories = [ROOT, _REQUESTS]
-        directories += [
-            f"{ROOT}/{item.name}" for item in self._disk.items(ROOT) if item.is_directory
-        ]
+        sources = f"{ROOT}/{SOURCES}"
+        directories = [ROOT, _REQUESTS, *self._below(ROOT)]
+        directories += [table for home in self._below(sources) for table in self._below(home)]
         for directory in directories:
             for item in self._disk.items(directory):
                 if item.is_file and unfinished_number(item.name) is not None:
                     self._disk.remove(f"{directory}/{item.name}")
+
+    def _below(self, directory: str) -> list[str]:
+        items = self._disk.items(directory)
+        return [f"{directory}/{item.name}" for item in items if item.is_directory]
 
     def reach(self, step: SnapshotStep) -> None:
         """Say that a step of a snapshot is done; a test may end the process here."""
@@ -102,7 +124,12 @@ class SnapshotStore:
 
     def ledger(self) -> Json:
         """What is known of each table, by ``schema.name``."""
-        return self._read(_LEDGER) or {}
+        begins = self._begins
+        return {
+            key.removeprefix(begins): record
+            for key, record in (self._read(_LEDGER) or {}).items()
+            if key.startswith(begins)
+        }
 
     def note(self, records: Mapping[str, Json]) -> None:
         """Remember what became of tables; all of it is durable when this returns.
@@ -110,11 +137,12 @@ class SnapshotStore:
         Why a table stopped stays with it, whatever is tried, until a record says otherwise.
         """
         with self._lock:
-            ledger = self.ledger()
+            ledger = self._read(_LEDGER) or {}
             for title, record in records.items():
-                kept = {WHY_STOPPED: ledger.get(title, {}).get(WHY_STOPPED)}
+                place = f"{self._begins}{title}"
+                kept = {WHY_STOPPED: ledger.get(place, {}).get(WHY_STOPPED)}
                 now = {**kept, **record}
-                ledger[title] = {key: of for key, of in now.items() if of or key != WHY_STOPPED}
+                ledger[place] = {key: of for key, of in now.items() if of or key != WHY_STOPPED}
             self._write(_LEDGER, ledger)
 
     def fingerprints(self) -> Json:
@@ -141,7 +169,10 @@ class SnapshotStore:
         return self._disk.size(path) is not None
 
     def requests(self) -> Requests:
-        """Every request, and those that cannot be used: others wrote them, nothing depends on them."""
+        """Every request, and those that cannot be used: others wrote them, nothing depends on them.
+
+        Of several sources those that name this one; what names none is nobody's, and cannot be used.
+        """
         found: list[tuple[str, Json]] = []
         faults: dict[str, str] = {}
         for item in self._disk.items(_REQUESTS):
@@ -154,6 +185,8 @@ class SnapshotStore:
                     continue
                 if not _is_request(request):
                     raise LandingError(f"{path}: asks for nothing that is known; {_ADVICE[False]}")
+                if self._source is not None and "source" not in request:
+                    raise LandingError(f"{path}: names no source; {_ADVICE[False]}")
             except DiskError:
                 raise
             except AccessError as error:
@@ -161,7 +194,8 @@ class SnapshotStore:
             except LandingError as error:
                 faults[path] = f"{error} ({rights(self._disk.files.root / path)})"
             else:
-                found.append((path, request))
+                if self._source in (None, request.get("source")):
+                    found.append((path, request))
         return Requests(found, faults)
 
     def answered(self, path: str) -> None:
@@ -172,21 +206,22 @@ class SnapshotStore:
 
     def load(self, table: str) -> Json | None:
         """What `save` wrote; None when the table is not being read."""
-        return self._read(f"{ROOT}/{table}/{STATE}")
+        return self._read(f"{self._home}/{table}/{STATE}")
 
     def save(self, table: str, state: Json) -> None:
         """Write down how a table is read."""
-        self._disk.ensure_directory(f"{ROOT}/{table}")
-        self._write(f"{ROOT}/{table}/{STATE}", state)
+        self._disk.ensure_directory(f"{self._home}/{table}")
+        self._write(f"{self._home}/{table}/{STATE}", state)
 
     def tables(self) -> list[str]:
         """Directories of the tables that are being read."""
-        items = [item.name for item in self._disk.items(ROOT) if item.is_directory]
-        return [name for name in items if self._disk.size(f"{ROOT}/{name}/{STATE}") is not None]
+        home = self._home
+        items = [item.name for item in self._disk.items(home) if item.is_directory]
+        return [name for name in items if self._disk.size(f"{home}/{name}/{STATE}") is not None]
 
     def drop(self, table: str) -> None:
         """Forget a table and its chunks; the state last, so that this can be done again."""
-        directory = f"{ROOT}/{table}"
+        directory = f"{self._home}/{table}"
         if not self._disk.files.has_directory(directory):
             return
         names = [item.name for item in self._disk.items(directory) if item.is_file]
@@ -196,7 +231,7 @@ class SnapshotStore:
 
     def chunks(self, table: str) -> dict[int, str]:
         """Path of every chunk that is finished, by its number."""
-        directory = f"{ROOT}/{table}"
+        directory = f"{self._home}/{table}"
         names = (CHUNK.fullmatch(item.name) for item in self._disk.items(directory) if item.is_file)
         return {int(match[1]): f"{directory}/{match[0]}" for match in names if match is not None}
 
@@ -204,7 +239,7 @@ class SnapshotStore:
         self, table: str, number: int, schema: pa.Schema, rows: Iterable[pa.Table]
     ) -> int:
         """Write a chunk and make it durable; gives its size."""
-        directory = f"{ROOT}/{table}"
+        directory = f"{self._home}/{table}"
         hidden = self._disk.unfinished(directory, 0, "parquet")
         sink = Sink(self._disk, hidden)
         try:

@@ -35,7 +35,16 @@ from gaussdecode.land.names import (
     partition_date,
     unfinished_number,
 )
-from gaussdecode.land.snapshots import CHUNK, FINGERPRINTS, LEDGER, REQUEST, REQUESTS, ROOT, STATE
+from gaussdecode.land.snapshots import (
+    CHUNK,
+    FINGERPRINTS,
+    LEDGER,
+    REQUEST,
+    REQUESTS,
+    ROOT,
+    SOURCES,
+    STATE,
+)
 
 Matcher = Callable[[str], object]
 """Gives a true value, or 0, for a name that belongs; None or False for any other."""
@@ -105,7 +114,10 @@ def _is(name: str) -> Matcher:
 
 
 _TABLE: Final = re.compile(r"[A-Za-z0-9_%~-]+\.[A-Za-z0-9_%~-]+")
+_SOURCE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ENTRIES: Final = (entry_number, hidden_entry_number)
+_BEGUN: Final = (is_table, Place((_is(STATE), CHUNK.fullmatch, _OLD_CHUNK.fullmatch)))
+"""Tables that are being read."""
 DATA_FILES: Final = Place((data_number,))
 """A directory of Parquet files."""
 _PLACES: Final[Mapping[str, Place]] = {
@@ -119,7 +131,8 @@ _PLACES: Final[Mapping[str, Place]] = {
         (_is(LEDGER), _is(FINGERPRINTS), is_numbered_copy),
         (
             (_is(REQUESTS), Place((REQUEST.fullmatch,))),
-            (is_table, Place((_is(STATE), CHUNK.fullmatch, _OLD_CHUNK.fullmatch))),
+            (_is(SOURCES), Place((), ((_SOURCE.fullmatch, Place((), (_BEGUN,))),))),
+            _BEGUN,
         ),
     ),
 }

@@ -901,11 +901,8 @@ class Config:
         """Why existing rows cannot be read with these settings; None if they can."""
         if self.source.kind is SourceKind.CAPTURE:
             return "a recording has no tables that could be read"
-        if self.cuts_together:
-            return (
-                "existing rows have no place yet in a landing of several sources or in the order of CSNs: set "
-                "snapshot.mode: none"
-            )
+        if self.cuts_together and self.source.kind is not SourceKind.POSTGRESQL:
+            return "existing rows have no place yet in the order of CSNs: set snapshot.mode: none"
         if self.source.kind is SourceKind.POSTGRESQL:
             return None
         if self.decoding.standby_connection:
@@ -1011,7 +1008,7 @@ class Config:
         }
 
     def _snapshot_budget(self) -> dict[str, int]:
-        """Byte bounds of reading tables; a capture has none to read.
+        """Byte bounds of reading tables, of each source its own; a capture has none to read.
 
         Each worker gathers one row group and encodes another; when a table is landed, each lane
         holds a row group and a piece of the keys that changed, beside the piece that is made.
@@ -1020,7 +1017,8 @@ class Config:
             return {}
         landing = self.landing
         readers = max(self.snapshot.workers, landing.lanes)
+        sources = 1 if self.snapshot_refusal is not None else len(self.members)
         return {
-            "tables being read": 2 * readers * landing.row_group_bytes,
-            "changes of tables being read": (landing.lanes + 2) * KEY_PIECE_BYTES,
+            "tables being read": 2 * sources * readers * landing.row_group_bytes,
+            "changes of tables being read": sources * (landing.lanes + 2) * KEY_PIECE_BYTES,
         }

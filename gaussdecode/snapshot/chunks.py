@@ -57,8 +57,15 @@ class ChunkedTable:
                 "fingerprint": None,
                 "request": item.request,
             }
+            if tools.source is not None:
+                state["timeline"] = self._timeline
         self._state = state
         self._needed: list[str] = []  # of changes
+
+    @property
+    def _timeline(self) -> int:
+        """Of the source's server, as far as it has landed."""
+        return self._log.positions[self._tools.source or self._log.source].timeline
 
     def take(self) -> None:
         """Read what is missing, then land all.
@@ -182,13 +189,18 @@ class ChunkedTable:
 
     def _changed_files(self, directory: str, since_n: int) -> Iterator[str]:
         """Path of every landed file with changes of the table."""
+        source = self._tools.source
+        if self._timeline != self._state.get("timeline", self._timeline):  # no entry says it
+            raise TableChangedError("the server's timeline is another one than for the first piece")
         for entry in self._log.iterate(since_n + 1, self._log.next_n - 1):
-            if entry.kind in _MAY_MISS:
+            is_of_another = entry.extra.get("source", source) != source
+            if entry.kind in _MAY_MISS and not is_of_another:
                 raise TableChangedError(
                     f"entry {entry.n} ({entry.kind}) came after the first piece was read"
                 )
             if entry.kind is EntryKind.DATA:
-                yield from (file.path for file in entry.files if file.table == directory)
+                files = (file for file in entry.files if file.source == source)
+                yield from (file.path for file in files if file.table == directory)
 
     def _read_again(
         self, reader: TableReader, output: Output, names: list[str], keys: keyset.Keys

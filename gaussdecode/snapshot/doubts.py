@@ -43,11 +43,13 @@ class Doubts:
     Args:
         log: is read on, each entry once.
         store: its ledger.
+        source: whose tables they are, where there are several; else None.
     """
 
-    def __init__(self, log: CommitLog, store: SnapshotStore) -> None:
+    def __init__(self, log: CommitLog, store: SnapshotStore, source: str | None = None) -> None:
         self._log = log
         self._store = store
+        self._source = source
         self._seen_n = self._noted_n = answered_n(store.ledger())
         self._titles: set[str] = set()
         self._is_of_all = False
@@ -61,7 +63,8 @@ class Doubts:
         """
         last = self._log.next_n - 1
         for entry in self._log.iterate(max(self._seen_n, self._log.floor) + 1, last):
-            if entry.kind is EntryKind.SUSPECT:
+            is_of_another = entry.extra.get("source", self._source) != self._source
+            if entry.kind is EntryKind.SUSPECT and not is_of_another:
                 self._take(entry)
         self._seen_n = max(self._seen_n, last)
         is_in_doubt = self._is_of_all or bool(self._titles)

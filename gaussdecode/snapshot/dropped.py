@@ -8,11 +8,11 @@ the name lands after that as any other.
 
 from typing import Final
 
-from gaussdecode.collect.arrow import file_schema
+from gaussdecode.collect.arrow import file_schema, with_source
 from gaussdecode.collect.tables import Landed
 from gaussdecode.errors import SourceRefusedError
 from gaussdecode.land.names import table_directory
-from gaussdecode.land.schemas import read_schema
+from gaussdecode.land.schemas import SOURCE, read_schema
 from gaussdecode.land.snapshots import Json
 from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.model.title import split_title
@@ -26,6 +26,8 @@ DROPPED: Final = "dropped"
 """In a request, that a table is to be let go; in a record of the ledger, that it was."""
 REFUSED: Final = "refused"
 """In a record of the ledger, why it was not."""
+EVERY_SOURCE: Final = "every_source"
+"""In a request, that each of several sources was asked: one that does not have the table has not failed."""
 _IS_THERE: Final = "the server has a table of this name; take a snapshot of it without --dropped"
 _NEVER_LANDED: Final = "nothing of it has landed"
 
@@ -45,7 +47,8 @@ def let_go(tools: Tools, title: str, request: str) -> None:
     """
     schema, name = split_title(title)
     directory = table_directory(schema, name)
-    schema_id = tools.log.schemas.get(directory)
+    schemas = tools.log.schemas if tools.source is None else tools.log.schemas_of(tools.source)
+    schema_id = schemas.get(directory)
     record = None if schema_id is None else read_schema(tools.log.disk, directory, schema_id)
     if schema_id is None or record is None:
         raise SourceRefusedError(_NEVER_LANDED)
@@ -71,5 +74,8 @@ def _task(table: PublishedTable, directory: str, schema_id: str, record: Json) -
     relation = Relation(0, table.oid, table.schema, table.name, identity, ())
     fields = list(known.arrow())
     old = [field for field, of in zip(fields, known.columns, strict=True) if of.identity]
-    landed = Landed(directory, schema_id, file_schema(fields, old), (), relation, 0)
+    schema = file_schema(fields, old)
+    if SOURCE in record:
+        schema = with_source(schema)
+    landed = Landed(directory, schema_id, schema, (), relation, 0)
     return TableTask(TableShape(table, relation, (), (), ()), landed, None, record)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from gaussdecode.collect.arrow import GD_FIELDS
+from gaussdecode.collect.arrow import GD_FIELDS, SOURCE_FIELD
 from gaussdecode.collect.collector import metadata_of
 from gaussdecode.collect.tables import Landed
 from gaussdecode.land.commitlog import CommitLog
@@ -32,10 +32,12 @@ class Stamp:
     Attributes:
         lsn: its position.
         time: when it was taken; aware.
+        source: whose they are, where there are several; else None.
     """
 
     lsn: int
     time: dt.datetime
+    source: str | None = None
 
 
 class Stamper:
@@ -102,7 +104,7 @@ class SnapshotFile:
     def write_empty(self, epoch: int) -> None:
         """Say that the table has no row: a truncate marker, as the only row."""
         landed = self._landed
-        ours = {"gd_op": "T", "gd_epoch": epoch}
+        ours = {"gd_op": "T", "gd_epoch": epoch, SOURCE_FIELD.name: self._stamper.stamp.source}
         arrays = [
             pa.array([ours.get(field.name)], field.type)
             if field.name in ours
@@ -148,6 +150,7 @@ class SnapshotFile:
             has_unchanged=False,
             has_key_change=False,
             checksum=checksum,
+            source=self._stamper.stamp.source,
         )
 
     def abandon(self) -> None:

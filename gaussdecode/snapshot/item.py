@@ -16,8 +16,8 @@ from gaussdecode.snapshot.tablefilter import TableFilter
 from gaussdecode.source.export import PublishedTable
 
 
-class Context(Protocol):
-    """What a snapshot needs of the pipeline."""
+class Landing(Protocol):
+    """What puts entries beside those of the stream needs of the pipeline."""
 
     @property
     def log(self) -> CommitLog | None:
@@ -28,10 +28,6 @@ class Context(Protocol):
         """The stream's writer."""
 
     @property
-    def gate(self) -> Gate:
-        """Holds publications up."""
-
-    @property
     def snapshots(self) -> SnapshotStore:
         """What is kept until entries are committed, and the ledger."""
 
@@ -39,14 +35,26 @@ class Context(Protocol):
     def table_filter(self) -> TableFilter | None:
         """Of the newest session; None before the first."""
 
+    def snapshot_landed(self, entry: CommitEntry) -> None:
+        """Count an entry."""
+
+
+class Context(Landing, Protocol):
+    """What a snapshot needs of the pipeline, and of the source whose tables it reads."""
+
+    @property
+    def source(self) -> str | None:
+        """Name of the source, where there are several; else None."""
+
+    @property
+    def gate(self) -> Gate:
+        """Holds publications up."""
+
     def spool(self) -> Spool:
         """Room on the landing's disk for what memory may not hold."""
 
     def restart_session(self) -> None:
         """Have the session end in order and another one begin."""
-
-    def snapshot_landed(self, entry: CommitEntry) -> None:
-        """Count an entry."""
 
     def fail(self, error: BaseException) -> None:
         """End the daemon."""
@@ -75,6 +83,11 @@ class Wanted:
     def directory(self) -> str:
         """Encoded name."""
         return table_directory(self.table.schema, self.table.name)
+
+
+def title_of(source: str | None, title: str) -> str:
+    """A table as the ledger spells it, and who looks on: of several sources with its source."""
+    return title if source is None else f"{source}/{title}"
 
 
 _OPEN: Final = frozenset({"waiting", "reading", "landing"})

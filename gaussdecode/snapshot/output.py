@@ -20,7 +20,8 @@ from gaussdecode.land.snapshots import Json
 from gaussdecode.land.writer import Intake
 from gaussdecode.model.account import Account, add
 from gaussdecode.model.entry import CommitEntry
-from gaussdecode.model.landing import EntryKind, Position, SchemaChange, Truncate
+from gaussdecode.model.landing import EntryKind, Position, SchemaChange, Truncate, schema_key
+from gaussdecode.model.request import Reached
 from gaussdecode.settings.sections import LandingConfig
 from gaussdecode.snapshot.file import SnapshotFile, Stamp, Stamper
 from gaussdecode.snapshot.item import Context, Wanted
@@ -55,7 +56,7 @@ class Output:
         self.item = item
         self.task = task
         self._since_n = since_n
-        self.stamper = Stamper(Stamp(lsn, dt.datetime.now(dt.UTC)))
+        self.stamper = Stamper(Stamp(lsn, dt.datetime.now(dt.UTC), task.source))
         self.is_empty = False
         self.is_handed_over = False
         self._log = log
@@ -153,11 +154,13 @@ class SnapshotEntry:
         outputs: of the tables; finished.
         files: of all of them.
         epoch: of the landing.
+        source: whose tables they are, where there are several; else None.
     """
 
     outputs: Sequence[Output]
     files: Sequence[HiddenFile]
     epoch: int
+    source: str | None = None
 
     def commit(self, context: Context, port: Port) -> CommitEntry:
         """Publish it; in the collector's thread, while publications are held.
@@ -173,20 +176,24 @@ class SnapshotEntry:
         where = Position(self.outputs[0].stamper.stamp.lsn, 0)
         changes = self._schema_changes(intake, log, where)
         truncates = [
-            Truncate(output.task.landed.directory, where, False, False)
+            Truncate(output.task.landed.directory, where, False, False, self.source)
             for output in self.outputs
             if output.is_empty
         ]
         tables = {output.task.landed.directory: output.to_record() for output in self.outputs}
         said = {"epoch": self.epoch, "lsn": where.lsn, "tables": tables}
+        whose = {} if self.source is None else {"source": self.source}
+        accounts = self._accounts(log)
+        account = accounts.pop(log.source)
         draft = Draft(
             kind=EntryKind.SNAPSHOT,
             files=tuple(self.files),
             schemas=intake.schemas.take_pending(),
             truncates=tuple(truncates),
             schema_changes=tuple(changes),
-            extra={"snapshot": said},
-            account=self._account(log),
+            extra={"snapshot": said, **whose},
+            account=account,
+            others={name: Reached(log.positions[name], of) for name, of in accounts.items()},
         )
         self._hand_over(is_handed_over=True)
         try:
@@ -202,12 +209,15 @@ class SnapshotEntry:
         for output in self.outputs:
             output.is_handed_over = is_handed_over
 
-    def _account(self, log: CommitLog) -> Account:
-        """Its rows stand at a position that the stream has reached, and moves nothing."""
-        assert log.position is not None
-        here = (log.position.epoch, log.position.lsn)
+    def _accounts(self, log: CommitLog) -> dict[str, Account]:
+        """By source: it has rows of one of them, and moves nobody's position."""
         handed_over = add(output.handed_over for output in self.outputs)
-        return Account(since=here, until=here, framed=handed_over, landed=handed_over)
+        accounts = {}
+        for name, position in log.positions.items():
+            here = (position.epoch, position.lsn)
+            rows = handed_over if self.source in (None, name) else {}
+            accounts[name] = Account(since=here, until=here, framed=rows, landed=rows)
+        return accounts
 
     def _schema_changes(
         self, intake: Intake, log: CommitLog, where: Position
@@ -217,7 +227,9 @@ class SnapshotEntry:
         for output in self.outputs:
             landed = output.task.landed
             intake.schemas.schema_id_for(landed.directory, output.task.record)
-            previous = known.get(landed.directory)
+            previous = known.get(schema_key(landed.directory, self.source))
             if previous != landed.schema_id:
-                changes.append(SchemaChange(landed.directory, where, landed.schema_id, previous))
+                changes.append(
+                    SchemaChange(landed.directory, where, landed.schema_id, previous, self.source)
+                )
         return changes

@@ -21,6 +21,7 @@ from gaussdecode.collect.arrow import table_rows
 from gaussdecode.collect.gate import HoldLostError
 from gaussdecode.collect.tables import Landed
 from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.land.schemas import SOURCE
 from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.export import (
@@ -56,6 +57,11 @@ class TableTask:
     landed: Landed
     where: str | None
     record: dict[str, Any]  # Any: JSON
+
+    @property
+    def source(self) -> str | None:
+        """Whose rows they are, where there are several; else None."""
+        return self.record.get(SOURCE)
 
 
 class Total:
@@ -273,6 +279,7 @@ class RowDecoder:
 
     def __init__(self, task: TableTask, *, has_checksum: bool) -> None:
         landed, relation = task.landed, task.shape.relation
+        self._source = task.source
         kinds, old_count = landed.kinds()
         self._accumulator = Accumulator(landed, kinds, old_count)
         record = relation_record(relation, task.shape.encoding)
@@ -308,6 +315,7 @@ class RowDecoder:
             epoch,
             with_xid=True,
             with_time=True,
+            source=self._source,
         )
 
 

@@ -43,6 +43,7 @@ from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.names import table_directory
 from gaussdecode.land.snapshots import Json
 from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.title import split_title
 from gaussdecode.settings.sections import Config
@@ -59,8 +60,8 @@ from gaussdecode.snapshot.choice import (
 )
 from gaussdecode.snapshot.chunks import ATTEMPTS, ChunkedTable
 from gaussdecode.snapshot.doubts import Doubts, answered
-from gaussdecode.snapshot.dropped import DROPPED, REFUSED, let_go
-from gaussdecode.snapshot.item import Context, Progress, Wanted
+from gaussdecode.snapshot.dropped import DROPPED, EVERY_SOURCE, REFUSED, let_go
+from gaussdecode.snapshot.item import Context, Progress, Wanted, title_of
 from gaussdecode.snapshot.once import take_at_once
 from gaussdecode.snapshot.read import TableTask
 from gaussdecode.snapshot.tools import Tools, key_names
@@ -100,10 +101,10 @@ _log = get_logger("snapshot")
 
 
 class Snapshotter:
-    """Takes snapshots in a thread of its own.
+    """Takes snapshots of one source in a thread of its own.
 
     Args:
-        config: checked.
+        config: of the source; checked.
         context: the pipeline.
         on_finished: called with mode only, when every table is done.
 
@@ -117,7 +118,9 @@ class Snapshotter:
         self._context = context
         self._on_finished = on_finished
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
+        self._source = context.source
+        name = "snapshot" if self._source is None else f"snapshot-{self._source}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._tools = Tools(config, context, self._stop.is_set)
         self._white_list = WhiteList(config.decoding.white_tables)
         self._listed_at = float("-inf")
@@ -135,6 +138,10 @@ class Snapshotter:
     def start(self) -> None:
         """Begin to look for work."""
         self._thread.start()
+
+    def stop(self) -> None:
+        """Have it stop at the next possible place."""
+        self._stop.set()
 
     def close(self) -> None:
         """Stop at the next possible place; finished chunks stay."""
@@ -155,7 +162,7 @@ class Snapshotter:
         return self._tools.total.read
 
     def status(self) -> dict[str, Json]:
-        """Progress by table, and what is left out altogether."""
+        """Progress by table as `title_of` spells it, and what is left out altogether."""
         table_filter = self._context.table_filter
         ignored = [] if table_filter is None else table_filter.ignored
         found = {title: Progress("ignored", reason=_IGNORED).to_record() for title in ignored}
@@ -164,7 +171,7 @@ class Snapshotter:
         held = {} if table_filter is None else table_filter.quarantined
         for title, reason in held.items():
             found[title] = Progress("quarantined", reason=reason).to_record()
-        return found
+        return {title_of(self._source, title): record for title, record in found.items()}
 
     # ---- what is to be read ----------------------------------------------------------
 
@@ -184,7 +191,7 @@ class Snapshotter:
 
     def _note_wait(self, reason: str) -> None:
         """Nothing can be read now; say why."""
-        _log.warning(Event.SNAPSHOT_WAITS, reason=reason)
+        _log.warning(Event.SNAPSHOT_WAITS, reason=self._of_source(reason))
         for progress in self._progress.values():
             progress.wait_for(reason)
 
@@ -249,7 +256,7 @@ class Snapshotter:
         if self._config.landing.on_suspect != "snapshot":
             return False
         if self._doubts is None:
-            self._doubts = Doubts(self._tools.log, self._tools.store)
+            self._doubts = Doubts(self._tools.log, self._tools.store, self._source)
         return self._doubts.look() and time.monotonic() >= self._order_at
 
     def _order(self, published: dict[str, PublishedTable]) -> None:
@@ -270,7 +277,7 @@ class Snapshotter:
         doubts.forget()
         self._order_at = time.monotonic() + self._settings.suspect_interval
         store.reach(SnapshotStep.TABLE_ASKED)
-        titles = sorted(records)
+        titles = sorted(title_of(self._source, title) for title in records)
         _log.warning(Event.TABLES_IN_DOUBT, tables=listing(titles[:_MOST_TOLD], len(titles)))
 
     def _is_list_old(self) -> bool:
@@ -323,9 +330,17 @@ class Snapshotter:
 
     def _refuse_condition(self, title: str, path: str) -> None:
         """Answer who asked for some rows of a table that needs all of them."""
-        command = f"gaussdecode snapshot {self._config.path} --table {title!r}"
-        _log.error(Event.SNAPSHOT_FAILED, table=title, reason=NEEDS_ALL_ROWS, retry=command)
+        named, command = title_of(self._source, title), self._command(title)
+        _log.error(Event.SNAPSHOT_FAILED, table=named, reason=NEEDS_ALL_ROWS, retry=command)
         self._tools.store.answered(path)
+
+    def _command(self, title: str, more: str = "") -> str:
+        """What reads a table again."""
+        whose = "" if self._source is None else f" --source {self._source}"
+        return f"gaussdecode snapshot {self._config.path} --table {title!r}{whose}{more}"
+
+    def _of_source(self, reason: str) -> str:
+        return reason if self._source is None else f"{self._source}: {reason}"
 
     def _requested(
         self, requests: Sequence[tuple[str, Json]], published: dict[str, PublishedTable]
@@ -346,6 +361,9 @@ class Snapshotter:
             table = published.get(title)
             if table is None:
                 reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
+                if request.get(EVERY_SOURCE):
+                    self._pass_over(title, reason, path)
+                    continue
                 self._mark_failed(title, reason, request.get("where"))
                 store.answered(path)
                 continue
@@ -359,6 +377,14 @@ class Snapshotter:
             found.append(item)
         return found
 
+    def _pass_over(self, title: str, reason: str, path: str) -> None:
+        """Every source was asked for a table, and this one does not have it: nothing of it has failed."""
+        store = self._tools.store
+        store.note({title: {**store.ledger().get(title, {}), REFUSED: reason}})
+        store.answered(path)
+        named = title_of(self._source, title)
+        _log.warning(Event.SNAPSHOT_FAILED, table=named, reason=reason)
+
     def _let_go(self, title: str, path: str) -> None:
         """Land that a table has no rows any more; its error is that of who asked."""
         tools = self._tools
@@ -368,7 +394,8 @@ class Snapshotter:
             known = tools.store.ledger().get(title, {})  # what was decided for the table stays
             tools.store.note({title: {**known, REFUSED: error.reason}})
             tools.store.answered(path)
-            _log.error(Event.SNAPSHOT_FAILED, table=title, reason=error.reason)
+            named = title_of(self._source, title)
+            _log.error(Event.SNAPSHOT_FAILED, table=named, reason=error.reason)
             return
         tools.store.drop(table_directory(*split_title(title)))
         self._failed.discard(title)
@@ -430,7 +457,8 @@ class Snapshotter:
             store.note({ALL: beginning.listed(oids).to_record()})
             if beginning.origin is Origin.EARLIER and self._settings.mode != "none":
                 command = f"gaussdecode snapshot {self._config.path} --all"
-                _log.info(Event.SNAPSHOT_WAITS, tables=len(oids), reason=_EARLIER, land_it=command)
+                reason = self._of_source(_EARLIER)
+                _log.info(Event.SNAPSHOT_WAITS, tables=len(oids), reason=reason, land_it=command)
         return store.ledger()
 
     def _landing_now(self, wanted: list[Wanted]) -> list[Wanted]:
@@ -471,14 +499,18 @@ class Snapshotter:
             first = max(int(state.get("since_n", 0)) + 1, log.floor + 1)
             for entry in log.iterate(first, log.next_n - 1):
                 tables = entry.extra.get("snapshot", {}).get("tables", {})
-                if entry.kind is EntryKind.SNAPSHOT and directory in tables:
+                if self._is_ours(entry) and directory in tables:
                     tools.note_done(entry)
                     store.drop(directory)
                     break
         last = log.next_n - 1
         for entry in log.iterate(max(last - 8, log.floor + 1), last):
-            if entry.kind is EntryKind.SNAPSHOT:
+            if self._is_ours(entry):
                 tools.note_done(entry)
+
+    def _is_ours(self, entry: CommitEntry) -> bool:
+        """Whether an entry has tables of this source that were read."""
+        return entry.kind is EntryKind.SNAPSHOT and entry.extra.get("source") == self._source
 
     # ---- doing it --------------------------------------------------------------------
 
@@ -498,7 +530,8 @@ class Snapshotter:
                     is_small = fits or key_names(task) is None or is_stubborn
                     if not is_small and task.shape.unseen is not None:
                         reason = task.shape.unseen
-                        _log.info(Event.SNAPSHOT_AT_ONCE, table=item.title, reason=reason)
+                        named = title_of(self._source, item.title)
+                        _log.info(Event.SNAPSHOT_AT_ONCE, table=named, reason=reason)
                         is_small = True
                     (small if is_small else large).append(item)
         for first in range(0, len(small), _TABLES_AT_ONCE):
@@ -516,7 +549,8 @@ class Snapshotter:
         except Exception as error:
             if _is_nobodys(error):
                 raise
-            _log.info(Event.SNAPSHOT_WAITS, tables=len(group), reason=_say(error))
+            reason = self._of_source(_say(error))
+            _log.info(Event.SNAPSHOT_WAITS, tables=len(group), reason=reason)
         for item in group:
             with self._isolated(item):
                 take_at_once(self._tools, [item])
@@ -539,7 +573,8 @@ class Snapshotter:
             if _has_changed(error) or count >= most:
                 tools.store.drop(item.directory)
             if count < most:
-                _log.info(Event.SNAPSHOT_WAITS, table=item.title, attempt=count, reason=_say(error))
+                named = title_of(self._source, item.title)
+                _log.info(Event.SNAPSHOT_WAITS, table=named, attempt=count, reason=_say(error))
                 self._progress[item.title].begin_waiting(_say(error))
                 return
             tools.attempts.pop(item.title, None)
@@ -550,14 +585,15 @@ class Snapshotter:
     def _mark_failed(self, title: str, reason: str, where: object = None) -> None:
         self._failed.add(title)
         condition = f" --where {str(where)!r}" if where else ""
-        command = f"gaussdecode snapshot {self._config.path} --table {title!r}{condition}"
+        command = self._command(title, condition)
         progress = self._progress.setdefault(title, Progress())
         progress.state, progress.reason = "failed", f"{reason}; to try again: {command}"
         last = self._tools.log.next_n - 1
         request = self._tools.store.ledger().get(title, {}).get("request")
         record = {"state": "failed", "reason": reason, "n": last, "request": request}
         self._tools.store.note({title: record})
-        _log.error(Event.SNAPSHOT_FAILED, table=title, reason=reason, retry=command)
+        named = title_of(self._source, title)
+        _log.error(Event.SNAPSHOT_FAILED, table=named, reason=reason, retry=command)
 
 
 def _check_condition(task: TableTask) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gaussdecode.collect import keyset
-from gaussdecode.collect.arrow import table_schema
+from gaussdecode.collect.arrow import table_schema, with_source
 from gaussdecode.collect.gate import Hold, HoldLostError, Port
 from gaussdecode.collect.tables import Landed, generated_columns, schema_record
 from gaussdecode.errors import SourceError
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.failpoints import SnapshotStep
-from gaussdecode.land.schemas import fingerprint
+from gaussdecode.land.schemas import SOURCE, fingerprint
 from gaussdecode.land.snapshots import WHY_STOPPED, Json, SnapshotStore
 from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.columns import Known, Placed
@@ -23,7 +23,7 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.names import safe_columns
 from gaussdecode.model.title import table_title
 from gaussdecode.settings.sections import Config
-from gaussdecode.snapshot.item import Context, Progress, Wanted
+from gaussdecode.snapshot.item import Context, Progress, Wanted, title_of
 from gaussdecode.snapshot.output import Output, SnapshotEntry
 from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, Total, open_reader
 from gaussdecode.source.export import CANCELLED, TableReader, View
@@ -85,9 +85,13 @@ class Tools:
 
     @property
     def epoch(self) -> int:
-        """Of the landing."""
-        assert self.log.position is not None
-        return self.log.position.epoch
+        """Of the landing, where the source is."""
+        return self.log.positions[self.source or self.log.source].epoch
+
+    @property
+    def source(self) -> str | None:
+        """Whose tables they are, where there are several; else None."""
+        return self.context.source
 
     def check_stop(self) -> None:
         """See whether to go on.
@@ -135,7 +139,7 @@ class Tools:
 
     def task(self, reader: TableReader, item: Wanted) -> TableTask:
         """Look a table up, in the transaction of the reader."""
-        return look_up(self.config, self._catalog, reader, item)
+        return look_up(self.config, self._catalog, reader, item, self.source)
 
     def output(self, item: Wanted, task: TableTask, view: View, since_n: int) -> Output:
         """Where the rows of a table go, at the position of a view; see `Output`."""
@@ -191,7 +195,7 @@ class Tools:
         """
         view.confirm(functools.partial(self.context.gate.shown, hold))
         files = [file for output in outputs for file in output.finish(self.epoch)]
-        entry = SnapshotEntry(outputs, files, self.epoch)
+        entry = SnapshotEntry(outputs, files, self.epoch, self.source)
         store = self.store
         store.reach(SnapshotStep.SNAPSHOT_WRITTEN)
         committed: list[CommitEntry] = []
@@ -230,11 +234,22 @@ class Tools:
         if found:
             self.store.note(found)
         for title, done in found.items():
-            _log.info(Event.SNAPSHOT_LANDED, table=title, entry=entry.n, rows=done["rows"])
+            named = title_of(self.source, title)
+            _log.info(Event.SNAPSHOT_LANDED, table=named, entry=entry.n, rows=done["rows"])
 
 
-def look_up(config: Config, catalog: Lookup, reader: TableReader, item: Wanted) -> TableTask:
-    """Look a table up, in the transaction of the reader; its rows land as the stream's do."""
+def look_up(
+    config: Config, catalog: Lookup, reader: TableReader, item: Wanted, source: str | None = None
+) -> TableTask:
+    """Look a table up, in the transaction of the reader; its rows land as the stream's do.
+
+    Args:
+        config: of the source.
+        catalog: likewise.
+        reader: likewise.
+        item: the table.
+        source: its name, where there are several.
+    """
     shape = reader.shape(item.table)
     relation = shape.relation
     names = safe_columns([column.name for column in relation.columns])
@@ -246,6 +261,9 @@ def look_up(config: Config, catalog: Lookup, reader: TableReader, item: Wanted) 
     placed = Placed(shape.numbers, None, Known(frozenset(shape.numbers)))
     record = schema_record(relation, names, known, placed, skipped)
     schema = table_schema(relation.columns, names, skipped)
+    if source is not None:
+        record[SOURCE] = source
+        schema = with_source(schema)
     landed = Landed(item.directory, fingerprint(record), schema, tuple(names), relation, 0, skipped)
     return TableTask(shape, landed, item.where, record)
 

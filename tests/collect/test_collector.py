@@ -28,9 +28,10 @@ from kit.entries import (
 )
 
 from gaussdecode.collect.collector import Collector, CollectorSettings, Prepared, Show
-from gaussdecode.collect.gate import Gate, Hold
+from gaussdecode.collect.gate import Gate, Hold, HoldLostError
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
+from gaussdecode.collect.together import Together
 from gaussdecode.errors import DiskError, DiskStillFullError, SpoolFullError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.land.space import SpaceWait
@@ -106,7 +107,8 @@ def make_collector(tmp_path: Path) -> Callable[..., Collector]:
         gate: Gate | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         prepared: Prepared | None = None,
-        **settings: int,
+        together: Together | None = None,
+        **settings: int | str,
     ) -> Collector:
         tables = Tables(_Schemas(), lambda schema, name: f"{schema}.{name}", list, lambda _: None)
         spool = Spool(tmp_path, SpaceWait().run)
@@ -122,6 +124,7 @@ def make_collector(tmp_path: Path) -> Callable[..., Collector]:
             gate,
             prepared=prepared,
             should_stop=should_stop,
+            together=together,
         )
 
     return make
@@ -424,6 +427,58 @@ def test_nothing_is_committed_while_a_snapshot_holds(
     gate.release(holds[0])
     collector._commit_if(is_due=True)
     assert len(writer.requests) == 1
+
+
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_a_snapshot_of_one_of_several_holds_all(
+    make_collector: Callable[..., Collector], tmp_path: Path, ends_first: bool
+) -> None:
+    """Once the entry before is asked for; a part of sessions that are over is none, and nothing is held."""
+    gate = Gate(lambda: Spool(tmp_path, SpaceWait().run))
+    asked: list[EntryRequest] = []
+    together = Together(("east", "west"), asked.append, 1 << 20)
+    collector = make_collector(_Writer(), gate, together=together, name="east", source="east")
+    known = relation_mark(relation(1, "t", oid=7))
+    collector.assembler.absorb_bytes(entry(0, [known, *_inserts(1, 10, 1)]))
+    holds: list[Hold] = []
+
+    def ask() -> None:
+        with contextlib.suppress(HoldLostError):
+            holds.append(gate.hold({"public.t": ["id"]}))
+
+    def give() -> None:
+        while not together.ask("west", is_due=False):
+            time.sleep(0.01)
+        if ends_first:
+            together.end()
+        else:
+            place = SourcePosition(1, 1, 5)
+            together.give("west", EntryRequest(kind=EntryKind.IDLE, position=place))
+
+    threads = [threading.Thread(target=one) for one in (ask, give)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + (1 if ends_first else 60)
+    while not holds and time.monotonic() < deadline:
+        collector._attendance.attend(collector)
+    assert bool(holds) != ends_first
+    if not ends_first:
+        assert [request.position.lsn for request in asked] == [11]
+        collector.assembler.absorb_bytes(entry(1, _inserts(1, 20, 1)))
+        together.ask("west", is_due=True)
+        patience = threading.Timer(20, together.end)
+        patience.start()
+        collector._cut_together(together)
+        assert together.ask("east", is_due=True), "a part was given while a snapshot held it"
+        patience.cancel()
+        gate.release(holds[0])
+        threads.append(threading.Thread(target=give))
+        threads[-1].start()
+        collector._cut_together(together)
+        assert [request.position.lsn for request in asked] == [11, 21]
+    collector._attendance.end()
+    for thread in threads:
+        thread.join()
 
 
 def _large_transaction() -> list[bytes]:

@@ -57,8 +57,9 @@ def test_random_history_of_several(
         for number, major in enumerate(_MAJORS[:count])
     }
     prepared(shards)
-    daemon = ShardsDaemon(shards, tmp_path, config=_config(reads_again=False))
-    history = CatalogHistory(shards, daemon, seed, reads_again=False)
+    reads_again = seed % 2 == 1
+    daemon = ShardsDaemon(shards, tmp_path, config=_config(reads_again=reads_again))
+    history = CatalogHistory(shards, daemon, seed, reads_again=reads_again)
     for shard in shards.values():
         shard.execute("ALTER PUBLICATION all_tables SET (publish_via_partition_root)")
         shard.create_slot()

@@ -136,7 +136,7 @@ def test_the_pages_configuration(tmp_path: Path) -> None:
     path.write_text(block)
     config = load(path)
     assert list(config.members) == ["east", "west"]
-    assert config.snapshot_refusal is not None
+    assert config.snapshot_refusal is None
     for key, section in {
         "source.two-phase": "source:\n  two-phase: true",
         "landing.on-table-error": "landing:\n  on-table-error: quarantine",

@@ -129,7 +129,7 @@ def suspects() -> set[str]:
     extra = told.describe()
     assert extra is not None
     text = (Path(__file__).parents[2] / "gaussdecode/daemon/side.py").read_text()
-    (added,) = re.findall(r"\{\*\*extra, \"(\w+)\": self\._source\}", text)
+    (added,) = re.findall(r"\{\*\*extra, \"(\w+)\": self\.source\}", text)
     changed = fingerprints.suspect({"s.t": Change(("x",))}, 1, 2)
     assert all(f"`{key}`" in TEXT for key in changed["changes"]["s.t"])
     return extra.keys() | publications.suspect(["x"], 1, 2).keys() | changed.keys() | {added}

@@ -28,9 +28,9 @@ class Landing:
         """Publish an entry at the same position."""
         self.log.commit(Draft(kind=kind, position=self.log.position, extra=extra))
 
-    def started(self) -> Doubts:
-        """As a process that begins sees it."""
-        return Doubts(self.log, self.store)
+    def started(self, source: str | None = None) -> Doubts:
+        """As a process that begins sees it; of one of several sources."""
+        return Doubts(self.log, self.store.of(source), source)
 
 
 @pytest.fixture
@@ -59,6 +59,25 @@ def test_an_entry_is_in_doubt_until_it_is_ordered(landing: Landing) -> None:
     order(landing, doubts)
     assert not doubts.look()
     assert not landing.started().look()
+
+
+def test_each_of_several_sources_answers_for_its_own(landing: Landing) -> None:
+    """And what one of them has ordered is none of the other's."""
+    east, west = landing.started("east"), landing.started("west")
+    assert not east.look()
+    assert not west.look()
+    landing.commit(EntryKind.SUSPECT, tables=["s.a"], source="east", **{ANY_TABLE: False})
+    assert east.look()
+    assert not west.look()
+    landing.commit(EntryKind.SUSPECT, tables=["s.b"], source="west", **{ANY_TABLE: False})
+    landing.store.of("east").note({"s.a": {"state": "asked"}, **east.answered()})
+    east.forget()
+    west = landing.started("west")
+    assert west.look()
+    assert not west.concerns("s.a")
+    assert west.concerns("s.b")
+    assert not landing.started("east").look()
+    assert landing.store.of("west").ledger().keys().isdisjoint({"s.a"})
 
 
 def test_what_comes_after_an_order_is_the_next(landing: Landing) -> None:

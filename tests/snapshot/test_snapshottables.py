@@ -315,6 +315,7 @@ class Run:
             snapshot=snapshot,
         )
         context: Any = SimpleNamespace(
+            source=None,
             log=self.log,
             writer=self.writer,
             gate=gate,

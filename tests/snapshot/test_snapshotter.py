@@ -61,7 +61,9 @@ class _Run:
             ring=RingConfig(),
             monitoring=MonitoringConfig(),
         )
-        context: Any = SimpleNamespace(log=log, snapshots=self.store, table_filter=None)
+        context: Any = SimpleNamespace(
+            source=None, log=log, snapshots=self.store, table_filter=None
+        )
         self.snapshotter = Snapshotter(config, context, lambda: None)
         self.taken: list[str] = []
 
