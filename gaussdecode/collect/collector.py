@@ -750,7 +750,9 @@ class Collector:
         """
         assembler = self.assembler
         if not self._settings.by_csn:
-            if not self._attendance.is_closed:
+            is_held = self._attendance.is_closed
+            together.hold(self._settings.name, is_held=is_held)
+            if not is_held:
                 self._give_part(together, is_due=self._is_due())
             return
         name = self._settings.name

@@ -13,8 +13,8 @@ Sources without CSNs (PostgreSQL) have no order between them, and no marks: when
 entry due, each gives what it has at its next boundary, and waits until the last one has asked for the
 entry: what it would release meanwhile has no place in it.
 
-A source of which a snapshot holds entries up (`collect.gate`) gives no part meanwhile: so there is no
-entry of any source, until the snapshot's is there.
+While a snapshot of one source holds entries up (`collect.gate`) nobody gives a part, and all go on
+collecting: so there is no entry of any source, until the snapshot's is there.
 
 Who dies in between takes the parts of all along: the sessions of a landing end together, what was
 handed to the writer without an entry is thrown away, and the servers send it again.
@@ -93,6 +93,7 @@ class Together:
         self._seen = {name: Seen() for name in names}
         self._waiting_since = 0.0
         self._is_asked = False
+        self._held: set[str] = set()
         self._is_over = False
         self.entry_count = 0
 
@@ -200,7 +201,13 @@ class Together:
         """
         with self._changed:
             self._is_asked |= is_due
-            return self._is_asked and name not in self._parts and not self._is_over
+            may_give = name not in self._parts and not self._held and not self._is_over
+            return self._is_asked and may_give
+
+    def hold(self, name: str, *, is_held: bool) -> None:
+        """Say whether a snapshot of a source holds entries up; who gave a part before waits for it."""
+        with self._changed:
+            (self._held.add if is_held else self._held.discard)(name)
 
     def wait_asked(self, name: str, seconds: float) -> bool:
         """Wait, after a part was given, until its entry was asked for; False when it was not in time.

@@ -902,7 +902,11 @@ class Config:
         if self.source.kind is SourceKind.CAPTURE:
             return "a recording has no tables that could be read"
         if self.cuts_together and self.source.kind is not SourceKind.POSTGRESQL:
-            return "existing rows have no place yet in the order of CSNs: set snapshot.mode: none"
+            return (
+                "existing rows have no place yet in the order of CSNs: set snapshot.mode: none. Where a table "
+                "stands still, go on knowingly with gaussdecode spark apply --accept-suspects, say which columns "
+                "are which with gaussdecode spark columns, or begin a new landing"
+            )
         if self.source.kind is SourceKind.POSTGRESQL:
             return None
         if self.decoding.standby_connection:

@@ -24,7 +24,11 @@ from kit.shards import ShardsDaemon, prepared
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE
+from gaussdecode.land.disk import Disk
 from gaussdecode.land.failpoints import VARIABLE, SnapshotStep
+from gaussdecode.land.files import Files
+from gaussdecode.land.snapshots import SnapshotStore
+from gaussdecode.land.space import SpaceWait
 from gaussdecode.land.verify import verify
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
@@ -357,3 +361,50 @@ def test_some_rows_of_a_source(shards: Shards, tmp_path: Path) -> None:
         assert daemon.stop() == 0
     assert [source for source, _, _ in snapshots(daemon.root)].count("east") == 2
     check(shards, daemon.root, tmp_path / "target", "public.t")
+
+
+def test_all_tables_of_all_sources(shards: Shards, tmp_path: Path) -> None:
+    """A landing that began without rows is switched by the command; only then the daemon may end by itself."""
+    fill(shards, rows=50)
+    shards["west"].execute("CREATE TABLE public.e (id int PRIMARY KEY)")
+    for shard in shards.values():
+        shard.create_slot()
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        daemon.catch_up_all()
+        status, said = asked(daemon, "--all")
+        assert status == EX_OK, said
+        assert sorted(line.split(" in entry ")[0] for line in said.splitlines()) == [
+            "east/public.t: 50 rows",
+            "west/public.e: 0 rows",
+            "west/public.t: 50 rows",
+        ]
+        shards["east"].execute(
+            "CREATE TABLE public.e (id int PRIMARY KEY); INSERT INTO e VALUES (4)"
+        )
+        daemon.write_config(snapshot={"mode": "only"})
+        assert daemon.stop() == 0
+        daemon.start()
+        assert daemon.wait() == EX_OK
+        daemon.write_config(snapshot={"mode": "none"})
+        daemon.start()
+        daemon.catch_up_all()
+        assert daemon.stop() == 0
+    check(shards, daemon.root, tmp_path / "target", "public.t", "public.e")
+
+
+def test_a_request_that_names_no_source(shards: Shards, tmp_path: Path) -> None:
+    """It is said, and passed over."""
+    fill(shards, rows=5)
+    for shard in shards.values():
+        shard.create_slot()
+    with ShardsDaemon(shards, tmp_path) as daemon:
+        daemon.catch_up_all()
+        files = Files(daemon.root)
+        store = SnapshotStore(Disk(files, SpaceWait(), "test"))
+        path = store.ask({"table": "public.t", "where": None})
+        wait_until(lambda: f"{path}: names no source" in daemon.log_tail(), "it is said")
+        assert store.is_asked(path)
+        files.close()
+        assert asked(daemon, "--table", "public.t")[0] == EX_OK
+        assert daemon.stop() == 0
+    assert len(snapshots(daemon.root)) == len(shards)

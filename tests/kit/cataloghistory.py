@@ -121,17 +121,20 @@ class CatalogHistory:
         """
         with contextlib.redirect_stdout(io.StringIO()) as text:
             main(["gaps", "--unaccepted", "--json", str(self._daemon.root)])
-        left = {
-            t for line in text.getvalue().splitlines() for t in json.loads(line)["not_read_again"]
-        }
+        ours = {f"public.{title}" for title in self._tables}
         sent = {
-            f"public.{title}"
-            for database in self._databases
-            for (title,) in database.execute(
-                "SELECT tablename FROM pg_publication_tables WHERE schemaname = 'public'"
-            )
+            source: {
+                f"public.{title}"
+                for (title,) in database.execute(
+                    "SELECT tablename FROM pg_publication_tables WHERE schemaname = 'public'"
+                )
+            }
+            for source, database in self._sources.items()
         }
-        return not left & sent & {f"public.{title}" for title in self._tables}
+        found = map(json.loads, text.getvalue().splitlines())
+        return not any(
+            ours & sent[one.get("source", "")] & set(one["not_read_again"]) for one in found
+        )
 
     def _command(self, title: str, case: Case) -> None:
         """The case's own, or one of another case with the same table; alone or with rows.
