@@ -151,9 +151,7 @@ def held(shards: Shards, table: str) -> Rows:
 
 def applied(root: Path, target: Path) -> Summary:
     """Make tables of all that landed."""
-    return apply_with(
-        LocalEngine(), root, target, Options(history=True, accept_hidden_truncates=True)
-    )
+    return apply_with(LocalEngine(), root, target, Options(history=True, changelog="gd_op"))
 
 
 def rows_of(target: Path, table: str) -> Rows:
