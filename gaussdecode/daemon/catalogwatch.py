@@ -140,6 +140,7 @@ class CatalogWatch:
         ] = {}  # by OID, the title under which rows are known to be missing
         self._has_news = False
         self._described: Described = _Nothing()
+        self._dropped: set[int] = set()  # tables of which was said that another one has their name
         self._held: dict[str, tuple[int, Change]] = {}  # by title: end of the WAL then
 
     @property
@@ -278,6 +279,11 @@ class CatalogWatch:
             now = look.tables[oid]
             if oid not in self._unsure or self._unsure[oid][1].files != now.files:
                 self._unsure[oid] = look.wal_lsn, now
+        self._dropped |= {
+            oid
+            for oid in before.tables.keys() - compared.known.tables.keys()
+            if before.tables[oid].title in compared.changes
+        }
         for oid in look.tables.keys() & before.tables.keys() & compared.known.tables.keys():
             title = compared.known.tables[oid].title
             if before.tables[oid].title != title:
@@ -354,7 +360,9 @@ class CatalogWatch:
     def _namesakes(self) -> dict[str, Change]:
         """Rows came of a table that was gone before anybody saw it, and another has its name now."""
         found = self._described.take_found()
-        strange = {title for oid, title in found if oid not in self._known.tables}
+        strange = {
+            title for oid, title in found if oid not in self._known.tables.keys() | self._dropped
+        }
         if not strange:
             return {}
         by_title = {table.title: table for table in self._known.tables.values()}

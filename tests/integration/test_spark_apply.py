@@ -22,7 +22,7 @@ from kit.workload import Workload
 from pyspark.sql import DataFrame, SparkSession
 
 from gaussdecode.demo.proof import spark_session
-from gaussdecode.model.title import table_title
+from gaussdecode.model.title import split_title, table_title
 from gaussdecode.spark.apply import apply
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.query import current, history
@@ -143,10 +143,12 @@ def test_tables_and_their_past(
     daemon.start()
     daemon.catch_up()
     assert daemon.stop() == 0
-    apply(spark, daemon.root, tmp_path / "target", history=True)
-    check_now(spark, daemon.root, tmp_path / "target", database_15)
+    summary = apply(spark, daemon.root, tmp_path / "target", history=True)
+    assert summary.stopped.keys() <= {"kit.shape"}  # a column of which gets another type by USING
+    without = [split_title(title)[1] for title in summary.stopped]
+    check_now(spark, daemon.root, tmp_path / "target", database_15, without)
     check_past(spark, daemon.root, tmp_path / "target", captured)
-    check_stranger(daemon, database_15)
+    check_stranger(daemon, database_15, without)
 
 
 def test_tables_whose_names_read_alike(
@@ -200,13 +202,17 @@ def check_stranger(daemon: Daemon, database: Database, without: Iterable[str] = 
             oracle.compare(name, targets.stranger_state(table), rows)
 
 
-def check_now(spark: SparkSession, root: Path, path: Path, database: Database) -> None:
-    """Compare every table of the source."""
+def check_now(
+    spark: SparkSession, root: Path, path: Path, database: Database, without: Iterable[str] = ()
+) -> None:
+    """Compare every table of the source, but for some names."""
     target, found = Target(path), Landing(root).tables()
     with database.connect() as session:
         session.execute(oracle.OUTPUT_SETTINGS)
         compared = 0
         for name in oracle.source_tables(session):
+            if name[1] in without:
+                continue
             rows = oracle.source_rows(session, name)
             directory = found.get(table_title(*name))
             if directory is None or directory not in target.tables():
