@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gaussdecode.errors import GaussDecodeError
-from gaussdecode.model.landing import EntryKind
+from gaussdecode.snapshot.doubts import may_miss
 from gaussdecode.snapshot.held import changed_files
 from gaussdecode.snapshot.ranges import FinishTask, KeysTask, Reading, find_keys, finish_range
 from gaussdecode.snapshot.read import TableTask
@@ -22,10 +22,6 @@ from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.landing import Landing, when_landed
 from gaussdecode.spark.place import Place
 
-# Behind them changes may be missing, or what a view showed may never have been on this server.
-_MAY_MISS: Final = frozenset(
-    {EntryKind.GAP, EntryKind.FORK, EntryKind.SUSPECT, EntryKind.QUARANTINE}
-)
 _FILES_AT_ONCE: Final = 16  # landed files that one task looks into; arbitrary
 
 
@@ -110,7 +106,7 @@ class Again:
                 f"table {self.cut.title}: retention has taken changes since its first range was read"
             )
         for entry in landing.entries(first + 1, last):
-            if entry.kind in _MAY_MISS:
+            if may_miss(entry, self.task.landed.directory):
                 raise UnknownChangesError(
                     f"table {self.cut.title}: entry {entry.n} ({entry.kind}) came after its first "
                     "range was read"

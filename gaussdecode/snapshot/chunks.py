@@ -22,6 +22,7 @@ from gaussdecode.land.failpoints import SnapshotStep
 from gaussdecode.land.snapshots import DamagedChunkError, Json, SnapshotStore
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.settings.sections import KEY_PIECE_BYTES
+from gaussdecode.snapshot.doubts import may_miss
 from gaussdecode.snapshot.item import Wanted
 from gaussdecode.snapshot.output import Output
 from gaussdecode.snapshot.read import TableTask, parallel
@@ -29,10 +30,6 @@ from gaussdecode.snapshot.tools import Tools, key_names
 from gaussdecode.source.export import Chunk, Leaf, TableChangedError, TableReader, TableShape, cut
 
 ATTEMPTS: Final = 5  # a table that changes its shape so often is read at once
-# Behind them changes may be missing, or what a view showed may never have been on this server.
-_MAY_MISS: Final = frozenset(
-    {EntryKind.GAP, EntryKind.FORK, EntryKind.SUSPECT, EntryKind.QUARANTINE}
-)
 _KEYS_AT_ONCE: Final = 5000  # rows read again by one statement; arbitrary
 
 
@@ -194,7 +191,7 @@ class ChunkedTable:
             raise TableChangedError("the server's timeline is another one than for the first piece")
         for entry in self._log.iterate(since_n + 1, self._log.next_n - 1):
             is_of_another = entry.extra.get("source", source) != source
-            if entry.kind in _MAY_MISS and not is_of_another:
+            if may_miss(entry, directory) and not is_of_another:
                 raise TableChangedError(
                     f"entry {entry.n} ({entry.kind}) came after the first piece was read"
                 )

@@ -17,6 +17,9 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 
 KEY: Final = "*suspects"  # in the ledger, beside the tables
+_MAY_MISS: Final = frozenset(
+    {EntryKind.GAP, EntryKind.FORK, EntryKind.SUSPECT, EntryKind.QUARANTINE}
+)
 ANY_TABLE: Final = "is_any_table"  # in a suspect entry: more tables than it names may be meant
 
 Json = dict[str, Any]  # Any: JSON
@@ -35,6 +38,16 @@ def answered_n(ledger: Json) -> int:
 def names_all(entry: CommitEntry) -> bool:
     """Whether a suspect entry names every table that may lack changes."""
     return bool(entry.extra.get("tables")) and not entry.extra.get(ANY_TABLE, True)
+
+
+def may_miss(entry: CommitEntry, directory: str) -> bool:
+    """Whether changes of a table may be missing behind an entry.
+
+    Or what a view showed was never on this server.
+    """
+    if entry.kind is EntryKind.SUSPECT and names_all(entry):
+        return directory in entry.extra["tables"]
+    return entry.kind in _MAY_MISS
 
 
 class Doubts:

@@ -308,7 +308,7 @@ GUARDS: Final = (
     Guard("snapshot/chunks.py", "        if shape.unseen is not None:", "        if False:", _SNAPSHOT),
     Guard("snapshot/chunks.py", "        if self._log.floor > since_n:", "        if False:",
           _SNAPSHOT),
-    Guard("snapshot/chunks.py", "            if entry.kind in _MAY_MISS and not is_of_another:", "            if False:",
+    Guard("snapshot/chunks.py", "            if may_miss(entry, directory) and not is_of_another:", "            if False:",
           _SNAPSHOT),
     Guard("snapshot/chunks.py", "        writer.drain()\n", "", _SNAPSHOT),
     Guard("snapshot/chunks.py",
