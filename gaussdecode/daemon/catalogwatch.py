@@ -140,6 +140,7 @@ class CatalogWatch:
         ] = {}  # by OID, the title under which rows are known to be missing
         self._has_news = False
         self._described: Described = _Nothing()
+        self._truncated: set[str] = set()  # directories of tables of which a TRUNCATE has come
         self._dropped: set[int] = set()  # tables of which was said that another one has their name
         self._held: dict[str, tuple[int, Change]] = {}  # by title: end of the WAL then
 
@@ -178,6 +179,7 @@ class CatalogWatch:
             SourceError: the server cannot be asked.
         """
         self._described = described
+        self._truncated |= frozenset(emptied)
         found = self._look(lsn, frozenset(emptied), is_whole=False)
         self._lsn = max(self._lsn, lsn)
         return found
@@ -351,6 +353,9 @@ class CatalogWatch:
             table = self._known.tables.get(above)
             if table is None or not table.is_root or oid in table.files:
                 continue
+            is_own = any(oid in other.files for other in self._known.tables.values())
+            if is_own and table_directory(*split_title(table.title)) in self._truncated:
+                continue  # it was described for the TRUNCATE, and the other one after it by chance
             gone.setdefault(table.title, set()).add(title)
             for own in self._known.tables.values():
                 if oid in own.files:
