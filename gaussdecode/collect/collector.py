@@ -21,6 +21,7 @@ import pyarrow as pa
 from gaussdecode.collect._assembler import PUMP_END, Assembler
 from gaussdecode.collect._columns import Accumulator
 from gaussdecode.collect.arrow import MESSAGES, TRANSACTIONS, Rows, system_rows, table_rows
+from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.shown import Showing, Shown
@@ -127,7 +128,7 @@ class CatalogWatch(Protocol):
         self,
         lsn: int,
         emptied: Iterable[str],
-        tables: Tables,
+        descriptions: Descriptions,
     ) -> list[dict[str, Any]]:  # Any: JSON
         """What suspect entries have to say before an entry that has everything up to a position."""
 
@@ -323,7 +324,7 @@ class Collector:
             return self.recall(version)
         relation = Relation.from_record(json.loads(definition))
         assert relation.version == version
-        self._tables.note(relation)
+        self._tables.descriptions.note(relation)
         accumulator = self._table_of(relation, definition)
         if accumulator is not None:
             self._versions[accumulator.table].append(version)
@@ -937,7 +938,7 @@ class Collector:
         if self._watch is None:
             return
         emptied = [item.table for item in self._truncates]
-        found = self._watch.check(self.assembler.boundary_lsn, emptied, self._tables)
+        found = self._watch.check(self.assembler.boundary_lsn, emptied, self._tables.descriptions)
         if not found:
             return
         for extra in found:

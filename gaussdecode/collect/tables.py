@@ -9,9 +9,8 @@ import dataclasses
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from gaussdecode.collect.arrow import (
     table_schema,
     with_source,
 )
+from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.model.columns import (
     DROPPED,
     GONE,
@@ -36,11 +36,9 @@ from gaussdecode.model.columns import (
     unplaced,
 )
 from gaussdecode.model.relation import Column, Relation, ReplicaIdentity
-from gaussdecode.model.title import table_title
 
 CONSTANT: Final = "constant"  # in a column of a schema file
 _NO_ELEMENT: Final = 0
-_MOST_DESCRIBED: Final = 1000  # remembered at least; two that belong together come together
 _PACKING: Final = 1  # zlib's level; names and types repeat themselves
 
 
@@ -333,20 +331,6 @@ def system_record(table: str, schema: pa.Schema) -> dict[str, Any]:  # Any: JSON
     }
 
 
-class Through(NamedTuple):
-    """Two tables that were described one right after the other.
-
-    Attributes:
-        above: OID of the first; perhaps it has its rows in the other.
-        oid: of the other.
-        title: of that.
-    """
-
-    above: int
-    oid: int
-    title: str
-
-
 class Tables:
     """Makes a `Landed` for every relation version.
 
@@ -363,6 +347,7 @@ class Tables:
         titles: of tables by OID, as they were called where the stream begins.
 
     Attributes:
+        descriptions: what the stream has said of tables.
         is_wanted: the same.
     """
 
@@ -380,12 +365,7 @@ class Tables:
         titles: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         self._source = source
-        self._titles = dict(titles)
-        self._moved: list[tuple[int, str]] = []
-        self._oids: dict[str, set[int]] = {}  # by directory
-        self._found: list[tuple[int, str]] = []
-        self._described: dict[int, tuple[int, str]] = {}  # OID and title by version, the newest
-        self._through: list[Through] = []
+        self.descriptions = Descriptions(titles)
         self.is_wanted = is_wanted
         self._schemas = schemas
         self._directory_of = directory_of
@@ -409,11 +389,7 @@ class Tables:
         """Where rows of `relation` land; the same object while its content is the same."""
         names = self._safe_names([column.name for column in relation.columns])
         directory = self._directory_of(relation.namespace, relation.name)
-        self._note_title(relation)
-        oids = self._oids.setdefault(directory, set())
-        if relation.is_oid_known and relation.oid not in oids:
-            oids.add(relation.oid)
-            self._found.append((relation.oid, table_title(relation.namespace, relation.name)))
+        self.descriptions.note_rows(directory, relation)
         catalog = self._look_up(relation)
         placed = self._place(directory, relation, catalog)
         skipped = frozenset[int]()
@@ -441,52 +417,6 @@ class Tables:
         )
         self._current[directory] = landed
         return landed
-
-    def _note_title(self, relation: Relation) -> None:
-        if not relation.is_oid_known:
-            return
-        title = table_title(relation.namespace, relation.name)
-        if self._titles.setdefault(relation.oid, title) != title:
-            self._titles[relation.oid] = title
-            self._moved.append((relation.oid, title))
-
-    def note(self, relation: Relation) -> None:
-        """Remember a description as it comes, whether rows of it land or not.
-
-        Where rows of a partition come as those of its table, the server describes the table
-        first, and the partition right after it.
-        """
-        if not relation.is_oid_known:
-            return
-        version = relation.version
-        self._described[version] = relation.oid, table_title(relation.namespace, relation.name)
-        for first in (version - 1, version):
-            if {first, first + 1} <= self._described.keys():
-                (above, _), (oid, title) = self._described[first], self._described[first + 1]
-                if above != oid:
-                    self._through.append(Through(above, oid, title))
-        if len(self._described) > 2 * _MOST_DESCRIBED:
-            kept = sorted(self._described)[-_MOST_DESCRIBED:]
-            self._described = {number: self._described[number] for number in kept}
-
-    def oids(self, directory: str) -> AbstractSet[int]:
-        """OIDs of the tables whose rows have come for a directory, landed or not."""
-        return self._oids.get(directory, frozenset())
-
-    def take_found(self) -> list[tuple[int, str]]:
-        """OID and title of tables whose rows come for the first time; told once."""
-        found, self._found = self._found, []
-        return found
-
-    def take_through(self) -> list[Through]:
-        """Partitions that may have been described for rows of their table; told once."""
-        through, self._through = self._through, []
-        return through
-
-    def take_moved(self) -> list[tuple[int, str]]:
-        """OID and title of tables that came under another name than before, in order; told once."""
-        moved, self._moved = self._moved, []
-        return moved
 
     def unproved(self, relation: Relation) -> tuple[Landed, dict[str, Any]]:  # Any: JSON
         """Where rows of `relation` would land, by what the stream says alone; and its schema.

@@ -13,9 +13,9 @@ later only what is newer than the look before is read. What the differences mean
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, Protocol, TypeVar
 
+from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.daemon import publications
 from gaussdecode.daemon.fingerprints import (
     Change,
@@ -54,38 +54,6 @@ class Catalog(Protocol):
         Raises:
             SourceError: the server failed.
         """
-
-
-class Described(Protocol):
-    """What the stream has said of tables; see `collect.tables.Tables`."""
-
-    def oids(self, directory: str) -> AbstractSet[int]:
-        """OIDs of the tables whose rows have come for a directory."""
-
-    def take_moved(self) -> Sequence[tuple[int, str]]:
-        """OID and title of tables that came under another name than before, in order; told once."""
-
-    def take_found(self) -> Sequence[tuple[int, str]]:
-        """OID and title of tables whose rows come for the first time; told once."""
-
-    def take_through(self) -> Sequence[tuple[int, int, str]]:
-        """OID of what may be a partitioned table, OID and title of a partition of it; told once."""
-
-
-class _Nothing:
-    """Before a stream."""
-
-    def oids(self, _: str) -> AbstractSet[int]:
-        return frozenset()
-
-    def take_moved(self) -> Sequence[tuple[int, str]]:
-        return ()
-
-    def take_found(self) -> Sequence[tuple[int, str]]:
-        return ()
-
-    def take_through(self) -> Sequence[tuple[int, int, str]]:
-        return ()
 
 
 class CatalogWatch:
@@ -139,7 +107,7 @@ class CatalogWatch:
             int, str
         ] = {}  # by OID, the title under which rows are known to be missing
         self._has_news = False
-        self._described: Described = _Nothing()
+        self._descriptions = Descriptions({})
         self._truncated: set[str] = set()  # directories of tables of which a TRUNCATE has come
         self._dropped: set[int] = set()  # tables of which was said that another one has their name
         self._held: dict[str, tuple[int, Change]] = {}  # by title: end of the WAL then
@@ -164,13 +132,13 @@ class CatalogWatch:
         self._lsn = lsn
         return self._look(lsn, frozenset(), is_whole=True)
 
-    def check(self, lsn: int, emptied: Iterable[str], described: Described) -> list[Json]:
+    def check(self, lsn: int, emptied: Iterable[str], descriptions: Descriptions) -> list[Json]:
         """Look at the catalogue, after everything up to a position has come.
 
         Args:
             lsn: the position.
             emptied: directories of tables of which a TRUNCATE is in the next entry.
-            described: what has come of tables, in the next entry too.
+            descriptions: what has come of tables, in the next entry too.
 
         Returns:
             As `begin`.
@@ -178,7 +146,7 @@ class CatalogWatch:
         Raises:
             SourceError: the server cannot be asked.
         """
-        self._described = described
+        self._descriptions = descriptions
         self._truncated |= frozenset(emptied)
         found = self._look(lsn, frozenset(emptied), is_whole=False)
         self._lsn = max(self._lsn, lsn)
@@ -205,12 +173,15 @@ class CatalogWatch:
         self._unseen = set(emptied) - seen
         found = [] if members is None else self._publications_changed(look, *members)
         changes: dict[str, Change] = {}
-        if look.listed is not None:
-            changes = self._compare(look, is_emptied)
-        changes |= self._judge(lsn, is_emptied)
-        changes |= self._gone_with_rows()
-        changes |= self._namesakes()
-        changes |= self._moved(self._described.take_moved())
+        for more in (
+            {} if look.listed is None else self._compare(look, is_emptied),
+            self._judge(lsn, is_emptied),
+            self._gone_with_rows(),
+            self._namesakes(),
+            self._moved(self._descriptions.take_moved()),
+        ):
+            for title, change in more.items():
+                changes[title] = changes.get(title, Change(())).and_then(change)
         changes = self._of_seen(_unnamed(changes, found), lsn, look.wal_lsn)
         if changes:
             found.append(suspect(changes, self._lsn, look.wal_lsn))
@@ -338,35 +309,34 @@ class CatalogWatch:
     def _is_seen(self, title: str) -> bool:
         """Whether rows of a table have come."""
         directory = table_directory(*split_title(title))
-        return self._has_landed(directory) or bool(self._described.oids(directory))
+        return self._has_landed(directory) or bool(self._descriptions.oids(directory))
 
     def _has_other(self, title: str, oid: int) -> bool:
         """Whether rows have come under the title of a table that was not known, that are not its own."""
         directory = table_directory(*split_title(title))
-        return self._has_landed(directory) or not self._described.oids(directory) <= {oid}
+        return self._has_landed(directory) or not self._descriptions.oids(directory) <= {oid}
 
     def _gone_with_rows(self) -> dict[str, Change]:
         """Rows came of a partition that its table does not have: it came and went between two looks."""
         gone: dict[str, set[str]] = {}
         changes: dict[str, Change] = {}
-        for above, oid, title in self._described.take_through():
+        for above, oid, title in self._descriptions.take_pairs():
             table = self._known.tables.get(above)
             if table is None or not table.is_root or oid in table.files:
                 continue
-            is_own = any(oid in other.files for other in self._known.tables.values())
-            if is_own and table_directory(*split_title(table.title)) in self._truncated:
+            others = [of.title for of in self._known.tables.values() if oid in of.files]
+            if others and table_directory(*split_title(table.title)) in self._truncated:
                 continue  # it was described for the TRUNCATE, and the other one after it by chance
             gone.setdefault(table.title, set()).add(title)
-            for own in self._known.tables.values():
-                if oid in own.files:
-                    changes[own.title] = partition_change(table.title)
+            changes |= dict.fromkeys(others, partition_change(table.title))
         return changes | {title: gone_change(partitions) for title, partitions in gone.items()}
 
     def _namesakes(self) -> dict[str, Change]:
         """Rows came of a table that was gone before anybody saw it, and another has its name now."""
-        found = self._described.take_found()
         strange = {
-            title for oid, title in found if oid not in self._known.tables.keys() | self._dropped
+            title
+            for oid, title in self._descriptions.take_found()
+            if oid not in self._known.tables and oid not in self._dropped
         }
         if not strange:
             return {}

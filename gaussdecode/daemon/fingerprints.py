@@ -10,6 +10,7 @@ judged when the stream has passed the place of the look: until then the old file
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, Self
 
 from gaussdecode.land.names import table_directory
@@ -168,6 +169,11 @@ def compare(
     wanted = {oid for oid, of in look.listed.items() if not is_left_out(of.title, oid)}
     left = {oid: known.tables[oid] for oid in known.tables if oid not in wanted}
     dropped = {table.title for oid, table in left.items() if oid not in look.listed}
+    partitions = (
+        {}
+        if wanted & look.tables.keys() <= known.tables.keys()
+        else {oid: of.title for of in known.tables.values() if of.is_root for oid in of.files}
+    )
     changes: dict[str, list[str]] = {}
     others: dict[str, TableState] = {}  # made anew, by title
     former: dict[str, str] = {}  # by title
@@ -176,22 +182,14 @@ def compare(
     types = {**known.types, **look.types}
     for oid in wanted & look.tables.keys():
         before, now = known.tables.get(oid), look.tables[oid]
-        if before is None and (
-            oid in known.gone or now.title in dropped or has_other(now.title, oid)
-        ):
-            tables[oid] = now
-            changes[now.title] = [_NOT_SENT_BEFORE if oid in known.gone else MADE_ANEW]
-            others[now.title] = now
-            continue
-        above = _table_of_partitions(known, now) if before is None else None
-        if above is not None:
-            tables[oid] = now
-            changes[now.title] = [MissingRows(WAS_PARTITION.format(above))]
-            continue
-        if before is None and not (now.can_be_unlogged or now.is_root):
-            tables[oid] = now  # it may be older than its place in a publication
-            continue
         if before is None:
+            text = _said_of_new(known, now, partitions, dropped, has_other)
+            if text is not None:
+                changes[now.title] = [text]
+                others[now.title] = now
+            if text is not None or not (now.can_be_unlogged or now.is_root):
+                tables[oid] = now  # it may be older than its place in a publication
+                continue
             before = dataclasses.replace(now, files=as_created(now, now.files))
         found = differences(before, now, known.types, look.types)
         if before.title != now.title:
@@ -222,18 +220,20 @@ def compare(
     )
 
 
-def _table_of_partitions(known: Known, now: TableState) -> str | None:
-    """Title of the table that had the files of another one as partitions."""
-    return next(
-        (
-            table.title
-            for table in known.tables.values()
-            if table.is_root
-            and table.oid != now.oid
-            and not table.files.keys().isdisjoint(now.files)
-        ),
-        None,
-    )
+def _said_of_new(
+    known: Known,
+    now: TableState,
+    partitions: Mapping[int, str],
+    dropped: AbstractSet[str],
+    has_other: Callable[[str, int], bool],
+) -> str | None:
+    """What is said of a table that was not known, but for what became of its files; None for nothing."""
+    if now.oid in known.gone:
+        return _NOT_SENT_BEFORE
+    if now.title in dropped or has_other(now.title, now.oid):
+        return MADE_ANEW
+    above = next((partitions[oid] for oid in now.files if oid in partitions), None)
+    return None if above is None else MissingRows(WAS_PARTITION.format(above))
 
 
 def _change(texts: list[str], now: TableState | None, former: str | None) -> Change:

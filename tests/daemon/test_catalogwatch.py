@@ -1,18 +1,19 @@
 """The watch of a real server's catalogue: what is said, when, and what is remembered over a death."""
 
 from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from kit.postgres import Database
 
+from gaussdecode.collect.descriptions import Descriptions
 from gaussdecode.daemon.catalogwatch import CatalogWatch
 from gaussdecode.land.disk import Disk
 from gaussdecode.land.files import Files
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.postgresql.connection import Connection, connect
 
@@ -29,14 +30,12 @@ class Place:
         self._store = SnapshotStore(Disk(Files(root), SpaceWait(), "test"))
         self._store.prepare()
         self.landed: set[str] = set()
-        self.come: dict[str, set[int]] = {}
-        self.found: list[tuple[int, str]] = []
-        self.through: list[tuple[int, int, str]] = []
+        self.version = 0
         self.restart()
 
     def restart(self) -> None:
         """As after a death."""
-        self.come.clear()
+        self.descriptions = Descriptions({})
         self.watch = CatalogWatch(
             [self.database.publication],
             None,
@@ -62,36 +61,25 @@ class Place:
     def check(self, lsn: int | None = None, emptied: Iterable[str] = ()) -> list[str]:
         """Look before an entry that has all up to a position; by default up to now."""
         lsn = self.database.wal_end() if lsn is None else lsn
-        return _texts(self.watch.check(lsn, emptied, self))
+        return _texts(self.watch.check(lsn, emptied, self.descriptions))
 
     def comes(self, title: str, oid: int = 0) -> None:
         """Rows of a table come; by default of the one that has the name."""
-        oid = oid or self.oid(title)
-        self.come.setdefault(title, set()).add(oid)
-        self.found.append((oid, title))
+        self.descriptions.note_rows(title, self.relation(title, oid))
 
-    def oid(self, title: str) -> int:
-        """Of a table, 1 for none."""
-        ((oid,),) = self.database.execute(f"SELECT to_regclass('{title}')::oid::int8")
-        return 1 if oid is None else int(oid)
+    def describes(self, *titles: str) -> None:
+        """Tables are described, one after the other."""
+        for title in titles:
+            self.descriptions.note(self.relation(title))
 
-    def oids(self, directory: str) -> AbstractSet[int]:
-        """See `Described`."""
-        return self.come.get(directory, set())
-
-    def take_moved(self) -> list[tuple[int, str]]:
-        """See `Described`."""
-        return []
-
-    def take_found(self) -> list[tuple[int, str]]:
-        """See `Described`."""
-        found, self.found = self.found, []
-        return found
-
-    def take_through(self) -> list[tuple[int, int, str]]:
-        """See `Described`."""
-        through, self.through = self.through, []
-        return through
+    def relation(self, title: str, oid: int = 0) -> Relation:
+        """The next description of a table; of OID 1 where there is none."""
+        self.version += 1
+        ((there,),) = self.database.execute(f"SELECT to_regclass('{title}')::oid::int8")
+        schema, name = title.split(".")
+        return Relation(
+            self.version, oid or int(there or 1), schema, name, ReplicaIdentity.DEFAULT, ()
+        )
 
 
 def _texts(found: list[dict[str, Any]]) -> list[str]:  # Any: JSON
@@ -279,7 +267,7 @@ def test_rows_of_a_partition_that_the_table_does_not_have(
     for statement in _ROOT.split(";"):
         place.database.execute(statement)
     place.comes("public.n")
-    place.through.append((place.oid("public.n"), place.oid("public.n_1"), "public.n_1"))
+    place.describes("public.n", "public.n_1")
     if is_seen:
         assert place.check() == []
     if end:
@@ -296,3 +284,26 @@ def test_rows_that_no_stream_had_are_named_without_others(place: Place) -> None:
     (said,) = place.check()
     assert said.startswith("public.n: partition public.n_2 was attached, with the rows")
     assert place.check() == []
+
+
+def test_a_table_that_is_described_after_a_truncate_is_no_partition(place: Place) -> None:
+    """TRUNCATE describes the partitioned table itself, and any other may come next."""
+    place.database.execute(_ROOT.partition(";")[0])
+    assert place.check() == []
+    place.comes("public.n")
+    place.comes("public.a")
+    place.describes("public.n", "public.a")
+    assert place.check(emptied=["public.n"]) == []
+    place.database.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    place.describes("public.n", "public.b")
+    assert place.check() == []
+
+
+def test_nothing_that_is_said_of_a_table_hides_another(place: Place) -> None:
+    """A partition came with rows, and another one came and went."""
+    for statement in (_ROOT.partition(";")[0], _ASIDE, "INSERT INTO n_2 VALUES (2, 2)", _ATTACH):
+        place.database.execute(statement)
+    place.describes("public.n", "public.n_1")
+    (said,) = place.check()
+    assert "partition public.n_2 was attached, with the rows" in said
+    assert "partition public.n_1 was attached, detached or dropped meanwhile" in said
