@@ -184,12 +184,8 @@ def test_accepting_a_gap_is_ended(
     start: Callable[..., Command],
 ) -> None:
     """Nothing is recorded, and the next attempt finds the same gap."""
-    database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
-    database_15.create_slot()
-    daemon = make_daemon(database_15).start()
-    database_15.execute("INSERT INTO public.t VALUES (1)")
-    daemon.catch_up()
-    assert daemon.stop() == EX_OK
+    daemon = make_daemon(database_15)
+    daemon.land_a_row()
     before = len(daemon.entries())
     position = str(database_15.slot_positions()[1])
     database_15.execute(f"SELECT pg_drop_replication_slot('{database_15.slot}')")

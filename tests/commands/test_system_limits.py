@@ -39,12 +39,8 @@ def limited(limit: str, *arguments: str) -> tuple[int, str]:
 @pytest.fixture
 def landed(database_15: Database, make_daemon: Callable[..., Daemon]) -> Daemon:
     """A daemon that was stopped, with a landing."""
-    database_15.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
-    database_15.create_slot()
-    daemon = make_daemon(database_15).start()
-    database_15.execute("INSERT INTO public.t VALUES (1)")
-    daemon.catch_up()
-    assert daemon.stop() == EX_OK
+    daemon = make_daemon(database_15)
+    daemon.land_a_row()
     return daemon
 
 

@@ -307,3 +307,15 @@ def test_nothing_that_is_said_of_a_table_hides_another(place: Place) -> None:
     (said,) = place.check()
     assert "partition public.n_2 was attached, with the rows" in said
     assert "partition public.n_1 was attached, detached or dropped meanwhile" in said
+
+
+def test_a_partition_that_came_and_was_emptied_before_it_was_seen(place: Place) -> None:
+    """Its rows came, and its file is not the one that it was made with."""
+    for statement in _ROOT.split(";"):
+        place.database.execute(statement)
+    place.comes("public.n")
+    assert place.check() == []
+    for statement in ("CREATE TABLE n_2 PARTITION OF n FOR VALUES IN (2)", "TRUNCATE n_2"):
+        place.database.execute(statement)
+    (said,) = place.check()
+    assert said.startswith("public.n: its file was replaced")

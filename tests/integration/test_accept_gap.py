@@ -28,12 +28,8 @@ class Terminal(io.StringIO):
 
 def stopped(database: Database, make_daemon: MakeDaemon) -> Daemon:
     """A daemon that has landed a row, and was stopped."""
-    database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
-    database.create_slot()
-    daemon = make_daemon(database).start()
-    database.execute("INSERT INTO public.t VALUES (1)")
-    daemon.catch_up()
-    assert daemon.stop() == EX_OK
+    daemon = make_daemon(database)
+    daemon.land_a_row()
     return daemon
 
 

@@ -9,11 +9,11 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from kit import stranger
-from kit.applied import newest
+from kit.applied import held_by_source, in_order, rows_by_source
 from kit.gausscluster import GaussCluster
 from kit.gaussseveral import several
 from kit.postgres import Database, Postgres
@@ -29,7 +29,6 @@ from gaussdecode.spark.store import Target
 
 pytestmark = pytest.mark.integration
 Shards = dict[str, Database]
-Rows = list[dict[str, Any]]  # Any: values
 _numbers = itertools.count()
 
 
@@ -65,40 +64,10 @@ def applied_in_steps(root: Path, target: Path) -> int:
         assert steps.stopped == once.stopped
         stops += len(steps.stopped)
         if once.tables:
-            same = [rows_of(target / name, "public.t") for name in ("steps", f"at{n}")]
+            same = [rows_by_source(target / name, "public.t") for name in ("steps", f"at{n}")]
             assert same[0] == same[1]
     assert not steps.stopped
     return stops
-
-
-def in_order(rows: Rows) -> Rows:
-    """In one order, whatever the order of their columns is."""
-    return sorted(rows, key=lambda row: repr(sorted(row.items())))
-
-
-def rows_of(target: Path, table: str) -> Rows:
-    """Current rows of a table, each with its source; columns by true name, NULLs left out."""
-    store = Target(target)
-    schema, rows = newest(store, store.find_table(table))
-    names = {column.name: column.true_name for column in schema.columns}
-    found = []
-    for row in rows:
-        values = {names[name]: row[name] for name in names if row[name] is not None}
-        found.append({"gd_source": row["gd_source"], **values})
-    return in_order(found)
-
-
-def held(shards: Shards, table: str) -> Rows:
-    """The same of the servers' tables."""
-    found = []
-    for name, shard in shards.items():
-        with shard.connect() as session:
-            cursor = session.execute(f"SELECT * FROM {table}")
-            columns = [column.name for column in cursor.description or ()]
-            for values in cursor.fetchall():
-                pairs = zip(columns, values, strict=True)
-                found.append({"gd_source": name, **{k: v for k, v in pairs if v is not None}})
-    return in_order(found)
 
 
 def on_all(shards: Shards, *statements: str) -> None:
@@ -132,7 +101,7 @@ def test_columns_are_matched_by_name_between_sources(shards: Shards, tmp_path: P
         assert daemon.stop() == 0
     summary = applied(daemon.root, tmp_path / "target")
     assert not summary.stopped
-    assert rows_of(tmp_path / "target", "public.t") == held(shards, "public.t")
+    assert rows_by_source(tmp_path / "target", "public.t") == held_by_source(shards, "public.t")
 
 
 def with_table(shards: Shards, columns: str, **others: str) -> None:
@@ -185,7 +154,9 @@ def test_what_cannot_be_one_table_stops(
     assert list(summary.stopped) == ["public.t"]
     with pytest.raises(ConfigError, match="to say which columns are which does not help"):
         question_of(Landing(daemon.root), Target(tmp_path / "target"), "public.t")
-    assert rows_of(tmp_path / "target", "public.beside") == held(shards, "public.beside")
+    assert rows_by_source(tmp_path / "target", "public.beside") == held_by_source(
+        shards, "public.beside"
+    )
 
 
 def test_whole_numbers_are_held_in_the_widest(shards: Shards, tmp_path: Path) -> None:
@@ -198,7 +169,7 @@ def test_whole_numbers_are_held_in_the_widest(shards: Shards, tmp_path: Path) ->
         daemon.catch_up_all()
         assert daemon.stop() == 0
     assert not applied(daemon.root, tmp_path / "target").stopped
-    assert rows_of(tmp_path / "target", "public.t") == held(shards, "public.t")
+    assert rows_by_source(tmp_path / "target", "public.t") == held_by_source(shards, "public.t")
 
 
 def test_a_rename_on_one_source_first(shards: Shards, tmp_path: Path) -> None:
@@ -218,7 +189,7 @@ def test_a_rename_on_one_source_first(shards: Shards, tmp_path: Path) -> None:
         daemon.catch_up_all()
         assert daemon.stop() == 0
     assert not applied(daemon.root, tmp_path / "target").stopped
-    assert rows_of(tmp_path / "target", "public.t") == held(shards, "public.t")
+    assert rows_by_source(tmp_path / "target", "public.t") == held_by_source(shards, "public.t")
 
 
 def changes_of_columns(chance: random.Random, count: int) -> list[str]:
@@ -302,8 +273,8 @@ def test_random_orders_of_changes(shards: Shards, tmp_path: Path, seed: int) -> 
     stops = applied_in_steps(daemon.root, tmp_path)
     if seed == 0:
         assert stops, "nothing stopped on the way: the test tells less"
-    wanted = held(shards, "public.t")
-    assert rows_of(tmp_path / "steps", "public.t") == wanted, changes
+    wanted = held_by_source(shards, "public.t")
+    assert rows_by_source(tmp_path / "steps", "public.t") == wanted, changes
     read = {name: stranger.Reader(daemon.root, source=name).advance() for name in shards}
     tables = {name: reader.tables["public.t"] for name, reader in read.items()}
     assert in_order(stranger.as_one(tables)) == wanted, changes
@@ -346,4 +317,4 @@ def test_random_orders_on_data_nodes(
                 found = {k: v for k, v in table.row(held_values).items() if v is not None}
                 wanted.append({"gd_source": name, **found, "id": int(found["id"])})
     applied_in_steps(daemon.root, tmp_path)
-    assert rows_of(tmp_path / "steps", "public.t") == in_order(wanted)
+    assert rows_by_source(tmp_path / "steps", "public.t") == in_order(wanted)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 from kit import landing, stranger
-from kit.applied import newest
+from kit.applied import held_by_source, in_order, rows_by_source
 from kit.daemon import wait_until
 from kit.postgres import Database, Postgres
 from kit.shards import ShardsDaemon, prepared
@@ -33,11 +33,9 @@ from gaussdecode.land.verify import verify
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.run import Summary
-from gaussdecode.spark.store import Target
 
 pytestmark = pytest.mark.integration
 Shards = dict[str, Database]
-Rows = list[dict[str, Any]]  # Any: values
 _numbers = itertools.count()
 _MAJORS: Final = {"east": 15, "west": 18}
 _STEPS: Final = (
@@ -129,41 +127,9 @@ def snapshots(root: Path) -> list[tuple[str, list[str], int]]:
     ]
 
 
-def in_order(rows: Rows) -> Rows:
-    """In one order, whatever the order of their columns is."""
-    return sorted(rows, key=lambda row: repr(sorted(row.items())))
-
-
-def held(shards: Shards, table: str) -> Rows:
-    """Rows of the servers that have a table, each with its source; NULLs left out."""
-    found = []
-    for name, shard in shards.items():
-        with shard.connect() as session:
-            if session.execute("SELECT to_regclass(%s)", (table,)).fetchone() == (None,):
-                continue
-            cursor = session.execute(f"SELECT * FROM {table}")
-            columns = [column.name for column in cursor.description or ()]
-            for values in cursor.fetchall():
-                pairs = zip(columns, values, strict=True)
-                found.append({"gd_source": name, **{k: v for k, v in pairs if v is not None}})
-    return in_order(found)
-
-
 def applied(root: Path, target: Path) -> Summary:
     """Make tables of all that landed."""
     return apply_with(LocalEngine(), root, target, Options(history=True, changelog="gd_op"))
-
-
-def rows_of(target: Path, table: str) -> Rows:
-    """Current rows of a table, as `held` gives them."""
-    store = Target(target)
-    schema, rows = newest(store, store.find_table(table))
-    names = {column.name: column.true_name for column in schema.columns}
-    found = []
-    for row in rows:
-        values = {names[name]: row[name] for name in names if row[name] is not None}
-        found.append({"gd_source": row["gd_source"], **values})
-    return in_order(found)
 
 
 def check(shards: Shards, root: Path, target: Path, *tables: str) -> None:
@@ -173,10 +139,10 @@ def check(shards: Shards, root: Path, target: Path, *tables: str) -> None:
     once = target.with_name(f"{target.name} once")
     assert not applied(root, once).stopped
     for table in tables:
-        wanted = held(shards, table)
+        wanted = held_by_source(shards, table)
         assert wanted
-        assert rows_of(target, table) == wanted
-        assert rows_of(once, table) == wanted
+        assert rows_by_source(target, table) == wanted
+        assert rows_by_source(once, table) == wanted
         readers = {name: stranger.Reader(root, source=name).advance() for name in shards}
         found = {name: of.tables[table] for name, of in readers.items() if table in of.tables}
         assert in_order(stranger.as_one(found)) == wanted

@@ -1,5 +1,7 @@
 """Rows of tables that are kept as files, read without Spark."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -7,6 +9,9 @@ import pyarrow as pa
 from gaussdecode.spark.schema import TableSchema, conform
 from gaussdecode.spark.store import TableVersion, Target
 from gaussdecode.spark.vectors import current_rows
+from kit.postgres import Database
+
+Rows = list[dict[str, Any]]  # Any: values
 
 
 def newest(target: Target, table: str) -> tuple[TableSchema, list[dict[str, Any]]]:  # Any: values
@@ -35,3 +40,35 @@ def rows_of(
             rows = conform(rows, part, schema)
         found += rows.to_pylist()
     return schema, found
+
+
+def rows_by_source(target: Path, table: str) -> Rows:
+    """Current rows of a table, each with its source, in one order; columns by true name, NULLs left out."""
+    store = Target(target)
+    schema, rows = newest(store, store.find_table(table))
+    names = {column.name: column.true_name for column in schema.columns}
+    found = []
+    for row in rows:
+        values = {names[name]: row[name] for name in names if row[name] is not None}
+        found.append({"gd_source": row["gd_source"], **values})
+    return in_order(found)
+
+
+def held_by_source(shards: Mapping[str, Database], table: str) -> Rows:
+    """The same of the servers that have such a table."""
+    found = []
+    for name, shard in shards.items():
+        with shard.connect() as session:
+            if session.execute("SELECT to_regclass(%s)", (table,)).fetchone() == (None,):
+                continue
+            cursor = session.execute(f"SELECT * FROM {table}")
+            columns = [column.name for column in cursor.description or ()]
+            for values in cursor.fetchall():
+                pairs = zip(columns, values, strict=True)
+                found.append({"gd_source": name, **{k: v for k, v in pairs if v is not None}})
+    return in_order(found)
+
+
+def in_order(rows: Rows) -> Rows:
+    """In one order, whatever the order of their columns is."""
+    return sorted(rows, key=lambda row: repr(sorted(row.items())))

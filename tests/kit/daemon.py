@@ -306,6 +306,15 @@ class Daemon:
         names = sorted((self.root / "commits").glob("[0-9]*.json"))
         return landing.position(json.loads(names[-1].read_text())) if names else 0
 
+    def land_a_row(self) -> None:
+        """Begin with a table of one row that comes in the stream, and stop."""
+        self.database.execute("CREATE TABLE public.t (id int4 PRIMARY KEY)")
+        self.database.create_slot()
+        self.start()
+        self.database.execute("INSERT INTO public.t VALUES (1)")
+        self.catch_up()
+        assert self.stop() == 0
+
     def catch_up(self) -> None:
         """Wait until all that is committed now has landed.
 
