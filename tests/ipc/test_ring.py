@@ -294,7 +294,7 @@ def test_nothing_is_left(is_closed: bool) -> None:
         maps = Path("/proc/self/maps").read_text().count("memfd:gaussdecode-ring")
         return len(list(Path("/proc/self/fd").iterdir())), maps
 
-    before = held()
+    fds, maps = held()
     for _ in range(300):
         ring = Ring.create(4 * PAGE, 2)
         ring.put_bytes(b"x" * 3000)
@@ -303,7 +303,10 @@ def test_nothing_is_left(is_closed: bool) -> None:
             ring.close()
     del ring
 
-    assert held() == before
+    left = held()
+    # Fewer, where another test's objects went at last.
+    assert left[0] <= fds
+    assert left[1] <= maps
 
 
 def test_attach_to_something_else() -> None:

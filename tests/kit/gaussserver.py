@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from kit.daemon import wait_until
 from kit.gaussactivity import Backend
 from kit.gausscommand import CommandError
 from kit.gausspassword import User
@@ -348,11 +349,12 @@ class GaussServer:
     # --- faults ------------------------------------------------------------------------
 
     def reset_connections(self) -> None:
-        """Reset every connection now."""
+        """Reset every connection now, and wait until none of them holds a slot any more."""
         with self.lock:
-            sessions = list(self._sessions)
+            sessions = set(self._sessions)
         for session in sessions:
             session.reset()
+        wait_until(lambda: not sessions & self._sessions, "the end of connections")
 
     def cut_after(self, count: int) -> None:
         """Reset the streaming connection that sends the so-many-th byte from now on, there."""

@@ -53,10 +53,11 @@ def records(bodies: list[bytes]) -> list[Record]:
     return [record for body in bodies for record in binary_records(body)]
 
 
-def stream(port: int, commits: int, **options: str) -> list[Record]:
-    """Read a CSN slot until it brought so many commits."""
+def stream(server: GaussServer, commits: int, **options: str) -> list[Record]:
+    """Read a CSN slot until it brought so many commits, once its last reader is seen as gone."""
+    wait_until(lambda: not server.slots["s"].is_active, "the end of the last reader")
     got: list[Record] = []
-    with Client(port, replication=True) as client:
+    with Client(server.port, replication=True) as client:
         client.start("s", **{**BY_CSN, **options})
         while sum(record.kind == "C" for record in got) < commits:
             bodies = client.receive(1).bodies
@@ -85,7 +86,7 @@ def test_a_csn_slot_goes_by_csn(cluster: GaussCluster, batch: str, seed: int) ->
         committed = [of for of in server.store.committed if of.changes]
         by_csn = sorted(committed, key=lambda of: of.csn)
         assert by_csn != committed
-        got = stream(server.port, len(by_csn), sending_batch=batch, skip_empty_xacts="true")
+        got = stream(server, len(by_csn), sending_batch=batch, skip_empty_xacts="true")
         assert [r.csn for r in got if r.kind == "B"] == [of.csn for of in by_csn]
         assert [r.lsn for r in got if r.kind == "C"] == [of.end_lsn for of in by_csn]
         rows = [(r.kind, r.lsn) for r in got if r.kind in "IUD"]
@@ -212,11 +213,11 @@ def test_a_confirmation_stands_for_a_csn(cluster: GaussCluster) -> None:
         wait_until(lambda: bool(server.violations), "the violation")
     assert "that was not sent" in server.violations.pop()
     slot.confirmed_csn = done[1].csn
-    assert [r.csn for r in stream(server.port, 1) if r.kind == "B"] == [done[2].csn]
+    assert [r.csn for r in stream(server, 1) if r.kind == "B"] == [done[2].csn]
     cluster.away("dn1")
     cluster.back("dn1")
     assert slot.confirmed_csn == before
-    assert len(stream(server.port, 3)) == 9
+    assert len(stream(server, 3)) == 9
 
 
 def test_start_position(cluster: GaussCluster) -> None:
@@ -227,7 +228,7 @@ def test_start_position(cluster: GaussCluster) -> None:
     insert(server.store, table, 1)
     two = insert(server.store, table, 2, 3)
     insert(server.store, table, 4)
-    got = stream(server.port, 2, start_position=f"{two.csn}/{two.changes[1].lsn}")
+    got = stream(server, 2, start_position=f"{two.csn}/{two.changes[1].lsn}")
     assert [(r.kind, r.lsn) for r in got[:2]] == [("I", two.changes[1].lsn), ("C", two.end_lsn)]
     assert [r.kind for r in got[2:]] == ["B", "I", "C"]
     assert "could not parse" in refused(server.port, output_order="1", start_position="7")
@@ -240,9 +241,9 @@ def test_replicated_tables_need_a_slice(cluster: GaussCluster) -> None:
     table = cluster.create_table("kit", "r", {"id": "int8"}, key=["id"], is_replicated=True)["dn1"]
     insert(server.store, table, 1)
     with pytest.raises(ServerError, match="slice-id"):
-        stream(server.port, 1)
-    assert [r.kind for r in stream(server.port, 1, slice_id="0")] == ["B", "I", "C"]
-    assert [r.kind for r in stream(server.port, 1, slice_id="1")] == ["B", "C"]
+        stream(server, 1)
+    assert [r.kind for r in stream(server, 1, slice_id="0")] == ["B", "I", "C"]
+    assert [r.kind for r in stream(server, 1, slice_id="1")] == ["B", "C"]
 
 
 def test_slot_and_order_must_fit(cluster: GaussCluster) -> None:
