@@ -186,7 +186,12 @@ class _Server(ThreadingHTTPServer):
             self._open[request] = time.monotonic()
         for oldest in surplus:
             _hang_up(oldest)
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:
+            # The system gives no more threads. Answered here, one after the other: what the
+            # daemon says of itself matters most on such a machine.
+            self.process_request_thread(request, client_address)
 
     def shutdown_request(self, request: _Request) -> None:
         assert isinstance(request, socket.socket)

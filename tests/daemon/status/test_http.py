@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -147,6 +148,19 @@ def test_silent_clients_cost_no_scrape(
     finally:
         for client in silent:
             client.close()
+
+
+def test_it_answers_where_the_system_has_no_thread(
+    server: MonitoringServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request after the other."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    for _ in range(2 * MAX_CONNECTIONS):
+        assert ask(server, "/livez")[0] == 200
 
 
 def test_clients_that_have_room_are_left_alone(server: MonitoringServer) -> None:
