@@ -16,15 +16,11 @@ stopped, and what verify does not compare, are counted by their reason. Needs Sp
 """
 
 import argparse
-import contextlib
-import io
-import json
-import re
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -38,8 +34,8 @@ from kit.proxy import Proxy
 from kit.workload import Workload, prepare
 from pyspark.sql import SparkSession
 from spark_apply import session
+from sparkverify import verify
 
-from gaussdecode.cli import main as command
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
@@ -57,7 +53,6 @@ _SMALL: Final = {  # planning anew and compiling take longer than these few rows
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-_QUOTED: Final = re.compile(r"[\d/]+|\"[^\"]*\"")
 
 
 class Life:
@@ -106,31 +101,6 @@ class Life:
         self._workload.finish()
 
 
-def verify(daemon: Daemon, target: Path, kind: str, tables: Sequence[str] | None) -> Counter[str]:
-    """Compare a target with the server; gives how many tables there are by how it went.
-
-    Raises:
-        AssertionError: they differ.
-    """
-    arguments = ["spark", "verify", str(daemon.root), str(target), "--allow-insecure", "--json"]
-    dsn = f"{daemon.database.dsn} sslmode=disable"
-    arguments += ["--local"] if kind == PARQUET else []
-    arguments += [] if tables is None else ["--tables", ",".join(tables)]
-    said, failed = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(failed):
-        command([*arguments, "--dsn", dsn])
-    assert said.getvalue(), failed.getvalue()
-    compared = json.loads(said.getvalue())["tables"]
-    differ = [of for of in compared if of["different_ranges"]]
-    assert not differ, differ
-    return Counter("equal" if of["why_not"] is None else reason(of["why_not"]) for of in compared)
-
-
-def reason(text: str) -> str:
-    """A reason without what differs from table to table."""
-    return _QUOTED.sub("…", text)
-
-
 def run(
     spark: SparkSession, server: Postgres, seed: int, rounds: int, count: int, where: Path
 ) -> dict[str, Any]:
@@ -152,13 +122,13 @@ def run(
                     chosen = sorted(rng.sample(known, min(count, len(known))))
                 options = Options(history=rng.random() < 0.5)
                 apply_with(LocalEngine(), root, where / PARQUET, options)
-                found[PARQUET] += verify(life.daemon, where / PARQUET, PARQUET, None)
+                found[PARQUET] += verify(life.daemon, where / PARQUET)
                 options = Options(history=rng.random() < 0.5, format=lake, tables=chosen)
                 apply_with(SparkEngine(spark), root, where / lake, options)
                 # One of which nothing has landed yet but its schema is no table of the target.
                 held = [table for table in chosen if table in Target(where / lake).tables()]
                 if held:
-                    found[lake] += verify(life.daemon, where / lake, lake, held)
+                    found[lake] += verify(life.daemon, where / lake, held, is_local=False)
         finally:
             life.daemon.stop()
         oracle.check(root, database)

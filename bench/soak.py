@@ -10,7 +10,8 @@ have the time to fire. The others, and all bounds, are as installed.
 
 At the end, at rest: the commit log has no hole and no position twice, every transaction of
 the journal landed once and whole, the landing replayed is what the tables of the server
-hold, `gaussdecode verify` finds nothing. An alert without a fault that explains it fails
+hold, `gaussdecode verify` finds nothing, and `gaussdecode spark verify` finds a target that was
+brought up to the landing equal to them. An alert without a fault that explains it fails
 the soak, and so does a supervisor that had to give up.
 
     python bench/soak.py [--minutes N] [--seed N] [--pause S] [--only NAME] [--out FILE]
@@ -38,7 +39,10 @@ from kit.workload import prepare
 from soakfaults import FAULTS, Fault, Stage, own_disk
 from soakload import Load
 from soakreport import Happened, MemoryWatch, Report
+from sparkverify import verify as spark_verify
 
+from gaussdecode.cli import main as command
+from gaussdecode.errors import EX_CONFIG, EX_OK
 from gaussdecode.land.verify import verify
 
 _SETTINGS: Final = {"fsync": "on", "wal_sender_timeout": "10s", "max_slot_wal_keep_size": "8GB"}
@@ -120,9 +124,14 @@ def wait_until_landed(stage: Stage) -> dict[str, Any]:
     target = stage.daemon.database.wal_end()
     stage.daemon.mark()
     wait_until(lambda: stage.daemon.durable_lsn() > target, "landing the rest", 300)
+    say("bringing a target up to the landing, and comparing it with the source")
+    lake = stage.daemon.root.parent / "target"
+    applied = command(["spark", "apply", str(stage.daemon.root), str(lake), "--local"])
+    assert applied in {EX_OK, EX_CONFIG}, "EX_CONFIG: tables stand still, which are counted"
+    verified = spark_verify(stage.daemon, lake)
     status = stage.supervised.stop()
     assert status == 0, f"stopped with status {status}"
-    say("comparing with the source")
+    say("replaying the landing, and comparing it with the source")
     landed = oracle.check(stage.daemon.root, stage.daemon.database)
     say("verifying the landing")
     report = verify(stage.daemon.root)
@@ -136,6 +145,7 @@ def wait_until_landed(stage: Stage) -> dict[str, Any]:
         "tables_equal_the_source": True,
         "positions_twice": 0,
         "verify_findings": len(report.findings),
+        "spark_verify": dict(verified),
     }
 
 

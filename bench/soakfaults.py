@@ -253,4 +253,4 @@ _OUTLIVED: Final = (
 )
 FAULTS: Final = (*_ENDS, *_OUTLIVED)
 # What the load itself raises: it writes NaN, Infinity and dates before Christ.
-BY_LOAD: Final = ("GaussdecodeMisfitValues",)
+BY_LOAD: Final = ("GaussdecodeMisfitValues", "GaussdecodeSuspectTransactions")

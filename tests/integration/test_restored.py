@@ -1,6 +1,5 @@
 """A server that forgot: confirmations lost in a crash are harmless, a restored past is not."""
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,26 +24,6 @@ def durable_server(request: pytest.FixtureRequest) -> Iterator[Postgres]:
     """A server whose files can be copied and put back."""
     with Postgres(request.param, {"fsync": "on", "wal_sender_timeout": "10s"}) as server:
         yield server
-
-
-def _copy(server: Postgres) -> Path:
-    """Stop a server and copy its files, the slots included; start it again."""
-    saved = server.home / "saved"
-    server.stop()
-    shutil.copytree(server.data, saved)
-    server.start()
-    return saved
-
-
-def _restore(server: Postgres, saved: Path) -> None:
-    """Put the files of a copy in the place of a server's."""
-    owner = server.data.stat()
-    server.stop()
-    shutil.rmtree(server.data)
-    shutil.move(saved, server.data)
-    for path in (server.data, *server.data.rglob("*")):
-        shutil.chown(path, owner.st_uid, owner.st_gid)
-    server.start()
 
 
 def _prepare(server: Postgres) -> Database:
@@ -74,13 +53,13 @@ def test_restored_server_is_refused_however_often_it_is_tried(
     _insert(database, 1, 10)
     daemon.catch_up()
     assert daemon.stop() == 0
-    saved = _copy(durable_server)
+    saved = durable_server.save_files()
     daemon.start()
     _insert(database, 11, 20)
     daemon.catch_up()
     assert daemon.stop() == 0
     before = landing.read_entries(daemon.root)
-    _restore(durable_server, saved)
+    durable_server.put_back(saved)
     assert daemon.start().wait() == EX_CONFIG
     assert "restored to the past" in daemon.log_tail()
     _, confirmed = database.slot_positions()
@@ -107,12 +86,12 @@ def test_no_table_stops_for_a_row_of_another_history(
     _insert(database, 1, 10)
     daemon.catch_up()
     assert daemon.stop() == 0
-    saved = _copy(durable_server)
+    saved = durable_server.save_files()
     daemon.start()
     _insert(database, 11, 20)
     daemon.catch_up()
     assert daemon.stop() == 0
-    _restore(durable_server, saved)
+    durable_server.put_back(saved)
     database.execute(f"INSERT INTO public.sick VALUES ('{POISON}')")
     _insert(database, 21, 30)
     _grow_beyond(database, daemon.durable_lsn())
@@ -133,13 +112,13 @@ def test_restored_server_that_sends_nothing_again_is_refused(
     _insert(database, 1, 2)
     daemon.catch_up()
     assert daemon.stop() == 0
-    saved = _copy(durable_server)
+    saved = durable_server.save_files()
     daemon.start()
     _insert(database, 3, 4)
     daemon.catch_up()
     assert daemon.stop() == 0
     before = landing.read_entries(daemon.root)
-    _restore(durable_server, saved)
+    durable_server.put_back(saved)
     _grow_beyond(database, daemon.durable_lsn())
     assert daemon.start().wait() == EX_CONFIG
     assert landing.read_entries(daemon.root) == before
@@ -167,14 +146,14 @@ def test_a_restored_shard_is_refused_however_often_it_is_tried(
             _insert(shard, 1, 5)
         daemon.catch_up_all()
         assert daemon.stop() == 0
-        saved = _copy(durable_server)
+        saved = durable_server.save_files()
         daemon.start()
         for shard in shards.values():
             _insert(shard, 6, 10)
         daemon.catch_up_all()
         assert daemon.stop() == 0
         before = landing.read_entries(daemon.root)
-        _restore(durable_server, saved)
+        durable_server.put_back(saved)
         _insert(shards["west"], 1011, 1020)
         _grow_beyond(shards["west"], before[-1]["positions"]["west"]["lsn"])
         _insert(shards["west"], 1021, 1030)
@@ -230,19 +209,18 @@ def test_server_that_forgot_confirmations_in_a_crash_is_followed(
 ) -> None:
     """It sends again what has landed; that is compared, found equal, and landed once."""
     database = _prepare(durable_server)
-    state = durable_server.data / "pg_replslot" / database.slot / "state"
     daemon = make_daemon(database).start()
     _insert(database, 1, 10)
     daemon.catch_up()
     assert daemon.stop() == 0
     durable_server.restart()
-    saved = state.read_bytes()
+    saved = database.slot_state.read_bytes()
     daemon.start()
     _insert(database, 11, 20)
     daemon.catch_up()
     durable_server.kill9()
     assert daemon.stop() == 0
-    state.write_bytes(saved)  # as if none had been written since
+    database.slot_state.write_bytes(saved)  # as if none had been written since
     durable_server.start()
     assert database.slot_positions()[1] < daemon.durable_lsn()
     daemon.start()

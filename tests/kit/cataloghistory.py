@@ -1,5 +1,7 @@
 """Seeded lives of a few tables: rows and commands of all cases, mixed, over restarts and kills of the daemon.
 
+Servers send again what was confirmed, and one may go back to the past.
+
 The tables are in one database, or in several that land together, each with changes at its own pace.
 
 At each stop a target is brought up to the landing. A table that does not stand still there has the source's
@@ -17,6 +19,7 @@ from typing import Final
 import psycopg
 
 from gaussdecode.cli import main
+from gaussdecode.errors import EX_CONFIG
 from gaussdecode.spark.run import Summary
 from kit import targets
 from kit.catalogcases import CASES, Case, make_tables, text_of
@@ -55,6 +58,7 @@ class CatalogHistory:
         *,
         reads_again: bool,
     ) -> None:
+        self.seed = seed
         self.rng = Random(seed)
         self._databases = list(databases.values())
         self._sources = databases
@@ -75,6 +79,7 @@ class CatalogHistory:
         self.done: list[str] = []
         self.equal = self.stopped = 0
         for database in self._databases:
+            database.execute("CREATE TABLE public.witness (id int4 PRIMARY KEY)")
             self._tables = make_tables(database, chosen)
             for title in self._tables:
                 self._columns_made_anew(database, title)
@@ -102,14 +107,54 @@ class CatalogHistory:
                 self._daemon.kill9()
                 self._daemon.start()
             elif dice < 0.42:
-                self._daemon.wait_for_state("streaming")
-                assert self._daemon.stop() == 0
-                for _ in range(self.rng.randint(1, 4)):
-                    self._command(title, case)
-                    self._do(self._any(), self._rows(title, case))
+                self._stop()
+                self._more(title, case)
                 self._daemon.start()
+            elif dice < 0.44:
+                self._source_forgets(title, case)
             else:
                 self._do(self._any(), self._rows(title, case))
+
+    def _stop(self) -> None:
+        self._daemon.wait_for_state("streaming")
+        assert self._daemon.stop() == 0
+
+    def _more(self, title: str, case: Case) -> None:
+        for _ in range(self.rng.randint(1, 4)):
+            self._command(title, case)
+            self._do(self._any(), self._rows(title, case))
+
+    def _source_forgets(self, title: str, case: Case) -> None:
+        """A server crashes and has lost what was confirmed of late: it sends that again."""
+        database = self._any()
+        self._stop()
+        database.server.restart()
+        saved = database.slot_state.read_bytes()
+        self._daemon.start()
+        self._more(title, case)
+        self._catch_up()
+        database.server.kill9()
+        self._daemon.stop()
+        database.slot_state.write_bytes(saved)
+        database.server.start()
+        self.done.append(f"{self._databases.index(database)}: forgets what was confirmed")
+        self._daemon.start()
+
+    def restore_one(self) -> None:
+        """Restore a source to the past: nothing more lands, and the daemon says why."""
+        database = self._any()
+        self._stop()
+        saved = database.server.save_files()
+        self._daemon.start()
+        database.execute("INSERT INTO public.witness VALUES (1)")
+        self._catch_up()
+        self._stop()
+        before = self._daemon.entries()
+        database.server.put_back(saved)
+        database.execute("INSERT INTO public.witness VALUES (2)")
+        assert self._daemon.start().wait() == EX_CONFIG
+        assert "restored to the past" in self._daemon.log_tail()
+        assert self._daemon.entries() == before
 
     def _any(self) -> Database:
         return self.rng.choice(self._databases)

@@ -55,6 +55,24 @@ class Postgres(Cluster):
         """Kill the postmaster as the kernel would; its children follow by themselves."""
         self.stop("kill")
 
+    def save_files(self) -> Path:
+        """Copy the files of the server, slots included, while it is stopped for that."""
+        saved = self.home / "saved"
+        self.stop()
+        shutil.copytree(self.data, saved)
+        self.start()
+        return saved
+
+    def put_back(self, saved: Path) -> None:
+        """Put a copy in the place of the files: the server is restored to the past."""
+        owner = self.data.stat()
+        self.stop()
+        shutil.rmtree(self.data)
+        shutil.move(saved, self.data)
+        for path in (self.data, *self.data.rglob("*")):
+            shutil.chown(path, owner.st_uid, owner.st_gid)
+        self.start()
+
     def use_password(self, user: str, password: str) -> None:
         """Make a role with REPLICATION that must give its password over TCP."""
         with self.connect() as session:
@@ -185,6 +203,11 @@ class Database:
     def wal_end(self) -> Lsn:
         """Give the position that the next WAL record will have."""
         return Lsn.parse(self.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
+
+    @property
+    def slot_state(self) -> Path:
+        """File in which the server keeps what was confirmed; it is current after a restart."""
+        return self.server.data / "pg_replslot" / self.slot / "state"
 
     def drop(self) -> None:
         """Drop the slots and the database, with whoever still uses them.
