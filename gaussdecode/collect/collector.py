@@ -662,10 +662,19 @@ class Collector:
         if together is None:
             self._commit_if(is_due=True)
             return not self.assembler.waiting_count
+        if self._settings.by_csn:  # nothing is released between two entries
+            together.freeze(self._settings.name)
+            return not together.is_over
         if self.assembler.waiting_count or self.assembler.boundary_lsn > self._position.lsn:
             self._give_part(together, is_due=True)
         # A part that was given to sessions that were over by then is no entry's.
         return not self.assembler.waiting_count and not together.is_over
+
+    def reach_csn(self, csn: int) -> tuple[int, int] | None:
+        """See `gate.Port`."""
+        assert self._together is not None
+        reached = self._together.reach(self._settings.name, csn)
+        return None if reached is None else (reached, self._position.until or self._position.lsn)
 
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand what is gathered of these tables to the writer."""
@@ -750,9 +759,9 @@ class Collector:
         By CSN nothing is released between two entries, so that nobody has to wait for the others.
         """
         assembler = self.assembler
+        is_held = self._attendance.is_closed
+        together.hold(self._settings.name, is_held=is_held)
         if not self._settings.by_csn:
-            is_held = self._attendance.is_closed
-            together.hold(self._settings.name, is_held=is_held)
             if not is_held:
                 self._give_part(together, is_due=self._is_due())
             return

@@ -35,6 +35,7 @@ from gaussdecode.collect.spooled import Pieces, SpooledRows, Store
 from gaussdecode.errors import GaussDecodeError, SupersededError
 
 _POLL_SECONDS: Final = 0.2  # how soon a stop that was asked for is noticed
+_MARK_SECONDS: Final = 600.0  # until a view that waits for a mark is let go; arbitrary
 _POSITION: Final = ("gd_lsn", "gd_csn")  # by which a view finds where it stands
 
 
@@ -92,6 +93,13 @@ class Port(Protocol):
     def generation(self) -> int:
         """Of the writer's intake."""
 
+    def reach_csn(self, csn: int) -> tuple[int, int] | None:
+        """By CSN: have all up to a CSN committed, and nothing after it; see `Together.reach`.
+
+        Returns:
+            The CSN, and the LSN up to which all of that stood in the log; None before it is committed.
+        """
+
 
 class Hold:
     """One hold; made by `Gate.hold`.
@@ -101,6 +109,7 @@ class Hold:
             them, beside their positions.
         boundary: the position at which all was committed.
         seen: the changes since, in the order in which they came.
+        stands_at: by CSN, where all is committed up to; see `Gate.reach_csn`.
         life: its state; stepped under the gate's lock.
     """
 
@@ -110,6 +119,8 @@ class Hold:
         self.life = Automaton("hold", HOLD, State.WANTED)
         self.boundary = 0
         self.wanted_lsn: int | None = None
+        self.wanted_csn: int | None = None
+        self.stands_at: tuple[int, int] | None = None
         self.is_reached = False
         self.action: Callable[[Port], object] | None = None
         self.error: BaseException | None = None
@@ -197,6 +208,32 @@ class Gate:
             if time.monotonic() >= nudge_at and not hold.is_reached:
                 nudge_at = time.monotonic() + 1.0
                 nudge()
+
+    def reach_csn(self, hold: Hold, csn: int) -> tuple[int, int]:
+        """By CSN: wait until all up to a CSN is committed; nothing after it is while the hold is kept.
+
+        Args:
+            hold: kept.
+            csn: asked for once.
+
+        Returns:
+            The CSN that was reached, which may be a greater one where several sources share a clock; and the
+            LSN up to which all of that stood in the log.
+
+        Raises:
+            HoldLostError: the hold is lost, or transactions ran too long.
+        """
+        deadline = time.monotonic() + _MARK_SECONDS
+        with self._changed:
+            hold.wanted_csn = csn
+            while hold.stands_at is None:
+                self._check(hold)
+                if time.monotonic() >= deadline:
+                    raise HoldLostError(
+                        f"no mark of CSNs came up to {csn} in {_MARK_SECONDS:.0f} seconds; it is tried again"
+                    )
+                self._changed.wait(_POLL_SECONDS)
+            return hold.stands_at
 
     def shown(self, hold: Hold, lsn: int, nudge: Callable[[], object]) -> Pieces:
         """Every change of the tables that are held, up to a position and perhaps further.
@@ -287,6 +324,11 @@ class Attendance:
             port.flush_tables(hold.columns)
             with self._changed:
                 hold.is_reached = hold.wanted_lsn == wanted
+                self._changed.notify_all()
+        if hold.wanted_csn is not None and hold.stands_at is None:
+            stands_at = port.reach_csn(hold.wanted_csn)
+            with self._changed:
+                hold.stands_at = stands_at
                 self._changed.notify_all()
         if hold.action is not None:
             self._act(hold, hold.action, port)

@@ -14,7 +14,8 @@ entry due, each gives what it has at its next boundary, and waits until the last
 entry: what it would release meanwhile has no place in it.
 
 While a snapshot of one source holds entries up (`collect.gate`) nobody gives a part, and all go on
-collecting: so there is no entry of any source, until the snapshot's is there.
+collecting: so there is no entry of any source, until the snapshot's is there. By CSN they go first to
+where the snapshot's view stands, as soon as a mark proves that all up to there has come.
 
 Who dies in between takes the parts of all along: the sessions of a landing end together, what was
 handed to the writer without an entry is thrown away, and the servers send it again.
@@ -94,6 +95,11 @@ class Together:
         self._waiting_since = 0.0
         self._is_asked = False
         self._held: set[str] = set()
+        self._limits: dict[
+            str, int
+        ] = {}  # by CSN: of those that are held, where an entry is to end
+        self._decided: Cut | None = None  # by CSN: what every collector gives its part of
+        self._passed_csn = 0
         self._is_over = False
         self.entry_count = 0
 
@@ -131,6 +137,8 @@ class Together:
 
     def _due_at(self, interval: float) -> float | None:
         if sum(seen.held_bytes for seen in self._seen.values()) * _FULL_SHARE > self._memory_bytes:
+            return 0.0
+        if any(limit > self._passed_csn for limit in self._limits.values()):
             return 0.0
         return self._waiting_since + interval if self._waiting_since else None
 
@@ -187,10 +195,19 @@ class Together:
             if name not in self._arrived:
                 return 0, None
             kept_csn = seen.lands_up_to(cut.csn)
-            if len(self._arrived) < len(self._names):
-                return kept_csn, None
-            csn = min(each.lands_up_to(cut.csn) for each in self._seen.values())
-            return kept_csn, cut._replace(csn=csn)
+            if self._decided is None and len(self._arrived) == len(self._names):
+                self._decide(cut)
+            return kept_csn, self._decided
+
+    def _decide(self, cut: Cut) -> None:
+        """See how far the entry of a mark goes, the same for all; none while one is held at its limit."""
+        csn = min(each.lands_up_to(cut.csn) for each in self._seen.values())
+        if self._held:
+            limit = min(self._limits.get(name, 0) for name in self._held)
+            if self._passed_csn >= limit:
+                return
+            csn = min(csn, limit)
+        self._decided = cut._replace(csn=csn)
 
     def ask(self, name: str, *, is_due: bool) -> bool:
         """Without marks: whether a collector is to give its part now.
@@ -208,6 +225,29 @@ class Together:
         """Say whether a snapshot of a source holds entries up; who gave a part before waits for it."""
         with self._changed:
             (self._held.add if is_held else self._held.discard)(name)
+            if not is_held:
+                self._limits.pop(name, None)
+
+    def freeze(self, name: str) -> None:
+        """By CSN: have no entry decided on from now on, for a view that is taken after this."""
+        with self._changed:
+            self._held.add(name)
+            self._limits.pop(name, None)
+
+    def reach(self, name: str, csn: int) -> int | None:
+        """By CSN: have the entries go to a CSN and no further, while a source holds them up.
+
+        Returns:
+            The CSN that they have gone to, once they have: the same, or that of an entry which was made or
+            decided on before. None before that.
+        """
+        with self._changed:
+            if name not in self._limits:
+                decided = self._decided.csn if self._decided is not None else 0
+                self._limits[name] = max(csn, decided, self._passed_csn)
+                self._changed.notify_all()
+            is_there = self._decided is None and self._passed_csn >= self._limits[name]
+            return self._passed_csn if is_there else None
 
     def wait_asked(self, name: str, seconds: float) -> bool:
         """Wait, after a part was given, until its entry was asked for; False when it was not in time.
@@ -229,7 +269,8 @@ class Together:
             self.entry_count += 1
             self._parts.clear()
             self._arrived.clear()
-            self._cut = None
+            self._cut = self._decided = None
+            self._passed_csn = request.position.csn or 0
             self._waiting_since = 0.0
             self._is_asked = False
             self._changed.notify_all()

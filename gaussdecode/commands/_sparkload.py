@@ -110,6 +110,11 @@ def check_source(config: Config) -> None:
     """
     if config.snapshot_refusal is not None:
         raise ConfigError(config.snapshot_refusal)
+    if config.lands_by_csn:
+        raise ConfigError(
+            "spark load finds a position by LSN; in a landing by CSN the daemon lands the existing rows: "
+            "snapshot.mode: initial"
+        )
     if config.is_several:
         raise ConfigError(
             "spark load reads one source; of several the daemon lands the existing rows: snapshot.mode: initial"

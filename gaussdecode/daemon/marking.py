@@ -20,10 +20,10 @@ from gaussdecode.errors import GaussDecodeError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import source_address
-from gaussdecode.source.gaussdb.connection import GaussConnection
+from gaussdecode.source.gaussdb.connection import EMPTY, GaussConnection
 from gaussdecode.source.gaussdb.marker import Marker, answer_from
 from gaussdecode.source.gaussdb.marks import Ask, Mark, Running, What
-from gaussdecode.source.gaussdb.view import EMPTY, connect_lasting
+from gaussdecode.source.gaussdb.view import connect_lasting
 
 _NUDGE_SECONDS: Final = 1.0  # between two of one source; arbitrary
 _ANSWER_SECONDS: Final = 60.0  # longest answer; arbitrary

@@ -316,7 +316,7 @@ class Side:
             shared.spool(),
             position,
             log.schemas_of(self.name),
-            None if self._is_by_marks else self.gate,
+            self.gate,
             resent,
             prepared_of(log, position.lsn),
             shared.should_stop,
@@ -325,11 +325,6 @@ class Side:
             watch,
             self._read_again,
         )
-
-    @property
-    def _is_by_marks(self) -> bool:
-        """Entries are cut by CSN, where no snapshot has a place."""
-        return self._shared.together is not None and self._config.lands_by_csn
 
     def _read_again(self, reason: str, first_csn: int) -> None:
         """Have the sessions begin anew after an entry, for what they had no room for."""
@@ -380,13 +375,13 @@ class Side:
             self._earlier_schemas(log, known.lsn),
             skip_generated=self._config.decoding.skip_generated_columns,
             is_wanted=lambda of: (
-                not self._is_left_to_first(of.namespace, of.name) and table_filter.is_wanted(of)
+                not self.is_left_to_first(of.namespace, of.name) and table_filter.is_wanted(of)
             ),
             source=self.source,
             titles=titles,
         )
 
-    def _is_left_to_first(self, schema: str, name: str) -> bool:
+    def is_left_to_first(self, schema: str, name: str) -> bool:
         """Whether every source has the rows of a table, and another one brings them."""
         listed = self._left_to_first
         return listed is not None and listed.allows(schema, name)
@@ -457,7 +452,7 @@ class Side:
     def _lands(self, schema: str, name: str) -> bool:
         """Whether rows of a table land from here by configuration."""
         is_listed = white_list(self._config.decoding).allows(schema, name)
-        return is_listed and not self._is_left_to_first(schema, name)
+        return is_listed and not self.is_left_to_first(schema, name)
 
     def _compare_catalog(self, watch: CatalogWatch, known: SourcePosition, intake: Intake) -> None:
         """See that tables and publications are those that the landing goes by; else say so first."""

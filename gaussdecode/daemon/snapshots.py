@@ -66,6 +66,10 @@ class OfSource:
         """See `Context`."""
         return self.pipeline.spool()
 
+    def is_left_to_first(self, schema: str, name: str) -> bool:
+        """See `Context`."""
+        return self.side.is_left_to_first(schema, name)
+
     def restart_session(self) -> None:
         """See `Context`."""
         self.pipeline.restart_session()

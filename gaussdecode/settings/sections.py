@@ -901,12 +901,6 @@ class Config:
         """Why existing rows cannot be read with these settings; None if they can."""
         if self.source.kind is SourceKind.CAPTURE:
             return "a recording has no tables that could be read"
-        if self.cuts_together and self.source.kind is not SourceKind.POSTGRESQL:
-            return (
-                "existing rows have no place yet in the order of CSNs: set snapshot.mode: none. Where a table "
-                "stands still, go on knowingly with gaussdecode spark apply --accept-suspects, say which columns "
-                "are which with gaussdecode spark columns, or begin a new landing"
-            )
         if self.source.kind is SourceKind.POSTGRESQL:
             return None
         if self.decoding.standby_connection:
@@ -914,7 +908,7 @@ class Config:
                 "a view begins with a transaction id of its own, which a standby does not give "
                 "(decoding.standby-connection): follow the primary, or set snapshot.mode: none"
             )
-        if self.snapshot.nudge or not self.hides_empty_commits:
+        if self.snapshot.nudge or not self.hides_empty_commits or self.lands_by_csn:
             return None
         return (
             "the stream of GaussDB would not say how far it is while tables are quiet: set "

@@ -31,11 +31,13 @@ class Stamp:
 
     Attributes:
         lsn: its position.
+        csn: the same in a landing by CSN; else None.
         time: when it was taken; aware.
         source: whose they are, where there are several; else None.
     """
 
     lsn: int
+    csn: int | None
     time: dt.datetime
     source: str | None = None
 
@@ -63,6 +65,8 @@ class Stamper:
             "gd_seq": pa.array(np.arange(first, first + size, dtype=np.int64)),
             "gd_ts": pa.repeat(pa.scalar(self.stamp.time, _TYPES["gd_ts"]), size),
         }
+        if self.stamp.csn is not None:
+            values["gd_csn"] = pa.array(np.full(size, self.stamp.csn, dtype=np.int64))
         for name, column in values.items():
             index = rows.schema.get_field_index(name)
             rows = rows.set_column(index, rows.schema.field(index), column)

@@ -53,6 +53,9 @@ class Context(Landing, Protocol):
     def spool(self) -> Spool:
         """Room on the landing's disk for what memory may not hold."""
 
+    def is_left_to_first(self, schema: str, name: str) -> bool:
+        """Whether a table lands from the first source only, and this is another one."""
+
     def restart_session(self) -> None:
         """Have the session end in order and another one begin."""
 

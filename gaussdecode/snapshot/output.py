@@ -6,7 +6,6 @@ them.
 """
 
 import dataclasses
-import datetime as dt
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -34,7 +33,7 @@ class Output:
     Args:
         item: what was wanted.
         task: how it is read.
-        lsn: position of its rows.
+        stamp: of its rows.
         log: of the landing.
         landing: sizes and compression.
         since_n: the last entry before the first view in which it was read.
@@ -48,7 +47,7 @@ class Output:
         self,
         item: Wanted,
         task: TableTask,
-        lsn: int,
+        stamp: Stamp,
         log: CommitLog,
         landing: LandingConfig,
         since_n: int,
@@ -56,7 +55,7 @@ class Output:
         self.item = item
         self.task = task
         self._since_n = since_n
-        self.stamper = Stamper(Stamp(lsn, dt.datetime.now(dt.UTC), task.source))
+        self.stamper = Stamper(stamp)
         self.is_empty = False
         self.is_handed_over = False
         self._log = log
@@ -173,7 +172,8 @@ class SnapshotEntry:
         assert writer is not None
         intake = writer.intake_of(port.generation)
         intake.drain()
-        where = Position(self.outputs[0].stamper.stamp.lsn, 0)
+        stamp = self.outputs[0].stamper.stamp
+        where = Position(stamp.lsn, 0)
         changes = self._schema_changes(intake, log, where)
         truncates = [
             Truncate(output.task.landed.directory, where, False, False, self.source)
@@ -181,7 +181,8 @@ class SnapshotEntry:
             if output.is_empty
         ]
         tables = {output.task.landed.directory: output.to_record() for output in self.outputs}
-        said = {"epoch": self.epoch, "lsn": where.lsn, "tables": tables}
+        by_csn = {} if stamp.csn is None else {"csn": stamp.csn}
+        said = {"epoch": self.epoch, "lsn": where.lsn, **by_csn, "tables": tables}
         whose = {} if self.source is None else {"source": self.source}
         accounts = self._accounts(log)
         account = accounts.pop(log.source)

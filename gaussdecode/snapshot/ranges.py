@@ -92,7 +92,7 @@ class Reading:
 
     def stamper(self, number: int) -> Stamper:
         """Stamps the rows of a range: their position, and numbers that no other range has."""
-        stamper = Stamper(Stamp(self.view.lsn, self.view.time))
+        stamper = Stamper(Stamp(self.view.lsn, None, self.view.time))
         stamper.count = number << _SEQ_BITS
         return stamper
 

@@ -95,6 +95,7 @@ _NOT_LISTED: Final = (
     "it is not on decoding.white-table-list, so its changes do not land, and rows without them "
     "would stay as they are; put it on the list, restart the daemon, and ask again"
 )
+_OF_THE_FIRST: Final = "it is on landing.replicated-tables, and lands from the first source alone"
 _EARLIER: Final = "this landing began without snapshots, and goes on so until they are asked for"
 _IGNORED: Final = "its changes are left out (snapshot.on-new-table)"
 _log = get_logger("snapshot")
@@ -216,6 +217,7 @@ class Snapshotter:
             title: table
             for title, table in found.items()
             if self._white_list.allows(table.schema, table.name)
+            and not self._context.is_left_to_first(table.schema, table.name)
         }
         self._unlisted = found.keys() - published.keys()
         self._listed_at = time.monotonic()
@@ -298,8 +300,7 @@ class Snapshotter:
             store.drop(directory)
         for title, record in store.ledger().items():
             if record.get("state") == "asked" and title not in published:
-                reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
-                self._mark_failed(title, reason)
+                self._mark_failed(title, self._why_unpublished(title))
 
     def _note_missed(self, published: dict[str, PublishedTable], oids: AbstractSet[int]) -> None:
         """Write down of which tables changes are missed now, so that they are read anew later.
@@ -360,7 +361,7 @@ class Snapshotter:
                 continue
             table = published.get(title)
             if table is None:
-                reason = _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
+                reason = self._why_unpublished(title)
                 if request.get(EVERY_SOURCE):
                     self._pass_over(title, reason, path)
                     continue
@@ -376,6 +377,12 @@ class Snapshotter:
                 store.drop(item.directory)
             found.append(item)
         return found
+
+    def _why_unpublished(self, title: str) -> str:
+        """Why a table that was asked for is not read."""
+        if self._context.is_left_to_first(*split_title(title)):
+            return _OF_THE_FIRST
+        return _NOT_LISTED if title in self._unlisted else _NOT_PUBLISHED
 
     def _pass_over(self, title: str, reason: str, path: str) -> None:
         """Every source was asked for a table, and this one does not have it: nothing of it has failed."""

@@ -4,6 +4,7 @@ Knows the source and the landing; does not know which tables are wanted, nor why
 """
 
 import contextlib
+import datetime as dt
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -23,6 +24,7 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.names import safe_columns
 from gaussdecode.model.title import table_title
 from gaussdecode.settings.sections import Config
+from gaussdecode.snapshot.file import Stamp
 from gaussdecode.snapshot.item import Context, Progress, Wanted, title_of
 from gaussdecode.snapshot.output import Output, SnapshotEntry
 from gaussdecode.snapshot.read import ChunkReaders, Counts, TableTask, Total, open_reader
@@ -143,7 +145,8 @@ class Tools:
 
     def output(self, item: Wanted, task: TableTask, view: View, since_n: int) -> Output:
         """Where the rows of a table go, at the position of a view; see `Output`."""
-        return Output(item, task, int(view.lsn), self.log, self.config.landing, since_n)
+        stamp = Stamp(int(view.lsn), view.through_csn, dt.datetime.now(dt.UTC), task.source)
+        return Output(item, task, stamp, self.log, self.config.landing, since_n)
 
     def begin_progress(
         self, item: Wanted, task: TableTask, chunks: int, chunks_done: int = 0
@@ -170,7 +173,10 @@ class Tools:
             seconds, self._wait_seconds = self._wait_seconds, min(2 * self._wait_seconds, longest)
             with self.view(seconds) as view:
                 self._wait_seconds = settings.hold_timeout
-                view.find_position(hold.boundary, functools.partial(gate.shown, hold))
+                shown = functools.partial(gate.shown, hold)
+                reach = functools.partial(gate.reach_csn, hold)
+                with self._said_to_wait():
+                    view.find_position(hold.boundary, shown, reach)
                 if view.lsn < hold.boundary:
                     raise HoldLostError("the server's view is before what is committed")
                 self.store.reach(SnapshotStep.SNAPSHOT_HELD)

@@ -37,6 +37,9 @@ COPY_BYTES: Final = 1 << 20  # of lines handed over at once; arbitrary
 # now and then to make a quiet server say how far it is; gives all rows of the tables at hand
 # since publications are held, which may be gone through more than once.
 Shown = Callable[[int, Callable[[], object]], Iterable[pa.Table]]
+# In a landing by CSN: given a CSN, waits until all up to it is committed, and nothing after it is; gives the
+# CSN, or a greater one where nothing of this source stands between them, and the LSN that all of it is up to.
+Reach = Callable[[int], tuple[int, int]]
 
 
 class TableChangedError(SourceError):
@@ -229,12 +232,17 @@ class View(Exported, Protocol):
         Where the stream has to tell it, it is 0 before `find_position`.
         """
 
-    def find_position(self, boundary: int, shown: Shown) -> None:
+    @property
+    def through_csn(self) -> int | None:
+        """In a landing by CSN everything up to it is in the view, nothing else; None in one by LSN."""
+
+    def find_position(self, boundary: int, shown: Shown, reach: Reach) -> None:
         """Find the position, before anything is read that will stand at it.
 
         Args:
             boundary: position up to which all was committed; nothing after it is.
             shown: what the stream has brought since.
+            reach: of a landing by CSN.
 
         Raises:
             SourceError: there is none; another view may have one.

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from gaussdecode.collect import gate
 from gaussdecode.collect.gate import Gate, HoldLostError
 from gaussdecode.collect.spool import Spool
 from gaussdecode.errors import GaussDecodeError
@@ -27,10 +29,15 @@ class Collector:
         self.generation = 1
         self.boundary = 10
         self.gathered: list[pa.Table] = []
+        self.reached: dict[int, tuple[int, int]] = {}
 
     def commit_all(self) -> bool:
         """All is committed."""
         return True
+
+    def reach_csn(self, csn: int) -> tuple[int, int] | None:
+        """The CSN that was asked for, once its turn has come."""
+        return self.reached.get(csn)
 
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand over what is gathered."""
@@ -89,6 +96,51 @@ def test_positions_one_after_the_other(collector: Collector) -> None:
     attend_until(collector, found, 4)
     thread.join()
     assert found == [10, 1, 1, 2]
+
+
+def test_a_csn_is_waited_for(collector: Collector) -> None:
+    """Until the collector says that all up to it is committed; and no longer than for a lost hold."""
+    found: list[object] = []
+
+    def ask() -> None:
+        hold = collector.gate.hold({})
+        found.append(hold)
+        found.append(collector.gate.reach_csn(hold, 7))
+        collector.gate.release(hold)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    attend_until(collector, found, 1)
+    for _ in range(5):
+        collector.attendance.attend(collector)
+        time.sleep(0.01)
+    assert len(found) == 1
+    collector.reached[7] = (8, 99)
+    attend_until(collector, found, 2)
+    thread.join()
+    assert found[1] == (8, 99)
+
+
+def test_a_csn_that_never_comes_is_given_up(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A view is not held for ever behind a statement that does not end."""
+    monkeypatch.setattr(gate, "_MARK_SECONDS", 0.1)
+    found: list[object] = []
+
+    def ask() -> None:
+        hold = collector.gate.hold({})
+        try:
+            collector.gate.reach_csn(hold, 7)
+        except HoldLostError as error:
+            found.append(error)
+        collector.gate.release(hold)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    attend_until(collector, found, 1)
+    thread.join()
+    assert "no mark of CSNs came up to 7" in str(found[0])
 
 
 def test_abandoned_hold_is_lost(collector: Collector) -> None:

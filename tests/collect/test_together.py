@@ -69,6 +69,75 @@ def test_an_entry_ends_before_what_was_given_up() -> None:
         assert cut.csn == 5
 
 
+def test_entries_go_to_where_a_view_stands() -> None:
+    """Not beyond it while a source is held, whatever the mark; with two of them to the lower one first."""
+    asked: list[EntryRequest] = []
+    together = Together(NAMES, asked.append, 1000)
+
+    def offer(csn: int) -> None:
+        together.offer(Cut(dict.fromkeys(NAMES, 5), csn, dict.fromkeys(NAMES, 10)))
+
+    def cut_of(name: str) -> int | None:
+        cut = together.look(name, Seen(10))[1]
+        return None if cut is None else cut.csn
+
+    def cuts() -> list[int | None]:
+        for name in NAMES:
+            together.look(name, Seen(10))
+        found = [cut_of(name) for name in NAMES]
+        for name, csn in zip(NAMES, found, strict=True):
+            if csn is not None:
+                together.give(name, part(5, csn))
+        return found
+
+    offer(7)
+    assert cuts() == [7, 7, 7]
+    together.freeze("a")
+    offer(9)
+    assert cuts() == [None] * 3
+    assert together.reach("a", 11) is None
+    assert together.wait_due(0, 1000), "a mark that goes as far is due at once"
+    assert cuts() == [9, 9, 9]
+    assert together.reach("a", 11) is None
+    together.freeze("b")
+    offer(20)
+    assert cuts() == [None] * 3, "another one is about to take a view"
+    assert together.reach("b", 15) is None
+    assert cuts() == [11, 11, 11]
+    assert together.reach("a", 11) == 11
+    assert together.reach("b", 15) is None
+    assert not together.wait_done(0) or together.wait_due(0, 1000)
+    offer(21)
+    assert cuts() == [None] * 3
+    together.hold("a", is_held=False)
+    assert cuts() == [15, 15, 15]
+    assert together.reach("b", 15) == 15
+    together.freeze("b")
+    assert together.reach("b", 12) == 15, "a view of a node whose clock is behind"
+    together.hold("b", is_held=False)
+    assert not together.wait_due(0, 1000)
+    offer(22)
+    assert cuts() == [22, 22, 22]
+
+
+def test_what_is_decided_on_is_an_entry_though_a_hold_comes() -> None:
+    """Who looks after it must not cut it elsewhere; the view that is taken then stands behind it."""
+    asked: list[EntryRequest] = []
+    together = Together(NAMES, asked.append, 1000)
+    together.offer(Cut(dict.fromkeys(NAMES, 5), 7, dict.fromkeys(NAMES, 10)))
+    for name in NAMES:
+        together.look(name, Seen(10))
+    assert together.look("a", Seen(10))[1] is not None
+    together.freeze("b")
+    assert together.reach("b", 6) is None
+    for name in NAMES:
+        cut = together.look(name, Seen(10))[1]
+        assert cut is not None
+        assert cut.csn == 7
+        together.give(name, part(5, 7))
+    assert together.reach("b", 6) == 7
+
+
 def test_who_is_late_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A moment after the mark was offered, and not before."""
     now = [100.0]

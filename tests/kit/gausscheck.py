@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kit import landing, oracle
 from kit.gaussserver import GaussServer
-from kit.gaussstore import Committed
+from kit.gaussstore import Committed, Table
 from kit.landing import Landing
 from kit.oracle import TableState
 
@@ -69,13 +69,15 @@ def check_tables(landed: Landing, server: GaussServer) -> None:
     """Assert that replaying the changes gives the tables of the store."""
     states = oracle.replay(landed.effective())
     for where, table in server.store.tables.items():
-        rows: list[dict[str, str | None]] = []
-        for values in server.store.contents(table).values():
-            named = table.row(values)
-            rows.append(
-                {
-                    name: value.decode("latin-1") if isinstance(value, bytes) else value
-                    for name, value in named.items()
-                }
-            )
-        oracle.compare(where, states.get(where, TableState()), rows)
+        oracle.compare(where, states.get(where, TableState()), rows_of(server, table))
+
+
+def rows_of(server: GaussServer, table: Table) -> list[dict[str, str | None]]:
+    """What a table holds, as the oracle compares it."""
+    return [
+        {
+            name: value.decode("latin-1") if isinstance(value, bytes) else value
+            for name, value in table.row(values).items()
+        }
+        for values in server.store.contents(table).values()
+    ]

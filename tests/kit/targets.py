@@ -104,7 +104,7 @@ def compare_sources(
                     own = [row for row in rows if row["gd_source"] == source]
                     known = {column.true_name for column in schema.columns}
                     held = [{n: text for n, text in row.items() if n in known} for row in held]
-                    oracle.compare(split_title(title), _state(schema, own), held)
+                    oracle.compare(split_title(title), state_of(schema, own), held)
             except AssertionError as error:
                 different[f"{title} of {source}"] = str(error)
             else:
@@ -136,13 +136,13 @@ def _compare(store: Target, table: tuple[str, str], rows: list[dict[str, str | N
         )
         for file in version.current
     ]
-    state = _state(schema, [row for part in held for row in part.to_pylist()])
+    state = state_of(schema, [row for part in held for row in part.to_pylist()])
     known = {column.true_name for column in schema.columns}
     rows = [{name: text for name, text in row.items() if name in known} for row in rows]
     oracle.compare(table, state, rows)
 
 
-def _state(schema: TableSchema, rows: list[dict[str, Any]]) -> TableState:
+def state_of(schema: TableSchema, rows: list[dict[str, Any]]) -> TableState:
     """Rows as the oracle compares them."""
     true = {column.name: column.true_name for column in schema.columns}
     types = {field.name: field.type for field in schema.arrow()}

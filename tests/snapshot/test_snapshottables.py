@@ -134,13 +134,14 @@ class View:
     """See `export.View`."""
 
     name = ""
+    through_csn = None
 
     def __init__(self, server: Server, sight: Sight) -> None:
         self.sight = sight
         self.lsn = Lsn(sight.lsn)
         self._server = server
 
-    def find_position(self, boundary: int, shown: object) -> None:
+    def find_position(self, boundary: int, shown: object, reach: object) -> None:
         """It came with its position."""
 
     def confirm(self, shown: object) -> None:
@@ -276,6 +277,10 @@ class Stream:
     def commit_all(self) -> bool:
         """All is committed."""
         return True
+
+    def reach_csn(self, csn: int) -> tuple[int, int] | None:
+        """It is by LSN."""
+        raise AssertionError(csn)
 
     def flush_tables(self, directories: Iterable[str]) -> None:
         """Hand over what is gathered."""

@@ -40,6 +40,9 @@ from gaussdecode.source.sqlstate import Phase
 ANSWER_SECONDS: Final = 60.0
 """Longest wait for an answer, where nothing else is said; arbitrary."""
 
+EMPTY: Final = "SELECT pg_catalog.txid_current()"
+"""A transaction that changes nothing, of which the log has a commit record."""
+
 CANCEL_SECONDS: Final = 10.0
 """Longest wait for a server that was told to cancel a command; arbitrary."""
 

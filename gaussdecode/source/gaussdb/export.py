@@ -35,10 +35,10 @@ from gaussdecode.source.export import (
     without_values,
 )
 from gaussdecode.source.gaussdb.catalog import CatalogType, read_table, read_types
-from gaussdecode.source.gaussdb.connection import GaussConnection
+from gaussdecode.source.gaussdb.connection import EMPTY, GaussConnection
 from gaussdecode.source.gaussdb.relations import GaussRelations
 from gaussdecode.source.gaussdb.tables import read_tables, storage_option
-from gaussdecode.source.gaussdb.view import BEGIN, EMPTY, View, connect_lasting
+from gaussdecode.source.gaussdb.view import BEGIN, CsnView, View, connect_lasting
 from gaussdecode.source.quoting import identifier
 from gaussdecode.source.relations import WhiteList
 
@@ -267,10 +267,11 @@ class GaussExporter:
         self._address = address or source_address(config)
         self._white_list = WhiteList(config.decoding.white_tables)
         self._nudge = config.snapshot.nudge if config.hides_empty_commits else ""
+        self._view = CsnView if config.lands_by_csn else View
 
     def open_view(self, seconds: float, should_stop: Callable[[], bool]) -> View:
         """See `export.Exporter`; a view waits for nobody."""
-        return View.open(self._address, seconds, should_stop, self._nudge)
+        return self._view.open(self._address, seconds, should_stop, self._nudge)
 
     def open_reader(self, statement_seconds: float, should_stop: Callable[[], bool]) -> TableReader:
         """See `export.Exporter`."""

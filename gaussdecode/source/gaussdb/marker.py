@@ -11,9 +11,8 @@ from gaussdecode.errors import SequenceError, SourceError, SourceRefusedError
 from gaussdecode.model.csns import MOST_CSN
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.export import NO_PRIVILEGE
-from gaussdecode.source.gaussdb.connection import GaussConnection
+from gaussdecode.source.gaussdb.connection import EMPTY, GaussConnection
 from gaussdecode.source.gaussdb.marks import Answer, Ask, Mark, Round, Running, Session, What
-from gaussdecode.source.gaussdb.view import EMPTY
 
 _UNKNOWN_FUNCTION: Final = "42883"
 _LOCATION: Final = "SELECT pg_catalog.pg_current_xlog_insert_location() AS location"

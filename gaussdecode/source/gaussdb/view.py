@@ -36,14 +36,15 @@ import pyarrow as pa
 from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.source.address import SourceAddress
-from gaussdecode.source.export import OrderError, Shown
-from gaussdecode.source.gaussdb.connection import ANSWER_SECONDS, GaussConnection, connect
+from gaussdecode.source.export import OrderError, Reach, Shown
+from gaussdecode.source.gaussdb.connection import ANSWER_SECONDS, EMPTY, GaussConnection, connect
+from gaussdecode.source.gaussdb.marker import answer_from
+from gaussdecode.source.gaussdb.marks import Ask, What
 
 BEGIN: Final = "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _ISOLATION: Final = "repeatable read"
 _EXPORT: Final = "SELECT * FROM pg_catalog.pg_export_snapshot_and_csn()"
 _WAL_END: Final = "SELECT pg_catalog.pg_current_xlog_insert_location()"
-EMPTY: Final = "SELECT pg_catalog.txid_current()"
 _STREAM_SECONDS: Final = 600.0  # until changes that wait are let go; arbitrary
 _UNDEFINED_FUNCTION: Final = "42883"
 _TIMEOUTS: Final = ("session_timeout", "idle_in_transaction_session_timeout")  # of idle sessions
@@ -58,6 +59,7 @@ class View:
         lsn: its position; 0 before `find_position`.
         name: for SET TRANSACTION SNAPSHOT.
         csn: it sees what has a smaller one; 32 bits of it.
+        through_csn: see `export.View`.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class View:
     ) -> None:
         self._nudge = nudge or EMPTY
         self.lsn = Lsn(0)
+        self.through_csn: int | None = None
         self.name = name
         self._keeper = keeper
         self._clerk = clerk
@@ -114,7 +117,7 @@ class View:
                 raise
             raise type(error)(f"snapshot.nudge: {error.reason}", error.sqlstate) from None
 
-    def find_position(self, boundary: int, shown: Shown) -> None:
+    def find_position(self, boundary: int, shown: Shown, reach: Reach) -> None:
         """See `export.View`; step 2."""
         self.lsn = Lsn(position_among(self.csn, boundary, self._shown(shown)))
 
@@ -151,6 +154,27 @@ class View:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+class CsnView(View):
+    """A view for a landing in the order of CSNs, where everything below its CSN lands before its rows.
+
+    A mark proves that all of it has come (see `source.gaussdb.marks`): nothing has to be looked up in the
+    stream, and nothing is left to confirm. No entry is decided on while the view is taken. So what has landed by
+    then is below the view's CSN; on a node whose clock is behind that of others it may have a greater
+    one, and then the node has nothing between the two and will have nothing, by what the mark promises.
+    """
+
+    def find_position(self, boundary: int, shown: Shown, reach: Reach) -> None:
+        """See `export.View`."""
+        next_csn = answer_from(self._clerk, Ask("snapshots", What.NEXT_CSN))
+        assert isinstance(next_csn, int)
+        csn = next_csn - ((next_csn - self.csn) & _MASK)  # the view tells 32 bits of it
+        self.through_csn, lsn = reach(csn - 1)
+        self.lsn = Lsn(lsn)
+
+    def confirm(self, shown: Shown) -> None:
+        """See `export.View`."""
 
 
 def position_among(csn: int, boundary: int, seen: Iterable[pa.Table]) -> int:

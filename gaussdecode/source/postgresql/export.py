@@ -23,6 +23,7 @@ from gaussdecode.source.export import (
     Chunk,
     Measure,
     PublishedTable,
+    Reach,
     Shown,
     TableChangedError,
     TableShape,
@@ -65,11 +66,13 @@ class View:
 
     Attributes:
         lsn: its position.
+        through_csn: see `export.View`.
         name: for SET TRANSACTION SNAPSHOT.
     """
 
     def __init__(self, connection: Connection, lsn: Lsn, name: str) -> None:
         self.lsn = lsn
+        self.through_csn = None
         self.name = name
         self._connection = connection
 
@@ -107,7 +110,7 @@ class View:
             raise
         return cls(connection, Lsn.parse(row[1] or ""), row[2] or "")
 
-    def find_position(self, boundary: int, shown: Shown) -> None:
+    def find_position(self, boundary: int, shown: Shown, reach: Reach) -> None:
         """See `export.View`; the position came with the view."""
 
     def confirm(self, shown: Shown) -> None:

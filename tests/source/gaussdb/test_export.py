@@ -17,7 +17,7 @@ from gaussdecode.source.export import Chunk, PublishedTable, TableChangedError
 from gaussdecode.source.gaussdb import export as gaussexport
 from gaussdecode.source.gaussdb.export import TableReader
 from gaussdecode.source.gaussdb.tables import storage_option
-from gaussdecode.source.gaussdb.view import View
+from gaussdecode.source.gaussdb.view import CsnView, View
 from gaussdecode.source.relations import WhiteList
 
 pytestmark = pytest.mark.integration
@@ -61,6 +61,30 @@ def rows(*pairs: tuple[int, int | None]) -> pa.Table:
     )
 
 
+def unreached(csn: int) -> tuple[int, int]:
+    """In a landing by LSN nobody asks for a CSN."""
+    raise AssertionError(csn)
+
+
+def test_a_view_by_csn_stands_where_all_below_has_landed(gauss: GaussServer) -> None:
+    """Of its CSN the server tells 32 bits; the rest is that of the next one."""
+    gauss.store.csn_clock.skip(5 << 32)
+    with CsnView.open(address(gauss), 5.0, lambda: False) as view:
+        csn = gauss.store.next_csn
+        assert csn > 5 << 32
+        gauss.store.commit(())
+        asked: list[int] = []
+
+        def reach(wanted: int) -> tuple[int, int]:
+            asked.append(wanted)
+            return wanted + 1, 77
+
+        view.find_position(100, lambda _lsn, _nudge: [], reach)
+        assert asked == [csn - 1]
+        assert (view.through_csn, view.lsn) == (csn, 77)
+        view.confirm(lambda _lsn, _nudge: [rows((110, csn - 1))])
+
+
 @pytest.mark.parametrize(
     ("changes", "position"),
     [
@@ -89,7 +113,7 @@ def test_position_is_the_last_change_inside(
         nudge()
         return shifted
 
-    view.find_position(100, shown)
+    view.find_position(100, shown, unreached)
     assert view.lsn == position
     view.confirm(shown)
     assert asked[1] > asked[0] >= gauss.store.committed[0].end_lsn
@@ -99,14 +123,14 @@ def test_no_position_between_inverted_transactions(gauss: GaussServer, view: Vie
     """A transaction outside before one inside leaves no position."""
     csn = gauss.store.next_csn
     with pytest.raises(SourceError, match="another order") as caught:
-        view.find_position(100, lambda _lsn, _nudge: [rows((110, csn), (120, csn - 1))])
+        view.find_position(100, lambda _lsn, _nudge: [rows((110, csn), (120, csn - 1))], unreached)
     assert caught.value.retryable
 
 
 def test_late_commit_record_is_noticed(gauss: GaussServer, view: View) -> None:
     """A transaction inside whose record comes after the position is not landed twice."""
     csn = gauss.store.next_csn
-    view.find_position(100, lambda _lsn, _nudge: [])
+    view.find_position(100, lambda _lsn, _nudge: [], unreached)
     with pytest.raises(SourceError, match="another order"):
         view.confirm(lambda _lsn, _nudge: [rows((110, csn - 1))])
 
@@ -114,7 +138,7 @@ def test_late_commit_record_is_noticed(gauss: GaussServer, view: View) -> None:
 def test_stream_must_tell_numbers(view: View) -> None:
     """Without a CSN nothing can be joined."""
     with pytest.raises(SourceRefusedError, match="CSN"):
-        view.find_position(100, lambda _lsn, _nudge: [rows((110, None))])
+        view.find_position(100, lambda _lsn, _nudge: [rows((110, None))], unreached)
 
 
 def table_of(gauss: GaussServer) -> PublishedTable:
