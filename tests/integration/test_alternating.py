@@ -89,7 +89,10 @@ def alternate(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [{}, {"streaming": "on", "two-phase": True}], ids=["whole", "early"]
+    ("postgres", "source"),
+    [(14, {}), (16, {"streaming": "on", "two-phase": True})],
+    ids=["whole", "early"],
+    indirect=["postgres"],
 )
 def test_back_and_forth_inside_of_an_entry(
     database: Database, make_daemon: Callable[..., Daemon], tmp_path: Path, source: Json

@@ -39,7 +39,7 @@ Talk = Callable[[Proxy], None]
 """Has a conversation over a proxy, on a server that is as it was before the one before."""
 
 _OPENERS = frozenset({"connect", "connect_lasting", "connect_gaussdb"})
-_SILENT_AT = (0.4, 0.7, 0.95)  # shares of the server's pieces
+_SILENT_AT = (0.5, 0.95)  # shares of the server's pieces
 _SILENT_SECONDS = 20.0  # far above all bounds, and far below for ever
 _FOREIGN = (
     "gaussdecode/demo/",
