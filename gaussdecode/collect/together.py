@@ -243,8 +243,7 @@ class Together:
         """
         with self._changed:
             if name not in self._limits:
-                decided = self._decided.csn if self._decided is not None else 0
-                self._limits[name] = max(csn, decided, self._passed_csn)
+                self._limits[name] = csn
                 self._changed.notify_all()
             is_there = self._decided is None and self._passed_csn >= self._limits[name]
             return self._passed_csn if is_there else None

@@ -31,7 +31,7 @@ from gaussdecode.collect.collector import Collector, CollectorSettings, Prepared
 from gaussdecode.collect.gate import Gate, Hold, HoldLostError
 from gaussdecode.collect.spool import Spool
 from gaussdecode.collect.tables import Tables
-from gaussdecode.collect.together import Together
+from gaussdecode.collect.together import Cut, Seen, Together
 from gaussdecode.errors import DiskError, DiskStillFullError, SpoolFullError
 from gaussdecode.ipc.ring import Ring
 from gaussdecode.land.space import SpaceWait
@@ -477,6 +477,49 @@ def test_a_snapshot_of_one_of_several_holds_all(
     collector._attendance.end()
     for thread in threads:
         thread.join()
+
+
+def test_by_csn_nothing_lands_between_a_view_and_its_rows(
+    make_collector: Callable[..., Collector], tmp_path: Path
+) -> None:
+    """From the moment in which the view may be taken; then all below it, and no more until it is let go."""
+    gate = Gate(lambda: Spool(tmp_path, SpaceWait().run))
+    asked: list[EntryRequest] = []
+    together = Together(("east",), asked.append, 1 << 20)
+    collector = make_collector(_Writer(), gate, together=together, name="east", by_csn=True)
+    found: list[object] = []
+
+    def read() -> None:
+        hold = gate.hold({})
+        found.append(hold)
+        found.append(gate.reach_csn(hold, 5))
+
+    def attend_until(count: int) -> None:
+        deadline = time.monotonic() + 60
+        while len(found) < count and time.monotonic() < deadline:
+            collector._attendance.attend(collector)
+            time.sleep(0.001)
+        assert len(found) >= count
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    attend_until(1)
+    together.offer(Cut({"east": 0}, 7, {"east": 0}))
+    assert together.look("east", Seen(10))[1] is None, "decided on while a view may be taken"
+    while together.reach("east", 5) is not None:
+        time.sleep(0.001)
+    collector._cut_together(together)
+    assert [request.position.csn for request in asked] == [5]
+    attend_until(2)
+    assert found[1] == (5, 1)
+    together.offer(Cut({"east": 0}, 8, {"east": 0}))
+    collector._cut_together(together)
+    assert len(asked) == 1
+    assert isinstance(found[0], Hold)
+    gate.release(found[0])
+    collector._cut_together(together)
+    assert [request.position.csn for request in asked] == [5, 8]
+    thread.join()
 
 
 def _large_transaction() -> list[bytes]:

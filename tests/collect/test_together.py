@@ -113,6 +113,8 @@ def test_entries_go_to_where_a_view_stands() -> None:
     assert cuts() == [15, 15, 15]
     assert together.reach("b", 15) == 15
     together.freeze("b")
+    assert together.reach("b", 18) is None, "another view, at another CSN"
+    together.freeze("b")
     assert together.reach("b", 12) == 15, "a view of a node whose clock is behind"
     together.hold("b", is_held=False)
     assert not together.wait_due(0, 1000)
@@ -124,17 +126,23 @@ def test_what_is_decided_on_is_an_entry_though_a_hold_comes() -> None:
     """Who looks after it must not cut it elsewhere; the view that is taken then stands behind it."""
     asked: list[EntryRequest] = []
     together = Together(NAMES, asked.append, 1000)
-    together.offer(Cut(dict.fromkeys(NAMES, 5), 7, dict.fromkeys(NAMES, 10)))
-    for name in NAMES:
-        together.look(name, Seen(10))
-    assert together.look("a", Seen(10))[1] is not None
+
+    def cut(csn: int) -> None:
+        for name in NAMES:
+            found = together.look(name, Seen(10))[1]
+            assert found is not None
+            assert found.csn == csn
+            together.give(name, part(5, csn))
+
+    for csn in (6, 7):
+        together.offer(Cut(dict.fromkeys(NAMES, 5), csn, dict.fromkeys(NAMES, 10)))
+        for name in NAMES:
+            together.look(name, Seen(10))
+        if csn == 6:
+            cut(6)
     together.freeze("b")
     assert together.reach("b", 6) is None
-    for name in NAMES:
-        cut = together.look(name, Seen(10))[1]
-        assert cut is not None
-        assert cut.csn == 7
-        together.give(name, part(5, 7))
+    cut(7)
     assert together.reach("b", 6) == 7
 
 
