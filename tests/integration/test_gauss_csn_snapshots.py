@@ -152,7 +152,9 @@ def test_existing_rows_of_every_node(several: GaussCluster, tmp_path: Path, styl
     for name in list(several.servers)[1:]:
         del several.servers[name].store.tables["shop", "country"]
     snapshots = check(daemon, several, tmp_path / "target")
-    assert {entry["extra"]["source"] for entry in snapshots} == set(several.servers)
+    by_source = [(e["extra"]["source"], e["extra"]["snapshot"]["tables"]) for e in snapshots]
+    assert {source for source, _ in by_source} == set(several.servers)
+    assert [source for source, tables in by_source if "shop.country" in tables] == ["dn1"]
 
 
 def test_killed_and_cut_at_any_time(several: GaussCluster, tmp_path: Path) -> None:
