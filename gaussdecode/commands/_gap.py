@@ -219,7 +219,7 @@ def check_server(config: Config, log: LandingPosition | None, server: ServerStat
     if isinstance(server, GaussServerState):
         plugins = () if config.decoding.is_parallel else (config.source.plugin,)
         gaussserver.check_start(log, server, config.slot, plugins)
-        problem = gaussserver.landing_problem(server, is_by_csn=config.lands_by_csn)
+        problem = gaussserver.landing_problem(server)
         if problem is not None:
             raise SourceRefusedError(problem)
     else:

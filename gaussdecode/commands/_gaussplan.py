@@ -94,7 +94,7 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
         plan.problems.append(f"slot: {error}")
     if (problem := gaussserver.csn_slot_problem(state.slot)) is not None:
         plan.problems.append(f"slot: {problem}")
-    if (problem := _coordinator_problem(config, state)) is not None:
+    if (problem := gaussserver.coordinator_problem(state.is_coordinator)) is not None:
         plan.problems.append(f"server: {problem}")
     stored = read_tables(pair.sql, WhiteList(config.decoding.white_tables))
     found = unsent(stored)
@@ -168,12 +168,6 @@ def _defaults_in_force(defaults: str, command: str) -> Iterator[str]:
         name, _, value = setting.partition("=")
         if f'"{name.strip()}"' not in command:
             yield f"{name.strip()} {value.strip()}"
-
-
-def _coordinator_problem(config: Config, state: GaussServerState) -> str | None:
-    return gaussserver.coordinator_problem(
-        is_coordinator=state.is_coordinator, is_by_csn=config.lands_by_csn
-    )
 
 
 def _standby_problems(config: Config, state: GaussServerState) -> Iterator[str]:

@@ -169,11 +169,8 @@ class _GaussSlots:
         plugin = self._config.source.plugin
         is_by_csn = not is_landed and self._config.decoding.output_order == 1
         with open_sql(self._config) as sql:
-            problem = gaussserver.coordinator_problem(
-                is_coordinator=gaussserver.is_coordinator(sql),
-                is_by_csn=is_landed and self._config.lands_by_csn,
-            )
-            if problem is not None:
+            problem = gaussserver.coordinator_problem(gaussserver.is_coordinator(sql))
+            if is_landed and problem is not None:
                 raise SourceRefusedError(problem)
             name = self._config.slot
             with saying_why(_GAUSSDB_WAIT):

@@ -334,26 +334,23 @@ def check_start(
     return start.check_start(log, server, slot, plugins)
 
 
-def landing_problem(server: GaussServerState, *, is_by_csn: bool) -> str | None:
+def landing_problem(server: GaussServerState) -> str | None:
     """Say what keeps a landing from following a slot that could be streamed; None if nothing.
 
     Args:
         server: from `read_server`.
-        is_by_csn: the landing is in the order of CSNs.
     """
-    return coordinator_problem(
-        is_coordinator=server.is_coordinator, is_by_csn=is_by_csn
-    ) or csn_slot_problem(server.slot)
+    return coordinator_problem(server.is_coordinator) or csn_slot_problem(server.slot)
 
 
-def coordinator_problem(*, is_coordinator: bool, is_by_csn: bool) -> str | None:
-    """Say that a coordinator has no stream of its own to be put in the order of CSNs; None if not."""
-    if not (is_coordinator and is_by_csn):
+def coordinator_problem(is_coordinator: bool) -> str | None:
+    """Say that a coordinator has no log of its own that a landing could follow; None if it is none."""
+    if not is_coordinator:
         return None
     return (
-        "the server is a coordinator, which merges the streams of its data nodes by itself: of what it sends "
-        "nobody can tell up to which CSN everything has come. A landing with decoding.output-order 1 follows the "
-        "data nodes: name the primary of each under sources"
+        "the server is a coordinator, which merges the streams of its data nodes by itself: its positions are in no "
+        "log, and of what it sends nobody can tell up to which CSN everything has come. Follow the data "
+        "nodes: name the primary of each under sources, with decoding.output-order: 1"
     )
 
 

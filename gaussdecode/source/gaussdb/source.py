@@ -140,8 +140,7 @@ class GaussSource:
             stack.pop_all()
         plugins = () if decoding.is_parallel else (settings.plugin,)
         self._start_lsn = gaussserver.check_start(state, self._server, self._slot, plugins)
-        is_by_csn = decoding.output_order == 1
-        problem = gaussserver.landing_problem(self._server, is_by_csn=is_by_csn)
+        problem = gaussserver.landing_problem(self._server)
         if problem is not None:
             raise SourceRefusedError(problem)
         refuse_active(state, self._server)
