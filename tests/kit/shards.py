@@ -1,5 +1,6 @@
 """One daemon over several PostgreSQL databases, and what it landed against each of them."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -60,7 +61,12 @@ class ShardsDaemon(Daemon):
             newest = entries[-1]["positions"] if entries else {}
             return bool(newest) and all(newest[name]["lsn"] > at for name, at in targets.items())
 
-        wait_until(is_landed, f"landing up to {targets}", seconds)
+        try:
+            wait_until(is_landed, f"landing up to {targets}", seconds)
+        except AssertionError as error:
+            senders = "\n".join(shard.senders() for shard in self.shards.values())
+            stands = f"{json.dumps(self.status(), indent=1)}\n{senders}"
+            raise AssertionError(f"{error}\n{stands}\n{self.log_tail(60)}") from None
 
 
 def prepared(shards: Mapping[str, Database]) -> None:
