@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from gaussdecode.commands._doctor import (
+    NAMED_TABLES,
     Finding,
     clock_finding,
     encryption_finding,
@@ -17,8 +18,10 @@ from gaussdecode.commands._doctor import (
 )
 from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
+from gaussdecode.source.coverage import listing
 from gaussdecode.source.gaussdb.inspection import GaussInspection
 from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
+from gaussdecode.source.relations import white_list
 
 _CONNECTIONS: Final = 4  # stream, catalogue, guard, and one of a command
 _MIN_TIMEOUT_MS: Final = 10_000
@@ -131,6 +134,26 @@ def _snapshots(patient: GaussPatient) -> Iterator[Finding]:
         yield from reading_findings(config, patient.seen.role, patient.seen.unreadable)
 
 
+def _intervals(patient: GaussPatient) -> Iterator[Finding]:
+    """A partition that is made for a row is DDL in the row's transaction."""
+    config, profile = patient.config, patient.server.profile
+    wanted = white_list(config.decoding)
+    tables = [
+        f"{schema}.{name}"
+        for schema, name in patient.seen.by_interval
+        if wanted.allows(schema, name)
+    ]
+    if not tables or not profile.drops_after_ddl(is_parallel=config.decoding.is_parallel):
+        return
+    yield Finding(
+        f"partitions are made by interval: {listing(tables[:NAMED_TABLES], len(tables))}",
+        "an INSERT that needs a new partition makes it, and the server does not send the rows of that "
+        "INSERT; where it says so, the entry is suspect",
+        "add the partitions ahead of the rows, or have such tables read again with landing.on-suspect: "
+        "snapshot; openGauss 6.0.0 and newer send the rows with parallel-decode-num: 1",
+    )
+
+
 def _slot(patient: GaussPatient) -> Iterator[Finding]:
     server, slot = patient.server, patient.server.slot
     if slot is None and server.is_standby:
@@ -196,6 +219,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _privileges,
     _room,
     _snapshots,
+    _intervals,
     _slot,
     _failover,
     _timeout,

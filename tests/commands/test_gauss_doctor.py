@@ -163,6 +163,24 @@ def test_what_is_to_be_read_must_be_readable(config: Config, policy: str) -> Non
     assert found(dataclasses.replace(poor, decoding=standby), seen) == []
 
 
+@pytest.mark.parametrize("is_parallel", [True, False])
+@pytest.mark.parametrize("version", [(5, 0, 0), (6, 0, 2)])
+def test_partitions_by_interval_lose_rows_where_ddl_does(
+    config: Config, version: tuple[int, int, int], is_parallel: bool
+) -> None:
+    """In parallel decoding, and serially before 6.0.0; of tables that land."""
+    server = of_version("openGauss", *version)
+    decoding = dataclasses.replace(
+        config.decoding, parallel_decode_num=4 if is_parallel else 1, white_table_list="s.*"
+    )
+    seen = dataclasses.replace(WELL, by_interval=(("other", "t"), ("s", "a"), ("s", "b")))
+    ours = dataclasses.replace(config, decoding=decoding)
+    what = "partitions are made by interval: s.a, s.b"
+    assert (what in found(ours, seen, server)) is (is_parallel or version < (6, 0, 0))
+    none = dataclasses.replace(decoding, white_table_list="x.*")
+    assert what not in found(dataclasses.replace(config, decoding=none), seen, server)
+
+
 @pytest.mark.integration
 def test_a_server_is_asked(make_gauss: MakeGauss, configure_gauss: Configure, run: Run) -> None:
     """What it says of role and settings is found; a plain role over TCP lacks TLS only."""
@@ -191,6 +209,9 @@ def test_a_server_is_asked(make_gauss: MakeGauss, configure_gauss: Configure, ru
     path = configure_gauss(well, "decoding: {parallel-decode-num: 2}")
     assert "- role replica may not read public.t\n" in run("check", path).out
     well.forbidden.clear()
+    well.store.put_table(dataclasses.replace(stored, is_by_interval=True))
+    path = configure_gauss(well, "decoding: {parallel-decode-num: 2}")
+    assert "- partitions are made by interval: public.c\n" in run("check", path).out
     well.store.put_table(stored)
     path = configure_gauss(well, "decoding: {parallel-decode-num: 2}")
     result = run("check", path)

@@ -38,6 +38,8 @@ CREATE TABLE gs_catalog.pg_namespace AS SELECT oid, nspname, nspowner FROM pg_ca
 CREATE TABLE gs_catalog.gs_class (oid oid, relname name, relnamespace oid, reltype oid,
   relowner oid, relkind "char", relpersistence "char", relnatts int2, relhaspkey bool,
   parttype "char", relreplident "char", reloptions text[]);
+CREATE TABLE gs_catalog.pg_partition (relname name, parttype "char", parentid oid,
+  partstrategy "char", relfilenode oid);
 CREATE TABLE gs_catalog.gs_files (oid oid, seen oid, now oid);
 CREATE VIEW gs_catalog.pg_class AS SELECT c.*, f.seen AS relfilenode, 0::float8 AS reltuples
   FROM gs_catalog.gs_class c JOIN gs_catalog.gs_files f USING (oid);
@@ -473,6 +475,11 @@ class Catalogue:
                 for t in tables
             ],
         )  # fmt: skip
+        self._replace(
+            session,
+            "pg_partition",
+            [(t.name, "r", t.oid, "i", 0) for t in tables if t.is_by_interval],
+        )
         self._replace(
             session, "pg_attribute",
             [

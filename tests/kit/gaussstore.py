@@ -62,6 +62,7 @@ class Table:
         options: reloptions, beside that of ustore.
         comments: pg_description, by number of the column; 0 for the table.
         is_replicated: every node of the cluster has all its rows.
+        is_by_interval: the server makes its partitions as rows come.
     """
 
     oid: int
@@ -75,6 +76,7 @@ class Table:
     options: tuple[str, ...] = ()
     comments: tuple[tuple[int, str], ...] = ()
     is_replicated: bool = False
+    is_by_interval: bool = False
 
     @property
     def identity_names(self) -> tuple[str, ...]:

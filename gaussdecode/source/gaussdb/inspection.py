@@ -11,7 +11,7 @@ from typing import Final
 from gaussdecode.errors import SourceRefusedError
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.server import list_slots
-from gaussdecode.source.gaussdb.tables import read_unreadable
+from gaussdecode.source.gaussdb.tables import read_by_interval, read_unreadable
 
 _ROLE: Final = "SELECT * FROM pg_catalog.pg_roles WHERE rolname = current_user"
 _RIGHTS: Final = {
@@ -52,6 +52,7 @@ class GaussInspection:
         oldest_transaction: seconds.
         prepared_transactions: two-phase transactions that wait.
         unreadable: tables in the stream, as schema and name, that the role may not read.
+        by_interval: tables, as schema and name, whose partitions the server makes by itself.
     """
 
     role: str
@@ -66,6 +67,7 @@ class GaussInspection:
     oldest_transaction: float | None
     prepared_transactions: int | None
     unreadable: tuple[tuple[str, str], ...] = ()
+    by_interval: tuple[tuple[str, str], ...] = ()
 
 
 def inspect_gaussdb(sql: GaussConnection) -> GaussInspection:
@@ -93,6 +95,7 @@ def inspect_gaussdb(sql: GaussConnection) -> GaussInspection:
         oldest_transaction=oldest,
         prepared_transactions=None if prepared is None else int(prepared),
         unreadable=read_unreadable(sql),
+        by_interval=read_by_interval(sql),
     )
 
 

@@ -29,6 +29,11 @@ SELECT n.nspname, c.relname, c.reloptions
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE {LOGGED} AND NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE')
 AND pg_catalog.has_table_privilege(c.oid, 'SELECT')) ORDER BY 1, 2"""  # noqa: S608 - constants
+_BY_INTERVAL: Final = f"""
+SELECT n.nspname, c.relname
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE {LOGGED} AND c.oid IN (SELECT p.parentid FROM pg_catalog.pg_partition p
+WHERE p.parttype = 'r' AND p.partstrategy = 'i') ORDER BY 1, 2"""  # noqa: S608 - constants
 _ROW_STORE: Final = ("", "row")
 _TRUE: Final = "t"
 
@@ -85,6 +90,15 @@ def read_unreadable(connection: GaussConnection) -> tuple[tuple[str, str], ...]:
         for schema, name, options in connection.query(_UNREADABLE)
         if storage_option(options, "orientation") in _ROW_STORE
     )
+
+
+def read_by_interval(connection: GaussConnection) -> tuple[tuple[str, str], ...]:
+    """Schema and name of the tables whose partitions the server makes as rows come that need them.
+
+    Raises:
+        SourceError: the server failed.
+    """
+    return tuple((schema or "", name or "") for schema, name in connection.query(_BY_INTERVAL))
 
 
 def unsent(tables: Iterable[StoredTable]) -> Coverage:
