@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from kit import gausscheck, landing
-from kit.daemon import Keeper, wait_until
+from kit.daemon import Json, Keeper, wait_until
 from kit.gaussdaemon import GaussDaemon, GaussDatabase, lands
 from kit.gaussprofile import PROFILES, V6_0_0, Profile
 from kit.gaussserver import Behaviour, GaussServer
@@ -240,6 +240,34 @@ def test_a_row_that_the_server_lost_stops_its_table_only(
     }
     assert ids == {"sick": [0, 1], "well": [0, 1, 2, 3]}
     assert [e["kind"] for e in daemon.entries()].count("quarantine") == 1
+
+
+def test_a_dropped_table_stops_no_other_under_sql_decoding(
+    make_gauss: MakeGauss, tmp_path: Path
+) -> None:
+    """Its last rows have no names, and the catalogue does not know it any more."""
+    gauss = make_gauss(V6_0_0)
+    columns = {"id": "int8", "v": "text"}
+    gone, stays = (
+        gauss.store.create_table("public", name, columns, key=["id"]) for name in ("gone", "stays")
+    )
+    config: dict[str, Json] = {
+        "source": {"plugin": "sql_decoding"}, "decoding": {"parallel-decode-num": 1},
+        "landing": {"on-table-error": "quarantine"},
+    }  # fmt: skip
+    gauss.create_slot("s", "sql_decoding")
+    with GaussDaemon(GaussDatabase(gauss), tmp_path, config=config) as daemon:
+        daemon.wait_for_state("streaming")
+        daemon.stop()
+        for table in (gone, stays):
+            insert(gauss, table, 1)
+        gauss.store.drop_table(gone)
+        insert(gauss, stays, 2)
+        daemon.start().catch_up()
+        assert daemon.stop() == 0
+        assert "sql_decoding names no columns: a row of public.gone" in daemon.log.read_text()
+    found = [(of.schema.table[1], of.new["id"]) for of in landing.read(daemon.root).changes]
+    assert found == [("stays", 1), ("stays", 2)]
 
 
 def test_hidden_truncate_can_be_refused(make_gauss: MakeGauss, tmp_path: Path) -> None:

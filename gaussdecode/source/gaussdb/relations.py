@@ -98,7 +98,8 @@ class GaussRelations:
             The version that describes it: a new one, or one that was only spelled otherwise.
 
         Raises:
-            LostRowError: a row without columns of a table that has some.
+            LostRowError: a row without columns of a table that has some, or without the names of its columns,
+                which nobody knows any more.
             SourceError: the catalogue cannot be read now.
             SourceRefusedError: only the catalogue could tell, and it does not.
         """
@@ -263,10 +264,11 @@ def _named(
     elif before is not None and len(before.relation.columns) == len(shape.new):
         names = [ShapeColumn(column.name, column.type_oid) for column in before.relation.columns]
     else:
-        has = "cannot be asked" if catalog is None else f"has {len(catalog.columns)} columns now"
-        raise SourceRefusedError(
+        has = "does not have it" if catalog is None else f"has {len(catalog.columns)} columns now"
+        raise LostRowError(
             f"sql_decoding names no columns: a row of {'.'.join(table)} has {len(shape.new)}, and "
-            f"the catalogue {has}; use mppdb_decoding"
+            f"the catalogue {has}. Use source.plugin mppdb_decoding",
+            table,
         )
     return dataclasses.replace(shape, new=tuple(names))
 

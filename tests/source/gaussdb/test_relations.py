@@ -271,7 +271,7 @@ def test_sql_takes_names_in_order() -> None:
     assert relations.define(unnamed).relation == whole
     catalog.table = None
     assert relations.define(unnamed).relation == whole
-    with pytest.raises(SourceRefusedError, match="cannot be asked"):
+    with pytest.raises(LostRowError, match="does not have it"):
         relations.define(Shape((TABLE,), "I", (ShapeColumn(""),) * 4, None))
 
 
