@@ -22,7 +22,7 @@ from gaussdecode.source.gaussdb import server as gaussserver
 from gaussdecode.source.gaussdb.connection import GaussConnection
 from gaussdecode.source.gaussdb.inspection import inspect_gaussdb
 from gaussdecode.source.gaussdb.server import DDL_ADVICE, GaussServerState
-from gaussdecode.source.gaussdb.tables import LOGGED, read_tables, unsent
+from gaussdecode.source.gaussdb.tables import LOGGED, StoredTable, read_tables, unsent
 from gaussdecode.source.postgresql.slot import ListedTable
 from gaussdecode.source.relations import WhiteList
 
@@ -39,6 +39,8 @@ JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
 WHERE {LOGGED}
 ORDER BY 1, 2, a.attnum
 """  # noqa: S608 - constants
+_DEFAULT: Final = "d"  # of pg_class.relreplident
+_FULL: Final = "f"
 _FLOATS: Final = (700, 701, 1021, 1022)  # real, double precision, and arrays of them
 _ROUNDED: Final = "rounded by the server: 6 digits of real, 15 of double precision"
 
@@ -100,11 +102,7 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
     found = unsent(stored)
     if found.unsent:
         plan.warnings.append(f"{listing(found.unsent, found.unsent_count)}: {UNSENT}")
-    plan.tables = [
-        ListedTable(table.schema, table.name, table.identity, table.has_key)
-        for table in stored
-        if table.is_by_row
-    ]
+    plan.tables = [_listed(table) for table in stored if table.is_by_row]
     names = {f"{table.schema}.{table.name}" for table in plan.tables}
     plan.columns = [
         column for column in _columns(pair.sql, is_rounding=is_rounding) if column.table in names
@@ -117,6 +115,14 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
             f"without replica identity: {listing(bare[:NAMED_TABLES], len(bare))}: UPDATE and DELETE come "
             "without the old key; give each a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL"
         )
+
+
+def _listed(table: StoredTable) -> ListedTable:
+    """What is said of a table; one in ustore without a key sends its old rows as if it were FULL."""
+    is_whole = table.is_ustore and not table.has_key and table.identity == _DEFAULT
+    return ListedTable(
+        table.schema, table.name, _FULL if is_whole else table.identity, table.has_key
+    )
 
 
 def _warnings(

@@ -41,6 +41,8 @@ def test_plan(
         "public", "t1", {"id": "int8", "price": "numeric(10,2)", "b": "blob"}, key=["id"]
     )
     server.store.create_table("public", "plain", {"x": "int4"})
+    undone = server.store.create_table("public", "undone", {"x": "int4"})
+    server.store.put_table(dataclasses.replace(undone, is_ustore=True))  # sends its old rows
     path = configure_gauss(server, PARALLEL)
     result = run("check", "--tables", "--columns", "--options", path)
     assert result.status == EX_OK, result.err

@@ -49,6 +49,7 @@ class StoredTable:
         identity: pg_class.relreplident.
         has_key: it has a primary key.
         is_by_row: its rows are in the stream.
+        is_ustore: so are whole old rows, where it has no key.
     """
 
     oid: int
@@ -57,6 +58,7 @@ class StoredTable:
     identity: str
     has_key: bool
     is_by_row: bool
+    is_ustore: bool = False
 
 
 def read_tables(connection: GaussConnection, white_list: WhiteList) -> list[StoredTable]:
@@ -73,6 +75,7 @@ def read_tables(connection: GaussConnection, white_list: WhiteList) -> list[Stor
             identity or "",
             has_key == _TRUE,
             storage_option(options, "orientation") in _ROW_STORE,
+            storage_option(options, "storage_type") == "ustore",
         )
         for oid, schema, name, identity, options, has_key in connection.query(_TABLES)
         if white_list.allows(schema or "", name or "")
