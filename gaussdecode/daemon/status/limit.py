@@ -84,6 +84,8 @@ class Context:
         reason: why not.
         is_disk_full: landing waits for room.
         is_spool_full: a transaction is larger than the spool may be.
+        is_by_csn: the landing is in the order of CSNs.
+        mark_waits: what the present mark of CSNs waits for, in words, where that takes long.
         decoder_count: ``parallel-decode-num``.
         lane_count: threads that encode.
         usual_lag_seconds: up to here a lag is no sign of a limit.
@@ -102,6 +104,8 @@ class Context:
     decode_share: float = 0.0
     hint: ServerHint | None = None
     is_spool_full: bool = False
+    is_by_csn: bool = False
+    mark_waits: str | None = None
 
 
 def find_limit(rates: Sample | None, context: Context) -> Limit:
@@ -149,6 +153,12 @@ def _before_the_queues(rates: Sample, context: Context) -> Limit:
             "of the time, nobody waits for room.",
             None,
         )
+    if context.mark_waits is not None:
+        return Limit(
+            Stage.SERVER,
+            f"Nothing lands until a mark of CSNs is there, which waits {context.mark_waits}.",
+            "the end of what it waits for; `gaussdecode status --json` has it by source",
+        )
     busy = rates.source_busy_seconds_total
     if busy >= _WORKS:
         what = f"works {_percent(busy)} of the time and nothing behind it is full"
@@ -163,10 +173,10 @@ def _before_the_queues(rates: Sample, context: Context) -> Limit:
             f"The reader {what}.",
             "fewer tables or columns in the publication, or a second slot",
         )
-    return _server(rates, context.hint)
+    return _server(rates, context.hint, is_by_csn=context.is_by_csn)
 
 
-def _server(rates: Sample, hint: ServerHint | None) -> Limit:
+def _server(rates: Sample, hint: ServerHint | None, *, is_by_csn: bool) -> Limit:
     waits = (
         f"The reader waits for the server {_percent(rates.source_waited_seconds_total)} of the time"
     )
@@ -177,7 +187,7 @@ def _server(rates: Sample, hint: ServerHint | None) -> Limit:
             "the role's right to see pg_stat_activity would tell which",
         )
     if hint.read_share is not None and hint.decode_share is not None:
-        return _server_queues(waits, hint.read_share, hint.decode_share)
+        return _server_queues(waits, hint.read_share, hint.decode_share, is_by_csn=is_by_csn)
     if hint.wait_event in {"WalSenderWaitForWAL", "WalSenderMain"}:
         return Limit(
             Stage.NONE,
@@ -211,7 +221,7 @@ def _server(rates: Sample, hint: ServerHint | None) -> Limit:
     )
 
 
-def _server_queues(waits: str, read: float, decode: float) -> Limit:
+def _server_queues(waits: str, read: float, decode: float, *, is_by_csn: bool) -> Limit:
     """As GaussDB's manual reads gs_get_parallel_decode_status()."""
     seen = f"its read change queues are {_percent(read)} full, its decode change queues {_percent(decode)}"
     if decode >= _FULL:
@@ -229,7 +239,8 @@ def _server_queues(waits: str, read: float, decode: float) -> Limit:
     return Limit(
         Stage.SERVER,
         f"{waits}: the server's reading of its log is the limit: {seen}.",
-        "the server's disk, or decoding on a standby (decoding.standby-connection)",
+        "the server's disk"
+        + ("" if is_by_csn else ", or decoding on a standby (decoding.standby-connection)"),
     )
 
 

@@ -20,7 +20,7 @@ from gaussdecode.daemon.status.page import Picture
 from gaussdecode.daemon.status.processes import Processes
 from gaussdecode.daemon.status.queues import mean_share
 from gaussdecode.daemon.status.serverside import guard_values, server_hint
-from gaussdecode.daemon.status.sources import Sources, lag_of, source_values
+from gaussdecode.daemon.status.sources import Sources, lag_of, mark_waits, source_values
 from gaussdecode.daemon.status.states import (
     WATCHED,
     Seen,
@@ -148,6 +148,8 @@ class Readings:
             read_share=mean_share(waiting),
             decode_share=mean_share(done),
             hint=server_hint(running.guard, facts.queue_size),
+            is_by_csn=facts.is_by_csn,
+            mark_waits=mark_waits(running.session),
         )
         return find_limit(self._history.rates(WINDOW_SECONDS), context)
 

@@ -7,7 +7,7 @@ every source. So one that is late has all of them wait, and operators are to see
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from gaussdecode.daemon.guard import Guard
 from gaussdecode.daemon.joint import Held, Joint
@@ -17,8 +17,10 @@ from gaussdecode.daemon.status.lag import Lag, reached
 from gaussdecode.ipc.control import Word
 from gaussdecode.metrics import Labels
 from gaussdecode.model.lsn import Lsn
+from gaussdecode.model.words import counted
 
-_NOT_HELD = Held(0.0, ())
+_LONG_SECONDS: Final = 5.0  # that a mark is waited for before that is why nothing lands; arbitrary
+_NOT_HELD: Final = Held(0.0, ())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,6 +142,20 @@ class Sources:
         """
         told = 0 if session is None else session.control.snapshot()["server_wal_end"]
         return max(told, _seen_end(self._running.guard, of))
+
+
+def mark_waits(session: Session | Joint | None) -> str | None:
+    """What the present mark of CSNs has waited for a while for, in words; None where it is on its way."""
+    held = session.held() if isinstance(session, Joint) else {}
+    late = {name: of for name, of in held.items() if of.seconds >= _LONG_SECONDS}
+    if not late:
+        return None
+    running = sum(len(of.running) for of in late.values())
+    names = ", ".join(late)
+    seconds = max(of.seconds for of in late.values())
+    if running:
+        return f"for {counted(running, 'transaction')} of {names} that may be committing, for {seconds:.0f} s so far"
+    return f"for the stream or an answer of {names}, for {seconds:.0f} s so far"
 
 
 def _seen_end(guard: Guard | None, of: MemberFacts) -> int:

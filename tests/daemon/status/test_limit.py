@@ -28,6 +28,26 @@ def rates(**values: float) -> Sample:
     return dataclasses.replace(BEHIND, **values)
 
 
+SEEN = ServerHint("WalSenderMain", 0.0, 0.1, 0.1)  # as of a server that reads its log
+
+
+def test_a_mark_that_waits_is_why_nothing_lands() -> None:
+    """Not the server's log; and a landing by CSN cannot follow a standby."""
+    behind = rates(source_waited_seconds_total=0.95)
+    by_lsn = limit(behind, hint=SEEN)
+    assert "standby-connection" in str(by_lsn.setting)
+    by_csn = limit(behind, hint=SEEN, is_by_csn=True)
+    assert by_csn.sentence == by_lsn.sentence
+    assert by_csn.setting == "the server's disk"
+    text = "for 2 transactions of dn1 that may be committing, for 70 s so far"
+    held = limit(behind, hint=SEEN, is_by_csn=True, mark_waits=text)
+    assert text in held.sentence
+    assert "log" not in held.sentence
+    assert "standby" not in str(held.setting)
+    quiet = rates(source_lag_seconds=1.0, source_waited_seconds_total=0.99)
+    assert limit(quiet, is_by_csn=True, mark_waits=text).stage is Stage.NONE
+
+
 CASES = {
     "idle": (
         rates(source_lag_seconds=1.0, source_waited_seconds_total=0.99),

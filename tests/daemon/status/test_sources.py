@@ -12,7 +12,7 @@ from gaussdecode.daemon.joint import Held, Joint
 from gaussdecode.daemon.session import Session, SessionSettings
 from gaussdecode.daemon.status.facts import DaemonFacts, MemberFacts, Running
 from gaussdecode.daemon.status.landed import Landed
-from gaussdecode.daemon.status.sources import Sources, lag_of, source_values
+from gaussdecode.daemon.status.sources import Sources, lag_of, mark_waits, source_values
 from gaussdecode.ipc.control import Word
 from gaussdecode.metrics import unknown_series
 from gaussdecode.model.landing import SourcePosition
@@ -114,6 +114,20 @@ def joint() -> Iterator[Callable[[dict[str, Held]], Joint]]:
     yield build
     for session in made:
         session._close()
+
+
+def test_what_a_mark_waits_for_is_said(joint: Callable[[dict[str, Held]], Joint]) -> None:
+    """Once it has waited for a while: transactions that may be committing, or else a stream."""
+    row = RunningRow(7, 12)
+    assert mark_waits(None) is None
+    assert mark_waits(joint({})) is None
+    assert mark_waits(joint({"dn1": Held(1.0, (row,))})) is None
+    held = joint({"dn1": Held(70.0, (row,)), "dn2": Held(71.0, (row, RunningRow(8, None)))})
+    said = "for 3 transactions of dn1, dn2 that may be committing, for 71 s so far"
+    assert mark_waits(held) == said
+    assert mark_waits(joint({"dn2": Held(9.0, ())})) == (
+        "for the stream or an answer of dn2, for 9 s so far"
+    )
 
 
 def test_each_source_has_its_own_lag(joint: Callable[[dict[str, Held]], Joint]) -> None:
