@@ -234,6 +234,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "WAL position that a GaussDB server had read at its last heartbeat; never confirmed",
         "Far above source_received_lsn: the server's decoders are behind its reader.",
     ),
+    _gauge(
+        "source_heartbeat_flushed_lsn",
+        "lsn",
+        "Where the WAL of a GaussDB server ended on its disk at its last heartbeat; never confirmed",
+        "Far above source_heartbeat_lsn: the server's reading of its log is behind.",
+    ),
+    _gauge(
+        "source_heartbeat_timestamp_seconds",
+        "seconds",
+        "Unix time of the last record that a GaussDB server had decoded at its last heartbeat",
+        "Far before now while changes are made: the server's decoding is behind.",
+    ),
     _counter("source_busy_seconds", "seconds", "Time the reader worked", _NOTHING),
     _counter(
         "source_stalled_seconds",

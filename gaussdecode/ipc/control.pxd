@@ -41,6 +41,7 @@ cdef enum ControlWord:
     WORD_PACE = 36              # number of the pace in use; see source/_pace.pyx
     WORD_PACE_CHANGES = 37
     WORD_PACE_TRIALS = 38
+    WORD_HEARTBEAT_FLUSHED_LSN = 39  # where its WAL on disk ended when it sent the last one
     WORD_PACE_RATE = 40         # bytes per second of the first pace; seven more may follow
 
 # Words of one decoder, from DECODER_BASE + decoder_index * DECODER_STRIDE.

@@ -33,6 +33,7 @@ class Word(IntEnum):
     PACE = 36
     PACE_CHANGES = 37
     PACE_TRIALS = 38
+    HEARTBEAT_FLUSHED_LSN = 39
     PACE_RATE = 40
 
 class DecoderField(IntEnum):

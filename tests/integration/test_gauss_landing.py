@@ -319,13 +319,15 @@ def test_keepalives_confirm_nothing(make_gauss: MakeGauss, tmp_path: Path) -> No
         done = insert(gauss, table, 1)
         daemon.wait_for_state("streaming")
 
-        def has_heard() -> bool:
-            found = re.search(
-                r"source_heartbeats_total{.*} (\S+)", daemon.get("/metrics")[1].decode()
-            )
-            return found is not None and float(found[1]) > 2
+        def told(name: str) -> float:
+            text = daemon.get("/metrics")[1].decode()
+            found = re.search(rf"gaussdecode_source_heartbeat{name}{{.*}} (\S+)", text)
+            return -1 if found is None else float(found[1])
 
-        daemon.wait_while_running(has_heard, "heartbeats")
+        daemon.wait_while_running(lambda: told("s_total") > 2, "heartbeats")
+        assert told("_lsn") > 0
+        assert told("_flushed_lsn") >= told("_lsn")
+        assert told("_timestamp_seconds") > 946_684_800, "after 2000"
         assert confirmed(database) == before
         assert landing.position(daemon.entries()[-1]) == before
         behaviour.is_held = False

@@ -27,6 +27,8 @@ _OF_ONE: Final = frozenset(
         "gaussdecode_source_confirmed_lsn",
         "gaussdecode_source_silence_seconds",
         "gaussdecode_source_heartbeat_lsn",
+        "gaussdecode_source_heartbeat_flushed_lsn",
+        "gaussdecode_source_heartbeat_timestamp_seconds",
         "gaussdecode_source_pace",
         "gaussdecode_source_pace_rate_bytes",
         "gaussdecode_collect_prepared_seconds",
@@ -98,12 +100,21 @@ def _reader_values(words: Mapping[str, int]) -> dict[str, float]:
         "source_status_updates_total": words["status_sent_count"],
         "source_notices_total": words["notices"],
         "source_heartbeats_total": words["heartbeats"],
-        "source_heartbeat_lsn": words["heartbeat_lsn"],
+        **(_heartbeat_values(words) if words["heartbeats"] else {}),
         "source_busy_seconds_total": words["busy_ns"] * NS,
         "source_stalled_seconds_total": words["stalled_ns"] * NS,
         "source_waited_seconds_total": words["waited_ns"] * NS,
         "source_pace_changes_total": words["pace_changes"],
         "source_pace_trials_total": words["pace_trials"],
+    }
+
+
+def _heartbeat_values(words: Mapping[str, int]) -> dict[str, float]:
+    """What the last one said; nothing before the first."""
+    return {
+        "source_heartbeat_lsn": words["heartbeat_lsn"],
+        "source_heartbeat_flushed_lsn": words["heartbeat_flushed_lsn"],
+        "source_heartbeat_timestamp_seconds": words["heartbeat_time_us"] / 1e6,
     }
 
 

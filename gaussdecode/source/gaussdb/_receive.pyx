@@ -49,6 +49,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset, strerror
 from gaussdecode.wire._tally cimport tally_message, tally_move
 from gaussdecode.ipc.atomics cimport store_release
 from gaussdecode.ipc.control cimport (
+    WORD_HEARTBEAT_FLUSHED_LSN,
     WORD_HEARTBEAT_LSN,
     WORD_HEARTBEAT_TIME_US,
     WORD_HEARTBEATS,
@@ -379,6 +380,7 @@ cdef class GaussReceiver(Receiver):
         self.heartbeat_count += 1
         store_release(words + <int>WORD_HEARTBEATS, self.heartbeat_count)
         store_release(words + <int>WORD_HEARTBEAT_LSN, read_uint64(data + 1))
+        store_release(words + <int>WORD_HEARTBEAT_FLUSHED_LSN, read_uint64(data + 9))
         store_release(words + <int>WORD_HEARTBEAT_TIME_US, read_uint64(data + 17))
         return GO_ON
 
