@@ -20,6 +20,10 @@ from gaussdecode.source.sqlstate import Phase
 
 Socket = socket.socket | ssl.SSLSocket
 Place = tuple[int, Any]  # Any: address family and what `socket.connect` takes for it
+_IN_PLAIN: Final = (
+    "TLS failed: the answer is in plain text. A server that refuses a connection does that; its log says why "
+    "(too many connections, a start or a stop, pg_hba.conf)"
+)
 _WRONG_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
@@ -91,6 +95,8 @@ def _secured(sock: socket.socket, endpoint: Endpoint, target: Target, deadline: 
         return sock
     if not answer:
         raise broken(Phase.CONNECT, f"{endpoint}: the server closed the connection")
+    if answer == b"E":  # what it says then is nobody's word: TLS has not proved who it is
+        raise broken(Phase.CONNECT, f"{endpoint}: {_IN_PLAIN}")
     raise SourceRefusedError(f"connecting: {endpoint}: the server has no TLS; turn ssl on there")
 
 
@@ -103,6 +109,8 @@ def reason_of(error: OSError) -> str:
     """Say what went wrong with a socket, without what the library adds."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return _IN_PLAIN
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'no reason given'})"
     return os.strerror(error.errno) if error.errno else "the connection broke"

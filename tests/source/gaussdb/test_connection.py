@@ -402,6 +402,29 @@ def test_allow_turns_to_tls_only_before_a_password_was_given() -> None:
     assert PASSWORD not in str(caught.value)
 
 
+def test_a_refusal_in_place_of_tls() -> None:
+    """It may pass, and is no word of the library's; what the server says there is nobody's."""
+    said = error("53300", "SECRET: sorry, too many clients already")
+
+    def at_once(peer: Peer) -> None:
+        peer.read(8)
+        peer.send(said)
+
+    def in_the_handshake(peer: Peer) -> None:
+        peer.read(8)
+        peer.send(b"S")
+        peer.sock.recv(5)
+        peer.send(said)
+
+    for script in (at_once, in_the_handshake):
+        with play(script) as server, pytest.raises(SourceError, match="in plain text") as caught:
+            connect(address(server.dsn("sslmode=require")))
+        assert caught.value.retryable
+        assert "too many connections" in str(caught.value)
+        assert "SECRET" not in str(caught.value)
+        assert "WRONG_VERSION" not in str(caught.value)
+
+
 def test_bytes_before_tls_are_not_believed() -> None:
     """What stands in front of the handshake was put there by somebody else."""
 
