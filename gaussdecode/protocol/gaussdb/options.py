@@ -159,12 +159,14 @@ def server_white_list(tables: Iterable[tuple[str, str]]) -> str:
     """Spell white-table-list so that the server takes it, at least as wide as it was meant.
 
     A name with an unbalanced bracket cannot stand in the command, and the command has a
-    longest length: then whole schemas are asked for, or everything, and the daemon filters.
+    longest length: then whole schemas are asked for, or everything, and the daemon filters. Items with
+    ``*`` stand last: openGauss 3.0.0 to 3.0.3, 3.1 and 5.0.0 read a pointer that they never set for an item
+    after one of these (`ParseSchemaAndTableName`).
     """
     listed = list(tables)
     exact = [f"{schema}.{name if is_balanced(name) else _ALL}" for schema, name in listed]
     for items in (exact, [f"{schema}.{_ALL}" for schema, _ in listed]):
-        text = ",".join(dict.fromkeys(items))
+        text = ",".join(sorted(dict.fromkeys(items), key=lambda item: _ALL in item.split(".")))
         if is_balanced(text) and len(text.encode()) <= _MAX_LIST_BYTES:
             return text
     return ""

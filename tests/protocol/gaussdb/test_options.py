@@ -219,14 +219,15 @@ def test_parallel_plugins_need_parallel_decoding(tmp_path: Path) -> None:
     [
         ([], ""),
         ([("public", "t1"), ("*", "t2"), ("s", "*")], "public.t1,*.t2,s.*"),
+        ([("*", "t2"), ("s", "*"), ("public", "t1"), ("a", "b*")], "public.t1,a.b*,*.t2,s.*"),
         ([("public", "odd(name)")], "public.odd(name)"),
-        ([("public", "odd(name"), ("public", "b)"), ("a", "b")], "public.*,a.b"),
+        ([("public", "odd(name"), ("public", "b)"), ("a", "b")], "a.b,public.*"),
         ([("odd(", "t1"), ("a", "b")], ""),
         ([("s", "t" * 63)] * 30, "s." + "t" * 63),
         ([("s", f"{number:060}") for number in range(30)], "s.*"),
         ([(f"{number:060}", "t") for number in range(30)], ""),
     ],
-    ids=["empty", "plain", "balanced", "name", "schema", "twice", "long", "too long"],
+    ids=["empty", "plain", "any last", "balanced", "name", "schema", "twice", "long", "too long"],
 )
 def test_the_servers_white_list_is_never_narrower(
     tables: list[tuple[str, str]], expected: str
