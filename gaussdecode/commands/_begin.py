@@ -64,6 +64,9 @@ def prepare_root(config: Config) -> None:
             f"on with it on this host: gaussdecode run {config.path}. To begin another one, give it a "
             "prefix of its own"
         )
+    refusal = config.beginning_refusal
+    if layout is None and refusal is not None:
+        raise ConfigError(f"{config.path.name}: {refusal}")
     if layout is not None:
         plugin = config.source.plugin if is_gaussdb(config) else PLUGIN
         check_sources(layout, config.members)

@@ -96,6 +96,8 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
         plan.problems.append(f"slot: {error}")
     if (problem := gaussserver.csn_slot_problem(state.slot)) is not None:
         plan.problems.append(f"slot: {problem}")
+    if (refusal := config.beginning_refusal) is not None:
+        (plan.problems if plan.log is None else plan.warnings).append(refusal)
     if (problem := gaussserver.coordinator_problem(state.is_coordinator)) is not None:
         plan.problems.append(f"server: {problem}")
     stored = read_tables(pair.sql, WhiteList(config.decoding.white_tables))
@@ -143,11 +145,6 @@ def _warnings(
         yield (
             f"{config.source.plugin} of {profile.name} rounds real to 6 and double precision to 15 "
             "digits: decode in parallel, or use source.plugin mppdb_decoding on 3.0.0 or newer"
-        )
-    if config.snapshot_refusal is not None and config.snapshot.mode != "none":
-        yield (
-            f"snapshot.mode: {config.snapshot.mode}: existing rows do not land: "
-            f"{config.snapshot_refusal}"
         )
     if decoding.is_parallel and decoding.skip_empty_xacts:
         yield (

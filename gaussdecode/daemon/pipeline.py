@@ -516,8 +516,14 @@ class Pipeline:
         """Write down how the landing begins, before it does; and see what is left out of a source.
 
         It begins for all sources at once: what one of them lands first makes it old for the others.
+
+        Raises:
+            ConfigError: it would begin without the rows that there are, and nobody said that it may.
         """
         with self._begin_lock:
+            refusal = self._config.beginning_refusal
+            if is_new and refusal is not None:
+                raise ConfigError(refusal)
             if self._config.snapshot_refusal is None:
                 for side in self.sides.values():
                     list_tables = functools.partial(published_oids, side.config)

@@ -271,13 +271,16 @@ class Supervisor:
         return guard
 
     def _check_snapshots(self) -> None:
-        """Refuse, or say aloud, that existing rows cannot be read with these settings."""
-        mode, reason = self._config.snapshot.mode, self._config.snapshot_refusal
-        if reason is None or mode == "none" or self._config.source.kind is SourceKind.CAPTURE:
+        """Refuse, or say aloud, that existing rows cannot be read with these settings.
+
+        A landing that has not begun is refused where it is to begin.
+        """
+        reason = self._config.beginning_refusal
+        if reason is None:
             return
-        if mode == "only":
-            raise ConfigError(f"snapshot.mode: only: {reason}")
-        _log.warning(Event.SNAPSHOT_REFUSED, mode=mode, reason=reason)
+        if self._config.snapshot.mode == "only":
+            raise ConfigError(reason)
+        _log.warning(Event.SNAPSHOT_REFUSED, reason=reason)
 
     def _start_snapshots(self, pipeline: Pipeline) -> Snapshots | None:
         if self._config.snapshot_refusal is not None:

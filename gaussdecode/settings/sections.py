@@ -917,6 +917,14 @@ class Config:
         )
 
     @property
+    def beginning_refusal(self) -> str | None:
+        """Why a new landing cannot begin with these settings: the rows there are would be missing; else None."""
+        reason = self.snapshot_refusal
+        if reason is None or self.snapshot.mode == "none" or self.source.kind is SourceKind.CAPTURE:
+            return None
+        return f"snapshot.mode: {self.snapshot.mode}: {reason}"
+
+    @property
     def hides_empty_commits(self) -> bool:
         """Whether a stream of GaussDB leaves transactions out that change no row."""
         return not self.decoding.is_parallel or self.decoding.skip_empty_xacts

@@ -182,8 +182,8 @@ def test_quiet_modes_are_warned_of(
     """Without empty commits an idle slot does not advance."""
     server = make_gauss()
     server.create_slot("orders")
-    path = configure_gauss(server, "decoding: {parallel-decode-num: 2, skip-empty-xacts: true}")
-    result = run("check", path)
+    quiet = "decoding: {parallel-decode-num: 2, skip-empty-xacts: true}"
+    result = run("check", configure_gauss(server, quiet, "snapshot: {mode: none}"))
     assert result.status == EX_OK, result.err
     assert "an idle slot advances only when a row" in result.out
 
@@ -200,8 +200,9 @@ def test_rounded_floats_are_said(
     ):
         server.create_slot(plugin, plugin)
         path = configure_gauss(
-            server, "decoding: {parallel-decode-num: 1}", source=f"plugin: {plugin}", slot=plugin
-        )
+            server, "decoding: {parallel-decode-num: 1}", "snapshot: {mode: none}",
+            source=f"plugin: {plugin}", slot=plugin,
+        )  # fmt: skip
         result = run("check", "--columns", path)
         assert result.status == EX_OK, result.err
         assert table_rows(result.out)["public.t1"][-1].startswith(expected)

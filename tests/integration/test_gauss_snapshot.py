@@ -20,6 +20,8 @@ from kit.gaussstore import Table
 from kit.gaussworkload import Workload
 from kit.proxy import Fault, Proxy
 
+from gaussdecode.cli import main
+
 pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
 BINARY = {"parallel-decode-num": 2, "decode-style": "b", "sending-batch": 1}
@@ -263,16 +265,36 @@ def test_disagreement_fails_the_table(make_gauss: MakeGauss, tmp_path: Path) -> 
     ids=["serial", "skips-empty"],
 )  # fmt: skip
 def test_refused_by_name(
-    make_gauss: MakeGauss, tmp_path: Path, decoding: dict[str, object], named: str
+    make_gauss: MakeGauss,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    decoding: dict[str, object],
+    named: str,
 ) -> None:
-    """Where the stream of a quiet server would not get to a position, snapshots are refused."""
+    """Where the stream of a quiet server would not get to a position, no landing begins without the rows there are.
+
+    One that began knowingly goes on without.
+    """
     gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))
-    with daemon_of(gauss, tmp_path / "s", decoding, mode="only") as daemon:
-        assert daemon.wait() == 78
-    assert named in daemon.log_tail(3)
-    with daemon_of(gauss, tmp_path / "t", decoding) as daemon:
+    table = orders(gauss, 1, 2)
+    for mode in ("only", "initial"):
+        daemon = daemon_of(gauss, tmp_path / mode, decoding, mode=mode)
+        for command in (["check"], ["slot", "adopt"]):
+            assert main([*command, str(daemon.config_path)]) == 78
+            said = capsys.readouterr()
+            assert f"snapshot.mode: {mode}: " in said.out + said.err
+            assert named in said.out + said.err
+        assert not landing.read_entries(daemon.root)
+    with daemon_of(gauss, tmp_path / "t", decoding, mode="none") as daemon:
         daemon.wait_for_state("streaming")
         refused = ask(daemon, "public.orders")
         assert (refused.returncode, named in refused.stderr) == (78, True)
+        transaction = gauss.store.begin()
+        transaction.insert(table, {"id": "3", "v": "x"})
+        transaction.commit()
+        daemon.catch_up()
+        assert daemon.stop() == 0
+        daemon.write_config(snapshot={"mode": "initial"})
+        daemon.start().wait_for_state("streaming")
         assert daemon.stop() == 0
     assert "snapshot_refused" in daemon.log.read_text()
