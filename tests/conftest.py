@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -13,6 +14,8 @@ from kit.daemon import Daemon
 from kit.postgres import MAJORS, Database, Postgres
 from kit.s3 import S3
 from kit.turns import has_its_turn
+
+from gaussdecode.land.files import Files
 
 gc.disable()  # until all is imported and collected, which stays
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the daemon has it; threads would spin
@@ -71,6 +74,22 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000)
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def descriptors_are_given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the landings that a test opened: a process that ends does, and here thousands of tests share one."""
+    opened: list[Files] = []
+    of_product = Files.__init__
+
+    def noted(self: Files, *given: Any, **named: Any) -> None:  # Any: as given
+        of_product(self, *given, **named)
+        opened.append(self)
+
+    monkeypatch.setattr(Files, "__init__", noted)
+    yield
+    for files in opened:
+        files.close()
 
 
 @pytest.fixture(autouse=True)

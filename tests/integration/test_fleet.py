@@ -76,7 +76,7 @@ def test_a_fleet_and_what_becomes_of_it(
     assert status == EX_OK
     assert sorted(line.split()[0] for line in lines) == sorted(names)
     for line in lines:
-        assert re.search(r"streaming +\d+ \w+ +\d+ s +(-|\d+) +[0-9A-F]+/[0-9A-F]+ ", line)
+        assert re.search(r"streaming +[\d.]+ \w+ +\d+ s +(-|\d+) +[0-9A-F]+/[0-9A-F]+ ", line)
         assert re.search(r"\d+% \d+% +\d+ MB +\d+ s", line)
     with page_over(files) as url, Chromium(tmp_path) as browser:
         browser.open(url, width=1280, height=900)
