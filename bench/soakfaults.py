@@ -252,5 +252,5 @@ _OUTLIVED: Final = (
     Fault("the server crashes", _restart_server("immediate"), _STREAM),
 )
 FAULTS: Final = (*_ENDS, *_OUTLIVED)
-# What the load itself raises: it writes NaN, Infinity and dates before Christ.
+# What the load itself raises: it writes NaN, Infinity and dates before Christ, and changes types of columns.
 BY_LOAD: Final = ("GaussdecodeMisfitValues", "GaussdecodeSuspectTransactions")

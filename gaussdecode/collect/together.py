@@ -95,10 +95,9 @@ class Together:
         self._waiting_since = 0.0
         self._is_asked = False
         self._held: set[str] = set()
-        self._limits: dict[
-            str, int
-        ] = {}  # by CSN: of those that are held, where an entry is to end
-        self._decided: Cut | None = None  # by CSN: what every collector gives its part of
+        # By CSN: where an entry is to end, of those that are held; and what every collector gives its part of.
+        self._limits: dict[str, int] = {}
+        self._decided: Cut | None = None
         self._passed_csn = 0
         self._is_over = False
         self.entry_count = 0

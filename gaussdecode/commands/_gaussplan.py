@@ -12,6 +12,7 @@ from gaussdecode.commands._gaussdoctor import GaussPatient, examine_gaussdb
 from gaussdecode.commands._plan import Plan, PlannedColumn, arrow, fidelity
 from gaussdecode.commands._server import GaussPair, open_pair, open_sql
 from gaussdecode.errors import ConfigError, SourceRefusedError
+from gaussdecode.model.relation import ReplicaIdentity
 from gaussdecode.model.title import table_title
 from gaussdecode.model.types import column_type, is_built_in
 from gaussdecode.protocol.gaussdb.options import StreamRequest, server_options, start_command
@@ -39,8 +40,6 @@ JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
 WHERE {LOGGED}
 ORDER BY 1, 2, a.attnum
 """  # noqa: S608 - constants
-_DEFAULT: Final = "d"  # of pg_class.relreplident
-_FULL: Final = "f"
 _FLOATS: Final = (700, 701, 1021, 1022)  # real, double precision, and arrays of them
 _ROUNDED: Final = "rounded by the server: 6 digits of real, 15 of double precision"
 
@@ -121,10 +120,10 @@ def _plan_server(config: Config, pair: GaussPair, plan: Plan) -> None:
 
 def _listed(table: StoredTable) -> ListedTable:
     """What is said of a table; one in ustore without a key sends its old rows as if it were FULL."""
-    is_whole = table.is_ustore and not table.has_key and table.identity == _DEFAULT
-    return ListedTable(
-        table.schema, table.name, _FULL if is_whole else table.identity, table.has_key
-    )
+    is_default = table.identity == ReplicaIdentity.DEFAULT
+    is_whole = is_default and table.is_ustore and not table.has_key
+    identity = ReplicaIdentity.FULL if is_whole else table.identity
+    return ListedTable(table.schema, table.name, identity, table.has_key)
 
 
 def _warnings(

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from kit.commands import Configure, Run
@@ -10,11 +11,12 @@ from kit.gausspassword import User
 from kit.gaussserver import GaussServer
 
 from gaussdecode.commands._gaussdoctor import GaussPatient, examine_gaussdb
-from gaussdecode.errors import EX_OK
+from gaussdecode.errors import EX_OK, SourceRefusedError
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.profile import VersionProfile
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config, SnapshotConfig
+from gaussdecode.source.gaussdb import inspection
 from gaussdecode.source.gaussdb.inspection import GaussInspection
 from gaussdecode.source.gaussdb.server import GaussServerState
 from gaussdecode.source.slot import SlotState
@@ -212,6 +214,12 @@ def test_a_server_is_asked(make_gauss: MakeGauss, configure_gauss: Configure, ru
     well.store.put_table(dataclasses.replace(stored, is_by_interval=True))
     path = configure_gauss(well, "decoding: {parallel-decode-num: 2}")
     assert "- partitions are made by interval: public.c\n" in run("check", path).out
+    with pytest.MonkeyPatch.context() as patched:
+        refused = SourceRefusedError("permission denied for relation pg_partition", "42501")
+        patched.setattr(inspection, "read_by_interval", mock.Mock(side_effect=refused))
+        result = run("check", path)
+        assert result.status == EX_OK, result.err
+        assert "by interval" not in result.out
     well.store.put_table(stored)
     path = configure_gauss(well, "decoding: {parallel-decode-num: 2}")
     result = run("check", path)

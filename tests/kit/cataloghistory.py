@@ -111,7 +111,7 @@ class CatalogHistory:
                 self._more(title, case)
                 self._daemon.start()
             elif dice < 0.44:
-                self._source_forgets(title, case)
+                self._server_crashes(title, case)
             else:
                 self._do(self._any(), self._rows(title, case))
 
@@ -124,7 +124,7 @@ class CatalogHistory:
             self._command(title, case)
             self._do(self._any(), self._rows(title, case))
 
-    def _source_forgets(self, title: str, case: Case) -> None:
+    def _server_crashes(self, title: str, case: Case) -> None:
         """A server crashes, and sends again what was confirmed since it last wrote that to its disk.
 
         An older state of the slot must not be put back: rows of the catalogue that it needs may be gone.

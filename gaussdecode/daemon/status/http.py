@@ -31,6 +31,7 @@ MAX_CONNECTIONS: Final = 16  # arbitrary; Prometheus needs one
 MAX_SECONDS: Final = 10.0  # one request, first byte to last
 _IDLE_SECONDS: Final = 5.0  # between two bytes
 _POLL_SECONDS: Final = 0.25
+_MOST_BYTES: Final = 65536  # of a request that is answered where there are no threads; arbitrary
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 _HTML: Final = "text/html; charset=utf-8"
@@ -191,7 +192,10 @@ class _Server(ThreadingHTTPServer):
         except RuntimeError:
             # The system gives no more threads. Answered here, one after the other: what the
             # daemon says of itself matters most on such a machine.
-            self.process_request_thread(request, client_address)
+            if _is_whole(request):
+                self.process_request_thread(request, client_address)
+            else:
+                self.shutdown_request(request)
 
     def shutdown_request(self, request: _Request) -> None:
         assert isinstance(request, socket.socket)
@@ -209,6 +213,15 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: _Request, client_address: object) -> None:
         """Say nothing: a client that went away is no event."""
+
+
+def _is_whole(request: socket.socket) -> bool:
+    """Whether all of a request is there, so that nobody else waits for the rest of it."""
+    request.settimeout(_POLL_SECONDS)
+    try:
+        return b"\r\n\r\n" in request.recv(_MOST_BYTES, socket.MSG_PEEK)
+    except OSError:
+        return False
 
 
 def _hang_up(request: socket.socket) -> None:

@@ -52,7 +52,8 @@ class GaussInspection:
         oldest_transaction: seconds.
         prepared_transactions: two-phase transactions that wait.
         unreadable: tables in the stream, as schema and name, that the role may not read.
-        by_interval: tables, as schema and name, whose partitions the server makes by itself.
+        by_interval: tables, as schema and name, whose partitions the server makes by itself; none where the
+            role may not see that.
     """
 
     role: str
@@ -95,8 +96,15 @@ def inspect_gaussdb(sql: GaussConnection) -> GaussInspection:
         oldest_transaction=oldest,
         prepared_transactions=None if prepared is None else int(prepared),
         unreadable=read_unreadable(sql),
-        by_interval=read_by_interval(sql),
+        by_interval=_by_interval(sql),
     )
+
+
+def _by_interval(sql: GaussConnection) -> tuple[tuple[str, str], ...]:
+    try:
+        return read_by_interval(sql)
+    except SourceRefusedError:
+        return ()
 
 
 def _number(sql: GaussConnection, query: str) -> float | None:

@@ -153,14 +153,21 @@ def test_silent_clients_cost_no_scrape(
 def test_it_answers_where_the_system_has_no_thread(
     server: MonitoringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One request after the other."""
+    """One request after the other; who says nothing, or half of it, is not waited for."""
 
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
+    where = (server.address.host, server.address.port)
     for _ in range(2 * MAX_CONNECTIONS):
         assert ask(server, "/livez")[0] == 200
+    monkeypatch.setattr(monitoring._Handler, "timeout", 600.0)
+    for said in (b"", b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n"):
+        with socket.create_connection(where) as slow:
+            slow.sendall(said)
+            assert ask(server, "/livez")[0] == 200
+            assert not slow.recv(1)
 
 
 def test_clients_that_have_room_are_left_alone(server: MonitoringServer) -> None:
