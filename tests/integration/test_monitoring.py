@@ -31,6 +31,10 @@ SOMETIMES = {
     "gaussdecode_collect_watermark_csn",
     "gaussdecode_collect_turn_waiting_transactions",
     "gaussdecode_collect_turn_held_seconds",
+    # Of a GaussDB that sends heartbeats: see test_gauss_heartbeats.
+    "gaussdecode_source_heartbeat_lsn",
+    "gaussdecode_source_heartbeat_flushed_lsn",
+    "gaussdecode_source_heartbeat_timestamp_seconds",
 }
 
 
