@@ -352,7 +352,10 @@ def _persistence(known: TableState, seen: TableState) -> Iterable[str]:
         was_logged = before is None or before.persistence == PERMANENT
         of = f"partition {file.title}" if seen.is_root else "it"
         if file.persistence != PERMANENT and was_logged:
-            yield MissingRows(f"{of} is unlogged, and changes of it do not show")
+            yield MissingRows(
+                f"{of} is unlogged: changes of it do not show, and once the table was read again "
+                "nothing says so any more"
+            )
         elif file.persistence == PERMANENT and not was_logged:
             yield MissingRows(f"{of} was unlogged for a while, and changes of it did not show")
 

@@ -230,10 +230,21 @@ class CatalogHistory:
         if self._reads_again:
             wait_until(self._is_whole, "tables that are suspect are read again")
         summary = targets.apply_local(self._daemon.root, target)
+        if self._reads_again:
+            self._leave_unlogged()
         found = self._found(summary, target)
         assert found.different == {}, (found.different, found.stopped, self.done[-60:])
         self.equal += len(found.equal)
         self.stopped += len(found.stopped)
+
+    def _leave_unlogged(self) -> None:
+        """Forget tables with an unlogged partition: what becomes of its rows is said only once."""
+        for database in self._databases:
+            for (title,) in database.execute(
+                "SELECT i.inhparent::regclass::text FROM pg_inherits i JOIN pg_class c "
+                "ON c.oid = i.inhrelid WHERE c.relpersistence = 'u'"
+            ):
+                self._tables.pop(title, None)
 
     def _catch_up(self) -> None:
         if isinstance(self._daemon, ShardsDaemon):
