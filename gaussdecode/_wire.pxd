@@ -58,6 +58,7 @@ cdef class BatchDecoder:
     cdef int read_end(self, Cursor *cursor, Event *event) except -1 nogil
     cdef int read_origin(self, Cursor *cursor) except -1 nogil
     cdef int read_row(self, Cursor *cursor, uint8_t op) except -1 nogil
+    cdef int take_back(self, Cursor *cursor, const Part *part) except -1 nogil
     cdef int refuse_large(self, const Cursor *cursor, Part *part, uint8_t op) except -1 nogil
     cdef int fail_large(
         self, const Cursor *cursor, int column, uint32_t column_size

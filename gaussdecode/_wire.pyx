@@ -27,14 +27,14 @@ from gaussdecode.wire._layout cimport (
     EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_LARGE_ROW,
     EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
     EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
-    EVENT_STREAM_START, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
+    EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, RAW_MAGIC, RELATION_FILTERED,
     RELATION_STREAMED, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, EntryHeader, Misfit,
     PartHeader, PlanColumn,
     RawRelation, SentNode, Tally, buffer_align, buffer_append,
     buffer_fill, buffer_free, buffer_grow, buffer_move,
 )
 from gaussdecode.wire._letters cimport (
-    CELL_BINARY, CELL_TEXT, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_BEGIN, LETTER_COMMIT,
+    CELL_BINARY, CELL_TEXT, IMAGE_KEY, IMAGE_NEW, IMAGE_NONE, IMAGE_OLD, LETTER_BEGIN, LETTER_COMMIT,
     LETTER_COMMIT_PREPARED, LETTER_DELETE, LETTER_GAUSS_BEGIN, LETTER_GAUSS_COMMIT,
     LETTER_HEARTBEAT, LETTER_INSERT, LETTER_MESSAGE, LETTER_NOTICE, LETTER_ORIGIN, LETTER_PREPARE,
     LETTER_PREPARE_BEGIN, LETTER_RELATION, LETTER_ROLLBACK_PREPARED, LETTER_STREAM_ABORT,
@@ -409,6 +409,8 @@ cdef class BatchDecoder:
         part = self.part_of(cursor, oid)
         is_kept = not part.flags & (RELATION_FILTERED | RELATION_UNREAD)
         tally_ops(&self.decoded, &op, 1)
+        if op == LETTER_DELETE and cursor.next < cursor.end and cursor.next[0] == IMAGE_NONE:
+            return self.take_back(cursor, part)
         if <size_t>(cursor.end - cursor.head) > self.max_row_bytes and is_kept:
             self.refuse_large(cursor, part, op)
             cursor.next = cursor.end
@@ -446,6 +448,16 @@ cdef class BatchDecoder:
                 part_skip_tuple(part, cursor, False)
         if is_kept:
             self.extend_segment(part)
+        return 0
+
+    cdef int take_back(self, Cursor *cursor, const Part *part) except -1 nogil:
+        """A DELETE of a row that an upsert inserted, and of which nothing is said."""
+        cdef uint8_t op = LETTER_DELETE
+        cursor.next += 1
+        if part.flags & (RELATION_FILTERED | RELATION_UNREAD):
+            tally_ops(&self.filtered, &op, 1)
+        else:
+            self.add_event(EVENT_TAKEN_BACK).index = part.version
         return 0
 
     cdef int refuse_large(self, const Cursor *cursor, Part *part, uint8_t op) except -1 nogil:

@@ -53,6 +53,12 @@ non-transactional message is durable only if its own LSN is below that
 position, since it says where its record begins, not where it ends; for the same reason
 nothing may be committed while `message_lsn` is not below `boundary_lsn`.
 
+Upserts. An `INSERT ... ON DUPLICATE KEY` of a GaussDB that another session overtakes is sent as an
+INSERT and a DELETE of which nothing but the table is said. It takes back the last row that its
+transaction inserted into the table and that was not taken back yet: neither lands. Of a transaction
+that has such DELETEs, all that is retained is looked at once before it is released. One without an
+inserted row before it is a DELETE of a table without an identity.
+
 Sums. What the reader framed, as each batch says, must be what landed, what was left out for
 some reason, and what stands in the open transaction; after every batch this is compared. Rows
 are counted as they come, before anything is kept or dropped, and again as they are released.
@@ -73,9 +79,9 @@ from gaussdecode.wire._layout cimport (
     EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_LARGE_ROW,
     EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
     EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
-    EVENT_STREAM_START, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader, EntryHeader,
+    EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader, EntryHeader,
     Event, Misfit, PartHeader,
-    TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally, Unchanged,
+    TALLY_DELETE, TALLY_INSERT, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally, Unchanged,
     buffer_append, buffer_move,
 )
 from gaussdecode.wire._tally cimport (
@@ -128,7 +134,8 @@ cdef enum Reason:           # why something does not land; in the order of REASO
     BECAUSE_NOT_WANTED = 5
     BECAUSE_EMPTY = 6
     BECAUSE_ABORTED = 7
-    REASON_COUNT = 8
+    BECAUSE_SPECULATIVE = 8
+    REASON_COUNT = 9
 
 cdef enum Span:             # of one batch; in the order of SPANS
     SPAN_RECEIVE = 0        # from its first message until a decoder took it
@@ -142,6 +149,7 @@ SPANS = ("receive", "decode", "collect")
 REASONS = (
     account.RESENT, account.ORIGIN, account.USER, account.BEFORE_START, account.FILTERED,
     account.NOT_WANTED, account.EMPTY, account.ABORTED,
+    account.SPECULATIVE,
 )
 
 
@@ -162,6 +170,13 @@ cdef inline void count_segment(
         entry + (<const EntryHeader *>entry).part_offset
     )
     tally_ops(tally, entry + parts[event.index].op_offset + event.first_row, event.row_count)
+
+
+cdef inline uint64_t count_inserts(const uint8_t *ops, uint64_t rows) noexcept nogil:
+    cdef uint64_t i, count = 0
+    for i in range(rows):
+        count += ops[i] == c"I"
+    return count
 
 
 cdef inline void count_table(
@@ -187,7 +202,8 @@ cdef class Assembler:
             row_count, has_origin, is_of_new_tables, user, csn)``, ``caught_up()``;
             ``definition(version, accumulator) -> bytes`` of one that it registered (None for
             the accumulator of one that sleeps), ``prepared_table(definition) -> Accumulator |
-            None`` for rows of a file, ``prepared_ended(file)``.
+            None`` for rows of a file, ``prepared_ended(file)``; ``keyless(accumulator) ->
+            Accumulator`` of a table's rows without an identity.
         transactions: accumulator of one row per transaction (origin, user, rows).
         messages: accumulator of logical messages (transactional, prefix, content).
         spool: ``write(memoryview) -> offset``, ``read_into(offset, memoryview)``,
@@ -233,6 +249,8 @@ cdef class Assembler:
     cdef bint skip_empty
     cdef bytes excluded_users       # each with a NUL after it; an empty one is the end
     cdef const char *excluded_names
+    cdef dict inserted              # while comparing: of the open transaction, by table
+    cdef dict taken_back            # of the one that is released; see `pair`
     cdef uint64_t start_csn
     cdef bint wants_attention
     cdef readonly bint is_comparing  # what was sent again has not all come yet
@@ -558,12 +576,137 @@ cdef class Assembler:
             if batch.data == NULL:
                 self.fetch(transaction, batch)
             self.release_events(
-                transaction, batch.data, item.first_event,
+                transaction, batch.data, i, item.first_event,
                 min(item.stop_event, (<EntryHeader *>batch.data).event_count), stamp, seq,
                 batch.users == 1,
             )
             self.keep_to_budget(batch.data)
             self.unfetch(batch)
+        return 0
+
+    cdef int pair(
+        self, OpenTransaction *transaction, const uint8_t *entry, uint32_t first, uint32_t commit,
+        uint64_t lsn,
+    ) except -1 with gil:
+        """Find the rows that a transaction took back, in what is retained and in `entry`.
+
+        `taken_back` is then, by piece and event: of a segment its rows that do not land, of a
+        DELETE None where it has such a row. The piece of `entry` is behind those retained.
+        """
+        cdef uint32_t i
+        cdef Retained *item
+        cdef Batch *batch
+        cdef bint was_away
+        cdef dict open_rows = {}
+        self.taken_back = {}
+        for i in range(transaction.retained_count):
+            item = &transaction.retained[i]
+            batch = item.batch
+            was_away = batch.data == NULL
+            if was_away:
+                self.fetch(transaction, batch)
+            self.pair_events(
+                batch.data, i, item.first_event,
+                min(item.stop_event, (<EntryHeader *>batch.data).event_count), open_rows, lsn,
+            )
+            if was_away:
+                free(batch.data)
+                batch.data = NULL
+        if commit:
+            self.pair_events(entry, transaction.retained_count, first, commit, open_rows, lsn)
+        return 0
+
+    cdef int pair_events(
+        self, const uint8_t *entry, uint32_t piece, uint32_t first, uint32_t stop,
+        dict open_rows, uint64_t lsn,
+    ) except -1:
+        """Go on with what one piece holds.
+
+        Args:
+            open_rows: by table, stretches of inserted rows that were not taken back: piece, event,
+                first row of its part, and the one behind the last.
+        """
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *events = <const Event *>(entry + header.event_offset)
+        cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
+        cdef const uint8_t *ops
+        cdef PyObject *found
+        cdef uint32_t i, row, end, start
+        for i in range(first, stop):
+            if events[i].kind == EVENT_SEGMENT:
+                found = self.find_or_recall(parts[events[i].index].version, lsn)
+            elif events[i].kind == EVENT_TRUNCATE or events[i].kind == EVENT_TAKEN_BACK:
+                found = self.find_or_recall(events[i].index, lsn)
+            else:
+                continue
+            if found == NULL:
+                continue
+            stretches = open_rows.setdefault((<Accumulator>found).table.directory, [])
+            if events[i].kind == EVENT_TRUNCATE:
+                stretches.clear()
+            elif events[i].kind == EVENT_TAKEN_BACK:
+                if stretches:
+                    its_piece, its_event, start, end = stretches.pop()
+                    self.taken_back.setdefault((its_piece, its_event), set()).add(end - 1)
+                    self.taken_back[piece, i] = None
+                    if start < end - 1:
+                        stretches.append((its_piece, its_event, start, end - 1))
+            else:
+                ops = entry + parts[events[i].index].op_offset
+                row = events[i].first_row
+                end = row + events[i].row_count
+                while row < end:
+                    start = row
+                    while row < end and ops[row] == c"I":
+                        row += 1
+                    if row > start:
+                        stretches.append((piece, i, start, row))
+                    while row < end and ops[row] != c"I":
+                        row += 1
+        return 0
+
+    cdef int append_others(
+        self, PyObject *found, const uint8_t *entry, uint32_t piece, uint32_t index, Stamp *stamp,
+        int64_t *seq,
+    ) except -1 with gil:
+        """Append the rows of a segment but for those taken back; 0: there are none, nothing is done."""
+        cdef const EntryHeader *header = <const EntryHeader *>entry
+        cdef const Event *event = &(<const Event *>(entry + header.event_offset))[index]
+        cdef const PartHeader *part = (
+            &(<const PartHeader *>(entry + header.part_offset))[event.index]
+        )
+        cdef const uint8_t *ops = entry + part.op_offset
+        cdef uint32_t row = event.first_row, end = event.first_row + event.row_count, stop
+        left_out = self.taken_back.get((piece, index))
+        if left_out is None:
+            return 0
+        for stop in [*sorted(left_out), end]:
+            if stop > row:
+                tally_ops(&self.landed, ops + row, stop - row)
+                (<Accumulator>found).append(entry, part, row, stop - row, stamp, seq[0], False)
+                seq[0] += stop - row
+            row = stop + 1
+        self.left_out[<int>BECAUSE_SPECULATIVE].count[<int>TALLY_INSERT] += <uint64_t>len(left_out)
+        return 1
+
+    cdef int release_taken_back(
+        self, const Event *event, uint32_t piece, uint32_t index, Stamp *stamp, int64_t *seq
+    ) except -1 with gil:
+        """A DELETE of which only the table is said: what it took back is not there, or it lands."""
+        cdef PyObject *found = self.find_or_recall(event.index, stamp.lsn)
+        if found == NULL:
+            self.left_out[<int>BECAUSE_NOT_WANTED].count[<int>TALLY_DELETE] += 1
+        elif (piece, index) in self.taken_back:
+            self.left_out[<int>BECAUSE_SPECULATIVE].count[<int>TALLY_DELETE] += 1
+        else:
+            keyless = self.owner.keyless(<object>found)
+            found = <PyObject *>keyless
+            if not (<Accumulator>found).is_current:
+                self.change_over(found)
+            self.landed.count[<int>TALLY_DELETE] += 1
+            (<Accumulator>found).append_marker(c"D", stamp, seq[0])
+            self.measure_one(found)
+            seq[0] += 1
         return 0
 
     cdef int count_retained(self, OpenTransaction *transaction) except -1 nogil:
@@ -902,12 +1045,13 @@ cdef class Assembler:
     # ---- release -------------------------------------------------------------------
 
     cdef int release_events(
-        self, const OpenTransaction *transaction, const uint8_t *entry, uint32_t first,
-        uint32_t stop, Stamp *stamp, int64_t *seq, bint moves,
+        self, const OpenTransaction *transaction, const uint8_t *entry, uint32_t piece,
+        uint32_t first, uint32_t stop, Stamp *stamp, int64_t *seq, bint moves,
     ) except -1 nogil:
         """Append the rows of events `first` .. `stop` to their accumulators.
 
-        With `moves` the entry is our own, and these rows are not read again.
+        With `moves` the entry is our own, and these rows are not read again. `piece` numbers what
+        is retained of the transaction.
         """
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *events = <const Event *>(entry + header.event_offset)
@@ -925,9 +1069,13 @@ cdef class Assembler:
                 if found == NULL:
                     count_segment(&self.left_out[<int>BECAUSE_NOT_WANTED], entry, event)
                     continue
-                count_segment(&self.landed, entry, event)
                 if not (<Accumulator>found).is_current:
                     self.change_over(found)
+                if transaction.taken_back and self.append_others(
+                    found, entry, piece, i, stamp, seq
+                ):
+                    continue
+                count_segment(&self.landed, entry, event)
                 (<Accumulator>found).append(
                     entry, &parts[event.index], event.first_row, event.row_count,
                     stamp, seq[0], moves,
@@ -950,6 +1098,8 @@ cdef class Assembler:
                             <object>found, stamp.lsn, seq[0], event.flags
                         )
                     seq[0] += 1
+            elif event.kind == EVENT_TAKEN_BACK:
+                self.release_taken_back(event, piece, i, stamp, seq)
             elif event.kind == EVENT_MESSAGE:
                 self.append_message(entry, event, stamp, seq[0])
                 seq[0] += 1
@@ -1259,12 +1409,17 @@ cdef class Assembler:
         """Release what is retained of a transaction, and events `first` .. `commit`."""
         cdef int64_t seq = 0
         tally_clear(&transaction.tally)
+        if transaction.taken_back:
+            self.pair(transaction, entry, first, commit, stamp.lsn)
         if transaction.is_kept:
             self.release_kept(transaction, stamp, &seq)
         else:
             self.release_retained(transaction, stamp, &seq)
         if commit:
-            self.release_events(transaction, entry, first, commit, stamp, &seq, self.moves)
+            self.release_events(
+                transaction, entry, transaction.retained_count, first, commit, stamp, &seq,
+                self.moves,
+            )
         self.drop_retained(transaction)
         if seq or not self.skip_empty:
             self.land_transaction(transaction, stamp, seq)
@@ -1326,13 +1481,43 @@ cdef class Assembler:
             if events[i].kind == EVENT_SEGMENT:
                 found = self.find_or_recall(parts[events[i].index].version, self.boundary_lsn)
                 count_table(transaction, found, events[i].row_count)
+                if transaction.flags & GAUSS_EVENT and found != NULL:
+                    self.note_inserted(found, count_inserts(
+                        entry + parts[events[i].index].op_offset + events[i].first_row,
+                        events[i].row_count,
+                    ))
+            elif events[i].kind == EVENT_TAKEN_BACK:
+                found = self.find_or_recall(events[i].index, self.boundary_lsn)
+                if found != NULL:
+                    count_table(transaction, found, 1)
+                    transaction.rows -= 2 * self.note_taken_back(found)
             elif events[i].kind == EVENT_TRUNCATE:
                 found = self.find_or_recall(events[i].index, self.boundary_lsn)
                 count_table(transaction, found, 1)
+                if transaction.flags & GAUSS_EVENT and found != NULL:
+                    self.note_truncated(found)
             elif events[i].kind == EVENT_MESSAGE:
                 transaction.rows += 1
                 transaction.lands_from = 0
         return 0
+
+    cdef int note_inserted(self, PyObject *found, uint64_t rows) except -1 with gil:
+        """Count rows of a table that may be taken back."""
+        table = (<Accumulator>found).table.directory
+        self.inserted[table] = self.inserted.get(table, 0) + rows
+        return 0
+
+    cdef int note_truncated(self, PyObject *found) except -1 with gil:
+        """What was inserted before a TRUNCATE is not taken back."""
+        self.inserted.pop((<Accumulator>found).table.directory, None)
+        return 0
+
+    cdef int note_taken_back(self, PyObject *found) except -1 with gil:
+        """1 where a DELETE of which only the table is said takes a row back, else 0."""
+        table = (<Accumulator>found).table.directory
+        rows = self.inserted.get(table, 0)
+        self.inserted[table] = max(rows - 1, 0)
+        return 1 if rows else 0
 
     cdef void fill_stamp(
         self, const OpenTransaction *transaction, const Event *commit, Stamp *stamp
@@ -1436,6 +1621,9 @@ cdef class Assembler:
                 tally.count[<int>TALLY_TRUNCATE] += 1
             elif events[i].kind == EVENT_MESSAGE and events[i].flags & 1:
                 tally.count[<int>TALLY_MESSAGE] += 1
+            elif events[i].kind == EVENT_TAKEN_BACK and self.plain.flags & GAUSS_EVENT:
+                tally.count[<int>TALLY_DELETE] += 1
+                self.plain.taken_back += 1
             else:
                 self.fail_order(&events[i])
         return -1
@@ -1653,6 +1841,9 @@ cdef class Assembler:
             elif events[i].kind == EVENT_BEGIN:
                 self.is_open = True
                 open_begin(self.plain)
+                if self.is_comparing:
+                    with gil:
+                        self.inserted = {}
                 self.plain.flags = events[i].flags
                 self.plain.time_us = events[i].y
                 self.plain.commit_lsn = events[i].x

@@ -58,6 +58,7 @@ cdef void open_begin(OpenTransaction *transaction) noexcept nogil:
     transaction.user.size = 0
     transaction.is_excluded = False
     transaction.is_given_up = False
+    transaction.taken_back = 0
     transaction.rows = 0
     transaction.lands_from = <uint64_t>-1
     transaction.aborted_count = 0

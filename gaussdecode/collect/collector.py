@@ -55,7 +55,7 @@ from gaussdecode.model.landing import (
     Truncate,
 )
 from gaussdecode.model.lsn import Lsn
-from gaussdecode.model.relation import Relation
+from gaussdecode.model.relation import Relation, ReplicaIdentity
 from gaussdecode.model.request import EntryRequest, RowGroup
 from gaussdecode.model.transaction import TransactionMark
 from gaussdecode.protocol.notices import ROWS_MAY_BE_MISSING
@@ -352,6 +352,15 @@ class Collector:
     def prepared_table(self, definition: bytes) -> Accumulator[Landed] | None:
         """Where rows of a prepared transaction land, by a description that it was kept with."""
         return self._table_of(Relation.from_record(json.loads(definition)), definition)
+
+    def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]:
+        """Where rows of a table land of which the stream says no key, though it has one."""
+        record = json.loads(self._definitions[accumulator.table])
+        columns = [{**column, "is_identity": False} for column in record["columns"]]
+        record |= {"identity": ReplicaIdentity.NOTHING, "columns": columns}
+        found = self._table_of(Relation.from_record(record), json.dumps(record).encode())
+        assert found is not None  # its rows were wanted, and are
+        return found
 
     def _table_of(self, relation: Relation, definition: bytes) -> Accumulator[Landed] | None:
         """Find or make the accumulator of a described table; None when it is not wanted."""

@@ -26,6 +26,7 @@ FILTERED: Final = "filtered"
 NOT_WANTED: Final = "not-wanted"
 EMPTY: Final = "empty"
 ABORTED: Final = "aborted"
+SPECULATIVE: Final = "speculative"
 REASONS: Final[dict[str, str]] = {
     RESENT: "the server sent again what had landed",
     ORIGIN: "only-local, and the transaction has an origin",
@@ -35,6 +36,7 @@ REASONS: Final[dict[str, str]] = {
     NOT_WANTED: "of a table that is left out of the landing",
     EMPTY: "skip-empty-xacts, and the transaction has no rows",
     ABORTED: "streamed while its transaction was open, which was rolled back, or a savepoint of it",
+    SPECULATIVE: "inserted by an upsert that another session overtook, and taken back by it",
 }
 
 Counts = Mapping[str, int]

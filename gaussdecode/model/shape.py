@@ -53,9 +53,12 @@ class Definition:
         has_gaps: old tuples may leave columns out because they are NULL (servers 3.0.0 to
             3.0.2 and 3.1), so that fewer columns than the identity's are no contradiction.
         takes_bare: an old tuple without any column is a row of NULLs; JSON does not show it.
+        is_speculative: the row is a DELETE without an old tuple of a table whose deletes have one: it
+            can only take back a row that an upsert inserted before. Asked for each transaction.
     """
 
     relation: Relation
     is_new: bool
     has_gaps: bool = False
     takes_bare: bool = False
+    is_speculative: bool = False

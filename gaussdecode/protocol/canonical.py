@@ -91,7 +91,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A row that is gone; `old_tag` as in Update."""
+    """A row that is gone; `old_tag` as in Update, or ``X``: it was inserted by an upsert, and which is not said."""
 
     relation_oid: int
     old_tag: str
@@ -386,6 +386,8 @@ def _update(reader: _Reader) -> Update:
 
 def _delete(reader: _Reader) -> Delete:
     oid, tag = reader.relation_oid(), reader.take(1)
+    if tag == Image.NONE:
+        return Delete(oid, tag.decode(), ())
     if tag not in (Image.KEY, Image.OLD):
         raise reader.fail("delete without an old tuple")
     return Delete(oid, tag.decode(), reader.row(oid, is_old=True))

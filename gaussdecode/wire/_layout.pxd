@@ -103,6 +103,9 @@ cdef enum EventKind:
     EVENT_ROLLBACK_PREPARED = 17  # index xid, y end_lsn
     # A row of a prepared transaction that is too large to land: should the transaction commit.
     EVENT_LARGE_ROW = 18        # index version, x size, y limit, z column size, first_row column
+    # A DELETE without an old tuple, of a table whose deletes have one: it takes back a row of its
+    # transaction, which an upsert inserted.
+    EVENT_TAKEN_BACK = 19       # index version
     # Streamed, EVENT_SEGMENT, EVENT_TRUNCATE and EVENT_MESSAGE have z: the (sub)transaction.
 
 cdef enum EventFlag:

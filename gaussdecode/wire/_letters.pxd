@@ -29,6 +29,7 @@ cdef enum Image:
     IMAGE_NEW = 0x4E            # N
     IMAGE_KEY = 0x4B            # K
     IMAGE_OLD = 0x4F            # O
+    IMAGE_NONE = 0x58           # X
 
 cdef enum Cell:
     CELL_NULL = 0x6E            # n

@@ -28,7 +28,7 @@ class Letter(bytes, enum.Enum):
     TYPE = b"Y"  # u32 oid, str schema, str name
     INSERT = b"I"  # u32 oid, N tuple
     UPDATE = b"U"  # u32 oid, optional (K or O tuple), N tuple
-    DELETE = b"D"  # u32 oid, K or O tuple
+    DELETE = b"D"  # u32 oid, K or O tuple, or the letter of no tuple alone
     TRUNCATE = b"T"  # u32 count, u8 bits (1 cascade, 2 restart identity), count x u32 oid
     MESSAGE = b"M"  # u8 flags (1 transactional), u64 lsn, str prefix, u32 size, bytes
     STREAM_START = b"S"  # u32 xid, u8 flags (1 first block of the transaction)
@@ -55,6 +55,7 @@ class Image(bytes, enum.Enum):
     NEW = b"N"
     KEY = b"K"  # of the old row, its key
     OLD = b"O"  # the whole old row
+    NONE = b"X"  # a GaussDB table has a key, and the server sent none of the row
 
 
 class Cell(bytes, enum.Enum):

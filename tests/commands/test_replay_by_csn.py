@@ -164,7 +164,16 @@ def test_lower_csn_in_the_next_recording_is_refused(
     assert entries(root) == log
 
 
-@pytest.mark.parametrize("name", ["b-batched", "j-unbatched", "serial-mppdb", "gaussdecode-cap"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "5.0.0/b-batched",
+        "5.0.0/j-unbatched",
+        "5.0.0/serial-mppdb",
+        "5.0.0/gaussdecode-cap",
+        "6.0.2/t-batched",
+    ],
+)
 def test_real_streams_land_by_csn(name: str, run: Run, tmp_path: Path) -> None:
     """What a real server sent lands whole, and is what lands by LSN."""
     file = realstream.write_capture(name, tmp_path)

@@ -241,7 +241,7 @@ class CatalogHistory:
         """Forget tables with an unlogged partition: what becomes of its rows is said only once."""
         for database in self._databases:
             for (title,) in database.execute(
-                "SELECT i.inhparent::regclass::text FROM pg_inherits i JOIN pg_class c "
+                "SELECT pg_partition_root(i.inhrelid)::regclass::text FROM pg_inherits i JOIN pg_class c "
                 "ON c.oid = i.inhrelid WHERE c.relpersistence = 'u'"
             ):
                 self._tables.pop(title, None)

@@ -49,6 +49,7 @@ class EventKind(enum.IntEnum):
     COMMIT_PREPARED = 16
     ROLLBACK_PREPARED = 17
     LARGE_ROW = 18
+    TAKEN_BACK = 19
 
 
 @dataclasses.dataclass(frozen=True)

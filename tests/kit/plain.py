@@ -131,6 +131,9 @@ def decode(
             if relation.is_filtered:
                 filtered.append(payload)
                 continue
+            if isinstance(message, pgoutput.Delete) and message.old_tag == "X":
+                events.append(_event(EventKind.TAKEN_BACK, index=relation.version))
+                continue
             rows = parts.setdefault(relation.version, _Rows(relation))
             index, first = list(parts).index(relation.version), len(rows.ops)
             rows.add(message)

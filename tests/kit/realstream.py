@@ -1,7 +1,8 @@
-"""What a real openGauss 5.0.0 sent, and what it held at the end: ``vectors/opengauss-5.0.0``.
+"""What real openGauss servers sent, and what they held at the end: ``vectors/opengauss-*``.
 
-Its README has the format. The streams are played as they are, over a socket, or wrapped as
-capture files, which is what the daemon's own recording would have made of them.
+Each folder's README has the format. The streams are played as they are, over a socket, or wrapped as
+capture files, which is what the daemon's own recording would have made of them. A stream is named
+by the server's version and its file: ``6.0.2/b-batched``.
 """
 
 import functools
@@ -15,16 +16,30 @@ from typing import Any, Final, NamedTuple
 
 from gaussdecode.source.capture import Capture, CaptureHeader, CaptureWriter, Style
 
-FOLDER: Final = Path(__file__).parent.parent / "vectors" / "opengauss-5.0.0"
-STREAMS: Final = sorted(path.name.removesuffix(".msgs.xz") for path in FOLDER.glob("*.msgs.xz"))
-CAPTURES: Final = sorted(
-    path.name.removesuffix(".capture.xz") for path in FOLDER.glob("*.capture.xz")
-)
+VERSIONS: Final = ("5.0.0", "6.0.2")
+_VECTORS: Final = Path(__file__).parent.parent / "vectors"
+
+
+def _named(suffix: str) -> list[str]:
+    return sorted(
+        f"{version}/{path.name.removesuffix(suffix)}"
+        for version in VERSIONS
+        for path in (_VECTORS / f"opengauss-{version}").glob(f"*{suffix}")
+    )
+
+
+_ALL: Final = _named(".msgs.xz")
+UPSERTS: Final = [name for name in _ALL if "/ups-" in name]
+STREAMS: Final = [name for name in _ALL if "/ups-" not in name]
+CAPTURES: Final = _named(".capture.xz")
 _HEAD: Final = struct.Struct(">cI")
 _OPTION: Final = re.compile(r"\"([^\"]+)\" '([^']*)'")
 _COPY_DATA: Final = b"d"
 _NOTICE: Final = b"N"
 _TABLE: Final = b"T"
+_TEXT_OID: Final = 25
+_UPSERT_COLUMNS: Final = (("id", "integer", 23), ("v", "text", _TEXT_OID), ("n", "integer", 23))
+_UPSERT_OIDS: Final = {"ups_heap": 90001, "ups_ustore": 90002}  # ours: no stream has OIDs of tables
 
 Json = dict[str, Any]  # Any: JSON
 
@@ -40,15 +55,26 @@ class Row(NamedTuple):
 
 
 def unpacked(name: str) -> bytes:
-    """A file of the folder."""
-    return lzma.decompress((FOLDER / f"{name}.xz").read_bytes())
+    """A file of a version's folder."""
+    return lzma.decompress((_VECTORS / f"opengauss-{name}.xz").read_bytes())
 
 
 @functools.cache
-def meta() -> Json:
+def meta(version: str) -> Json:
     """What was asked for, and the settings of the server."""
-    found: Json = json.loads((FOLDER / "meta.json").read_text(encoding="utf-8"))
+    text = (_VECTORS / f"opengauss-{version}" / "meta.json").read_text(encoding="utf-8")
+    found: Json = json.loads(text)
     return found
+
+
+def version_of(name: str) -> str:
+    """Of the server that sent a stream."""
+    return name.partition("/")[0]
+
+
+def _options(name: str) -> dict[str, str]:
+    version, _, stem = name.partition("/")
+    return dict(_OPTION.findall(meta(version)["captures"][stem]["command"]))
 
 
 def messages(stream: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -62,12 +88,15 @@ def messages(stream: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def style(name: str) -> Style:
     """The form of a stream, by the command that asked for it."""
-    options = dict(_OPTION.findall(meta()["captures"][name]["command"]))
+    if name in UPSERTS:
+        letter = name.partition("/ups-")[2][0]
+        return Style(letter, is_batched=letter != "s", hides_truncate=True)
+    options = _options(name)
     is_parallel = int(options.get("parallel-decode-num", "1")) > 1
     return Style(
         options["decode-style"] if is_parallel else "s",
         is_batched=is_parallel and options["sending-batch"] == "1",
-        hides_truncate=True,
+        hides_truncate=is_parallel or version_of(name) == "5.0.0",
     )
 
 
@@ -75,13 +104,32 @@ def is_asked_for(name: str, table: tuple[str, str]) -> bool:
     """Whether a stream's white list, if it had one, takes a table in."""
     if name in CAPTURES:
         return True
-    options = dict(_OPTION.findall(meta()["captures"][name]["command"]))
-    return options.get("white-table-list", "*.*") in {"*.*", f"{table[0]}.*"}
+    return _options(name).get("white-table-list", "*.*") in {"*.*", f"{table[0]}.*"}
 
 
 def described() -> list[bytes]:
-    """The frames of all captures that say what the catalogue said, each once."""
-    return list(dict.fromkeys(frame for name in CAPTURES for frame in _described(name)))
+    """The frames of all captures that say what the catalogue said, each once.
+
+    Both servers had the same tables; those of the upserts are added.
+    """
+    frames = dict.fromkeys(frame for name in CAPTURES for frame in _described(name))
+    return [*frames, *map(_of_upserts, ("ups_heap", "ups_ustore"))]
+
+
+def _of_upserts(name: str) -> bytes:
+    columns = [
+        {
+            "name": column, "number": number, "type_text": text, "type_oid": oid,
+            "type_modifier": -1, "is_toastable": oid == _TEXT_OID, "is_not_null": number == 1,
+            "is_generated": False, "key_position": 0 if number == 1 else None,
+        }
+        for number, (column, text, oid) in enumerate(_UPSERT_COLUMNS, 1)
+    ]  # fmt: skip
+    table = {
+        "oid": _UPSERT_OIDS[name], "schema": "public", "name": name, "kind": "r", "identity": "d",
+        "columns": columns, "identity_index": [],
+    }  # fmt: skip
+    return _TABLE + json.dumps({"schema": "public", "name": name, "table": table}).encode()
 
 
 @functools.cache
@@ -100,7 +148,7 @@ def frames(name: str) -> Iterator[bytes]:
 
 def write_capture(name: str, path: Path) -> Path:
     """Write a stream, or a capture, as a capture file."""
-    whole = path / f"{name}.capture"
+    whole = path / f"{name.replace('/', '-')}.capture"
     if name in CAPTURES:
         whole.write_bytes(unpacked(f"{name}.capture"))
         return whole
@@ -121,7 +169,10 @@ def _header(name: str, path: Path) -> CaptureHeader:
     like = path / "like.capture"
     like.write_bytes(unpacked(f"{CAPTURES[0]}.capture"))
     capture = Capture(like)
-    record = {**json.loads(capture.header.to_bytes()[12:]), "style": {}}
+    number = int("{}{:02}{:02}".format(*map(int, version_of(name).split("."))))
+    record = {**json.loads(capture.header.to_bytes()[12:]), "style": {}, "server_version": number}
+    if version_of(name) != version_of(CAPTURES[0]):
+        record["start_lsn"] = "0/1000000"  # before all of its changes
     capture.close()
     form = style(name)
     record["style"] = {
@@ -133,9 +184,10 @@ def _header(name: str, path: Path) -> CaptureHeader:
 
 
 @functools.cache
-def final_rows() -> dict[tuple[str, str], list[dict[str, str | None]]]:
-    """All rows of all tables at the end, as the server prints them."""
-    tables = json.loads(unpacked("final.json"))
+def final_rows(name: str) -> dict[tuple[str, str], list[dict[str, str | None]]]:
+    """All rows of all tables at the end, as the server of a stream prints them."""
+    stem = "ups-final" if name in UPSERTS else "final"
+    tables = json.loads(unpacked(f"{version_of(name)}/{stem}.json"))
     return {
         _table(name): [
             {
@@ -149,10 +201,10 @@ def final_rows() -> dict[tuple[str, str], list[dict[str, str | None]]]:
 
 
 @functools.cache
-def peeked() -> list[Row]:
+def peeked(version: str) -> list[Row]:
     """All changes as ``pg_logical_slot_peek_changes`` shows them, in order."""
     found = []
-    for _, xid, text in json.loads(unpacked("peek.json")):
+    for _, xid, text in json.loads(unpacked(f"{version}/peek.json")):
         if not text.startswith("{"):
             continue
         row = json.loads(text)

@@ -20,7 +20,7 @@ UNKNOWN = {"public.t_nothing", "public.t_nopk"}
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a real server sent, landed."""
     folder = tmp_path_factory.mktemp("untold")
-    file = realstream.write_capture("b-batched", folder)
+    file = realstream.write_capture("5.0.0/b-batched", folder)
     assert main(["replay", str(file), "--root", str(folder / "landing")]) == EX_OK
     return folder / "landing"
 
@@ -36,7 +36,7 @@ def test_they_stop_and_the_others_go_on(landing: Path, tmp_path: Path) -> None:
     database = target.database()
     assert database is not None
     compared = set()
-    for (schema, name), wanted in realstream.final_rows().items():
+    for (schema, name), wanted in realstream.final_rows("5.0.0/b-batched").items():
         directory = f"{schema}.{name}"
         if not wanted or "id" not in wanted[0] or directory not in database.tables:
             continue

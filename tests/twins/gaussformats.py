@@ -59,6 +59,7 @@ class _Known:
 
     definition: Definition
     columns: list[Span | None]
+    judged_in: int = 0  # transaction that a DELETE without an old tuple was judged in
 
 
 class PlainTranslator:
@@ -76,6 +77,7 @@ class PlainTranslator:
         self._codec = _CODECS.get(encoding)
         self._known: dict[bytes, _Known] = {}
         self._in_transaction = False
+        self._begin_count = 0
         self._messages: list[bytes] = []
         self._lsn = 0
 
@@ -193,6 +195,7 @@ class PlainTranslator:
     def _begin(self, boundary: Boundary) -> None:
         self._require(False, "a BEGIN inside a transaction")
         self._in_transaction = True
+        self._begin_count += 1
         numbers = (boundary.lsn, boundary.csn, boundary.xid, boundary.time, boundary.origin)
         self._emit(b"g", struct.pack(">QQQqI", *numbers), self._converted(boundary.user), b"\0")
 
@@ -238,10 +241,10 @@ class PlainTranslator:
     def _row(self, record: Reader, row: Row, define: Define) -> None:
         self._require(True, "a row outside of a transaction")
         known = self._known.get(row.head)
-        places = None if known is None else _match(known, row)
+        places = None if known is None else _match(known, row, self._begin_count)
         if known is None or places is None:
             known = self._ask(row.head, row, define)
-            places = _match(known, row)
+            places = _match(known, row, self._begin_count)
         if places is None:
             raise record.fail("row that its relation does not describe")
         relation = known.definition.relation
@@ -249,6 +252,9 @@ class PlainTranslator:
             return
         parts = [row.op.encode(), struct.pack(">I", relation.oid)]
         columns = relation.columns
+        if known.definition.is_speculative and _lacks_old(known, row):
+            self._emit(*parts, b"X")
+            return
         if row.old is not None or row.op == "D" or _is_bare(known, row):
             is_full = relation.identity is ReplicaIdentity.FULL
             parts.append((b"O" if is_full else b"K") + struct.pack(">H", len(columns)))
@@ -328,7 +334,9 @@ class PlainTranslator:
         for column, span in zip(shape.old or (), old or (), strict=True):
             if column.name in names:
                 columns[names[column.name]] = span
-        known = self._known[head] = _Known(definition, columns)
+        is_judged = row.op == "D" and row.old is None
+        judged_in = self._begin_count if is_judged else 0
+        known = self._known[head] = _Known(definition, columns, judged_in)
         return known
 
 
@@ -341,7 +349,13 @@ def _is_bare(known: _Known, row: Row) -> bool:
     return known.definition.takes_bare and row.is_json and row.op != "I"
 
 
-def _match(known: _Known, row: Row) -> list[int] | None:
+def _lacks_old(known: _Known, row: Row) -> bool:
+    """Whether a deleted row has no old tuple, though its table has an identity."""
+    has_identity = any(column.is_identity for column in known.definition.relation.columns)
+    return row.op == "D" and row.old is None and has_identity
+
+
+def _match(known: _Known, row: Row, transaction: int) -> list[int] | None:
     """Find the old columns of a row among the table's; None: the version is another."""
     relation = known.definition.relation
     if relation.is_filtered:
@@ -355,8 +369,7 @@ def _match(known: _Known, row: Row) -> list[int] | None:
         return None
     identity = [index for index, column in enumerate(relation.columns) if column.is_identity]
     if row.old is None:
-        is_kept = row.op != "D" or not identity or _is_bare(known, row)
-        return [] if is_kept else None
+        return None if _lacks_old(known, row) and known.judged_in != transaction else []
     if not row.old and known.columns:
         return [] if known.definition.takes_bare else None
     rest = iter(identity)

@@ -2,8 +2,13 @@
 
 An old tuple shows the replica identity that was in force when the WAL was written; the
 catalogue says what is declared now, which may be newer. Where they differ the tuple is
-right. A DELETE without an old tuple shows that there is none; an UPDATE without shows
-nothing, because servers before 3.0 left an unchanged key out.
+right. A DELETE without an old tuple shows that there is none, unless the catalogue declares one; an
+UPDATE without shows nothing, because servers before 3.0 left an unchanged key out.
+
+**Upserts.** An `INSERT ... ON DUPLICATE KEY` that another session overtakes writes its row and takes
+it back. Parallel decoding, and serial decoding before 6.0.2, send that as an INSERT and a DELETE
+without an old tuple, whatever the table's identity is. Where one is declared, such a DELETE says
+nothing of the identity: it is *speculative*.
 
 **Gaps.** Fewer columns than before are a new identity. But servers 3.0.0, 3.0.1 and 3.1, and
 old serial plug-ins, leave NULLs out of old tuples, so that under REPLICA IDENTITY FULL they can
@@ -61,12 +66,14 @@ class Identity:
         names: of the columns that are sent.
         has_gaps: NULLs among them are left out.
         flips: how often the table went from a part of its columns to all of them.
+        is_speculative: the row at hand is a DELETE that takes back what an upsert inserted.
     """
 
     letter: ReplicaIdentity
     names: frozenset[str]
     has_gaps: bool = False
     flips: int = 0
+    is_speculative: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,6 +130,18 @@ class _Case:
 
 
 Rule = Callable[[_Case], Identity | None]
+
+
+def _speculative(case: _Case) -> Identity | None:
+    """The table's deletes have an old tuple: one without takes back what an upsert inserted."""
+    declared = case.declared
+    if case.catalog is None or case.shape.op != "D" or case.shape.old is not None:
+        return None
+    hides_row = declared.letter is ReplicaIdentity.FULL and case.nulls is Nulls.HIDDEN
+    if not declared.names or (hides_row and not case.key):  # it may be a row of NULLs
+        return None
+    kept = case.held if case.held is not None and case.held.names else declared
+    return dataclasses.replace(kept, has_gaps=case.gaps, flips=case.flips, is_speculative=True)
 
 
 def _whole_without_nulls(case: _Case) -> Identity | None:
@@ -185,6 +204,7 @@ def _other_columns(case: _Case) -> Identity | None:
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    _speculative,
     _whole_without_nulls,
     _delete_without_old,
     _without_old,

@@ -1,4 +1,4 @@
-"""The receive loop on what a real openGauss 5.0.0 sent, over a socket, as it was sent.
+"""The receive loop on what real openGauss servers sent, over a socket, as it was sent.
 
 With every message of it: data, keepalives, notices, and the ReadyForQuery after each of those.
 """
@@ -76,7 +76,7 @@ def heard(event: str, **fields: Any) -> None:
     """Nothing is logged here."""
 
 
-@pytest.mark.parametrize("name", realstream.STREAMS)
+@pytest.mark.parametrize("name", [*realstream.STREAMS, *realstream.UPSERTS])
 def test_every_message_is_taken(name: str) -> None:
     """All data arrives, each notice is seen, and the statuses confirm nothing."""
     stream = realstream.unpacked(f"{name}.msgs")

@@ -13,6 +13,7 @@ from gaussdecode.model.types import Kind
 from gaussdecode.source.catalog import CatalogColumn, CatalogTable
 from gaussdecode.source.gaussdb._spill import Spill
 from gaussdecode.source.gaussdb.catalog import CatalogType
+from gaussdecode.source.gaussdb.identity import Nulls
 from gaussdecode.source.gaussdb.relations import GaussRelations
 from gaussdecode.source.relations import WhiteList
 
@@ -196,8 +197,46 @@ def test_old_tuples_overrule_the_catalogue() -> None:
     assert key_of(relations, shape("I")) == ("f", every)
     assert key_of(relations, shape("D", None, COLUMNS[1:2])) == ("i", ["amount"])
     assert key_of(relations, shape("U", COLUMNS, COLUMNS[:1])) == ("d", ["id"])
+    relations = GaussRelations(WhiteList(), Catalog(described("n")))
+    assert key_of(relations, shape("U", COLUMNS, COLUMNS[:1])) == ("d", ["id"])
     assert key_of(relations, shape("D", None, None)) == ("n", [])
-    assert key_of(relations, shape("U", COLUMNS, None)) == ("d", ["id"])
+    assert key_of(relations, shape("U", COLUMNS, COLUMNS[:1])) == ("d", ["id"])
+
+
+@pytest.mark.parametrize(
+    ("identity", "nulls", "has_key", "is_speculative"),
+    [
+        ("d", Nulls.SENT, True, True),
+        ("d", Nulls.SENT, False, False),  # its deletes have no old tuple
+        ("i", Nulls.SENT, False, True),
+        ("n", Nulls.SENT, True, False),
+        ("f", Nulls.SENT, False, True),  # a row without a key is sent whole, its NULLs too
+        ("f", Nulls.LEFT_OUT, False, True),  # a row of NULLs is an old tuple without columns
+        ("f", Nulls.HIDDEN, False, False),  # it may be a row of NULLs
+        ("f", Nulls.HIDDEN, True, True),  # a key has none
+    ],
+)
+def test_a_delete_that_takes_back(
+    identity: str, nulls: Nulls, *, has_key: bool, is_speculative: bool
+) -> None:
+    """Where deletes have an old tuple, one without says nothing of the table's identity."""
+    columns = tuple(
+        dataclasses.replace(c, key_position=c.key_position if has_key else None) for c in COLUMNS
+    )
+    relations = GaussRelations(WhiteList(), Catalog(described(identity, columns)), nulls=nulls)
+    before = relations.define(shape("I"))
+    found = relations.define(shape("D", None, None))
+    assert found.is_speculative == is_speculative
+    assert found.is_new == (not is_speculative and before.relation.identity != found.relation.identity)
+    if is_speculative:
+        assert found.relation == before.relation
+
+
+def test_nobody_knows_what_a_delete_takes_back_without_a_catalogue() -> None:
+    """What an old tuple showed before may not hold any more."""
+    relations = GaussRelations(WhiteList())
+    relations.define(shape("U", COLUMNS, COLUMNS[:1]))
+    assert not relations.define(shape("D", None, None)).is_speculative
 
 
 def test_key_of_all_columns_is_a_key() -> None:

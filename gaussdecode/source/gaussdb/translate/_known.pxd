@@ -29,6 +29,8 @@ cdef struct Known:
     bint has_gaps               # old tuples may leave NULLs out
     bint takes_bare             # an old tuple without columns is a row of NULLs
     bint is_full                # all columns are the identity because the table says so
+    uint64_t judged_in          # transaction that a DELETE without an old tuple was judged in,
+    bint is_speculative         # and whether it takes back what an upsert inserted
     KnownColumn *columns
 
 cdef struct KnownTable:         # a hash table; a power of two of slots
@@ -45,7 +47,8 @@ cdef Known *table_find(
 ) noexcept nogil
 cdef int table_put(KnownTable *table, Known *known) except -1 nogil
 cdef bint is_bare(const Known *known, const Row *row) noexcept nogil
-cdef bint known_matches(const Known *known, Row *row) noexcept nogil
+cdef bint lacks_old(const Known *known, const Row *row) noexcept nogil
+cdef bint known_matches(const Known *known, Row *row, uint64_t transaction) noexcept nogil
 
 cdef bytes span(const uint8_t *data, size_t size)
 cdef tuple spelling_of(const Known *known, uint32_t index)

@@ -158,8 +158,16 @@ cdef bint is_bare(const Known *known, const Row *row) noexcept nogil:
     return known.takes_bare and row.hides_bare and row.op != c"I"
 
 
-cdef bint known_matches(const Known *known, Row *row) noexcept nogil:
-    """Whether this version describes the row; then its fields know their columns."""
+cdef bint lacks_old(const Known *known, const Row *row) noexcept nogil:
+    """Whether a deleted row has no old tuple, though its table has an identity."""
+    return row.op == c"D" and not row.old.is_present and known.identity_count > 0
+
+
+cdef bint known_matches(const Known *known, Row *row, uint64_t transaction) noexcept nogil:
+    """Whether this version describes the row; then its fields know their columns.
+
+    What a DELETE without an old tuple is, only the catalogue says, in each transaction anew.
+    """
     cdef uint32_t index
     if row.new.is_present:
         if row.new.count != known.column_count:
@@ -175,7 +183,7 @@ cdef bint known_matches(const Known *known, Row *row) noexcept nogil:
         if row.old.count == 0 and known.column_count:
             return known.takes_bare
         return match_old(known, row)
-    return row.op != c"D" or known.identity_count == 0 or is_bare(known, row)
+    return not lacks_old(known, row) or known.judged_in == transaction
 
 
 # ---- the slow path

@@ -46,6 +46,7 @@ cdef class Translator:
     cdef readonly uint64_t lsn  # of the record: BEGIN first_lsn, row LSN, commit end LSN
     cdef readonly uint64_t end_lsn      # of the last commit; unbatched t and j: its header's
     cdef readonly bint in_transaction
+    cdef uint64_t begin_count   # transactions that began
     cdef readonly uint64_t xid  # of the open transaction; 0 where none is, or it was not sent
     cdef readonly bint is_open  # a payload is unfinished
     cdef readonly uint64_t record_count

@@ -26,7 +26,8 @@ Canonical messages (integers big-endian; I U D T M as in `protocol/canonical.py`
 
 What was not sent is 0, an empty user, or a time of INT64_MIN; times count microseconds since
 2000. Serial plug-ins send the CSN with the commit only. A DELETE without an old tuple becomes
-a K tuple of NULLs, under a relation without identity. A DDL statement of a serial plug-in becomes
+a K tuple of NULLs, under a relation without identity, and of a table that has one a D with the letter
+of no tuple (see `source.gaussdb.identity`, upserts). A DDL statement of a serial plug-in becomes
 a transactional logical message with the prefix `mppdb_decoding.ddl` or `sql_decoding.ddl`.
 
 A version costs memory for its table's spelling; above `memory_limit` all are forgotten but the
@@ -46,7 +47,7 @@ from gaussdecode.wire._layout cimport (
     buffer_grow, buffer_move, give_back,
 )
 from gaussdecode.wire._letters cimport (
-    CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_NEW, IMAGE_OLD, LETTER_GAUSS_BEGIN,
+    CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_NEW, IMAGE_NONE, IMAGE_OLD, LETTER_GAUSS_BEGIN,
     LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_INSERT, LETTER_MESSAGE, LETTER_TRUNCATE,
     STYLE_BINARY,
     STYLE_JSON, STYLE_SERIAL, STYLE_SQL, STYLE_TEXT,
@@ -60,8 +61,8 @@ from gaussdecode.source.gaussdb.translate._emit cimport (
 )
 from gaussdecode.source.gaussdb.translate._json cimport scan_json
 from gaussdecode.source.gaussdb.translate._known cimport (
-    equal, fill_columns, is_bare, known_create, known_matches, sent_of, span, spans, spelling_of,
-    table_find, table_free, table_put,
+    equal, fill_columns, is_bare, known_create, known_matches, lacks_old, sent_of, span, spans,
+    spelling_of, table_find, table_free, table_put,
 )
 from gaussdecode.source.gaussdb.translate._row cimport (
     FORM_DOUBLED, FORM_FALSE, FORM_NULL, FORM_PLAIN, FORM_TRUE, FORM_UNCHANGED, accept, expect,
@@ -389,6 +390,7 @@ cdef class Translator:
         if self.in_transaction:
             self.fail_order(b"a BEGIN inside a transaction")
         self.in_transaction = True
+        self.begin_count += 1
         self.xid = boundary.xid
         self.note_parts(boundary)
         self.lsn = boundary.lsn
@@ -494,7 +496,9 @@ cdef class Translator:
         if not self.in_transaction:
             self.fail_order(b"a row outside of a transaction")
         known = self.find()
-        if known == NULL or not (known.is_filtered or known_matches(known, &self.row)):
+        if known == NULL or not (
+            known.is_filtered or known_matches(known, &self.row, self.begin_count)
+        ):
             return self.ask()
         self.is_held = self.is_answered = False
         if known.is_filtered:
@@ -510,6 +514,9 @@ cdef class Translator:
         self.tag = row.op
         append_byte(out, row.op)
         append_uint32(out, known.oid)
+        if known.is_speculative and lacks_old(known, row):
+            append_byte(out, IMAGE_NONE)
+            return TRANSLATED
         if row.old.is_present or row.op == c"D" or is_bare(known, row):
             self.emit_old(known)
         if row.new.is_present:
@@ -708,6 +715,9 @@ cdef class Translator:
         known.has_gaps = definition.has_gaps
         known.takes_bare = definition.takes_bare
         known.is_full = relation.identity is ReplicaIdentity.FULL
+        if self.row.op == c"D" and not self.row.old.is_present:
+            known.judged_in = self.begin_count
+            known.is_speculative = definition.is_speculative
         fill_columns(known, relation.columns, spelled)
         self.last = NULL
         self.held_bytes += known.size - (before.size if before != NULL else 0)
