@@ -558,9 +558,10 @@ def _alarms(summary: "Summary") -> Iterator[str]:
         yield f"changes are missing at entries {list(summary.accepted_gaps)}, as accepted"
     for title, changes in sorted(summary.unmatched.items()):
         yield (
-            f"{title}: {counted(changes, 'update or removal', 'updates and removals')} found no row: rows are "
-            "older than the slot, or the source changed the table without a word in the stream. Compare it "
-            "(gaussdecode spark verify), or read it again (gaussdecode snapshot CONFIG --table)"
+            f"{title}: {counted(changes, 'change does', 'changes do')} not fit its rows (an update or a removal of "
+            "a row that is not there, or an insert of one that is): rows are older than the slot, the source "
+            "changed the table without a word in the stream, or an upsert into a ustore table was overtaken. "
+            "Compare it (gaussdecode spark verify), or read it again (gaussdecode snapshot CONFIG --table)"
         )
 
 
@@ -667,9 +668,9 @@ def _status(args: argparse.Namespace) -> int:
     for table, stop in found.stopped.items():
         print(f"{args.target}: {table} stands still at entry {stop['n']}: {stop['why']}")
     for table, number in found.unmatched.items():
-        changes = counted(number, "update or removal", "updates and removals")
+        changes = counted(number, "change did", "changes did")
         print(
-            f"{args.target}: {table}: {changes} found no row; compare it: gaussdecode spark verify"
+            f"{args.target}: {table}: {changes} not fit its rows; compare it: gaussdecode spark verify"
         )
     for table, stop in found.gone.items():
         print(

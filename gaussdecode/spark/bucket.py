@@ -58,7 +58,7 @@ class Piece:
         added: rows to be written with those of other buckets, as an Arrow stream, or None.
         closed: the same, of closed intervals.
         ended: positions of rows that are no longer current, by path of the file.
-        unmatched: removals and updates of rows that were not there.
+        unmatched: see `merge.Merged`.
         read: bytes of files that were read.
     """
 

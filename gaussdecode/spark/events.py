@@ -65,10 +65,13 @@ class Reset:
     Attributes:
         position: in the order's columns; events at it come after it.
         stamps: ``gd_op`` and others, for the intervals it ends.
+        ends_earlier: of a snapshot, that stands where a transaction ends: what came with an earlier
+            entry is before it, also at its position.
     """
 
     position: tuple[int, ...]
     stamps: dict[str, Any]  # Any: values of STAMPS
+    ends_earlier: bool = False
 
 
 def stamp_fields(schema: Schema) -> list[pa.Field]:

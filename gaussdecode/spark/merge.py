@@ -53,7 +53,7 @@ class Merged:
     Attributes:
         current: rows of the bucket now.
         closed: intervals that ended.
-        unmatched: removals and updates of rows that were not there.
+        unmatched: removals and updates of rows that were not there, and inserts of those that were.
     """
 
     current: pa.Table
@@ -69,7 +69,7 @@ class Delta:
         added: rows that are current now and were not before.
         closed: intervals that ended.
         gone: indices of rows of the base that are no longer current.
-        unmatched: removals and updates of rows that were not there.
+        unmatched: removals and updates of rows that were not there, and inserts of those that were.
     """
 
     added: pa.Table
@@ -172,17 +172,17 @@ def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str])
         order: columns that order events.
     """
     code = as_int64(events.column(KEY).combine_chunks().dictionary_encode().indices)
-    positions = order_values(events, order)
+    positions, era = order_values(events, order), _eras(events, resets, order)
     sub, action = as_int64(events.column(SUB)), as_int64(events.column(ACTION))
-    index = np.lexsort((sub, *reversed(positions), code))
+    index = np.lexsort((sub, *reversed(positions), era, code))
     same = np.ones(len(index), dtype=np.bool_)
-    for column in (code, *positions, sub):
+    for column in (code, era, *positions, sub):
         same[1:] &= column[index][1:] == column[index][:-1]
     if len(same):
         same[0] = False
     # A multiset's update may hold one position for two rows, but never twice one sub.
     index = index[~same]
-    return Sorted(events, index, code[index], _eras(events, resets, order)[index], action[index])
+    return Sorted(events, index, code[index], era[index], action[index])
 
 
 def _eras(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Ints:
@@ -190,7 +190,13 @@ def _eras(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> In
     era = np.full(events.num_rows, len(resets), dtype=np.int64)
     columns = order_values(events, order) if resets else []
     for number in reversed(range(len(resets))):
-        era[~above(columns, resets[number].position, inclusive=True)] = number
+        reset = resets[number]
+        is_before = ~above(columns, reset.position, inclusive=True)
+        if reset.ends_earlier:
+            *place, _ = reset.position
+            is_earlier = as_int64(events.column("gd_n")) < reset.stamps["gd_n"]
+            is_before |= is_earlier & ~above(columns[:-1], place, inclusive=False)
+        era[is_before] = number
     return era
 
 
@@ -221,10 +227,20 @@ def _keyed(run: Sorted, resets: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _unmatched(run: Sorted) -> int:
-    """How many removals and updates are the first that is known of a key, so that no row was there."""
+    """How many changes do not fit what was there.
+
+    Removals and updates that are the first that is known of a key, so that no row was there; and
+    inserts of a key whose row was.
+    """
     is_first = np.ones(len(run.index), dtype=np.bool_)
     is_first[1:] = (run.code[1:] != run.code[:-1]) | (run.era[1:] != run.era[:-1])
-    return int((is_first & ((run.action == REMOVE) | (run.action == FILL))).sum())
+    found = int((is_first & ((run.action == REMOVE) | (run.action == FILL))).sum())
+    follows = np.flatnonzero(~is_first & (run.action == PUT))
+    follows = follows[run.action[follows - 1] != REMOVE]
+    if len(follows):
+        ops = run.table.column("gd_op").take(pa.array(run.index[follows]))
+        found += pc.sum(pc.equal(ops, "I")).as_py() or 0
+    return found
 
 
 def fill_sources(run: Sorted) -> tuple[dict[str, Ints], dict[str, npt.NDArray[np.bool_]]]:

@@ -89,7 +89,7 @@ def _sources(
     actions, row_keys = events.column(ACTION).to_pylist(), events.column(KEY).to_pylist()
     unchanged = events.column(UNCHANGED).to_pylist()
     resolved: list[tuple[int, Source]] = []
-    for at in sorted(era, key=lambda i: (positions[i], subs[i])):
+    for at in sorted(era, key=lambda i: (era[i], positions[i], subs[i])):
         key, action = row_keys[at], actions[at]
         before = alive.get(key)
         if before is not None and before[0] != era[at]:

@@ -790,4 +790,4 @@ def _made_anew(landing: Landing, change: ChangeFile) -> Reset:
 def _snapshot_reset(landing: Landing, change: ChangeFile) -> Reset:
     """Everything up to the snapshot's position goes; its own rows stand after the reset."""
     row = {**_first_row(landing, change), "gd_seq": -1, "gd_op": "R"}
-    return _reset(landing, row, change.n)
+    return dataclasses.replace(_reset(landing, row, change.n), ends_earlier=True)

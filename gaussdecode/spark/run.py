@@ -91,7 +91,7 @@ class Summary:
         accepted_gaps: gap entries it went over.
         suspects: entries it passed that may be incomplete.
         quarantined: entry at which a table stopped, by directory.
-        unmatched: removals and updates that found no row, by name of the table.
+        unmatched: changes that do not fit what the table had, by name of the table; see `merge.Merged`.
         stopped: in a sentence each, by name, tables that go no further though others do.
         suspect_tables: names of those of them that stand before a suspect entry.
         gone: names of those that stay where they are because the source has them no more.

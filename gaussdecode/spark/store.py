@@ -119,7 +119,7 @@ class TableVersion:
         changelog_by: what the changelog is partitioned by.
         ignore_through: position that a snapshot covers; of several sources see `parts`.
         accepted_gaps: gap entries it went over.
-        unmatched: removals and updates that found no row, since the table was begun.
+        unmatched: changes that do not fit what it had, since the table was begun; see `merge.Merged`.
         created: when.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
         parts: of several sources, whose rows are in files of their own, by name.

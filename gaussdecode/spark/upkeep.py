@@ -96,7 +96,7 @@ class Status:
         last_n: newest entry of the landing.
         lag_seconds: age of the oldest entry that is not applied; 0 when all are.
         stopped: tables that stand still; see `store.DatabaseVersion`.
-        unmatched: updates and removals that found no row since the table was begun, by table; of tables
+        unmatched: changes that do not fit what it had, since the table was begun, by table; of tables
             that are kept as Parquet.
         gone: the same, of those that stay where they are because the source has them no more.
     """

@@ -180,12 +180,14 @@ class GaussCluster:
 
     def create_table(
         self, schema: str, name: str, columns: Mapping[str, str], *, key: Sequence[str] = (),
-        identity: str = "d", is_replicated: bool = False,
+        identity: str = "d", is_replicated: bool = False, is_ustore: bool = False,
     ) -> dict[str, Table]:  # fmt: skip
         """Create a table on all nodes; give it by node."""
         made = {}
         for node, server in self.servers.items():
-            table = server.store.create_table(schema, name, columns, key=key, identity=identity)
+            table = server.store.create_table(
+                schema, name, columns, key=key, identity=identity, is_ustore=is_ustore
+            )
             if is_replicated:
                 table = dataclasses.replace(table, is_replicated=True)
                 server.store.put_table(table)

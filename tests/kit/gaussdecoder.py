@@ -63,7 +63,12 @@ class Decoder:
             is_lost = of.ddl_lsn is not None and change.lsn > of.ddl_lsn
             if is_lost and (self._is_parallel or self._printer.profile.serial_drops):
                 return
+            if change.is_speculative and not change.table.is_ustore and self._leaves_out():
+                continue
             yield self._truncate(change) if change.op == "T" else self._row(change)
+
+    def _leaves_out(self) -> bool:
+        return not self._is_parallel and self._printer.profile.leaves_out_speculative
 
     def _name(self, text: str) -> bytes:
         return text.encode(self._printer.encoding)

@@ -16,6 +16,7 @@ SCHEMA: Final = "kit"
 _OPEN: Final = 4  # sessions that work at once
 _COMMITTING: Final = 3  # transactions that have a CSN and lack a commit record
 _COLUMNS: Final = {"id": "int8", "v": "text", "n": "numeric(12,3)"}
+USTORE: Final = "counters"
 TABLES: Final = ("orders", "items", "ledger")  # the last one with REPLICA IDENTITY FULL
 
 
@@ -28,6 +29,7 @@ class History:
         truncates: TRUNCATE too, which parallel decoding does not send.
         spread: how often a transaction goes on at another node, from 0 to 1.
         linger: how seldom a drawn CSN gets its commit record, from 0 to 1.
+        upserts: overtaken ones too; the cluster gets the table `USTORE` for them as well.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class History:
         truncates: bool = True,
         spread: float = 0.3,
         linger: float = 0.5,
+        upserts: bool = False,
     ) -> None:
         self._cluster = cluster
         self._rng = Random(seed)
         self._truncates = truncates
         self._spread = spread
         self._linger = linger
+        self._upserts = upserts
         self._nodes = list(cluster.servers)
         self._tables = {
             name: cluster.create_table(
@@ -51,6 +55,10 @@ class History:
             )
             for name in TABLES
         }
+        if upserts:
+            self._tables[USTORE] = cluster.create_table(
+                SCHEMA, USTORE, _COLUMNS, key=["id"], is_ustore=True
+            )
         self._open: list[GlobalTransaction] = []
         self._committing: list[GlobalTransaction] = []
         self._next_id = 0
@@ -101,7 +109,7 @@ class History:
         node = self._rng.choice(nodes)
         if in_.is_prepared:
             return
-        table = self._tables[self._rng.choice(TABLES)][node]
+        table = self._tables[self._rng.choice(list(self._tables))][node]
         holder = self._truncated.get((node, table.oid))
         if holder is not None and holder is not in_:
             return
@@ -112,6 +120,8 @@ class History:
             self._truncated[node, table.oid] = in_
         elif holder is in_ or choice < 0.55:
             self._insert(in_, node, table)
+        elif self._upserts and choice < 0.7:
+            self._upsert(in_, node, table)
         else:
             self._change(in_, node, table, is_delete=choice > 0.85)
         if node in in_.parts:
@@ -128,6 +138,19 @@ class History:
     def _values(self) -> dict[str, str | None]:
         text = self._rng.choice((None, "", "x" * self._rng.randint(1, 50)))
         return {"v": text, "n": f"{self._rng.randint(-(10**6), 10**6) / 1000:.3f}"}
+
+    def _upsert(self, in_: GlobalTransaction, node: str, table: Table) -> None:
+        """Overtaken; on ustore the row that won is updated, else the stream has what the table has not."""
+        held = self._cluster.servers[node].store.contents(table)
+        free = [row_id for row_id in held if (node, row_id) not in self._rows]
+        if not free:
+            return
+        row_id = self._rng.choice(free)
+        self._rows[node, row_id] = in_
+        given = {"id": table.row(held[row_id])["id"], **self._values()}
+        in_.on(node).overtaken(table, given)
+        if table.is_ustore or self._rng.random() < 0.6:
+            in_.on(node).update(table, row_id, given)
 
     def _change(self, in_: GlobalTransaction, node: str, table: Table, *, is_delete: bool) -> None:
         held = self._cluster.servers[node].store.contents(table)

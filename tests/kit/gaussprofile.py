@@ -23,6 +23,7 @@ class Profile:
         sends_truncate: TRUNCATE is printed in serial mode.
         sends_ddl: DDL is printed in serial mode, where a publication has it.
         has_short_floats: floats print as the shortest text that reads back.
+        leaves_out_speculative: serial decoding sends nothing of an upsert that was overtaken, on heap.
         is_commercial: options of the product document are known: users, heartbeats, CSN.
     """
 
@@ -40,6 +41,7 @@ class Profile:
     sends_truncate: bool = True
     sends_ddl: bool = True
     has_short_floats: bool = False
+    leaves_out_speculative: bool = False
     is_commercial: bool = False
 
 
@@ -81,6 +83,11 @@ V5_0_1: Final = Profile(
     sends_ddl=False,
 )
 V6_0_0: Final = Profile("6.0.0", _opengauss("6.0.0", "aee4abd5", "2024-09-29 18:39:35"))
+V6_0_2: Final = Profile(
+    "6.0.2",
+    _opengauss("6.0.2", "d2a4f4b3", "2025-06-30 18:11:02"),
+    leaves_out_speculative=True,
+)
 V7_0_0: Final = Profile(
     "7.0.0-RC1",
     _opengauss("7.0.0-RC1", "10d38387", "2025-03-21 18:05:43"),

@@ -112,6 +112,7 @@ class Change:
     old: Values | None = None
     row_id: int = 0
     is_compressed: bool = False  # the server cannot decode it, and sends no columns
+    is_speculative: bool = False  # of an upsert that was overtaken; it changes nothing
 
     @property
     def table(self) -> Table:
@@ -484,6 +485,8 @@ class Store:
             return 100_000 + oid + 1_000_000 * len(seen)
 
     def _apply(self, change: Change) -> None:
+        if change.is_speculative:
+            return
         for table in change.tables:
             rows = self._rows[table.oid]
             if change.op == "T":
@@ -500,6 +503,8 @@ class Store:
 
 
 def _replay(rows: dict[int, dict[str, Value]], change: Change) -> None:
+    if change.is_speculative:
+        return
     if change.op == "T":
         rows.clear()
     elif change.new is None:
@@ -587,6 +592,20 @@ class Transaction:
             change = Change("I", lsn, (table,), values, None, row_id, is_compressed)
             self._changes.append(change)
         return ids
+
+    def overtaken(self, table: Table, given: Mapping[str, Value]) -> None:
+        """Insert a row ON DUPLICATE KEY that another session inserts first, and take it back.
+
+        What the upsert does then, `update` or nothing, follows. In ustore nothing is logged of the end.
+        """
+        values = table.values(given)
+        lsn = self._put(sum(len(value or "") for value in values) + 40)
+        row_id = self._store.new_row_id()
+        inserted = Change("I", lsn, (table,), values, None, row_id, is_speculative=True)
+        self._changes.append(inserted)
+        if not table.is_ustore:
+            lsn = self._put(60)
+            self._changes.append(dataclasses.replace(inserted, op="D", lsn=lsn, new=None))
 
     def update(self, table: Table, row_id: int, changes: Mapping[str, Value]) -> None:
         """Update one row."""

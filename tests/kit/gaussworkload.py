@@ -112,15 +112,23 @@ class Workload:
         seed: of everything random.
         codec: of the database.
         large: now and then write values that fill messages.
+        upserts: now and then overtake an INSERT ... ON DUPLICATE KEY, on heap and on ustore.
     """
 
     def __init__(
-        self, store: Store, seed: int, *, codec: str = "utf-8", large: bool = True
+        self,
+        store: Store,
+        seed: int,
+        *,
+        codec: str = "utf-8",
+        large: bool = True,
+        upserts: bool = False,
     ) -> None:
         self._store = store
         self._rng = Random(seed)
         self._values = Values(self._rng, codec)
         self._large = large
+        self._upserts = upserts
         self._next_id = 0
         self._columns = 0
         self._kinds: dict[int, dict[str, str]] = {}
@@ -148,9 +156,16 @@ class Workload:
             ("kit", "shape", small, keyed),
         )  # fmt: skip
         for schema, name, columns, how in wanted:
-            table = self._store.create_table(schema, name, columns, **how)  # type: ignore[arg-type]  # as listed
-            self._tables[name] = table
-            self._kinds[table.oid] = dict(columns)
+            self._make(schema, name, columns, how)
+        if self._upserts:
+            self._make("kit", "keyed_ustore", small, {**keyed, "is_ustore": True})
+
+    def _make(
+        self, schema: str, name: str, columns: dict[str, str], how: Mapping[str, object]
+    ) -> None:
+        table = self._store.create_table(schema, name, columns, **how)  # type: ignore[arg-type]  # as listed
+        self._tables[name] = table
+        self._kinds[table.oid] = dict(columns)
 
     def run(self, transactions: int) -> None:
         """Run transactions, three of them open at a time."""
@@ -186,7 +201,9 @@ class Workload:
     def _step(self, transaction: Transaction, own: set[int]) -> None:
         table = self._tables[self._rng.choice(list(self._tables))]
         choice = self._rng.random()
-        if choice < 0.08:
+        if self._upserts and table.key and self._rng.random() < 0.4:
+            self._upsert(transaction, table, own)
+        elif choice < 0.08:
             self._savepoint(transaction, own)
         elif choice < 0.5:
             self._insert(transaction, table, own)
@@ -207,6 +224,25 @@ class Workload:
         for name in {*table.key, *table.index_key, "id"} & kinds.keys():
             row[name] = str(self._next_id) if kinds[name] == "int8" else f"k{self._next_id}"
         return row
+
+    def _upsert(self, transaction: Transaction, table: Table, own: set[int]) -> None:
+        """An upsert of one or two rows, each overtaken; then the row that won is updated, or not.
+
+        On ustore it is: else the stream has values that the table has not.
+        """
+        free = sorted(at for at in self._store.contents(table) if at not in self._touched)
+        for row_id in self._rng.sample(free, min(len(free), self._rng.choice((1, 1, 2)))):
+            self._touched.add(row_id)
+            own.add(row_id)
+            there = table.row(self._store.contents(table)[row_id])
+            keys = {*table.key, *table.index_key}
+            given = {**self._row(table), **{name: there[name] for name in keys}}
+            transaction.overtaken(table, given)
+            if table.is_ustore:
+                transaction.update(table, row_id, given)
+            elif self._rng.random() < 0.6:
+                changes = {name: value for name, value in given.items() if name not in keys}
+                transaction.update(table, row_id, changes)
 
     def _change(
         self, transaction: Transaction, table: Table, own: set[int], *, is_delete: bool

@@ -15,6 +15,7 @@
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -67,6 +68,7 @@ class TableState:
         self.bag: Counter[tuple[tuple[str, Canon], ...]] = Counter()
         self.key: tuple[str, ...] | None = None
         self.types: dict[str, pa.DataType] = {}
+        self.takes_again = False
 
     def apply(self, change: Change) -> None:
         """Apply one change.
@@ -93,7 +95,8 @@ class TableState:
             where = tuple(before[name].canon for name in key)
             assert where in self.keyed, f"{change.op} of a row that is not there: {change.order}"
             previous = self.keyed.pop(where)
-        if change.op == "R" and not change.is_snapshot:  # put by its key
+        is_put = change.op == "I" and self.takes_again
+        if is_put or (change.op == "R" and not change.is_snapshot):  # put by its key
             self.keyed.pop(tuple(new[name].canon for name in key), None)
         if change.op != "D":
             for name in change.unchanged:
@@ -134,11 +137,20 @@ def _bag_item(row: ReplayedRow) -> tuple[tuple[str, Canon], ...]:
     return tuple(sorted((name, cell.canon) for name, cell in row.items() if cell.canon is not None))
 
 
-def replay(changes: Iterable[Change]) -> dict[TableName, TableState]:
-    """Apply changes in order; give the state of every table."""
+def replay(
+    changes: Iterable[Change], again: AbstractSet[TableName] = frozenset()
+) -> dict[TableName, TableState]:
+    """Apply changes in order; give the state of every table.
+
+    Args:
+        changes: in order.
+        again: tables in ustore, into which a row may be inserted whose key is there: it replaces that.
+    """
     states: dict[TableName, TableState] = defaultdict(TableState)
     for change in changes:
-        states[change.schema.table].apply(change)
+        state = states[change.schema.table]
+        state.takes_again = change.schema.table in again
+        state.apply(change)
     return states
 
 

@@ -68,7 +68,7 @@ def compare(
                 continue
             rows = oracle.source_rows_of(session, _own_rows(session, (schema, name)))
             try:
-                _compare(store, (schema, name), rows)
+                compare_rows(store, (schema, name), rows)
             except AssertionError as error:
                 different[title] = str(error)
             else:
@@ -136,7 +136,10 @@ def _own_rows(session: Session, table: tuple[str, str]) -> str:
     return f"SELECT * FROM {'' if is_parted else 'ONLY '}{name}"
 
 
-def _compare(store: Target, table: tuple[str, str], rows: list[dict[str, str | None]]) -> None:
+def compare_rows(
+    store: Target, table: tuple[str, str], rows: list[dict[str, str | None]]
+) -> None:
+    """Assert that a table of a target has these rows, each once."""
     directory = ".".join(table)
     version = store.newest(directory)
     if version is None:
