@@ -75,6 +75,7 @@ class Event(enum.StrEnum):
     DISK_FULL = "disk_full"
     DISK_FREED = "disk_freed"
     ROWS_MAY_BE_MISSING = "rows_may_be_missing"
+    SUSPECTS_UNSETTLED = "suspects_unsettled"
     SERVER_NOTICE = "server_notice"
     VALUES_MISFIT = "values_misfit"
     HTTP_STARTED = "http_started"

@@ -470,6 +470,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Any growth: see `gaussdecode gaps ROOT`, and compare what they changed with the source.",
     ),
     _counter(
+        "collect_settled_transactions",
+        "transactions",
+        "Of collect_suspect_transactions, those that the server's WAL shows to have lost nothing",
+        _NOTHING,
+    ),
+    _counter(
         "collect_left_out_rows",
         "rows",
         "Rows, truncates and logical messages that the reader counted and that do not land, by reason",

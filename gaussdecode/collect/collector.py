@@ -26,7 +26,7 @@ from gaussdecode.collect.gate import Gate
 from gaussdecode.collect.resent import Resent
 from gaussdecode.collect.shown import Showing, Shown
 from gaussdecode.collect.spool import BoundedSpool, NoRoomError, Spool
-from gaussdecode.collect.suspects import STOPPED, Suspects, refusal
+from gaussdecode.collect.suspects import STOPPED, Settle, Suspects, nobody_tells, refusal
 from gaussdecode.collect.tables import Landed, Packed, Tables
 from gaussdecode.collect.together import Seen, Together
 from gaussdecode.errors import (
@@ -44,7 +44,7 @@ from gaussdecode.logs import Event, get_logger
 from gaussdecode.model.account import Account
 from gaussdecode.model.committimes import CommitTimes
 from gaussdecode.model.csns import Csns
-from gaussdecode.model.entry import CSNS, ENDED, PREPARED, prepared_record
+from gaussdecode.model.entry import CSNS, ENDED, PREPARED, SETTLED, prepared_record
 from gaussdecode.model.histogram import Histogram
 from gaussdecode.model.landing import (
     EntryKind,
@@ -226,6 +226,7 @@ class Collector:
         together: says when to cut an entry, with the collectors of other sources or by CSN; None
             where this one decides alone.
         watch: looks at the catalogue before each entry; None where nobody does.
+        settle: asks the server what a transaction with DDL lost.
         read_again: has another session begin, which reads again what this one had no room for. Given why,
             and the CSN that has to have room first, 0 for none.
     """
@@ -246,6 +247,7 @@ class Collector:
         together: Together | None = None,
         watch: CatalogWatch | None = None,
         read_again: Callable[[str, int], None] = lambda *_: None,
+        settle: Settle = nobody_tells,
     ) -> None:
         self._together = together
         self._watch = watch
@@ -267,7 +269,8 @@ class Collector:
         self._asleep: dict[int, Packed] = {}  # by version, what makes its table again
         self._truncates: list[Truncate] = []
         self._changes: list[SchemaChange] = []
-        self._suspects = Suspects()
+        self._suspects = Suspects(settle=settle)
+        self._settled_n = 0  # transactions of entries so far that lost nothing
         self._commit_times = CommitTimes()
         self._csns: Csns | None = None  # of the transactions since the entry before
         self.gathered = Histogram()
@@ -307,6 +310,11 @@ class Collector:
     def position(self) -> SourcePosition:
         """Up to where entries were asked for."""
         return self._position
+
+    @property
+    def settled_count(self) -> int:
+        """Transactions that a notice named, and that lost nothing."""
+        return self._suspects.settled
 
     @property
     def suspect_count(self) -> int:
@@ -425,10 +433,7 @@ class Collector:
     def noticed(self, code: int, text: bytes, lsn: int) -> None:
         """Remember what a notice of the server says of the changes around it."""
         if code == ROWS_MAY_BE_MISSING:
-            said = text.decode("utf-8", "replace")
-            if self._settings.stops_at_suspects:
-                raise SuspectError(refusal(said, lsn))
-            self._suspects.add(said, lsn)
+            self._suspects.add(text.decode("utf-8", "replace"), lsn)
         if self._suspects.is_full:
             self._note_suspects()
 
@@ -860,6 +865,9 @@ class Collector:
             said[ENDED] = self._ended
         if self._csns is not None:
             said[CSNS] = self._csns.to_record()
+        if self._suspects.settled > self._settled_n:
+            said[SETTLED] = self._suspects.settled - self._settled_n
+            self._settled_n = self._suspects.settled
         return said
 
     def _account(self, until: SourcePosition) -> Account:
@@ -978,10 +986,14 @@ class Collector:
         The server says it once: were the changes durable first and the daemon killed then,
         nobody would learn of it. Said twice after a crash is no harm.
         """
+        self._suspects.settle()
         extra = self._suspects.describe()
-        if extra is not None:
-            self._note(extra)
-            self._suspects.forget()
+        if extra is None:
+            return
+        if self._settings.stops_at_suspects:
+            raise SuspectError(refusal(extra))
+        self._note(extra)
+        self._suspects.forget()
 
 
 def _given_up(count: int, settings: CollectorSettings) -> str:

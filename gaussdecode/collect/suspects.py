@@ -4,6 +4,9 @@ GaussDB drops rows that follow DDL in their transaction, and tells once, in a no
 stream: which transactions, and from which position on. It names no tables, and also
 transactions that lost nothing or are of other databases; which these are it does not say.
 
+So each is *settled* where the server can be asked (`source.gaussdb.area`): one that lost nothing is
+closed, and only counted; of another the tables are known that may lack rows.
+
 Bounded: past `LIMIT` transactions they must be described and forgotten. They must also be before the
 position passes them, and else may wait for one another: what is not confirmed is told again.
 After some were described, others wait `QUIET_SECONDS` where nothing else is committed, so
@@ -12,16 +15,20 @@ that a server that never stops telling makes no more entries than the others are
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
+from urllib.parse import unquote
 
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.protocol.gaussdb.notices import LostChanges, lost_changes
 
 LIMIT: Final = 1000  # transactions in one entry; arbitrary
 QUIET_SECONDS: Final = 600.0  # arbitrary
+SETTLE_SECONDS: Final = 30.0  # for those of one entry; arbitrary
 _MOST_TOLD: Final = 5  # transactions in a message; arbitrary
 REASON: Final = "ddl_in_transaction"
+ONLY_THESE: Final = "only_these"  # no table may lack rows but those that the entry names
 STOPPED: Final = (
     "landing.on-suspect is stop: set record to go on with an entry that says so, or snapshot to have "
     "the tables that may be meant read again too"
@@ -30,6 +37,18 @@ _TEXT: Final = (
     "the server may have left out rows that follow DDL in the same transaction; compare the "
     "tables these transactions changed, and take a new snapshot of those that differ"
 )
+_TEXT_OF_TABLES: Final = (
+    "the server left rows out that follow DDL in the same transaction; compare these tables, which are "
+    "all that may lack rows, or have them read again"
+)
+
+Settle = Callable[[LostChanges], AbstractSet[str] | None]
+"""Directories of the tables that may lack rows of a transaction; None where nobody can tell."""
+
+
+def nobody_tells(_: LostChanges) -> None:
+    """Where there is no server to ask."""
+    return
 
 
 class Suspects:
@@ -37,13 +56,20 @@ class Suspects:
 
     Args:
         clock: monotonic seconds.
+        settle: asks the server.
 
     Attributes:
         count: of the transactions that were ever named.
+        settled: of those that lost nothing.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, settle: Settle = nobody_tells
+    ) -> None:
         self._clock = clock
+        self._settle = settle
+        self._tables: dict[tuple[int, int], AbstractSet[str] | None] = {}  # of those that were asked for
+        self.settled = 0
         self._named: dict[tuple[int, int], LostChanges] = {}
         self._has_unread = False
         self._lsn = 0
@@ -82,6 +108,21 @@ class Suspects:
             return False
         return self._described_at is None or now - self._described_at >= QUIET_SECONDS
 
+    def settle(self) -> None:
+        """Ask what each transaction lost that was not asked for yet, and forget those that lost nothing."""
+        until = self._clock() + SETTLE_SECONDS
+        for key, changes in list(self._named.items()):
+            if key in self._tables:
+                continue
+            tables = self._settle(changes) if self._clock() < until else None
+            if tables is None or tables:
+                self._tables[key] = tables
+                continue
+            del self._named[key]
+            self.settled += 1
+        if not self._named and not self._has_unread:
+            self._since = None
+
     def describe(self) -> dict[str, Any] | None:  # Any: JSON
         """Give what a suspect entry says; None when there is nothing.
 
@@ -102,6 +143,11 @@ class Suspects:
                 for changes in named
             ],
         }
+        found = [self._tables.get(key) for key in self._named]
+        known = [tables for tables in found if tables is not None]
+        extra["tables"] = sorted(set().union(*known))
+        if len(known) == len(found) and not self._has_unread:
+            extra |= {ONLY_THESE: True, "text": _TEXT_OF_TABLES}
         if named and not self._has_unread:
             extra["from_lsn"] = min(int(changes.skip_start_lsn) for changes in named)
             extra["until_lsn"] = max(int(changes.final_lsn) for changes in named)
@@ -113,22 +159,27 @@ class Suspects:
     def forget(self) -> None:
         """What was described is in the commit log."""
         self._named.clear()
+        self._tables.clear()
         self._has_unread, self._since = False, None
         self._described_at = self._clock()
 
 
-def refusal(text: str, lsn: int) -> str:
+def refusal(extra: Mapping[str, Any]) -> str:  # Any: JSON
     """Say why nothing may go on after a notice, and how it can.
 
     Args:
-        text: of the server.
-        lsn: the last position that is complete without doubt.
+        extra: what `Suspects.describe` gave.
     """
-    named = lost_changes(text)
-    told = [f"{of.xid} from {of.skip_start_lsn} to {of.final_lsn}" for of in named[:_MOST_TOLD]]
+    named = extra["transactions"]
+    told = [
+        f"{of['xid']} from {Lsn(of['skip_start_lsn'])} to {Lsn(of['final_lsn'])}"
+        for of in named[:_MOST_TOLD]
+    ]
     more = f" and {len(named) - _MOST_TOLD} more" if len(named) > _MOST_TOLD else ""
     which = f" (transactions {', '.join(told)}{more})" if told else ""
+    tables = [unquote(table, errors="replace") for table in extra["tables"]]
+    where = f" of {', '.join(tables)}" if ONLY_THESE in extra else ""
     return (
-        f"the server may have left out rows that follow DDL in the same transaction{which}. Nothing "
-        f"after {Lsn(lsn)} is confirmed beyond what had landed, and it comes again. {STOPPED}"
+        f"the server may have left out rows{where} that follow DDL in the same transaction{which}. Nothing "
+        f"after {Lsn(extra['from_lsn'])} is confirmed beyond what had landed, and it comes again. {STOPPED}"
     )

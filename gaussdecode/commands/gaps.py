@@ -15,6 +15,7 @@ Examples:
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +32,7 @@ from gaussdecode.land.names import table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.model.entry import CommitEntry
+from gaussdecode.model.entry import SETTLED, CommitEntry
 from gaussdecode.model.landing import EntryKind, SchemaChange, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import ended_by
@@ -73,7 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """List them."""
     work_as_owner_of(args.root)
-    records = list(_records(args.root))
+    counted = Counter[str]()
+    records = list(_records(args.root, counted))
     if args.unaccepted:
         accepted = {record["from_lsn"] for record in records if record["is_accepted"]}
         records = [record for record in records if not _is_answered(record, accepted)]
@@ -84,6 +86,8 @@ def execute(args: argparse.Namespace) -> int:
         print_table(_COLUMNS, [_row(record) for record in records])
     else:
         print("nothing is missing")
+    if counted[SETTLED] and not args.json:
+        print(f"{_settled(counted[SETTLED])} lost nothing, as the server's WAL shows")
     return EX_IOERR if records else EX_OK
 
 
@@ -95,12 +99,18 @@ def _is_answered(record: Json, accepted: set[str]) -> bool:
     return record["kind"] == EntryKind.GAP and record["from_lsn"] in accepted
 
 
-def _records(root: Path) -> Iterator[Json]:
+def _settled(count: int) -> str:
+    """Transactions with DDL that the server named."""
+    return "1 transaction with DDL" if count == 1 else f"{count} transactions with DDL"
+
+
+def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:
     stopped: dict[str, list[Json]] = {}  # by table
     suspects: list[_Suspect] = []
     landed: dict[str | None, set[str]] = {}  # by source
     ledgers: Ledgers = {}
     for entry, oid_of in _entries(root, ledgers):
+        counted[SETTLED] += int(entry.extra.get(SETTLED, 0))
         for change in entry.schema_changes:
             landed.setdefault(change.source, set()).add(change.table)
         for suspect in suspects:

@@ -41,12 +41,13 @@ from gaussdecode.model.names import safe_columns
 from gaussdecode.model.relation import Relation
 from gaussdecode.model.request import EntryRequest
 from gaussdecode.model.title import table_title
+from gaussdecode.protocol.gaussdb.notices import LostChanges
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import NOT_STREAMED, Config
 from gaussdecode.snapshot.tablefilter import TableFilter, unread
 from gaussdecode.source.catalog import CatalogTable
 from gaussdecode.source.coverage import UNSENT, Coverage, listing
-from gaussdecode.source.lookup import lookup_of
+from gaussdecode.source.lookup import area_of, lookup_of
 from gaussdecode.source.postgresql.catalog import Catalog
 from gaussdecode.source.relations import WhiteList, white_list
 from gaussdecode.source.settings import ReaderSettings
@@ -161,6 +162,8 @@ class Side:
         self.session: Session | None = None
         self.confirming: Confirming | None = None
         self._catalog = lookup_of(config)
+        self._area = area_of(config)
+        self._area_failure = ""  # that was said
         source = config.source
         self.decoder_count = config.decoding.parallel_decode_num
         self.streaming = Streaming(source.streaming, self._on_fallback, wants_binary=source.binary)
@@ -187,8 +190,10 @@ class Side:
         return self._config
 
     def close(self) -> None:
-        """Close the connection to the catalogue."""
+        """Close the connections to the catalogue."""
         self._catalog.close()
+        if self._area is not None:
+            self._area.close()
 
     @property
     def landing_position(self) -> LandingPosition | None:
@@ -324,6 +329,7 @@ class Side:
             shared.together,
             watch,
             self._read_again,
+            self._settle,
         )
 
     def _read_again(self, reason: str, first_csn: int) -> None:
@@ -494,6 +500,21 @@ class Side:
             return record
 
         return earlier
+
+    def _settle(self, of: LostChanges) -> frozenset[str] | None:
+        """Directories of the tables that may lack rows of a transaction; None where nobody can tell."""
+        tables = None if self._area is None else self._area.lost(of)
+        if tables is None:
+            if self._area is not None and self._area.failure != self._area_failure:
+                self._area_failure = self._area.failure
+                _log.warning(Event.SUSPECTS_UNSETTLED, reason=self._area_failure)
+            return None
+        white_list = WhiteList(self._config.decoding.white_tables)
+        return frozenset(
+            table_directory(schema, name)
+            for schema, name in tables
+            if white_list.allows(schema, name) and not self.is_left_to_first(schema, name)
+        )
 
     def _look_up(self, relation: Relation) -> CatalogTable | None:
         """Ask the catalogue; what it cannot tell only makes a schema less detailed."""

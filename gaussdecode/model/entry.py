@@ -47,6 +47,7 @@ PREPARED: Final = "prepared"
 ENDED: Final = "ended"
 CSNS: Final = "csns"
 IN_ORDER: Final = "in_order"
+SETTLED: Final = "settled"
 BEGINS: Final = "begins"
 FIRST_PREVIOUS: Final = "0" * 64
 """What entry 0 carries as the hash of the entry before it."""

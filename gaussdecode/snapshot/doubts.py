@@ -11,6 +11,7 @@ wherever its position is.
 
 from typing import Any, Final
 
+from gaussdecode.collect.suspects import ONLY_THESE
 from gaussdecode.land.commitlog import CommitLog
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.model.entry import CommitEntry
@@ -37,7 +38,8 @@ def answered_n(ledger: Json) -> int:
 
 def names_all(entry: CommitEntry) -> bool:
     """Whether a suspect entry names every table that may lack changes."""
-    return bool(entry.extra.get("tables")) and not entry.extra.get(ANY_TABLE, True)
+    is_of_named = entry.extra.get(ONLY_THESE) or not entry.extra.get(ANY_TABLE, True)
+    return bool(entry.extra.get("tables")) and bool(is_of_named)
 
 
 def may_miss(entry: CommitEntry, directory: str) -> bool:

@@ -1,12 +1,16 @@
 """Lookups in the catalogue of a source, whatever kind it is."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gaussdecode.model.relation import Relation
 from gaussdecode.settings.rules import SourceKind
 from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import source_address
 from gaussdecode.source.catalog import CatalogTable
+
+
+if TYPE_CHECKING:
+    from gaussdecode.source.gaussdb.area import Area
 
 
 class Lookup(Protocol):
@@ -44,3 +48,16 @@ def lookup_of(config: Config) -> Lookup:
     from gaussdecode.source.postgresql.catalog import Catalog
 
     return Catalog(config)
+
+
+def area_of(config: Config) -> "Area | None":
+    """What reads a stretch of the WAL once more; None where nothing does.
+
+    Raises:
+        ConfigError: the password file cannot be used.
+    """
+    if config.source.kind is not SourceKind.GAUSSDB:
+        return None
+    from gaussdecode.source.gaussdb.area import Area
+
+    return Area(source_address(config))

@@ -65,7 +65,7 @@ class Decoder:
                 return
             if change.is_speculative and not change.table.is_ustore and self._leaves_out():
                 continue
-            yield self._truncate(change) if change.op == "T" else self._row(change)
+            yield self._truncate(change) if change.op == "T" else self.row(change)
 
     def _leaves_out(self) -> bool:
         return not self._is_parallel and self._printer.profile.leaves_out_speculative
@@ -77,7 +77,8 @@ class Decoder:
         names = [(self._name(table.schema), self._name(table.name)) for table in change.tables]
         return Truncate(change.lsn, names)
 
-    def _row(self, change: Change) -> Row:
+    def row(self, change: Change) -> Row:
+        """Render one change of a row."""
         table = change.table
         old: Fields | None = None
         names = table.identity_names

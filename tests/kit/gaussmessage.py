@@ -46,3 +46,9 @@ def zone_offset(name: str) -> int:
 def lsn_text(lsn: int) -> str:
     """Print a position as ``%X/%X``."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_of(text: str) -> int:
+    """Read a position."""
+    high, low = text.split("/")
+    return int(high, 16) << 32 | int(low, 16)

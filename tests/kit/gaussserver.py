@@ -70,6 +70,8 @@ class Behaviour:
         is_idle_csn_stuck: heartbeats of a CSN slot tell the CSN of the last transaction that was
             sent, and do not move on when there is none.
         told_csn: what gs_get_next_xid_csn() answers in place of the next CSN; empty for that.
+        area_from: WAL before it is gone.
+        refuses_area: nobody may read stretches of it.
         doubled: the so-many-th message of a transaction from now on is sent twice; 0 for none.
     """
 
@@ -95,6 +97,8 @@ class Behaviour:
     is_csn_local: bool = False
     node_type: str | None = None
     is_idle_csn_stuck: bool = False
+    area_from: int = 0
+    refuses_area: bool = False
     doubled: int = 0
     told_csn: str | None = ""
     settings: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import pq, sql
 
-from kit import gaussviews
+from kit import gaussarea, gaussviews
 from kit.gaussactivity import Backend
-from kit.gaussmessage import lsn_text
+from kit.gaussmessage import lsn_of, lsn_text
 from kit.gaussprofile import Profile
 from kit.gaussstore import Table
 from kit.gausstypes import OWN_TYPES
@@ -38,11 +38,16 @@ CREATE TABLE gs_catalog.pg_namespace AS SELECT oid, nspname, nspowner FROM pg_ca
 CREATE TABLE gs_catalog.gs_class (oid oid, relname name, relnamespace oid, reltype oid,
   relowner oid, relkind "char", relpersistence "char", relnatts int2, relhaspkey bool,
   parttype "char", relreplident "char", reloptions text[]);
-CREATE TABLE gs_catalog.pg_partition (relname name, parttype "char", parentid oid,
+CREATE TABLE gs_catalog.gs_partition (relname name, parttype "char", parentid oid,
   partstrategy "char", relfilenode oid);
-CREATE TABLE gs_catalog.gs_files (oid oid, seen oid, now oid);
-CREATE VIEW gs_catalog.pg_class AS SELECT c.*, f.seen AS relfilenode, 0::float8 AS reltuples
-  FROM gs_catalog.gs_class c JOIN gs_catalog.gs_files f USING (oid);
+CREATE VIEW gs_catalog.pg_partition AS SELECT p.*, 0::int8 AS xmin FROM gs_catalog.gs_partition p;
+CREATE TABLE gs_catalog.gs_files (oid oid, seen oid, now oid, changed_by int8);
+CREATE VIEW gs_catalog.pg_class AS SELECT c.*, f.seen AS relfilenode, 0::float8 AS reltuples,
+  f.changed_by AS xmin FROM gs_catalog.gs_class c JOIN gs_catalog.gs_files f USING (oid);
+CREATE TABLE gs_catalog.gs_area (number int8, location text, xid int8, data text);
+CREATE FUNCTION gs_catalog.pg_logical_get_area_changes(text, text, int4, name, text,
+  OUT location text, OUT xid int8, OUT data text) RETURNS SETOF record LANGUAGE sql
+  AS $$SELECT location, xid, data FROM gs_catalog.gs_area ORDER BY number$$;
 CREATE FUNCTION gs_catalog.pg_relation_filenode(oid) RETURNS oid LANGUAGE sql
   AS $$SELECT now FROM gs_catalog.gs_files WHERE oid = $1$$;
 CREATE TABLE gs_catalog.pg_attribute (attrelid oid, attname name, atttypid oid, attlen int2,
@@ -130,6 +135,9 @@ CREATE FUNCTION gs_catalog.gs_get_parallel_decode_status()
   AS $$SELECT * FROM gs_catalog.parallel_status$$
 """
 _NAMES: Final = re.compile(r"\bpg_catalog\s*\.\s*(\w+)", re.IGNORECASE)
+_AREA: Final = re.compile(
+    r"pg_logical_get_area_changes\('([^']+)', '([^']+)', NULL, 'mppdb_decoding', NULL\)"
+)
 _CURRENT_USER: Final = re.compile(r"\bcurrent_user\b")
 # What an openGauss of any version lacks, and a PostgreSQL would answer.
 _ABSENT: Final = re.compile(
@@ -197,6 +205,7 @@ class Catalogue:
             if "pg_current_xlog" in text.lower():
                 server.told_lsns.add(self._wal_end)
             self._write_files(session, server, csn)
+            self._write_area(session, server, settings, text)
             asked = _CURRENT_USER.sub(
                 sql.Literal(settings.get("session_authorization", "")).as_string(session), text
             )
@@ -364,7 +373,12 @@ class Catalogue:
         store = server.store
         with store.changed:
             files = [
-                (t.oid, store.file_node(t.oid, csn), store.file_node(t.oid))
+                (
+                    t.oid,
+                    store.file_node(t.oid, csn),
+                    store.file_node(t.oid),
+                    store.changed_by[t.oid],
+                )
                 for t in store.tables.values()
             ]
             forbidden = [
@@ -372,6 +386,25 @@ class Catalogue:
             ]
         self._replace(session, "gs_files", files)
         self._replace(session, "gs_forbidden", forbidden)
+
+    def _write_area(
+        self,
+        session: psycopg.Connection[tuple[object, ...]],
+        server: "GaussServer",
+        settings: Mapping[str, str],
+        text: str,
+    ) -> None:
+        """Say what the stretch of the WAL holds that a query asks for."""
+        asked = _AREA.search(text)
+        if asked is None:
+            return
+        user = server.users.get(settings.get("session_authorization", ""))
+        may = user is not None and (user.can_replicate or "rolsystemadmin" in user.rights)
+        if not may or server.behaviour.refuses_area:
+            raise LookupError("must be system admin or replication role to use replication slots")
+        first, upto = (lsn_of(position) for position in asked.groups())
+        listed = gaussarea.area(server, first, upto)
+        self._replace(session, "gs_area", [(at, *row) for at, row in enumerate(listed)])
 
     def select(
         self,
@@ -477,7 +510,7 @@ class Catalogue:
         )  # fmt: skip
         self._replace(
             session,
-            "pg_partition",
+            "gs_partition",
             [(t.name, "r", t.oid, "i", 0) for t in tables if t.is_by_interval],
         )
         self._replace(

@@ -212,6 +212,7 @@ class Store:
         self.activity = Activity()
         self.waiting = 0
         self._truncated: dict[int, list[int]] = {}
+        self.changed_by: dict[int, int] = {}  # by OID, who changed a table's entry in pg_class last
         self._committing: dict[int, frozenset[int]] = {}  # CSN drawn, OIDs of its tables
         self._row_ids = itertools.count(1)
 
@@ -296,6 +297,7 @@ class Store:
                 where: held for where, held in self.tables.items() if held.oid != table.oid
             }
             self.tables[table.schema, table.name] = table
+            self.changed_by[table.oid] = self.next_xid  # of the transaction with the DDL, which follows
             self._rows.setdefault(table.oid, {})
             self.schema_version += 1
 
@@ -401,6 +403,7 @@ class Store:
             for change in changes:
                 for table in change.tables if change.op == "T" else ():
                     self._truncated.setdefault(table.oid, []).append(done.csn)
+                    self.changed_by[table.oid] = done.xid
             self.committed.append(done)
             self._committing.pop(done.csn, None)
             self.changed.notify_all()
@@ -483,6 +486,15 @@ class Store:
         with self.changed:
             seen = [at for at in self._truncated.get(oid, ()) if csn is None or at < csn]
             return 100_000 + oid + 1_000_000 * len(seen)
+
+    def is_in_file(self, change: Change) -> bool:
+        """Whether a row is in the file that its table has now: no TRUNCATE came after it."""
+        with self.changed:
+            return change.table.oid in self._rows and not any(
+                later.op == "T" and later.lsn > change.lsn and change.table in later.tables
+                for of in self.committed
+                for later in of.changes
+            )
 
     def _apply(self, change: Change) -> None:
         if change.is_speculative:

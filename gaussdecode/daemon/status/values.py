@@ -166,6 +166,7 @@ def _collector_values(collector: Collector) -> dict[str, float]:
         "collect_skipped_transactions_total": held.resent_count,
         "collect_foreign_transactions_total": held.foreign_count,
         "collect_suspect_transactions_total": collector.suspect_count,
+        "collect_settled_transactions_total": collector.settled_count,
         "collect_empty_transactions_total": held.empty_count,
         "collect_waited_seconds_total": held.waited_ns * NS,
         "collect_busy_seconds_total": held.worked_ns * NS,

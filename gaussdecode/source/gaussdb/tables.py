@@ -34,7 +34,7 @@ SELECT n.nspname, c.relname
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE {LOGGED} AND c.oid IN (SELECT p.parentid FROM pg_catalog.pg_partition p
 WHERE p.parttype = 'r' AND p.partstrategy = 'i') ORDER BY 1, 2"""  # noqa: S608 - constants
-_ROW_STORE: Final = ("", "row")
+ROW_STORE: Final = ("", "row")
 _TRUE: Final = "t"
 
 
@@ -74,7 +74,7 @@ def read_tables(connection: GaussConnection, white_list: WhiteList) -> list[Stor
             name or "",
             identity or "",
             has_key == _TRUE,
-            storage_option(options, "orientation") in _ROW_STORE,
+            storage_option(options, "orientation") in ROW_STORE,
             storage_option(options, "storage_type") == "ustore",
         )
         for oid, schema, name, identity, options, has_key in connection.query(_TABLES)
@@ -91,7 +91,7 @@ def read_unreadable(connection: GaussConnection) -> tuple[tuple[str, str], ...]:
     return tuple(
         (schema or "", name or "")
         for schema, name, options in connection.query(_UNREADABLE)
-        if storage_option(options, "orientation") in _ROW_STORE
+        if storage_option(options, "orientation") in ROW_STORE
     )
 
 

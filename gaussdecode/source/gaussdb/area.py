@@ -1,0 +1,114 @@
+"""Which tables a transaction may have lost rows of, by reading its stretch of the WAL once more.
+
+The server leaves rows out that follow DDL in their transaction, and names each transaction with DDL,
+also the many that lost nothing. `pg_logical_get_area_changes` (from 3.0.0 on) prints what a stretch of
+the WAL holds, without a slot, and leaves nothing out for DDL. By the server's source:
+
+* it prints every change of the stretch, of all transactions, also of those that were rolled back, and
+  does not say of which each is. So a table that it names may have lost rows; one that it does not name
+  has not, and no row can be taken from here to its place;
+* it reads at most ten WAL files, and ends without an error where WAL is missing: only the commit record
+  of the transaction itself proves that all was read;
+* a table is found by the file that it has now. One whose file may have been replaced since, by a later
+  change of its entry in pg_class or pg_partition, may have lost rows;
+* rows that COPY wrote compressed are left out: a table with compression may have lost rows.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Final
+
+from gaussdecode.errors import SourceError, SourceRefusedError
+from gaussdecode.model.title import split_title
+from gaussdecode.protocol.gaussdb.notices import LostChanges
+from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.gaussdb.connection import GaussConnection, connect
+from gaussdecode.source.gaussdb.tables import LOGGED, ROW_STORE, storage_option
+
+STATEMENT_SECONDS: Final = 20.0  # ten WAL files take a few; arbitrary
+_REST_SECONDS: Final = 600.0  # after a refusal; arbitrary
+
+_AREA: Final = """
+SELECT DISTINCT a.xid::text = '{xid}' AND a.data LIKE 'COMMIT%',
+substring(a.data, '^\\{{"table_name":("(?:[^"\\\\]|\\\\.)*")')
+FROM pg_catalog.pg_logical_get_area_changes('{first}', '{upto}', NULL, 'mppdb_decoding', NULL) a"""
+_REPLACED: Final = (
+    "SELECT n.nspname, c.relname, c.reloptions, {is_later} FROM pg_catalog.pg_class c "
+    "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    f"WHERE {LOGGED} AND (c.reloptions::text LIKE '%compress%' OR {{is_later}})"
+)
+_IS_LATER: Final = (
+    "(c.xmin::text::int8 > {xid} OR EXISTS (SELECT 1 FROM pg_catalog.pg_partition p "
+    "WHERE p.parentid = c.oid AND p.xmin::text::int8 > {xid}))"
+)
+
+Table = tuple[str, str]
+
+
+class Area:
+    """Asks a server; opens a connection when first asked, and another when it is lost.
+
+    Args:
+        address: of the SQL port; the role needs REPLICATION, as for the stream.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, address: SourceAddress, clock: Callable[[], float] = time.monotonic) -> None:
+        self._address = address
+        self._clock = clock
+        self._connection: GaussConnection | None = None
+        self._rest_until = float("-inf")
+        self.failure = ""
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def lost(self, of: LostChanges) -> frozenset[Table] | None:
+        """Tell which tables may lack rows of a transaction.
+
+        Args:
+            of: as the server named it; it has committed.
+
+        Returns:
+            Schema and name of each; empty where it lost nothing; None where nobody can tell, and why is
+            in `failure`.
+        """
+        if self._clock() < self._rest_until:
+            return None
+        try:
+            return self._read(of)
+        except SourceError as error:
+            self.close()
+            self.failure = error.reason
+            if isinstance(error, SourceRefusedError):
+                self._rest_until = self._clock() + _REST_SECONDS
+            return None
+
+    def _read(self, of: LostChanges) -> frozenset[Table] | None:
+        if self._connection is None:
+            self._connection = connect(self._address, is_replication=False)
+            self._connection.timeout = STATEMENT_SECONDS + 5
+            limit = int(STATEMENT_SECONDS * 1000)
+            self._connection.query(f"SET statement_timeout = {limit}")
+        upto = type(of.final_lsn)(of.final_lsn + 1)  # else it ends before the commit record
+        rows = self._connection.query(
+            _AREA.format(xid=of.xid, first=of.skip_start_lsn, upto=upto)
+        )
+        if not any(is_end == "t" for is_end, _ in rows):
+            self.failure = "the WAL of the transaction was not read to its end"
+            return None
+        named = {split_title(json.loads(title)) for _, title in rows if title is not None}
+        is_later = _IS_LATER.format(xid=of.xid)
+        doubtful = {
+            (schema or "", name or "")
+            for schema, name, options, is_replaced in self._connection.query(
+                _REPLACED.format(is_later=is_later)
+            )
+            if storage_option(options, "orientation") in ROW_STORE
+            and (is_replaced == "t" or storage_option(options, "compression") not in ("", "no"))
+        }
+        return frozenset(named | doubtful)
