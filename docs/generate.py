@@ -88,7 +88,7 @@ are compared with `histogram_quantile`. Durations of sessions that have ended ar
 _VERSIONS: Final = """# What each version sends
 
 {note}
-openGauss by the source of its releases, and by recordings of a real 5.0.0. The versions between two
+openGauss by the source of its releases, and by recordings of a real 5.0.0 and 6.0.2. The versions between two
 columns are like the one to their left. What is *assumed* of GaussDB cannot be looked up: `gaussdecode
 check` says what it is taken for.
 

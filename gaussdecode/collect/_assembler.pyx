@@ -79,9 +79,11 @@ from gaussdecode.wire._layout cimport (
     EVENT_COMMIT_PREPARED, EVENT_CSN, EVENT_HEARTBEAT, EVENT_KEEPALIVE, EVENT_LARGE_ROW,
     EVENT_MESSAGE, EVENT_NOTICE, EVENT_ORIGIN, EVENT_PREPARE, EVENT_RELATION,
     EVENT_ROLLBACK_PREPARED, EVENT_SEGMENT, EVENT_STREAM_ABORT, EVENT_STREAM_COMMIT,
-    EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader, EntryHeader,
+    EVENT_STREAM_START, EVENT_TAKEN_BACK, EVENT_TRUNCATE, GAUSS_EVENT, Buffer, ColumnHeader,
+    EntryHeader,
     Event, Misfit, PartHeader,
-    TALLY_DELETE, TALLY_INSERT, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE, Tally, Unchanged,
+    TALLY_DELETE, TALLY_INSERT, TALLY_KINDS, TALLY_MESSAGE, TALLY_TRANSACTION, TALLY_TRUNCATE,
+    Tally, Unchanged,
     buffer_append, buffer_move,
 )
 from gaussdecode.wire._tally cimport (
@@ -669,7 +671,7 @@ cdef class Assembler:
         self, PyObject *found, const uint8_t *entry, uint32_t piece, uint32_t index, Stamp *stamp,
         int64_t *seq,
     ) except -1 with gil:
-        """Append the rows of a segment but for those taken back; 0: there are none, nothing is done."""
+        """Append the rows of a segment but for those taken back; 0: none was, nothing is done."""
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *event = &(<const Event *>(entry + header.event_offset))[index]
         cdef const PartHeader *part = (

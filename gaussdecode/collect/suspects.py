@@ -68,7 +68,9 @@ class Suspects:
     ) -> None:
         self._clock = clock
         self._settle = settle
-        self._tables: dict[tuple[int, int], AbstractSet[str] | None] = {}  # of those that were asked for
+        self._tables: dict[
+            tuple[int, int], AbstractSet[str] | None
+        ] = {}  # of those that were asked for
         self.settled = 0
         self._named: dict[tuple[int, int], LostChanges] = {}
         self._has_unread = False

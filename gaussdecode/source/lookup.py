@@ -8,7 +8,6 @@ from gaussdecode.settings.sections import Config
 from gaussdecode.source.address import source_address
 from gaussdecode.source.catalog import CatalogTable
 
-
 if TYPE_CHECKING:
     from gaussdecode.source.gaussdb.area import Area
 

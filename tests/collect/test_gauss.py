@@ -306,8 +306,8 @@ def test_a_suspect_may_stop_everything(make: Make, is_inside: bool) -> None:
     told = notice((77, 0x10, 0x90, 0x50))
     rows: list[Item] = [begin(), Row(1, 1, "a"), commit(100, 77)]
     rows.insert(1 if is_inside else 0, told)
+    collect(collector, *rows)
     with pytest.raises(SuspectError) as stopped:
-        collect(collector, *rows)
         collector._commit_if(is_due=True)
     assert "transactions 77 from 0/50 to 0/90" in str(stopped.value)
     assert "landing.on-suspect is stop: set record to go on" in str(stopped.value)

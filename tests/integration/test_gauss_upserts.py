@@ -119,7 +119,9 @@ def test_small_memory_and_kills(make_gauss: MakeGauss, tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=[1, 2, 4])
-def cluster(request: pytest.FixtureRequest, servers: Callable[[int], Postgres]) -> Iterator[GaussCluster]:
+def cluster(
+    request: pytest.FixtureRequest, servers: Callable[[int], Postgres]
+) -> Iterator[GaussCluster]:
     """Some data nodes."""
     names = [f"dn{number}" for number in range(1, request.param + 1)]
     with GaussCluster(names, postgres=servers(15)) as made:
@@ -182,7 +184,12 @@ def test_a_delete_that_nothing_explains(make_gauss: MakeGauss, tmp_path: Path, s
         daemon.catch_up()
         assert daemon.stop() == 0
     changes = landing.read(daemon.root).changes
-    assert [(of.op, of.new.get("id")) for of in changes] == [("I", 1), ("I", 2), ("D", None), ("I", 3)]
+    assert [(of.op, of.new.get("id")) for of in changes] == [
+        ("I", 1),
+        ("I", 2),
+        ("D", None),
+        ("I", 3),
+    ]
     assert [of.schema.key for of in changes] == [("id",), ("id",), None, ("id",)]
     assert left_out(daemon.root) == (1, 1)
     assert main(["verify", str(daemon.root)]) == 0

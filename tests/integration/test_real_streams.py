@@ -133,6 +133,8 @@ def test_folders_are_whole() -> None:
     """Thirteen streams of each server and three captures; no recording is passed over."""
     for version in realstream.VERSIONS:
         names = {name for name in realstream.STREAMS if name.startswith(f"{version}/")}
-        assert {name.partition("/")[2] for name in names} == set(realstream.meta(version)["captures"])
+        assert {name.partition("/")[2] for name in names} == set(
+            realstream.meta(version)["captures"]
+        )
         assert len(names) == 13
     assert (len(realstream.CAPTURES), len(realstream.UPSERTS)) == (3, 4)

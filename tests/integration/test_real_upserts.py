@@ -4,6 +4,7 @@ Who is overtaken writes its row and takes it back. The server's serial stream le
 table on heap: it is the oracle for the parallel ones. On ustore the inserted row stays in all streams.
 """
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,14 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def _facts(change: Change) -> tuple[object, ...]:
     old = None if change.old is None else tuple(change.old.items())
-    return change.xid, change.order[-1], change.schema.table, change.op, tuple(change.new.items()), old
+    return (
+        change.xid,
+        change.order[-1],
+        change.schema.table,
+        change.op,
+        tuple(change.new.items()),
+        old,
+    )
 
 
 def test_all_streams_land_the_same(name: str, roots: dict[str, Path]) -> None:
@@ -88,5 +96,5 @@ def test_targets_are_the_servers(name: str, roots: dict[str, Path], tmp_path: Pa
             for row in current_rows(target.table_root(".".join(table)), file).to_pylist()
         )
         assert len(spans) > 1000
-        for (key, _, end), (other, begin, _) in zip(spans, spans[1:], strict=False):
+        for (key, _, end), (other, begin, _) in itertools.pairwise(spans):
             assert key != other or end <= begin

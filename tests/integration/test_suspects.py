@@ -211,8 +211,12 @@ def test_ddl_that_loses_nothing_is_closed(
             daemon.catch_up()
         daemon.wait_while_running(lambda: settled(stage) == 6, "the last of them")
         _, page = daemon.get("/metrics")
-        assert re.search(r"^gaussdecode_collect_settled_transactions_total{.*} 6", page.decode(), re.M)
-        assert re.search(r"^gaussdecode_land_suspect_entries_total{.*} 0", page.decode(), re.M)
+        assert re.search(
+            r"^gaussdecode_collect_settled_transactions_total{.*} 6", page.decode(), re.MULTILINE
+        )
+        assert re.search(
+            r"^gaussdecode_land_suspect_entries_total{.*} 0", page.decode(), re.MULTILINE
+        )
         assert daemon.stop() == 0
     assert stage.suspects() == []
     landed = stage.check()
@@ -340,7 +344,9 @@ def test_random_ddl_is_settled_right(
         assert any(of.rows_after_ddl for of in with_ddl)
 
         def accounted() -> int:
-            named = {of["xid"] for entry in stage.suspects() for of in entry["extra"]["transactions"]}
+            named = {
+                of["xid"] for entry in stage.suspects() for of in entry["extra"]["transactions"]
+            }
             return len(named) + settled(stage)
 
         stage.insert(stage.orders, 10**6)

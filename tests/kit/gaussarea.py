@@ -26,7 +26,9 @@ def area(server: "GaussServer", first: int, upto: int) -> list[Line]:
     if first < server.behaviour.area_from:
         return []
     upto = min(upto, first + MOST_BYTES)
-    return [line for lsn, line in sorted(_lines(server), key=lambda of: of[0]) if first <= lsn < upto]
+    return [
+        line for lsn, line in sorted(_lines(server), key=lambda of: of[0]) if first <= lsn < upto
+    ]
 
 
 def _lines(server: "GaussServer") -> Iterator[tuple[int, Line]]:

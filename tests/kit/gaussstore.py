@@ -297,7 +297,9 @@ class Store:
                 where: held for where, held in self.tables.items() if held.oid != table.oid
             }
             self.tables[table.schema, table.name] = table
-            self.changed_by[table.oid] = self.next_xid  # of the transaction with the DDL, which follows
+            self.changed_by[table.oid] = (
+                self.next_xid
+            )  # of the transaction with the DDL, which follows
             self._rows.setdefault(table.oid, {})
             self.schema_version += 1
 

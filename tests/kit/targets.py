@@ -136,9 +136,7 @@ def _own_rows(session: Session, table: tuple[str, str]) -> str:
     return f"SELECT * FROM {'' if is_parted else 'ONLY '}{name}"
 
 
-def compare_rows(
-    store: Target, table: tuple[str, str], rows: list[dict[str, str | None]]
-) -> None:
+def compare_rows(store: Target, table: tuple[str, str], rows: list[dict[str, str | None]]) -> None:
     """Assert that a table of a target has these rows, each once."""
     directory = ".".join(table)
     version = store.newest(directory)

@@ -8,7 +8,7 @@ import pytest
 from kit.history import Column, LandingWriter, Table
 from kit.stranger import Reader
 
-from gaussdecode.model.entry import EntryKind
+from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.store import Target
@@ -72,7 +72,9 @@ def test_its_rows_replace_those_of_the_transaction(
     """Wherever both stand in their order: what the target had of that transaction is gone."""
     source = Source(tmp_path, has_key=has_key)
     source.land(100, ("I", 1, "a"), ("I", 2, "b"))
-    source.land(200, ("I", 3, "wrong"), ("I", 4, "not there"), ("I", 5, "e"), ("I", 6, "f"), ("I", 7, "g"))
+    source.land(
+        200, ("I", 3, "wrong"), ("I", 4, "not there"), ("I", 5, "e"), ("I", 6, "f"), ("I", 7, "g")
+    )
     if in_steps:
         assert len(source.apply()) == 7
     right = [(1, "a"), (2, "b"), (3, "right"), (5, "e"), (6, "f"), (7, "g")]

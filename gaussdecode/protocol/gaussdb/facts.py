@@ -21,6 +21,7 @@ VERSIONS: Final = (
     "5.1.0",
     "6.0.0-RC1",
     "6.0.0",
+    "6.0.2",
     "7.0.0-RC1",
 )
 """Whose sources were read: with them something begins or ends."""
@@ -141,6 +142,30 @@ ROUNDS_SQL: Final = Fact(
 COLUMN_STORE: Final = Fact(
     "changes of tables stored by column are sent", (), False, "seen on 5.0.0"
 )
+OVERTAKEN_PARALLEL: Final = Fact(
+    "parallel decoding sends an upsert that another session overtakes as INSERT and DELETE without columns",
+    (("3.0.0", None),),
+    True,
+    f"{_L}/decode.cpp: XLH_DELETE_IS_SUPER is not looked at; seen on 6.0.2",
+)
+OVERTAKEN_SERIAL: Final = Fact(
+    "serial decoding sends it so",
+    (("2.1.0", "6.0.2"), ("7.0.0-RC1", None)),
+    True,
+    f"{_L}/reorderbuffer.cpp, ReorderBufferRemoveChangeForUpsert(); seen on 6.0.2",
+)
+OVERTAKEN_USTORE: Final = Fact(
+    "of one into a ustore table the INSERT is sent, and nothing that takes it back",
+    (("2.1.0", None),),
+    True,
+    "src/gausskernel/storage/access/ustore/knl_uheap.cpp; seen on 6.0.2",
+)
+AREA: Final = Fact(
+    "rows that follow DDL can be looked for with `pg_logical_get_area_changes`",
+    (("3.0.0", None),),
+    True,
+    f"{_L}/logicalfuncs.cpp; seen on 6.0.2",
+)
 STANDBY_XID: Final = Fact(
     "a standby gives the transaction id that a snapshot's view begins with",
     (),
@@ -158,7 +183,11 @@ FACTS: Final = (
     OMITS_NULLS,
     ROUNDS_MPPDB,
     ROUNDS_SQL,
+    OVERTAKEN_PARALLEL,
+    OVERTAKEN_SERIAL,
+    OVERTAKEN_USTORE,
     COLUMN_STORE,
+    AREA,
     STANDBY_XID,
     PARALLEL,
     MEMORY_OPTIONS,

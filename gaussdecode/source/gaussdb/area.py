@@ -33,11 +33,10 @@ _AREA: Final = """
 SELECT DISTINCT a.xid::text = '{xid}' AND a.data LIKE 'COMMIT%',
 substring(a.data, '^\\{{"table_name":("(?:[^"\\\\]|\\\\.)*")')
 FROM pg_catalog.pg_logical_get_area_changes('{first}', '{upto}', NULL, 'mppdb_decoding', NULL) a"""
-_REPLACED: Final = (
-    "SELECT n.nspname, c.relname, c.reloptions, {is_later} FROM pg_catalog.pg_class c "
-    "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-    f"WHERE {LOGGED} AND (c.reloptions::text LIKE '%compress%' OR {{is_later}})"
-)
+_REPLACED: Final = f"""
+SELECT n.nspname, c.relname, c.reloptions, {{is_later}} FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE {LOGGED} AND (c.reloptions::text LIKE '%compress%' OR {{is_later}})"""  # noqa: S608 - constants
 _IS_LATER: Final = (
     "(c.xmin::text::int8 > {xid} OR EXISTS (SELECT 1 FROM pg_catalog.pg_partition p "
     "WHERE p.parentid = c.oid AND p.xmin::text::int8 > {xid}))"
@@ -95,9 +94,7 @@ class Area:
             limit = int(STATEMENT_SECONDS * 1000)
             self._connection.query(f"SET statement_timeout = {limit}")
         upto = type(of.final_lsn)(of.final_lsn + 1)  # else it ends before the commit record
-        rows = self._connection.query(
-            _AREA.format(xid=of.xid, first=of.skip_start_lsn, upto=upto)
-        )
+        rows = self._connection.query(_AREA.format(xid=of.xid, first=of.skip_start_lsn, upto=upto))
         if not any(is_end == "t" for is_end, _ in rows):
             self.failure = "the WAL of the transaction was not read to its end"
             return None

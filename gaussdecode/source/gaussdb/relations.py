@@ -136,9 +136,7 @@ class GaussRelations:
         known = _Known(relation, identity.has_gaps, identity.flips)
         self._known.put(table, known.to_record())
         takes_bare = self._nulls is not Nulls.SENT and identity.letter is ReplicaIdentity.FULL
-        return Definition(
-            relation, is_new, identity.has_gaps, takes_bare, identity.is_speculative
-        )
+        return Definition(relation, is_new, identity.has_gaps, takes_bare, identity.is_speculative)
 
     def _choose(self, shape: Shape) -> tuple[Table, CatalogTable | None]:
         """Find out which table a row in text style names; most often there is one way."""

@@ -227,7 +227,9 @@ def test_a_delete_that_takes_back(
     before = relations.define(shape("I"))
     found = relations.define(shape("D", None, None))
     assert found.is_speculative == is_speculative
-    assert found.is_new == (not is_speculative and before.relation.identity != found.relation.identity)
+    assert found.is_new == (
+        not is_speculative and before.relation.identity != found.relation.identity
+    )
     if is_speculative:
         assert found.relation == before.relation
 

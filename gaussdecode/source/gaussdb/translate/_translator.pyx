@@ -26,9 +26,9 @@ Canonical messages (integers big-endian; I U D T M as in `protocol/canonical.py`
 
 What was not sent is 0, an empty user, or a time of INT64_MIN; times count microseconds since
 2000. Serial plug-ins send the CSN with the commit only. A DELETE without an old tuple becomes
-a K tuple of NULLs, under a relation without identity, and of a table that has one a D with the letter
-of no tuple (see `source.gaussdb.identity`, upserts). A DDL statement of a serial plug-in becomes
-a transactional logical message with the prefix `mppdb_decoding.ddl` or `sql_decoding.ddl`.
+a K tuple of NULLs, under a relation without identity, and of a table that has one a D with the
+letter of no tuple (see `source.gaussdb.identity`, upserts). A DDL statement of a serial plug-in
+becomes a transactional logical message with the prefix `mppdb_decoding.ddl` or `sql_decoding.ddl`.
 
 A version costs memory for its table's spelling; above `memory_limit` all are forgotten but the
 newest, and asked for again.
@@ -47,7 +47,8 @@ from gaussdecode.wire._layout cimport (
     buffer_grow, buffer_move, give_back,
 )
 from gaussdecode.wire._letters cimport (
-    CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_NEW, IMAGE_NONE, IMAGE_OLD, LETTER_GAUSS_BEGIN,
+    CELL_NULL, CELL_TEXT, CELL_UNCHANGED, IMAGE_KEY, IMAGE_NEW, IMAGE_NONE, IMAGE_OLD,
+    LETTER_GAUSS_BEGIN,
     LETTER_GAUSS_COMMIT, LETTER_HEARTBEAT, LETTER_INSERT, LETTER_MESSAGE, LETTER_TRUNCATE,
     STYLE_BINARY,
     STYLE_JSON, STYLE_SERIAL, STYLE_SQL, STYLE_TEXT,
