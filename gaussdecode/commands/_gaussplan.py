@@ -150,7 +150,7 @@ def _warnings(
             "skip-empty-xacts: an idle slot advances only when a row of a listed table changes; "
             "update a heartbeat row now and then, or leave the option out"
         )
-    if not decoding.is_parallel and not decoding.auto_advance:
+    if not decoding.is_parallel and not config.follows_keepalives:
         yield (
             "serial decoding: an idle slot advances only when a transaction of this database commits, "
             "and the server keeps the WAL of the whole instance until then; set "

@@ -32,7 +32,7 @@ from gaussdecode.land.names import table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.model.entry import SETTLED, CommitEntry
+from gaussdecode.model.entry import SETTLED, WITHOUT_ROWS, CommitEntry
 from gaussdecode.model.landing import EntryKind, SchemaChange, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.quarantine import ended_by
@@ -88,6 +88,8 @@ def execute(args: argparse.Namespace) -> int:
         print("nothing is missing")
     if counted[SETTLED] and not args.json:
         print(f"{_settled(counted[SETTLED])} lost nothing, as the server's WAL shows")
+    if counted[WITHOUT_ROWS] and not counted[EntryKind.SNAPSHOT] and not args.json:
+        print("the rows that were there when the landing began are not in it (snapshot.mode: none)")
     return EX_IOERR if records else EX_OK
 
 
@@ -111,6 +113,8 @@ def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:
     ledgers: Ledgers = {}
     for entry, oid_of in _entries(root, ledgers):
         counted[SETTLED] += int(entry.extra.get(SETTLED, 0))
+        counted[WITHOUT_ROWS] += bool(entry.extra.get(WITHOUT_ROWS))
+        counted[entry.kind] += 1
         for change in entry.schema_changes:
             landed.setdefault(change.source, set()).add(change.table)
         for suspect in suspects:

@@ -35,6 +35,7 @@ from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import Json, SnapshotStore
 from gaussdecode.land.writer import Intake
 from gaussdecode.logs import Event, get_logger
+from gaussdecode.model.entry import WITHOUT_ROWS
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.names import safe_columns
@@ -284,7 +285,8 @@ class Side:
         self.table_filter = table_filter
         if log.is_empty:
             start = SourcePosition(_FIRST_EPOCH, timeline, start_lsn)
-            intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start))
+            said = {} if self._config.snapshot.wants_rows else {WITHOUT_ROWS: True}
+            intake.commit(EntryRequest(kind=EntryKind.GENESIS, position=start, extra=said))
             intake.drain()
         known = log.positions[self.name]
         watch = self._watch(log, table_filter)

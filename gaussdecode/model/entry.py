@@ -48,6 +48,7 @@ ENDED: Final = "ended"
 CSNS: Final = "csns"
 IN_ORDER: Final = "in_order"
 SETTLED: Final = "settled"
+WITHOUT_ROWS: Final = "without_rows"
 BEGINS: Final = "begins"
 FIRST_PREVIOUS: Final = "0" * 64
 """What entry 0 carries as the hash of the entry before it."""

@@ -730,8 +730,8 @@ class SnapshotConfig:
         metadata=_is(
             Text(".*", "one SQL statement, or nothing"),
             "Run once a second while a snapshot of GaussDB waits for the stream: it must change a "
-            "row of a table in the stream. Needed for serial decoding and skip-empty-xacts: true, "
-            "whose streams show nothing else of a quiet server.",
+            "row of a table in the stream. Needed with skip-empty-xacts: true, whose stream shows "
+            "nothing else of a quiet server.",
         ),
     )
 
@@ -855,6 +855,17 @@ class Config:
         return self.snapshot.wants_rows or self.landing.on_suspect == "snapshot"
 
     @property
+    def follows_keepalives(self) -> bool:
+        """In serial decoding of GaussDB: what keepalives tell goes through the log, and is confirmed.
+
+        Without it nothing tells that the stream has come to where existing rows were read.
+        """
+        decoding = self.decoding
+        if decoding.is_parallel or self.source.kind is not SourceKind.GAUSSDB:
+            return False
+        return decoding.auto_advance or self.lands_by_csn or self.reads_rows
+
+    @property
     def lands_by_csn(self) -> bool:
         """The landing is in the order of CSNs."""
         kinds = (SourceKind.GAUSSDB, SourceKind.CAPTURE)
@@ -910,10 +921,12 @@ class Config:
             )
         if self.snapshot.nudge or not self.hides_empty_commits or self.lands_by_csn:
             return None
+        if self.follows_keepalives:
+            return None
+        way = "skip-empty-xacts: false" if self.decoding.is_parallel else "auto-advance: true"
         return (
             "the stream of GaussDB would not say how far it is while tables are quiet: set "
-            "snapshot.nudge, or decoding.parallel-decode-num to 2 or more with skip-empty-xacts: "
-            "false"
+            f"decoding.{way}, or snapshot.nudge"
         )
 
     @property

@@ -87,7 +87,10 @@ class ReaderSettings:
             config_name=config.path.name,
             ha_port=source.ha_port,
             plugin=source.plugin,
-            decoding=config.decoding,
+            decoding=dataclasses.replace(
+                config.decoding,
+                auto_advance=config.decoding.auto_advance or config.follows_keepalives,
+            ),
             max_message_bytes=source.max_message_size,
             max_row_bytes=source.max_row_bytes,
             defers_large_rows=config.landing.is_quarantining,

@@ -65,7 +65,7 @@ def make_gauss(servers: Callable[[int], Postgres]) -> Iterator[Callable[..., Gau
 def configure_gauss(tmp_path: Path) -> Configure:
     """Write a configuration for a simulated GaussDB; more lines are appended.
 
-    Without decoders it begins without existing rows, which serial decoding by LSN cannot join to the stream.
+    Without decoders it begins without existing rows.
     """
 
     def write(server: GaussServer, *lines: str, source: str = "", slot: str = "orders") -> str:

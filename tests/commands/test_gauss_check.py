@@ -144,21 +144,30 @@ def test_defaults_of_the_server_are_told(
 
 
 @pytest.mark.parametrize(
-    ("options", "is_told"),
+    ("options", "mode", "is_told"),
     [
-        ("parallel-decode-num: 2, skip-empty-xacts: true, enable-heartbeat: true", True),
-        ("parallel-decode-num: 2", False),
-        ("parallel-decode-num: 1", True),
-        ("parallel-decode-num: 1, auto-advance: true", False),
+        ("parallel-decode-num: 2, skip-empty-xacts: true, enable-heartbeat: true", "none", True),
+        ("parallel-decode-num: 2", "none", False),
+        ("parallel-decode-num: 1", "none", True),
+        ("parallel-decode-num: 1", "initial", False),
+        ("parallel-decode-num: 1, auto-advance: true", "none", False),
     ],
 )
 def test_a_slot_that_would_stand_still_is_told(
-    make_gauss: MakeGauss, configure_gauss: Configure, run: Run, options: str, *, is_told: bool
+    make_gauss: MakeGauss,
+    configure_gauss: Configure,
+    run: Run,
+    options: str,
+    mode: str,
+    *,
+    is_told: bool,
 ) -> None:
-    """Heartbeats move no slot; empty commits do, and in serial decoding auto-advance."""
+    """Heartbeats move no slot; empty commits do, and in serial decoding auto-advance, or rows that are read."""
     server = make_gauss()
     server.create_slot("orders")
-    result = run("check", configure_gauss(server, f"decoding: {{{options}}}"))
+    result = run(
+        "check", configure_gauss(server, f"decoding: {{{options}}}", f"snapshot: {{mode: {mode}}}")
+    )
     assert ("an idle slot advances only when" in result.out + result.err) is is_told
 
 

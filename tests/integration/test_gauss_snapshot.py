@@ -26,7 +26,11 @@ pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
 BINARY = {"parallel-decode-num": 2, "decode-style": "b", "sending-batch": 1}
 _PAUSE_SECONDS = 0.1  # between two transactions
-STYLES = {"binary": BINARY, "json": {**BINARY, "decode-style": "j"}}
+STYLES = {
+    "binary": BINARY,
+    "json": {**BINARY, "decode-style": "j"},
+    "serial": {"parallel-decode-num": 1},
+}
 
 
 def daemon_of(
@@ -73,6 +77,8 @@ CASES = [
     pytest.param(V6_0_0, "UTF8", "binary", id="6.0.0-binary"),
     pytest.param(V6_0_0, "GB18030", "json", id="6.0.0-json"),
     pytest.param(PROFILES["3.0.0"], "UTF8", "binary", id="3.0.0-binary"),
+    pytest.param(V6_0_0, "UTF8", "serial", id="6.0.0-serial"),
+    pytest.param(PROFILES["3.0.3"], "UTF8", "serial", id="3.0.3-serial"),
 ]
 
 
@@ -98,19 +104,40 @@ def test_existing_rows_join_the_stream(
     assert any(change.is_snapshot for change in landed.changes)
 
 
-def test_serial_stream_is_nudged(make_gauss: MakeGauss, tmp_path: Path) -> None:
+def test_quiet_stream_is_nudged(make_gauss: MakeGauss, tmp_path: Path) -> None:
     """Where a quiet stream shows nothing, a row that is changed on purpose moves it."""
     gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))
     orders(gauss, 1, 2)
     orders(gauss, 1, name="beat")
-    serial = {"parallel-decode-num": 1, "skip-empty-xacts": True}
+    quiet = {**BINARY, "skip-empty-xacts": True}
     nudge = "UPDATE public.beat SET v = 'nudged'"
-    with daemon_of(gauss, tmp_path / "s", serial, nudge=nudge) as daemon:
+    with daemon_of(gauss, tmp_path / "s", quiet, nudge=nudge) as daemon:
         daemon.wait_while_running(lambda: is_done(daemon), "all tables")
         daemon.catch_up()
         assert daemon.stop() == 0
     landed = check(daemon, gauss)
     assert {change.schema.table[1] for change in landed.streamed} == {"beat"}
+
+
+def test_a_quiet_serial_stream_says_how_far_it_is(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Nothing is committed by anybody else: existing rows land, at the beginning and by a command."""
+    gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))
+    orders(gauss, 1, 2)
+    serial = {"parallel-decode-num": 1}
+    with daemon_of(gauss, tmp_path / "s", serial) as daemon:
+        daemon.wait_while_running(lambda: is_done(daemon), "all tables")
+        assert daemon.stop() == 0
+    assert {change.new["id"] for change in check(daemon, gauss).effective()} == {1, 2}
+    with daemon_of(gauss, tmp_path / "t", serial, mode="none") as daemon:
+        daemon.wait_for_state("streaming")
+        refused = ask(daemon, "public.orders")
+        assert (refused.returncode, "decoding.auto-advance: true" in refused.stderr) == (78, True)
+        assert daemon.stop() == 0
+        daemon.write_config(decoding={**serial, "auto-advance": True}, snapshot={"mode": "none"})
+        daemon.start().wait_for_state("streaming")
+        assert ask(daemon, "public.orders").returncode == 0
+        assert daemon.stop() == 0
+    assert {change.new["id"] for change in check(daemon, gauss).effective()} == {1, 2}
 
 
 def test_killed_at_any_time(make_gauss: MakeGauss, tmp_path: Path) -> None:
@@ -260,9 +287,8 @@ def test_disagreement_fails_the_table(make_gauss: MakeGauss, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("decoding", "named"),
-    [({"parallel-decode-num": 1}, "parallel-decode-num"),
-     ({**BINARY, "skip-empty-xacts": True}, "skip-empty-xacts")],
-    ids=["serial", "skips-empty"],
+    [({**BINARY, "skip-empty-xacts": True}, "skip-empty-xacts")],
+    ids=["skips-empty"],
 )  # fmt: skip
 def test_refused_by_name(
     make_gauss: MakeGauss,

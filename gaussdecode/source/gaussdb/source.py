@@ -199,7 +199,7 @@ class GaussSource:
             self._translator,
             self._settings.max_message_bytes,
             not self._is_parallel,
-            self._settings.decoding.auto_advance or self._settings.decoding.output_order == 1,
+            self._settings.decoding.auto_advance,
         )
         start = self._settings.decoding.start_at
         if start is not None:
