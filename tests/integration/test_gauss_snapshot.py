@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 MakeGauss = Callable[..., GaussServer]
 BINARY = {"parallel-decode-num": 2, "decode-style": "b", "sending-batch": 1}
 _PAUSE_SECONDS = 0.1  # between two transactions
-STYLES = {
+STYLES: dict[str, dict[str, Any]] = {
     "binary": BINARY,
     "json": {**BINARY, "decode-style": "j"},
     "serial": {"parallel-decode-num": 1},
