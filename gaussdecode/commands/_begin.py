@@ -24,7 +24,7 @@ from gaussdecode.land.making import Draft
 from gaussdecode.land.mirror.restore import find_layout
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
-from gaussdecode.model.entry import BEGINS
+from gaussdecode.model.entry import BEGINS, WITHOUT_ROWS
 from gaussdecode.model.landing import EntryKind, SourceIdentity, SourcePosition
 from gaussdecode.model.lsn import Lsn
 from gaussdecode.model.request import Reached
@@ -113,6 +113,8 @@ def begin_landing(config: Config, made_at: Mapping[str, Lsn] | None = None) -> d
             space=SpaceWait(should_stop=lambda: True),
         )
         kind, extra = (EntryKind.GENESIS, {}) if log.is_empty else (EntryKind.IDLE, {BEGINS: True})
+        if log.is_empty and not config.snapshot.wants_rows:
+            extra = {WITHOUT_ROWS: True}
         reached = {name: Reached(begin[1], None) for name, begin in begins.items()}
         position = reached.pop(log.source).position
         log.commit(Draft(kind=kind, position=position, others=reached, extra=extra))

@@ -28,6 +28,7 @@ from kit.entries import (
     STREAM_ABORT,
     STREAM_COMMIT,
     STREAM_START,
+    TAKEN_BACK,
     TRUNCATE,
     Item,
     Mark,
@@ -49,7 +50,7 @@ from gaussdecode.ipc.ring import Ring
 from gaussdecode.model import account
 from gaussdecode.model.account import Counts, add
 from gaussdecode.model.histogram import BOUNDS
-from gaussdecode.model.relation import Relation
+from gaussdecode.model.relation import Relation, ReplicaIdentity
 
 TABLES = {1: relation(1, "a"), 2: relation(2, "b"), 3: relation(3, "c", filtered=True)}
 Line = tuple[str, str, int, int, int | None, str | None]  # table, op, lsn, seq, id, note
@@ -107,6 +108,7 @@ class Sink:
         self.transactions: list[dict[str, Any]] = []  # Any: row values
         self.messages: list[dict[str, Any]] = []  # Any: row values
         self.truncates: list[tuple[str, int, int]] = []
+        self.csns_sent = False
         self.repeated: list[tuple[int, int, int, int, bool]] = []
         self.caught_up_at: list[int] = []  # transactions released before
         self.files: dict[int, File] = {}
@@ -162,6 +164,14 @@ class Sink:
             self.assembler.keep(file)
         assert self.assembler.unkept() == []
 
+    def keyless(self, accumulator: Accumulator[Landed]) -> Accumulator[Landed]:
+        relation = accumulator.table.relation
+        assert relation is not None
+        columns = tuple(dataclasses.replace(c, is_identity=False) for c in relation.columns)
+        nothing = dataclasses.replace(relation, identity=ReplicaIdentity.NOTHING, columns=columns)
+        self.held.append(self._new(self.tables.find(nothing)))
+        return self.held[-1]
+
     def truncated(self, accumulator: Accumulator[Landed], lsn: int, seq: int, flags: int) -> None:
         self.truncates.append((accumulator.table.directory, lsn, seq))
 
@@ -181,7 +191,7 @@ class Sink:
     ) -> None:
         assert is_new == (rows == 0), "all tables landed from the beginning"
         assert not user
-        assert not csn
+        assert not csn or self.csns_sent
         self.repeated.append((lsn, xid, time_us, rows, has_origin))
 
     def caught_up(self) -> None:
@@ -367,6 +377,115 @@ def test_what_is_sent_again_is_shown_before_anything_is_released(
     assert not sink.assembler.is_comparing
     assert [row["rows"] for row in sink.transactions] == counts[len(sink.repeated) :]
     sink.spool.close()
+
+
+taken_back = st.sampled_from([Mark(TAKEN_BACK, index=1), Mark(TAKEN_BACK, index=2)])
+upserts = st.builds(Txn, st.lists(rows | markers | taken_back, max_size=16).map(tuple))
+
+
+def upsert_stream(txns: list[Txn], csns: Iterable[int]) -> list[Item]:
+    """Spell transactions as events of a GaussDB, with their CSNs."""
+    items: list[Item] = []
+    for i, (txn, csn) in enumerate(zip(txns, csns, strict=True)):
+        items += [Mark(BEGIN, 1, x=100 * i + 1, y=i, z=1000 + i), Mark(CSN, x=csn), *txn.items]
+        items.append(Mark(COMMIT, 1, x=1000 + i, y=100 * (i + 1), z=i))
+    return items
+
+
+def without_taken_back(txn: Txn) -> tuple[list[Item], int]:
+    """What lands of a transaction, a DELETE that nothing explains among it; and how many pairs do not."""
+    kept: list[Item] = []
+    count = 0
+    for item in txn.items:
+        if isinstance(item, Mark) and item.kind == TAKEN_BACK:
+            at = max(
+                (
+                    i
+                    for i, of in enumerate(kept)
+                    if isinstance(of, Row) and of.version == item.index
+                ),
+                default=-1,
+            )
+            emptied = Mark(TRUNCATE, index=item.index)
+            if at >= 0 and emptied not in kept[at:]:
+                del kept[at]
+                count += 1
+                continue
+        kept.append(item)
+    return kept, count
+
+
+@settings(deadline=None)
+@given(
+    data=st.data(),
+    txns=st.lists(upserts, max_size=6),
+    by_csn=st.booleans(),
+    is_compared=st.booleans(),
+)
+def test_rows_that_were_taken_back_do_not_land(
+    data: st.DataObject,
+    txns: list[Txn],
+    by_csn: bool,
+    is_compared: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """However the stream is cut and spooled, by LSN and by CSN: the last of the table goes, and no other."""
+    resume = 100 * data.draw(st.integers(0, len(txns))) if is_compared and not by_csn else 0
+    sink = Sink(
+        tmp_path_factory.getbasetemp(), resume_lsn=resume, by_csn=by_csn,
+        is_compared=bool(resume),
+        memory_limit=data.draw(st.sampled_from([0, 600, 1 << 20])),
+        row_limit=data.draw(st.sampled_from([1, 5, 1000])),
+        budget=data.draw(st.sampled_from([1, 1 << 20])),
+    )  # fmt: skip
+    csns = data.draw(st.permutations(range(1, len(txns) + 1)))
+    sums = []
+    batches = cut(upsert_stream(txns, csns), lambda n: data.draw(st.integers(0, n)))
+    sink.csns_sent = True
+    for seq, batch in enumerate(batches):
+        sink.assembler.absorb_bytes(entry(seq, batch))
+        if data.draw(st.booleans()):
+            sums.append(sink.assembler.sums())
+            sink.assembler.committed()
+    if by_csn:
+        sink.assembler.pass_csn(len(txns), 100 * len(txns))
+    sums.append(sink.assembler.sums())
+    sink.finish()
+    check_sums(sums, [item for batch in batches for item in batch], sink)
+
+    found = [without_taken_back(txn) for txn in txns]
+    lands = [i for i in range(len(txns)) if 100 * (i + 1) > resume]
+    wanted: list[Line] = []
+    for i in lands:
+        seq = 0
+        for item in found[i][0]:
+            end = 100 * (i + 1)
+            if isinstance(item, Row):
+                name = TABLES[item.version].name
+                wanted.append((name, "I", end, seq, item.id, item.note))
+            elif item.kind == TAKEN_BACK:
+                wanted.append((TABLES[item.index].name, "D", end, seq, None, None))
+            elif item.kind == TRUNCATE and item.index == 1:
+                wanted.append(("a", "T", end, seq, None, None))
+            elif item.kind == TRUNCATE:
+                continue
+            seq += 1
+    assert sink.lines == wanted
+    left_out = add(of.get(account.SPECULATIVE, {}) for _, _, of in sums)
+    count = sum(found[i][1] for i in lands)
+    assert left_out == ({"D": count, "I": count} if count else {})
+    assert [rows for _, _, _, rows, _ in sink.repeated] == [
+        sum(not isinstance(item, Mark) or item.index != 3 for item in found[i][0])
+        for i in range(len(txns)) if i not in lands
+    ]  # fmt: skip
+    sink.spool.close()
+
+
+def test_a_stream_of_postgresql_takes_nothing_back(sink: Sink) -> None:
+    """Its deletes have an old row: such a message is damaged."""
+    items: list[Item] = [Mark(BEGIN, x=90), Row(1, 1, "x"), Mark(TAKEN_BACK, index=1)]
+    with pytest.raises(SequenceError):
+        sink.assembler.absorb_bytes(entry(1, items))
 
 
 CAUGHT_UP = {

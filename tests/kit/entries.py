@@ -21,6 +21,7 @@ COLUMN = struct.Struct("=BBHIQQQQIIQQQQ")
 BEGIN, COMMIT, SEGMENT, TRUNCATE, MESSAGE, ORIGIN, KEEPALIVE, RELATION, CSN, NOTICE = range(1, 11)
 STREAM_START, STREAM_COMMIT, STREAM_ABORT = range(12, 15)
 PREPARE, COMMIT_PREPARED, ROLLBACK_PREPARED = range(15, 18)
+TAKEN_BACK = 19
 DATA, END, ERROR = range(3)
 
 
@@ -86,7 +87,8 @@ def tally(items: list[Item]) -> Tally:
     marks = [item.kind for item in items if isinstance(item, Mark)]
     rows = len(items) - len(marks)
     ends = sum(marks.count(kind) for kind in (COMMIT, STREAM_COMMIT, COMMIT_PREPARED))
-    return ends, rows, 0, 0, marks.count(TRUNCATE), marks.count(MESSAGE)
+    deletes = marks.count(TAKEN_BACK)
+    return ends, rows, 0, deletes, marks.count(TRUNCATE), marks.count(MESSAGE)
 
 
 def entry(

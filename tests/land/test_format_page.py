@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kit import stranger
+from kit.gausswire import ddl_notice
 from kit.history import History
 
 from gaussdecode.collect.arrow import (
@@ -132,6 +133,12 @@ def suspects() -> set[str]:
     (added,) = re.findall(r"\{\*\*extra, \"(\w+)\": self\.source\}", text)
     changed = fingerprints.suspect({"s.t": Change(("x",))}, 1, 2)
     assert all(f"`{key}`" in TEXT for key in changed["changes"]["s.t"])
+    settled = Suspects(settle=lambda _: {"s.t"})
+    settled.add(ddl_notice([(7, 1, 3, 2)]), 1)
+    settled.settle()
+    named = settled.describe()
+    assert named is not None
+    extra |= named
     return extra.keys() | publications.suspect(["x"], 1, 2).keys() | changed.keys() | {added}
 
 
