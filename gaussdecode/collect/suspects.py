@@ -25,7 +25,7 @@ from gaussdecode.protocol.gaussdb.notices import LostChanges, lost_changes
 
 LIMIT: Final = 1000  # transactions in one entry; arbitrary
 QUIET_SECONDS: Final = 600.0  # arbitrary
-SETTLE_SECONDS: Final = 30.0  # for those of one entry; arbitrary
+SETTLE_SECONDS: Final = 15.0  # for those of one entry; arbitrary
 _MOST_TOLD: Final = 5  # transactions in a message; arbitrary
 REASON: Final = "ddl_in_transaction"
 ONLY_THESE: Final = "only_these"  # no table may lack rows but those that the entry names

@@ -26,7 +26,7 @@ from gaussdecode.source.address import SourceAddress
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.gaussdb.tables import LOGGED, ROW_STORE, storage_option
 
-STATEMENT_SECONDS: Final = 20.0  # ten WAL files take a few; arbitrary
+STATEMENT_SECONDS: Final = 10.0  # ten WAL files take a few; arbitrary
 _REST_SECONDS: Final = 600.0  # after a refusal; arbitrary
 
 _AREA: Final = """
