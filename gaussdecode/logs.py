@@ -76,6 +76,7 @@ class Event(enum.StrEnum):
     DISK_FREED = "disk_freed"
     ROWS_MAY_BE_MISSING = "rows_may_be_missing"
     SUSPECTS_UNSETTLED = "suspects_unsettled"
+    CONNECTION_RENEWED = "connection_renewed"
     SERVER_NOTICE = "server_notice"
     VALUES_MISFIT = "values_misfit"
     HTTP_STARTED = "http_started"

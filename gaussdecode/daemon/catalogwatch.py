@@ -26,6 +26,7 @@ from gaussdecode.daemon.fingerprints import (
     made_anew,
     moved_change,
     partition_change,
+    renamed_rows,
     suspect,
     unknown_change,
 )
@@ -39,6 +40,10 @@ from gaussdecode.source.postgresql.members import Members, read_members
 
 _SECONDS: Final = (
     60.0  # that a statement may take; a catalogue of a hundred thousand tables needs two
+)
+
+_NAMES_FOLLOW: Final = (
+    150000  # from here on a walsender forgets by which name it sent a partition's rows
 )
 
 Json = dict[str, Any]  # Any: JSON
@@ -67,6 +72,12 @@ class CatalogWatch:
         lands: whether a table lands by configuration, given schema and name.
         is_left_out: whether a table is left out of the landing anyway, given title and OID.
         has_landed: whether rows of a table have landed, given its directory.
+        renew: has another connection begin once everything up to a position has landed; told of which
+            tables rows may come under a former name until then.
+
+    A walsender of PostgreSQL 14 goes on sending the rows of a partition under the name that it first sent
+    them by, whatever is attached or detached. So the connection is renewed, once all has landed that was
+    there when the command was seen.
 
     Where no row of a table has come, a change is held back until one has, or until all has come that was
     there when the change was seen: then nobody will ever see a row from before it.
@@ -81,7 +92,10 @@ class CatalogWatch:
         lands: Callable[[str, str], bool],
         is_left_out: Callable[[str, int], bool],
         has_landed: Callable[[str], bool],
+        renew: Callable[[frozenset[str], int], None] = lambda *_: None,
     ) -> None:
+        self._renew = renew
+        self._keeps_names = False  # the server is such a 14
         self._names = tuple(names)
         self._source = source
         self._catalog = catalog
@@ -193,6 +207,7 @@ class CatalogWatch:
         self, session: Connection, is_whole: bool
     ) -> tuple[Look, tuple[Members, Members] | None]:
         known = self._known
+        self._keeps_names = session.server_version < _NAMES_FOLLOW
         looker = Looker(session, self._names, self._lands)
         look = looker.look(
             self._mark,
@@ -257,6 +272,9 @@ class CatalogWatch:
             for oid in before.tables.keys() - compared.known.tables.keys()
             if before.tables[oid].title in compared.changes
         }
+        renamed = renamed_rows(before.tables, look.tables) if self._keeps_names else None
+        if renamed:
+            self._renew(frozenset(renamed), look.wal_lsn)
         for oid in look.tables.keys() & before.tables.keys() & compared.known.tables.keys():
             title = compared.known.tables[oid].title
             if before.tables[oid].title != title:

@@ -51,6 +51,10 @@ _CAME_AND_WENT: Final = (
     "partition {} was attached, detached or dropped meanwhile, and its rows went with it"
 )
 WAS_PARTITION: Final = "it was a partition of {}, and its rows from then are under that name"
+_FORMER_NAME: Final = (
+    "partitions were attached or detached, and PostgreSQL 14 sent rows of them under the name from before until the "
+    "connection was renewed"
+)
 _ADVICE: Final = (
     "the stream does not show that. Compare the tables with the source, or read them again "
     "(gaussdecode snapshot CONFIG --table NAME)"
@@ -348,6 +352,34 @@ def gone_change(partitions: Iterable[str]) -> Change:
 def partition_change(of: str) -> Change:
     """A partition became a table of its own."""
     return Change((MissingRows(WAS_PARTITION.format(of)),))
+
+
+def former_name_change() -> Change:
+    """Rows may have come under another name than the one they belong to."""
+    return Change((_FORMER_NAME,))
+
+
+def renamed_rows(before: Mapping[int, TableState], seen: Mapping[int, TableState]) -> set[str]:
+    """Titles of tables whose rows have another name since partitions were attached or detached.
+
+    Args:
+        before: states by OID.
+        seen: those that are other than before.
+    """
+    parts = {oid: of.title for of in before.values() if of.is_root for oid in of.files}
+    found: set[str] = set()
+    for oid, now in seen.items():
+        known = before.get(oid)
+        if not now.is_root:
+            above = parts.get(oid)
+            found |= set() if above is None else {above, now.title}
+            continue
+        moved = now.files.keys() if known is None else now.files.keys() ^ known.files.keys()
+        existed = {before[part].title for part in moved if part in before and part != oid}
+        left = set() if known is None else known.files.keys() - now.files.keys()
+        if existed or left:
+            found |= {now.title, *existed, *(known.files[part].title for part in left if known)}
+    return found
 
 
 def unknown_change() -> Change:

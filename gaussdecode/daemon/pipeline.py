@@ -457,6 +457,7 @@ class Pipeline:
                 side.session.control.set(Word.DISK_WAIT, int(is_full))
             if side.streaming.may_resume(side.durable_lsn):
                 self.restart_session()
+            side.renew_if_due()
         self._note_spool_wait()
 
     def _note_spool_wait(self) -> None:

@@ -23,6 +23,7 @@ from gaussdecode.daemon.beginning import (
     prepared_of,
 )
 from gaussdecode.daemon.catalogwatch import CatalogWatch
+from gaussdecode.daemon.fingerprints import former_name_change, suspect
 from gaussdecode.daemon.position import landing_position
 from gaussdecode.daemon.session import Confirm, Session, SessionSettings
 from gaussdecode.daemon.streaming import Streaming
@@ -164,6 +165,10 @@ class Side:
         self.confirming: Confirming | None = None
         self._catalog = lookup_of(config)
         self._area = area_of(config)
+        self._stale: dict[
+            str, int
+        ] = {}  # tables of which rows may come under a former name, and until where
+        self._is_renewing = False  # the connection, for that
         self._area_failure = ""  # that was said
         source = config.source
         self.decoder_count = config.decoding.parallel_decode_num
@@ -455,7 +460,21 @@ class Side:
             self._lands,
             table_filter.leaves_out,
             lambda directory: directory in log.schemas_of(self.name),
+            self._renew_after,
         )
+
+    def _renew_after(self, titles: frozenset[str], lsn: int) -> None:
+        """Have another connection begin behind a position: rows of these tables may come under a former name."""
+        self._stale.update(dict.fromkeys(titles, lsn))
+
+    def renew_if_due(self) -> None:
+        """Have another connection begin, once everything has landed that the commands left behind."""
+        if not self._stale or self._is_renewing:
+            return
+        if (self.durable_lsn or 0) >= max(self._stale.values()):
+            self._is_renewing = True
+            _log.warning(Event.CONNECTION_RENEWED, tables=", ".join(sorted(self._stale)))
+            self._shared.restart_session()
 
     def _lands(self, schema: str, name: str) -> bool:
         """Whether rows of a table land from here by configuration."""
@@ -464,7 +483,15 @@ class Side:
 
     def _compare_catalog(self, watch: CatalogWatch, known: SourcePosition, intake: Intake) -> None:
         """See that tables and publications are those that the landing goes by; else say so first."""
-        for extra in watch.begin(known.lsn):
+        found = watch.begin(known.lsn)
+        if self._is_renewing:
+            self._is_renewing = False
+            over = {title: lsn for title, lsn in self._stale.items() if lsn <= known.lsn}
+            for title in over:
+                del self._stale[title]
+            changes = dict.fromkeys(over, former_name_change())
+            found.append(suspect(changes, min(over.values()), known.lsn))
+        for extra in found:
             if self._config.landing.on_suspect == "stop":
                 raise SuspectError(f"{extra['text']}. {STOPPED}")
             said = extra if self.source is None else {**extra, "source": self.source}
