@@ -26,16 +26,16 @@ def area(server: "GaussServer", first: int, upto: int) -> list[Line]:
     if first < server.behaviour.area_from:
         return []
     upto = min(upto, first + MOST_BYTES)
-    return [
-        line for lsn, line in sorted(_lines(server), key=lambda of: of[0]) if first <= lsn < upto
-    ]
+    lines = (of for of in _lines(server, first, upto) if first <= of[0] < upto)
+    return [line for _, line in sorted(lines, key=lambda of: of[0])]
 
 
-def _lines(server: "GaussServer") -> Iterator[tuple[int, Line]]:
+def _lines(server: "GaussServer", first: int, upto: int) -> Iterator[tuple[int, Line]]:
+    """Those of all transactions that have some in the stretch, and where they stand."""
     store = server.store
     decoder = Decoder(server.printer(is_utc=True), WhiteList(), is_parallel=False)
     with store.changed:
-        committed = list(store.committed)
+        committed = [of for of in store.committed if of.first_lsn < upto and of.commit_lsn >= first]
     for of in committed:
         for change in of.changes:
             if change.op != "T" and not of.is_elsewhere and store.is_in_file(change):

@@ -117,6 +117,8 @@ def random_row(rng: random.Random, table: Table, lsn: int) -> gw.Row:
     fields = list(zip(table.columns, values, strict=True))
     places = table.old_places()
     old = [fields[place] for place in places] if places and op != "I" else None
+    if op == "D" and rng.random() < 0.2:
+        old = None  # what an upsert that was overtaken takes back
     return gw.Row(op, lsn, table.schema, table.name, None if op == "D" else fields, old)
 
 

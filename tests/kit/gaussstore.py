@@ -212,6 +212,7 @@ class Store:
         self.activity = Activity()
         self.waiting = 0
         self._truncated: dict[int, list[int]] = {}
+        self._emptied_at: dict[int, int] = {}  # by OID, the newest TRUNCATE
         self.changed_by: dict[int, int] = {}  # by OID, who changed a table's entry in pg_class last
         self._committing: dict[int, frozenset[int]] = {}  # CSN drawn, OIDs of its tables
         self._row_ids = itertools.count(1)
@@ -406,6 +407,7 @@ class Store:
                 for table in change.tables if change.op == "T" else ():
                     self._truncated.setdefault(table.oid, []).append(done.csn)
                     self.changed_by[table.oid] = done.xid
+                    self._emptied_at[table.oid] = change.lsn
             self.committed.append(done)
             self._committing.pop(done.csn, None)
             self.changed.notify_all()
@@ -491,12 +493,8 @@ class Store:
 
     def is_in_file(self, change: Change) -> bool:
         """Whether a row is in the file that its table has now: no TRUNCATE came after it."""
-        with self.changed:
-            return change.table.oid in self._rows and not any(
-                later.op == "T" and later.lsn > change.lsn and change.table in later.tables
-                for of in self.committed
-                for later in of.changes
-            )
+        oid = change.table.oid
+        return oid in self._rows and change.lsn > self._emptied_at.get(oid, 0)
 
     def _apply(self, change: Change) -> None:
         if change.is_speculative:

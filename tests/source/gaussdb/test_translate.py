@@ -106,7 +106,8 @@ class Session:
                 return None
             return dict(zip(names, (None if v is Absent.NULL else v for v in values), strict=True))
 
-        old = texts(getattr(message, "old", None))
+        is_bare = getattr(message, "old_tag", None) == "X"
+        old = None if is_bare else texts(getattr(message, "old", None))
         if old is not None:
             old = {name: old[name] for name in names if name in sent} or None
         new = texts(getattr(message, "new", None))
