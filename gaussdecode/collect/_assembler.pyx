@@ -594,77 +594,80 @@ cdef class Assembler:
 
         `taken_back` is then, by piece and event: of a segment its rows that do not land, of a
         DELETE None where it has such a row. The piece of `entry` is behind those retained.
+
+        From the end to the beginning, so that memory goes by the DELETEs that have no row yet. A
+        piece without a DELETE is not looked at while there are none.
         """
         cdef uint32_t i
         cdef Retained *item
         cdef Batch *batch
         cdef bint was_away
-        cdef dict open_rows = {}
+        cdef dict waiting = {}
         self.taken_back = {}
-        for i in range(transaction.retained_count):
+        if commit:
+            self.pair_events(entry, transaction.retained_count, first, commit, waiting, lsn)
+        for i in reversed(range(transaction.retained_count)):
             item = &transaction.retained[i]
+            if not (item.taken_back or waiting):
+                continue
             batch = item.batch
             was_away = batch.data == NULL
             if was_away:
                 self.fetch(transaction, batch)
             self.pair_events(
                 batch.data, i, item.first_event,
-                min(item.stop_event, (<EntryHeader *>batch.data).event_count), open_rows, lsn,
+                min(item.stop_event, (<EntryHeader *>batch.data).event_count), waiting, lsn,
             )
             if was_away:
                 free(batch.data)
                 batch.data = NULL
-        if commit:
-            self.pair_events(entry, transaction.retained_count, first, commit, open_rows, lsn)
         return 0
 
     cdef int pair_events(
         self, const uint8_t *entry, uint32_t piece, uint32_t first, uint32_t stop,
-        dict open_rows, uint64_t lsn,
+        dict waiting, uint64_t lsn,
     ) except -1:
-        """Go on with what one piece holds.
+        """Go on backwards with what one piece holds.
 
         Args:
-            open_rows: by table, stretches of inserted rows that were not taken back: piece, event,
-                first row of its part, and the one behind the last.
+            waiting: by table, piece and event of each DELETE behind this piece that has no row yet,
+                the last to come first; a table that has none is not in it.
         """
         cdef const EntryHeader *header = <const EntryHeader *>entry
         cdef const Event *events = <const Event *>(entry + header.event_offset)
         cdef const PartHeader *parts = <const PartHeader *>(entry + header.part_offset)
         cdef const uint8_t *ops
         cdef PyObject *found
-        cdef uint32_t i, row, end, start
-        for i in range(first, stop):
-            if events[i].kind == EVENT_SEGMENT:
-                found = self.find_or_recall(parts[events[i].index].version, lsn)
-            elif events[i].kind == EVENT_TRUNCATE or events[i].kind == EVENT_TAKEN_BACK:
+        cdef uint32_t i, row
+        for i in reversed(range(first, stop)):
+            if events[i].kind == EVENT_TAKEN_BACK:
                 found = self.find_or_recall(events[i].index, lsn)
-            else:
+                if found != NULL:
+                    table = (<Accumulator>found).table.directory
+                    waiting.setdefault(table, []).append((piece, i))
+            elif not waiting:
                 continue
-            if found == NULL:
-                continue
-            stretches = open_rows.setdefault((<Accumulator>found).table.directory, [])
-            if events[i].kind == EVENT_TRUNCATE:
-                stretches.clear()
-            elif events[i].kind == EVENT_TAKEN_BACK:
-                if stretches:
-                    its_piece, its_event, start, end = stretches.pop()
-                    self.taken_back.setdefault((its_piece, its_event), set()).add(end - 1)
-                    self.taken_back[piece, i] = None
-                    if start < end - 1:
-                        stretches.append((its_piece, its_event, start, end - 1))
-            else:
+            elif events[i].kind == EVENT_TRUNCATE:
+                found = self.find_or_recall(events[i].index, lsn)
+                if found != NULL:
+                    waiting.pop((<Accumulator>found).table.directory, None)
+            elif events[i].kind == EVENT_SEGMENT:
+                found = self.find_or_recall(parts[events[i].index].version, lsn)
+                if found == NULL:
+                    continue
+                table = (<Accumulator>found).table.directory
+                deletes = waiting.get(table)
+                if deletes is None:
+                    continue
                 ops = entry + parts[events[i].index].op_offset
-                row = events[i].first_row
-                end = row + events[i].row_count
-                while row < end:
-                    start = row
-                    while row < end and ops[row] == c"I":
-                        row += 1
-                    if row > start:
-                        stretches.append((piece, i, start, row))
-                    while row < end and ops[row] != c"I":
-                        row += 1
+                row = events[i].first_row + events[i].row_count
+                while row > events[i].first_row and deletes:
+                    row -= 1
+                    if ops[row] == c"I":
+                        self.taken_back[deletes.pop()] = None
+                        self.taken_back.setdefault((piece, i), set()).add(row)
+                if not deletes:
+                    del waiting[table]
         return 0
 
     cdef int append_others(
@@ -1225,6 +1228,9 @@ cdef class Assembler:
             open_retain(transaction, batch)
             transaction.retained[transaction.retained_count - 1].first_event = first
             transaction.retained[transaction.retained_count - 1].stop_event = commit
+            transaction.retained[transaction.retained_count - 1].taken_back = (
+                transaction.taken_back > 0      # of this piece or of another: it is looked at
+            )
         finished.transaction = transaction
         finished.commit = event[0]
         self.plain = open_create(0)
@@ -1693,6 +1699,7 @@ cdef class Assembler:
         self, const uint8_t *entry, uint64_t size, uint32_t first
     ) except -1 nogil:
         """Release the open transaction, or keep the batch; gives the next event."""
+        cdef uint64_t taken_back = self.plain.taken_back
         cdef int64_t commit = self.find_commit(entry, first)
         if self.is_comparing:
             self.count_rows(
@@ -1708,6 +1715,8 @@ cdef class Assembler:
                 or 0 < self.plain.csn <= self.resume_csn     # it has landed, or comes too late
             ):
                 self.retain(self.plain, entry, size, first)
+                if self.plain.retained_count and self.plain.taken_back > taken_back:
+                    self.plain.retained[self.plain.retained_count - 1].taken_back = True
             return <int>(<const EntryHeader *>entry).event_count
         self.release(entry, size, first, <uint32_t>commit)
         return <int>commit + 1

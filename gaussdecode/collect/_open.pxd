@@ -21,6 +21,7 @@ cdef struct Retained:
     Batch *batch
     uint32_t first_event
     uint32_t stop_event     # at most as many as it has
+    bint taken_back         # it has DELETEs of rows that an upsert inserted
 
 cdef struct OpenTransaction:
     uint32_t stream_xid     # of one that is streamed; 0: it began with a BEGIN

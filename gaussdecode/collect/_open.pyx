@@ -115,6 +115,7 @@ cdef Retained *open_retain(OpenTransaction *transaction, Batch *batch) except NU
     item.batch = batch
     item.first_event = 0
     item.stop_event = <uint32_t>-1
+    item.taken_back = False
     batch.users += 1
     transaction.retained_count += 1
     return item

@@ -986,7 +986,7 @@ class Collector:
         The server says it once: were the changes durable first and the daemon killed then,
         nobody would learn of it. Said twice after a crash is no harm.
         """
-        self._suspects.settle()
+        self._suspects.settle(self._on_round)
         extra = self._suspects.describe()
         if extra is None:
             return

@@ -25,7 +25,6 @@ from gaussdecode.protocol.gaussdb.notices import LostChanges, lost_changes
 
 LIMIT: Final = 1000  # transactions in one entry; arbitrary
 QUIET_SECONDS: Final = 600.0  # arbitrary
-SETTLE_SECONDS: Final = 15.0  # for those of one entry; arbitrary
 _MOST_TOLD: Final = 5  # transactions in a message; arbitrary
 REASON: Final = "ddl_in_transaction"
 ONLY_THESE: Final = "only_these"  # no table may lack rows but those that the entry names
@@ -110,13 +109,17 @@ class Suspects:
             return False
         return self._described_at is None or now - self._described_at >= QUIET_SECONDS
 
-    def settle(self) -> None:
-        """Ask what each transaction lost that was not asked for yet, and forget those that lost nothing."""
-        until = self._clock() + SETTLE_SECONDS
+    def settle(self, on_each: Callable[[], None] = lambda: None) -> None:
+        """Ask what each transaction lost that was not asked for yet, and forget those that lost nothing.
+
+        Args:
+            on_each: called after each answer.
+        """
         for key, changes in list(self._named.items()):
             if key in self._tables:
                 continue
-            tables = self._settle(changes) if self._clock() < until else None
+            tables = self._settle(changes)
+            on_each()
             if tables is None or tables:
                 self._tables[key] = tables
                 continue

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gaussdecode.model.csns import Csns
-from gaussdecode.model.entry import CSNS, ENDED
+from gaussdecode.model.entry import CSNS, ENDED, SETTLED
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.model.request import EntryRequest, Reached
 
@@ -306,4 +306,7 @@ def _extra(requests: Sequence[EntryRequest]) -> dict[str, object]:
             csns = Csns.from_record(request.extra[CSNS]).joined(csns)
     if csns is not None:
         extra[CSNS] = csns.to_record()
+    settled = sum(request.extra.get(SETTLED, 0) for request in requests)
+    if settled:
+        extra[SETTLED] = settled
     return extra

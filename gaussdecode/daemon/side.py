@@ -165,9 +165,8 @@ class Side:
         self.confirming: Confirming | None = None
         self._catalog = lookup_of(config)
         self._area = area_of(config)
-        self._stale: dict[
-            str, int
-        ] = {}  # tables of which rows may come under a former name, and until where
+        # Tables of which rows may come under a former name, since where and until where.
+        self._stale: dict[str, tuple[int, int]] = {}
         self._is_renewing = False  # the connection, for that
         self._area_failure = ""  # that was said
         source = config.source
@@ -465,13 +464,15 @@ class Side:
 
     def _renew_after(self, titles: frozenset[str], lsn: int) -> None:
         """Have another connection begin behind a position: rows of these tables may come under a former name."""
-        self._stale.update(dict.fromkeys(titles, lsn))
+        for title in titles:
+            since, _ = self._stale.get(title, (lsn, lsn))
+            self._stale[title] = since, lsn
 
     def renew_if_due(self) -> None:
         """Have another connection begin, once everything has landed that the commands left behind."""
         if not self._stale or self._is_renewing:
             return
-        if (self.durable_lsn or 0) >= max(self._stale.values()):
+        if (self.durable_lsn or 0) >= max(until for _, until in self._stale.values()):
             self._is_renewing = True
             _log.warning(Event.CONNECTION_RENEWED, tables=", ".join(sorted(self._stale)))
             self._shared.restart_session()
@@ -486,11 +487,11 @@ class Side:
         found = watch.begin(known.lsn)
         if self._is_renewing:
             self._is_renewing = False
-            over = {title: lsn for title, lsn in self._stale.items() if lsn <= known.lsn}
-            for title in over:
-                del self._stale[title]
-            changes = dict.fromkeys(over, former_name_change())
-            found.append(suspect(changes, min(over.values()), known.lsn))
+            over = {title: of for title, of in self._stale.items() if of[1] <= known.lsn}
+            self._stale = {title: of for title, of in self._stale.items() if title not in over}
+            if over:
+                changes = dict.fromkeys(over, former_name_change())
+                found.append(suspect(changes, min(since for since, _ in over.values()), known.lsn))
         for extra in found:
             if self._config.landing.on_suspect == "stop":
                 raise SuspectError(f"{extra['text']}. {STOPPED}")

@@ -64,14 +64,20 @@ class Reset:
 
     Attributes:
         position: in the order's columns; events at it come after it.
-        stamps: ``gd_op`` and others, for the intervals it ends.
-        ends_earlier: of a snapshot, that stands where a transaction ends: what came with an earlier
-            entry is before it, also at its position.
+        stamps: ``gd_op``, ``gd_n`` and others, for the intervals it ends.
     """
 
     position: tuple[int, ...]
     stamps: dict[str, Any]  # Any: values of STAMPS
-    ends_earlier: bool = False
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Its position, and within its transaction the number of its entry.
+
+        A snapshot may stand where a transaction ends: what came of that with an earlier entry is before it.
+        """
+        *place, seq = self.position
+        return (*place, self.stamps["gd_n"], seq)
 
 
 def stamp_fields(schema: Schema) -> list[pa.Field]:

@@ -188,15 +188,9 @@ def sort_events(events: pa.Table, resets: Sequence[Reset], order: Sequence[str])
 def _eras(events: pa.Table, resets: Sequence[Reset], order: Sequence[str]) -> Ints:
     """Per event the number of the first reset after it."""
     era = np.full(events.num_rows, len(resets), dtype=np.int64)
-    columns = order_values(events, order) if resets else []
+    columns = order_values(events, [*order[:-1], "gd_n", order[-1]]) if resets else []
     for number in reversed(range(len(resets))):
-        reset = resets[number]
-        is_before = ~above(columns, reset.position, inclusive=True)
-        if reset.ends_earlier:
-            *place, _ = reset.position
-            is_earlier = as_int64(events.column("gd_n")) < reset.stamps["gd_n"]
-            is_before |= is_earlier & ~above(columns[:-1], place, inclusive=False)
-        era[is_before] = number
+        era[~above(columns, resets[number].place, inclusive=True)] = number
     return era
 
 

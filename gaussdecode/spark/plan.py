@@ -522,7 +522,7 @@ def plan_table(
     if plan.stop is None and left and before is not None:
         plan.stop = Stop(left[0].n - 1, before.schema_id, "", left[0].why, is_suspect=True)
     for era in plan.eras:
-        era.resets = sorted(era.resets, key=lambda reset: reset.position)
+        era.resets = sorted(era.resets, key=lambda reset: reset.place)
     if plan.stop is not None:
         plan.to = plan.stop.n
     return plan
@@ -790,4 +790,4 @@ def _made_anew(landing: Landing, change: ChangeFile) -> Reset:
 def _snapshot_reset(landing: Landing, change: ChangeFile) -> Reset:
     """Everything up to the snapshot's position goes; its own rows stand after the reset."""
     row = {**_first_row(landing, change), "gd_seq": -1, "gd_op": "R"}
-    return dataclasses.replace(_reset(landing, row, change.n), ends_earlier=True)
+    return _reset(landing, row, change.n)

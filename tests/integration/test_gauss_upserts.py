@@ -197,6 +197,31 @@ def test_a_delete_that_nothing_explains(make_gauss: MakeGauss, tmp_path: Path, s
     assert list(summary.stopped.values()) == [UNTOLD]
 
 
+def test_a_deferrable_key_is_no_identity(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Its deletes have no old row: what the same transaction inserted stays, and the table stands still."""
+    gauss = make_gauss(V6_0_0, behaviour=Behaviour(flush_seconds=0.05))
+    store = gauss.store
+    table = store.create_table("public", "t", {"id": "int8", "v": "text"}, key=["id"])
+    table = dataclasses.replace(table, is_deferrable=True)
+    store.put_table(table)
+    with lands(GaussDatabase(gauss), tmp_path, **BINARY) as daemon:
+        change = store.begin()
+        (first,) = change.insert(table, {"id": "1", "v": "a"})
+        change.commit()
+        change = store.begin()
+        change.insert(table, {"id": "5", "v": "e"})
+        change.delete(table, first)
+        change.commit()
+        daemon.catch_up()
+        assert daemon.stop() == 0
+    changes = landing.read(daemon.root).changes
+    assert [(of.op, of.new.get("id")) for of in changes] == [("I", 1), ("I", 5), ("D", None)]
+    assert left_out(daemon.root) == (0, 0)
+    assert {of.schema.key for of in changes} == {None}
+    summary = apply_local(daemon.root, tmp_path / "target", accept_hidden_truncates=True)
+    assert list(summary.stopped.values()) == [UNTOLD]
+
+
 def test_nothing_instead_on_ustore(
     make_gauss: MakeGauss, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from kit import gausscheck, landing, oracle
 from kit.daemon import wait_until
 from kit.gaussdaemon import GaussDaemon, GaussDatabase
-from kit.gaussprofile import V6_0_0
+from kit.gaussprofile import COMMERCIAL, V6_0_0
 from kit.gaussserver import Behaviour, GaussServer
 from kit.gaussstore import Committed, Table
 
@@ -255,10 +255,9 @@ def _truncated(stage: Stage) -> None:
     transaction.commit()
 
 
-def _altered(stage: Stage) -> None:
-    """A later change of the table's entry in pg_class, which may have given it another file."""
-    stage.gauss.store.begin().commit()
-    stage.gauss.store.put_table(dataclasses.replace(stage.orders, options=("fillfactor=70",)))
+def _rewritten(stage: Stage) -> None:
+    """A later VACUUM FULL, whose transaction is named too."""
+    stage.gauss.store.rewrite(stage.orders)
 
 
 def _compressed(stage: Stage) -> None:
@@ -268,7 +267,7 @@ def _compressed(stage: Stage) -> None:
     stage.gauss.store.changed_by[table.oid] = 1
 
 
-@pytest.mark.parametrize("how", [_truncated, _altered, _compressed])
+@pytest.mark.parametrize("how", [_truncated, _rewritten, _compressed])
 def test_a_file_that_was_replaced_proves_nothing(
     make_stage: Callable[[str], Stage], how: Callable[[Stage], None]
 ) -> None:
@@ -285,6 +284,39 @@ def test_a_file_that_was_replaced_proves_nothing(
         daemon.catch_up()
         assert daemon.stop() == 0
     assert [entry["extra"]["tables"] for entry in stage.suspects()] == [["public.orders"]]
+    assert stage.suspects()[0]["extra"]["only_these"] is True
+
+
+def test_a_later_change_of_a_tables_entry_is_no_other_file(
+    make_stage: Callable[[str], Stage],
+) -> None:
+    """GRANT, CREATE INDEX and others write its entry anew, and its rows are where they were."""
+    stage = make_stage("stop")
+    with stage.daemon as daemon:
+        stage.insert(stage.other, 1)
+        daemon.catch_up()
+        assert daemon.stop() == 0
+        ddl(stage)
+        stage.gauss.store.put_table(dataclasses.replace(stage.orders, options=("fillfactor=70",)))
+        daemon.start()
+        stage.insert(stage.other, 2)
+        daemon.wait_while_running(lambda: settled(stage) == 1, "the only one")
+        assert daemon.stop() == 0
+    assert stage.suspects() == []
+
+
+def test_what_gaussdb_tells_is_not_taken_for_whole(make_gauss: MakeGauss, tmp_path: Path) -> None:
+    """Only an openGauss is asked: nobody knows what the other one leaves out."""
+    gauss = make_gauss(COMMERCIAL, behaviour=Behaviour(flush_seconds=0.05))
+    stage = Stage(gauss, tmp_path / "s", "record")
+    with stage.daemon as daemon:
+        stage.insert(stage.orders, 1)
+        daemon.catch_up()
+        ddl(stage)
+        daemon.wait_while_running(lambda: bool(stage.suspects()), "the entry")
+        assert daemon.stop() == 0
+    assert "is not known to be whole" in daemon.log.read_text()
+    assert stage.suspects()[0]["extra"]["is_any_table"] is True
 
 
 @pytest.mark.parametrize("how", ["gone", "long", "refused"])

@@ -23,6 +23,8 @@ from gaussdecode.daemon.marking import Marking
 from gaussdecode.errors import EX_OK, EX_UNAVAILABLE, SourceError
 from gaussdecode.ipc.control import Control
 from gaussdecode.ipc.ring import Ring
+from gaussdecode.model.lsn import Lsn
+from gaussdecode.protocol.gaussdb.notices import LostChanges
 from gaussdecode.settings.load import load
 from gaussdecode.settings.sections import Config
 from gaussdecode.source._dispatch import Dispatcher
@@ -33,7 +35,7 @@ from gaussdecode.source.exporters import exporter_of
 from gaussdecode.source.gaussdb.probe import GaussProbe
 from gaussdecode.source.gaussdb.source import GaussSource
 from gaussdecode.source.interface import Source
-from gaussdecode.source.lookup import lookup_of
+from gaussdecode.source.lookup import area_of, lookup_of
 from gaussdecode.source.postgresql.catalog import Catalog
 from gaussdecode.source.postgresql.export import held_view
 from gaussdecode.source.postgresql.fingerprints import Looker
@@ -221,7 +223,21 @@ POSTGRESQL: Final[Mapping[str, Conversation]] = {
     "guard": _guard(PostgresProbe),
     **_BOTH,
 }
+
+
+def _area(path: Path) -> None:
+    """What is asked of a transaction with DDL; a failure is told there, and raises nothing."""
+    area = area_of(load(path))
+    assert area is not None
+    with contextlib.closing(area):
+        found = area.lost(LostChanges(1, Lsn(1), Lsn(3), Lsn(2)))
+    assert found is None
+    if "not read to its end" not in area.failure:
+        raise SourceError(area.failure)
+
+
 GAUSSDB: Final[Mapping[str, Conversation]] = {
+    "area": _area,
     "stream": _streamed(GaussSource),
     "marks": _marks,
     "guard": _guard(GaussProbe),

@@ -38,7 +38,7 @@ CREATE TABLE gs_catalog.pg_namespace AS SELECT oid, nspname, nspowner FROM pg_ca
 CREATE TABLE gs_catalog.gs_class (oid oid, relname name, relnamespace oid, reltype oid,
   relowner oid, relkind "char", relpersistence "char", relnatts int2, relhaspkey bool,
   parttype "char", relreplident "char", reloptions text[]);
-CREATE TABLE gs_catalog.gs_partition (relname name, parttype "char", parentid oid,
+CREATE TABLE gs_catalog.gs_partition (oid oid, relname name, parttype "char", parentid oid,
   partstrategy "char", relfilenode oid);
 CREATE VIEW gs_catalog.pg_partition AS SELECT p.*, 0::int8 AS xmin FROM gs_catalog.gs_partition p;
 CREATE TABLE gs_catalog.gs_files (oid oid, seen oid, now oid, changed_by int8);
@@ -511,7 +511,7 @@ class Catalogue:
         self._replace(
             session,
             "gs_partition",
-            [(t.name, "r", t.oid, "i", 0) for t in tables if t.is_by_interval],
+            [(t.oid * 10 + 9, t.name, "r", t.oid, "i", 0) for t in tables if t.is_by_interval],
         )
         self._replace(
             session, "pg_attribute",
@@ -582,8 +582,8 @@ def _index_rows(table: Table) -> list[tuple[object, ...]]:
             numbers = " ".join(map(str, _numbers(table, names)))
             is_identity = not is_primary and table.identity == "i"
             rows.append(
-                (table.oid * 10 + at, table.oid, len(names), True, is_primary, True, True, True,
-                 True, numbers, is_identity)
+                (table.oid * 10 + at, table.oid, len(names), True, is_primary, True, True,
+                 not table.is_deferrable, True, numbers, is_identity)
             )  # fmt: skip
     return rows
 

@@ -8,6 +8,7 @@ tables at commit, and `Store.contents` is what the tables hold then: the oracle.
 import dataclasses
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -63,6 +64,7 @@ class Table:
         comments: pg_description, by number of the column; 0 for the table.
         is_replicated: every node of the cluster has all its rows.
         is_by_interval: the server makes its partitions as rows come.
+        is_deferrable: its primary key is, and so no replica identity.
     """
 
     oid: int
@@ -77,13 +79,14 @@ class Table:
     comments: tuple[tuple[int, str], ...] = ()
     is_replicated: bool = False
     is_by_interval: bool = False
+    is_deferrable: bool = False
 
     @property
     def identity_names(self) -> tuple[str, ...]:
         """Columns of which the old values are logged; empty when none are."""
         if self.identity == "i":
             return self.index_key
-        if self.identity == "d" and self.key:
+        if self.identity == "d" and self.key and not self.is_deferrable:
             return self.key
         if self.identity == "f" or self.is_ustore:
             return tuple(column.name for column in self.columns)
@@ -212,7 +215,8 @@ class Store:
         self.activity = Activity()
         self.waiting = 0
         self._truncated: dict[int, list[int]] = {}
-        self._emptied_at: dict[int, int] = {}  # by OID, the newest TRUNCATE
+        self._emptied_at: dict[int, int] = {}  # by OID, where the file that it has now begins
+        self._rewrites = Counter[int]()  # by OID
         self.changed_by: dict[int, int] = {}  # by OID, who changed a table's entry in pg_class last
         self._committing: dict[int, frozenset[int]] = {}  # CSN drawn, OIDs of its tables
         self._row_ids = itertools.count(1)
@@ -486,13 +490,24 @@ class Store:
             }
 
     def file_node(self, oid: int, csn: int | None = None) -> int:
-        """The number of a table's file: another one after each TRUNCATE that is seen."""
+        """The number of a table's file: at first its OID, another one after each TRUNCATE that is seen."""
         with self.changed:
             seen = [at for at in self._truncated.get(oid, ()) if csn is None or at < csn]
-            return 100_000 + oid + 1_000_000 * len(seen)
+            return oid + 1_000_000 * len(seen) + 100_000_000 * self._rewrites[oid]
+
+    def rewrite(self, table: Table) -> None:
+        """Write a table into another file, as VACUUM FULL does: its WAL has no row."""
+        with self.changed:
+            transaction = self.begin()
+            transaction.ddl()
+            self.changed_by[table.oid] = transaction.xid
+            self._emptied_at[table.oid] = self.wal_end
+            self._rewrites[table.oid] += 1
+            self.schema_version += 1
+            transaction.commit()
 
     def is_in_file(self, change: Change) -> bool:
-        """Whether a row is in the file that its table has now: no TRUNCATE came after it."""
+        """Whether a row is in the file that its table has now."""
         oid = change.table.oid
         return oid in self._rows and change.lsn > self._emptied_at.get(oid, 0)
 

@@ -100,3 +100,20 @@ def test_an_empty_one_leaves_nothing(tmp_path: Path, *, has_key: bool) -> None:
     assert source.apply() == []
     source.land(300, ("I", 4, "d"))
     assert source.apply() == [(4, "d")]
+
+
+@pytest.mark.parametrize("has_key", [True, False], ids=["key", "multiset"])
+@pytest.mark.parametrize("in_steps", [True, False], ids=["in-steps", "at-once"])
+def test_a_truncate_of_that_transaction_leaves_its_rows(
+    tmp_path: Path, *, has_key: bool, in_steps: bool
+) -> None:
+    """Its place is among those of the snapshot's rows, and it came before all of them."""
+    source = Source(tmp_path, has_key=has_key)
+    source.land(100, ("I", 1, "a"), ("I", 2, "b"))
+    new: list[Row] = [("I", 3, "c"), ("I", 4, "d"), ("T", 0, None), ("I", 5, "e"), ("I", 6, "f")]
+    source.land(200, *new)
+    if in_steps:
+        assert source.apply() == [(5, "e"), (6, "f")]
+    rows: list[Row] = [("R", number, "new") for number in range(5, 12)]
+    source.land(200, *rows)
+    assert source.apply(history=True) == [(number, "new") for number in range(5, 12)]

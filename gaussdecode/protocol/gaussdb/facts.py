@@ -163,7 +163,7 @@ OVERTAKEN_USTORE: Final = Fact(
 AREA: Final = Fact(
     "rows that follow DDL can be looked for with `pg_logical_get_area_changes`",
     (("3.0.0", None),),
-    True,
+    False,
     f"{_L}/logicalfuncs.cpp; seen on 6.0.2",
 )
 STANDBY_XID: Final = Fact(

@@ -126,6 +126,11 @@ class VersionProfile:
         own = PARALLEL_PLUGINS if self.is_commercial else ()
         return (MPPDB_DECODING, SQL_DECODING, *own)
 
+    @property
+    def reads_areas(self) -> bool:
+        """A stretch of the WAL can be read without a slot."""
+        return self._has(facts.AREA)
+
     def _has(self, fact: Fact) -> bool:
         if self.is_commercial:
             return fact.in_gaussdb

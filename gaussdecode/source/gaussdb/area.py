@@ -9,9 +9,11 @@ the WAL holds, without a slot, and leaves nothing out for DDL. By the server's s
   has not, and no row can be taken from here to its place;
 * it reads at most ten WAL files, and ends without an error where WAL is missing: only the commit record
   of the transaction itself proves that all was read;
-* a table is found by the file that it has now. One whose file may have been replaced since, by a later
-  change of its entry in pg_class or pg_partition, may have lost rows;
+* a table is found by the file that it has now. One that does not have its first file any more, and whose
+  entry in pg_class or pg_partition is of this time or later, may have lost rows;
 * rows that COPY wrote compressed are left out: a table with compression may have lost rows.
+
+What GaussDB's function leaves out is not known: only an openGauss is asked.
 """
 
 import json
@@ -28,19 +30,21 @@ from gaussdecode.source.gaussdb.tables import LOGGED, ROW_STORE, storage_option
 
 STATEMENT_SECONDS: Final = 10.0  # ten WAL files take a few; arbitrary
 _REST_SECONDS: Final = 600.0  # after a refusal; arbitrary
+_PAUSE_SECONDS: Final = 60.0  # after a failure, which may be one of time; arbitrary
 
 _AREA: Final = """
 SELECT DISTINCT a.xid::text = '{xid}' AND a.data LIKE 'COMMIT%',
 substring(a.data, '^\\{{"table_name":("(?:[^"\\\\]|\\\\.)*")')
 FROM pg_catalog.pg_logical_get_area_changes('{first}', '{upto}', NULL, 'mppdb_decoding', NULL) a"""
 _REPLACED: Final = f"""
-SELECT n.nspname, c.relname, c.reloptions, {{is_later}} FROM pg_catalog.pg_class c
+SELECT n.nspname, c.relname, c.reloptions, {{is_other}} FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE {LOGGED} AND (c.reloptions::text LIKE '%compress%' OR {{is_later}})"""  # noqa: S608 - constants
-_IS_LATER: Final = (
-    "(c.xmin::text::int8 > {xid} OR EXISTS (SELECT 1 FROM pg_catalog.pg_partition p "
-    "WHERE p.parentid = c.oid AND p.xmin::text::int8 > {xid}))"
-)
+WHERE {LOGGED} AND (c.reloptions::text LIKE '%compress%' OR {{is_other}})"""  # noqa: S608 - constants
+_IS_OTHER: Final = """(c.relfilenode <> c.oid AND c.xmin::text::int8 > {xid} OR EXISTS (
+SELECT 1 FROM pg_catalog.pg_partition p WHERE p.relfilenode <> p.oid AND p.xmin::text::int8 > {xid}
+AND (p.parentid = c.oid OR p.parentid IN
+(SELECT q.oid FROM pg_catalog.pg_partition q WHERE q.parentid = c.oid))))"""
+_EARLIER: Final = 1_000_000  # transactions that one may be open beside; arbitrary
 
 Table = tuple[str, str]
 
@@ -80,11 +84,15 @@ class Area:
             return None
         try:
             return self._read(of)
+        except ValueError:
+            self.failure = "the answer names a table in a way that cannot be read"
+            return None
         except SourceError as error:
             self.close()
             self.failure = error.reason
-            if isinstance(error, SourceRefusedError):
-                self._rest_until = self._clock() + _REST_SECONDS
+            is_refused = isinstance(error, SourceRefusedError)
+            rest = _REST_SECONDS if is_refused else _PAUSE_SECONDS
+            self._rest_until = self._clock() + rest
             return None
 
     def _read(self, of: LostChanges) -> frozenset[Table] | None:
@@ -93,17 +101,22 @@ class Area:
             self._connection.timeout = STATEMENT_SECONDS + 5
             limit = int(STATEMENT_SECONDS * 1000)
             self._connection.query(f"SET statement_timeout = {limit}")
+        profile = self._connection.profile
+        if profile.is_commercial or not profile.reads_areas:
+            raise SourceRefusedError(
+                f"what {profile.name} tells of a stretch of its WAL is not known to be whole"
+            )
         upto = type(of.final_lsn)(of.final_lsn + 1)  # else it ends before the commit record
         rows = self._connection.query(_AREA.format(xid=of.xid, first=of.skip_start_lsn, upto=upto))
         if not any(is_end == "t" for is_end, _ in rows):
             self.failure = "the WAL of the transaction was not read to its end"
             return None
         named = {split_title(json.loads(title)) for _, title in rows if title is not None}
-        is_later = _IS_LATER.format(xid=of.xid)
+        is_other = _IS_OTHER.format(xid=of.xid - _EARLIER)
         doubtful = {
             (schema or "", name or "")
             for schema, name, options, is_replaced in self._connection.query(
-                _REPLACED.format(is_later=is_later)
+                _REPLACED.format(is_other=is_other)
             )
             if storage_option(options, "orientation") in ROW_STORE
             and (is_replaced == "t" or storage_option(options, "compression") not in ("", "no"))

@@ -206,6 +206,8 @@ def _keys(connection: GaussConnection, oid: int) -> tuple[tuple[int, ...], tuple
     primary: tuple[int, ...] = ()
     replica: tuple[int, ...] = ()
     for row in connection.query_table(_INDEXES % oid):
+        if not (row["indimmediate"] == row["indisvalid"] == "t"):
+            continue  # one that is deferred, or still being made, identifies no row in the stream
         numbers = tuple(int(number) for number in (row["indkey"] or "").split())
         if row.get("indnkeyatts"):  # columns that are only included come last
             numbers = numbers[: int(row["indnkeyatts"] or 0)]

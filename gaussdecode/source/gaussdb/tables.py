@@ -21,7 +21,8 @@ LOGGED: Final = (
 
 _TABLES: Final = f"""
 SELECT c.oid, n.nspname, c.relname, c.relreplident, c.reloptions,
-EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
+AND i.indimmediate AND i.indisvalid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE {LOGGED} ORDER BY 2, 3"""  # noqa: S608 - constants
 _UNREADABLE: Final = f"""
