@@ -224,9 +224,13 @@ class OneByOne:
         self.rows = 0
         self.has_aside = False
 
-    def step(self) -> None:
-        """A few rows; perhaps a change, or a column that comes or goes here alone, and rows after it."""
+    def step(self, catch_up: Callable[[], object]) -> None:
+        """A few rows; perhaps a change, or a column that comes or goes here alone, and rows after it.
+
+        The rows before have landed by then: the catalogue that they are described by is that of their time.
+        """
         self.write()
+        catch_up()
         if self.left and self.chance.random() < 0.6:
             self.alter(self.left.pop(0))
         elif self.has_aside or self.chance.random() < 0.5:
@@ -267,7 +271,7 @@ def test_random_orders_of_changes(shards: Shards, tmp_path: Path, seed: int) -> 
     with ShardsDaemon(shards, tmp_path) as daemon:
         while any(one.left or one.has_aside for one in running):
             for one in running:
-                one.step()
+                one.step(daemon.catch_up_all)
             daemon.catch_up_all()
         assert daemon.stop() == 0
     stops = applied_in_steps(daemon.root, tmp_path)

@@ -18,7 +18,8 @@ from gaussdecode.spark.plan import Applied, Plan
 from gaussdecode.spark.run import ahead
 
 _SOURCES = {
-    "gaussdb": "{kind: gaussdb, dsn: host=127.0.0.1 dbname=d user=u sslmode=disable, allow-insecure: true}",
+    "gaussdb": "{kind: gaussdb, dsn: host=127.0.0.1 dbname=d user=u sslmode=disable, allow-insecure: true}\n"
+    "decoding: {parallel-decode-num: 2, skip-empty-xacts: true}",
     "capture": "{kind: capture, file: /some.cap}",
 }
 
@@ -34,9 +35,7 @@ def test_tables_show_when_the_plan_is_beyond_their_rows(reached: int, expected: 
     assert ahead(Plan(5, position=(1, reached, None)), applied) == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"), [("gaussdb", "set snapshot.nudge"), ("capture", "recording")]
-)
+@pytest.mark.parametrize(("kind", "why"), [("gaussdb", "snapshot.nudge"), ("capture", "recording")])
 def test_other_sources_are_refused(
     kind: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
