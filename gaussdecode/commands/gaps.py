@@ -32,6 +32,7 @@ from gaussdecode.land.names import table_directory
 from gaussdecode.land.schemas import read_schema
 from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
+from gaussdecode.model import words
 from gaussdecode.model.entry import SETTLED, WITHOUT_ROWS, CommitEntry
 from gaussdecode.model.landing import EntryKind, SchemaChange, SourcePosition
 from gaussdecode.model.lsn import Lsn
@@ -87,7 +88,8 @@ def execute(args: argparse.Namespace) -> int:
     else:
         print("nothing is missing")
     if counted[SETTLED] and not args.json:
-        print(f"{_settled(counted[SETTLED])} lost nothing, as the server's WAL shows")
+        named = words.counted(counted[SETTLED], "transaction with DDL", "transactions with DDL")
+        print(f"{named} lost nothing, as the server's WAL shows")
     if counted[WITHOUT_ROWS] and not counted[EntryKind.SNAPSHOT] and not args.json:
         print("the rows that were there when the landing began are not in it (snapshot.mode: none)")
     return EX_IOERR if records else EX_OK
@@ -99,11 +101,6 @@ def _is_answered(record: Json, accepted: set[str]) -> bool:
     if record["kind"] == EntryKind.SUSPECT:
         return bool(record["is_read_again"])
     return record["kind"] == EntryKind.GAP and record["from_lsn"] in accepted
-
-
-def _settled(count: int) -> str:
-    """Transactions with DDL that the server named."""
-    return "1 transaction with DDL" if count == 1 else f"{count} transactions with DDL"
 
 
 def _records(root: Path, counted: Counter[str]) -> Iterator[Json]:

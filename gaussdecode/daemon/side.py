@@ -539,12 +539,7 @@ class Side:
                 self._area_failure = self._area.failure
                 _log.warning(Event.SUSPECTS_UNSETTLED, reason=self._area_failure)
             return None
-        white_list = WhiteList(self._config.decoding.white_tables)
-        return frozenset(
-            table_directory(schema, name)
-            for schema, name in tables
-            if white_list.allows(schema, name) and not self.is_left_to_first(schema, name)
-        )
+        return frozenset(table_directory(*table) for table in tables if self._lands(*table))
 
     def _look_up(self, relation: Relation) -> CatalogTable | None:
         """Ask the catalogue; what it cannot tell only makes a schema less detailed."""

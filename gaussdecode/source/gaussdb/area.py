@@ -102,7 +102,7 @@ class Area:
             limit = int(STATEMENT_SECONDS * 1000)
             self._connection.query(f"SET statement_timeout = {limit}")
         profile = self._connection.profile
-        if profile.is_commercial or not profile.reads_areas:
+        if not profile.reads_areas:
             raise SourceRefusedError(
                 f"what {profile.name} tells of a stretch of its WAL is not known to be whole"
             )
