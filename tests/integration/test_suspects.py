@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -190,6 +191,10 @@ def ddl(stage: Stage, *, is_elsewhere: bool = False) -> Committed:
     return transaction.commit()
 
 
+def _is_settled(stage: Stage, wanted: int) -> bool:
+    return settled(stage) == wanted
+
+
 def settled(stage: Stage) -> int:
     """Transactions that entries say lost nothing."""
     return sum(entry["extra"].get("settled", 0) for entry in stage.daemon.entries())
@@ -227,6 +232,22 @@ def test_ddl_that_loses_nothing_is_closed(
         "nothing is missing", "6 transactions with DDL lost nothing, as the server's WAL shows",
         "the rows that were there when the landing began are not in it (snapshot.mode: none)",
     ]  # fmt: skip
+
+
+def test_an_idle_connection_that_the_server_ended_is_made_again(
+    make_stage: Callable[[str], Stage],
+) -> None:
+    """DDL may be hours apart, and the server ends idle sessions: the next is settled all the same."""
+    stage = make_stage("stop")
+    with stage.daemon as daemon:
+        for number in range(3):
+            ddl(stage)
+            stage.insert(stage.other, number)
+            wanted = partial(_is_settled, stage, number + 1)
+            daemon.wait_while_running(wanted, "the answer")
+            stage.gauss.end_idle()
+        assert daemon.stop() == 0
+    assert stage.suspects() == []
 
 
 def test_only_the_tables_that_lost_rows_are_read_again(make_stage: Callable[[str], Stage]) -> None:

@@ -275,15 +275,19 @@ class GaussServer:
         """Read the configuration again: streams report settings, changed ones or not."""
         self.reloads.append({"client_encoding": self.behaviour.encoding, **settings})
 
-    def stop(self) -> None:
-        """Shut down: slots are saved; serial streams are told, parallel ones just end."""
-        self.is_stopping = True
-        self._close_listeners()
+    def end_idle(self) -> None:
+        """End the sessions that do not stream, as session_timeout does."""
         with self.lock:
             sessions = list(self._sessions)
         for session in sessions:
             if not session.is_streaming:
                 session.terminate()
+
+    def stop(self) -> None:
+        """Shut down: slots are saved; serial streams are told, parallel ones just end."""
+        self.is_stopping = True
+        self._close_listeners()
+        self.end_idle()
         self._join()
         with self.lock:
             for slot in self.slots.values():

@@ -25,6 +25,7 @@ from gaussdecode.errors import SourceError, SourceRefusedError
 from gaussdecode.model.title import split_title
 from gaussdecode.protocol.gaussdb.notices import LostChanges
 from gaussdecode.source.address import SourceAddress
+from gaussdecode.source.export import CANCELLED
 from gaussdecode.source.gaussdb.connection import GaussConnection, connect
 from gaussdecode.source.gaussdb.tables import LOGGED, ROW_STORE, storage_option
 
@@ -83,7 +84,7 @@ class Area:
         if self._clock() < self._rest_until:
             return None
         try:
-            return self._read(of)
+            return self._ask(of)
         except ValueError:
             self.failure = "the answer names a table in a way that cannot be read"
             return None
@@ -94,6 +95,16 @@ class Area:
             rest = _REST_SECONDS if is_refused else _PAUSE_SECONDS
             self._rest_until = self._clock() + rest
             return None
+
+    def _ask(self, of: LostChanges) -> frozenset[Table] | None:
+        if self._connection is not None:
+            try:
+                return self._read(of)
+            except SourceError as error:
+                if isinstance(error, SourceRefusedError) or error.sqlstate == CANCELLED:
+                    raise  # a new connection would get the same answer
+                self.close()  # it was kept, and session_timeout ends idle ones after ten minutes
+        return self._read(of)
 
     def _read(self, of: LostChanges) -> frozenset[Table] | None:
         if self._connection is None:
