@@ -48,7 +48,8 @@ def test_the_connection_is_renewed(
         daemon.catch_up()
         assert daemon.log.read_text().count("connection_renewed") == int(is_14)
         if policy == "record":
-            last = landing.read(daemon.root).changes[-3:]
+            changes = landing.read(daemon.root).changes  # with a snapshot's rows, if one was there
+            last = [of for of in changes if not of.is_snapshot][-3:]
             assert [of.schema.table[1] for of in last] == ["t", "t", "t_1"]
             assert daemon.stop() == 0
             return
