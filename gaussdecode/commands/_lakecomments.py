@@ -9,7 +9,7 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
 from gaussdecode.spark.comments import Described
-from gaussdecode.spark.formats import PARQUET
+from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.store import Target
@@ -72,7 +72,7 @@ def ask(request: Request) -> Asked:
         SourceError: the server failed, or cannot be reached.
     """
     store = Target(request.target)
-    if store.format == PARQUET:
+    if store.format == DELTA:
         raise ConfigError(
             f"{store.root} is kept as parquet, whose tables have no comments: they are for targets of "
             "delta or iceberg (gaussdecode spark apply --format)"

@@ -406,13 +406,13 @@ def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
     """Settings of Spark: those of the target's format, and those given."""
-    from gaussdecode.spark.formats import PARQUET, settings
+    from gaussdecode.spark.formats import DELTA, settings
     from gaussdecode.spark.store import Target
 
     kept_as = getattr(args, "format", None)
     if kept_as is None and (args.target / "target.json").exists():
         kept_as = Target(args.target).format
-    return {**settings(kept_as or PARQUET), **dict(args.conf)}
+    return {**settings(kept_as or DELTA), **dict(args.conf)}
 
 
 def _apply(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.spark.catalog import full_pattern
 from gaussdecode.spark.datatests import Tests
 from gaussdecode.spark.engine import Engine, SparkEngine
-from gaussdecode.spark.formats import DELTA, ICEBERG, PARQUET
+from gaussdecode.spark.formats import DELTA, ICEBERG
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.layout import Layouts
 from gaussdecode.spark.place import Given
@@ -33,6 +33,7 @@ def apply(
     to: Point | None = None,
     tables: Collection[str] | None = None,
     history: bool = False,
+    vectors: bool = False,
     changelog: str | None = None,
     buckets: int | None = None,
     accept_gaps: bool = False,
@@ -53,6 +54,7 @@ def apply(
         to: where to go; None for the end of the log.
         tables: see `Options`, as for what follows.
         history: see there.
+        vectors: see there.
         changelog: see there.
         buckets: see there.
         accept_gaps: see there.
@@ -72,6 +74,7 @@ def apply(
     options = Options(
         tables=tables,
         history=history,
+        vectors=vectors,
         changelog=changelog,
         buckets=buckets,
         accept_gaps=accept_gaps,
@@ -107,7 +110,7 @@ def apply_with(
         store.check_loaded()
         run = make_run(engine, landing, store, options, progress or (lambda _: None))
         reach = landing.reach(to or Point())
-        if reach.csn is not None and store.format != PARQUET:
+        if reach.csn is not None and store.format != DELTA:
             landing.resolve(to or Point())  # says which entries are near
         return run.run(reach.whole, reach.csn)
 
@@ -118,8 +121,8 @@ def open_target(engine: Engine, target: Given, landing: Landing, options: Option
     Raises:
         ConfigError: it belongs to another landing, or this session cannot write it.
     """
-    if options.format in (DELTA, ICEBERG):
-        _check_lake(engine, options.format, options.catalog)
+    if options.format == ICEBERG or options.catalog:
+        _check_lake(engine, options.format or DELTA, options.catalog)
     return Target.create(target, landing, options.format, options.catalog)
 
 
@@ -131,7 +134,7 @@ def make_run(
     Raises:
         ConfigError: this session cannot write it.
     """
-    if store.format == PARQUET:
+    if store.format == DELTA:
         if options.layouts:
             raise ConfigError(
                 f"{store.root} is kept as parquet, which has a layout of its own: partition and cluster "

@@ -22,7 +22,7 @@ from gaussdecode.spark.events import KEY, row_keys, state_schema
 from gaussdecode.spark.merge import merge, merge_delta
 from gaussdecode.spark.place import parquet_file, read_table
 from gaussdecode.spark.schema import RAW, UNCHANGED, conform, reads_as
-from gaussdecode.spark.store import StateFile, write_parquet
+from gaussdecode.spark.statefile import CURRENT, HISTORY, StateFile, write_state
 from gaussdecode.spark.tasks import GROUP_BITS, Job, from_bytes, read_state, to_bytes
 from gaussdecode.spark.vectors import (
     Ints,
@@ -97,7 +97,7 @@ def parts_of(job: Job, bucket: int) -> Iterator[Part]:
 def _is_small(job: Job, parts: Sequence[Part], events: int) -> bool:
     """Whether the changes of a bucket, those before included, are a small share of it."""
     own = [part.file for part in parts if part.file.bucket >= 0]
-    if not events or job.resets or sum(file.bytes for file in own) < job.sizes.small_bucket:
+    if not job.with_vectors or not events or job.resets or sum(file.bytes for file in own) < job.sizes.small_bucket:
         return False
     if not all(reads_as(job.schemas[part.file.schema_id], job.schema) for part in parts):
         return False
@@ -131,10 +131,9 @@ def _merge_whole(job: Job, bucket: int, parts: Sequence[Part], events: pa.Table)
     merged = merge(held, events, job.resets, job.schema, job.order)
     whole: tuple[StateFile, ...] = ()
     if merged.current.num_rows:
-        name = f"files/{job.token}-current-{bucket:06d}"
-        path, size = write_parquet(merged.current, job.table_root, name)
-        rows = merged.current.num_rows
-        whole = (StateFile(path, rows, size, job.schema.schema_id, bucket),)
+        name = f"{CURRENT}/{job.token}-{bucket:06d}"
+        schema_id = job.schema.schema_id
+        whole = (write_state(merged.current, job.table_root, name, schema_id, bucket),)
     return _piece(job, bucket, parts, whole, None, merged.closed, ended, merged.unmatched)
 
 
@@ -150,10 +149,10 @@ def _piece(
         if rows.nbytes <= job.sizes.gathered // job.buckets:
             handed[kind] = to_bytes(rows)
             continue
-        name = f"files/{job.token}-{kind}-{bucket:06d}"
-        path, size = write_parquet(rows, job.table_root, name)
-        own = bucket if kind == "added" else -1
-        files.append((kind, StateFile(path, rows.num_rows, size, job.schema.schema_id, own)))
+        is_added = kind == "added"
+        name = f"{CURRENT if is_added else HISTORY}/{job.token}-{kind}-{bucket:06d}"
+        own = bucket if is_added else -1
+        files.append((kind, write_state(rows, job.table_root, name, job.schema.schema_id, own)))
     read = sum(part.file.bytes for part in parts if part.file.bucket >= 0)
     return Piece(
         bucket,
@@ -296,8 +295,8 @@ def gather(index: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[s
     closed = [from_bytes([piece.closed]) for piece in pieces if piece.closed is not None]
     if closed:
         rows = pa.concat_tables(closed)
-        path, size = write_parquet(rows, root, f"files/{job.token}-closed")
-        files.append(("closed", StateFile(path, rows.num_rows, size, job.schema.schema_id)))
+        name = f"{HISTORY}/{job.token}-closed"
+        files.append(("closed", write_state(rows, root, name, job.schema.schema_id)))
     ended = _vectors(job, pieces)
     added = {p.bucket: from_bytes([p.added]) for p in pieces if p.added is not None}
     gone = {f.path for f in job.base if f.path in ended and len(ended[f.path]) == f.rows}
@@ -305,17 +304,17 @@ def gather(index: int, payloads: Sequence[bytes], jobs: Sequence[Job]) -> list[s
         fold = _chosen(job, ended, gone, sum(len(p.added) for p in pieces if p.added is not None))
         rows_by_bucket = _with_folded(job, fold, ended, added)
         gone |= {file.path for file in fold}
-        path, count, size = write_added(root, f"files/{job.token}-added", rows_by_bucket)
-        files.append(("added", StateFile(path, count, size, job.schema.schema_id)))
+        name = f"{CURRENT}/{job.token}-added"
+        files.append(("added", write_added(root, name, job.schema.schema_id, rows_by_bucket)))
     left = {path: rows for path, rows in ended.items() if path not in gone}
-    deletes, size = write_vectors(root, f"files/{job.token}-deletes", left) if left else ("", 0)
+    deletes, size = write_vectors(root, f"{CURRENT}/{job.token}", left) if left else ({}, 0)
     result = {
         "table": index,
         "whole": {p.bucket: list(map(dataclasses.asdict, p.whole))
                   for p in pieces if p.whole is not None},
         "files": [[kind, dataclasses.asdict(file)] for kind, file in files],
         "gone": sorted(gone),
-        "deletes": deletes,
+        "deletes": {path: str(vector) for path, vector in deletes.items()},
         "deleted": {path: len(rows) for path, rows in left.items()},
         "unmatched": sum(piece.unmatched for piece in pieces),
         "read": sum(piece.read for piece in pieces),
@@ -373,7 +372,7 @@ def replaced(current: Sequence[StateFile], result: Json) -> list[StateFile]:
     whole = {int(bucket): files for bucket, files in result["whole"].items()}
     gone, deleted = set(result["gone"]), result["deleted"]
     kept = [
-        dataclasses.replace(file, deletes=result["deletes"], deleted=deleted[file.path])
+        dataclasses.replace(file, deletes=result["deletes"][file.path], deleted=deleted[file.path])
         if file.path in deleted
         else file
         for file in current

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.changefile import ChangeFile, in_window
 from gaussdecode.spark.place import Place, parquet_file
-from gaussdecode.spark.store import StateFile, write_parquet
+from gaussdecode.spark.statefile import CHANGELOG, StateFile, write_state
 from gaussdecode.spark.tasks import numbers_of, part_of
 
 BY_COMMIT_DATE: Final = "gd_commit_date"
@@ -68,9 +68,8 @@ def write_changelog(task: ChangelogTask) -> Iterator[str]:
 def _write(task: ChangelogTask, schema_id: str, value: str, parts: list[pa.Table]) -> StateFile:
     rows = pa.concat_tables(parts)
     partition = f"{urllib.parse.quote(task.by, safe='')}={value}"
-    name = f"changelog/{partition}/{task.token}"
-    path, size = write_parquet(rows, task.table_root, name)
-    return StateFile(path, rows.num_rows, size, schema_id, partition=partition)
+    name = f"{CHANGELOG}/{partition}/{task.token}"
+    return write_state(rows, task.table_root, name, schema_id, partition=partition)
 
 
 def split_by(rows: pa.Table, by: str) -> Iterator[tuple[str, pa.Table]]:

@@ -37,7 +37,8 @@ from gaussdecode.spark.schema import (
 )
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
-from gaussdecode.spark.store import StateFile, sync_directory
+from gaussdecode.spark.durable import sync_directory
+from gaussdecode.spark.statefile import StateFile
 
 FAILED: Final = "gd_failed"
 _PLACE: Final = ("gd_op", "gd_epoch", "gd_lsn", "gd_seq")

@@ -26,7 +26,16 @@ import pyarrow.compute as pc
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark import keys
-from gaussdecode.spark.schema import NAMES_TYPE, OLD, OLD_PREFIX, RAW, RAW_TYPE, SOURCE, UNCHANGED
+from gaussdecode.spark.schema import (
+    NAMES_TYPE,
+    OLD,
+    OLD_PREFIX,
+    RAW,
+    RAW_TYPE,
+    SOURCE,
+    UNCHANGED,
+    parse_type,
+)
 from gaussdecode.spark.schema import TableSchema as Schema
 
 KEY: Final = "gd_key"
@@ -98,6 +107,25 @@ def state_schema(schema: Schema) -> pa.Schema:
 def closed_schema(schema: Schema) -> pa.Schema:
     """Arrow schema of the files of closed intervals."""
     return pa.schema([*[pa.field(name, of) for name, of in ENDS.items()], *state_schema(schema)])
+
+
+def change_fields(schema: Schema) -> list[pa.Field]:
+    """Our columns in landed files of a version."""
+    old = [pa.field(c.name, parse_type(c.type)) for c in schema.columns if c.identity]
+    ours = [
+        ("gd_op", pa.string()),
+        ("gd_epoch", pa.int32()),
+        ("gd_lsn", pa.int64()),
+        ("gd_seq", pa.int64()),
+        ("gd_csn", pa.int64()),
+        ("gd_xid", pa.int64()),
+        ("gd_ts", pa.timestamp("us", tz="UTC")),
+        (UNCHANGED, NAMES_TYPE),
+    ]
+    if schema.has_source:
+        ours.insert(2, (SOURCE, pa.string()))
+    fields = [pa.field(name, of) for name, of in ours]
+    return [*fields, *([pa.field(OLD, pa.struct(old))] if old else []), pa.field(RAW, RAW_TYPE)]
 
 
 def event_schema(schema: Schema) -> pa.Schema:

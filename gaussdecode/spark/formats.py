@@ -7,10 +7,9 @@ coordinate; the versions are those that the tests run with. Needs no pyspark.
 from collections.abc import Mapping
 from typing import Final
 
-PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 ICEBERG: Final = "iceberg"
-FORMATS: Final = (PARQUET, DELTA, ICEBERG)
+FORMATS: Final = (DELTA, ICEBERG)
 
 DELTA_VERSION: Final = "4.0.0"
 ICEBERG_VERSION: Final = "1.10.0"

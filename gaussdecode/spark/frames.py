@@ -13,6 +13,7 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -41,10 +42,10 @@ from gaussdecode.spark.schema import (
 )
 from gaussdecode.spark.schema import Column as TableColumn
 from gaussdecode.spark.sqltext import quoted
+from gaussdecode.spark.vectors import Vector, read_vector
 
-_VECTORS: Final = T.StructType(
-    [T.StructField("file", T.StringType()), T.StructField("row", T.LongType())]
-)
+Vectors = Mapping[Place, tuple[Place, Vector]]
+"""By path of a file, the file that has its deletion vector, and where in it."""
 _GLOB: Final = re.compile(r"([\\{}\[\]*?])")
 _SIMPLE: Final[dict[pa.DataType, T.DataType]] = {
     pa.bool_(): T.BooleanType(),
@@ -77,32 +78,13 @@ def spark_type(of: pa.DataType) -> T.DataType:
     raise LandingError(f"no type of Spark holds {of}")
 
 
-def change_fields(schema: TableSchema) -> list[pa.Field]:
-    """Our columns in landed files of a version."""
-    old = [pa.field(c.name, parse_type(c.type)) for c in schema.columns if c.identity]
-    ours = [
-        ("gd_op", pa.string()),
-        ("gd_epoch", pa.int32()),
-        ("gd_lsn", pa.int64()),
-        ("gd_seq", pa.int64()),
-        ("gd_csn", pa.int64()),
-        ("gd_xid", pa.int64()),
-        ("gd_ts", pa.timestamp("us", tz="UTC")),
-        (UNCHANGED, NAMES_TYPE),
-    ]
-    if schema.has_source:
-        ours.insert(2, (SOURCE, pa.string()))
-    fields = [pa.field(name, of) for name, of in ours]
-    return [*fields, *([pa.field(OLD, pa.struct(old))] if old else []), pa.field(RAW, RAW_TYPE)]
-
-
 def read_versions(
     spark: SparkSession,
     files: Mapping[str, Sequence[Place]],
     schemas: Mapping[str, TableSchema],
     target: TableSchema,
     ours: Mapping[str, Sequence[pa.Field]],
-    ended: Mapping[Place, Place] | None = None,
+    ended: Vectors | None = None,
     columns: Container[str] | None = None,
 ) -> DataFrame:
     """Read files of several versions as one frame.
@@ -113,7 +95,7 @@ def read_versions(
         schemas: versions by schema_id.
         target: version wanted.
         ours: by schema_id, the columns beside those of the table.
-        ended: by path, the file that has the delete vector of a file; see `vectors`.
+        ended: deletion vectors.
         columns: of the table that are wanted, and of ours those with names of columns in them; None for
             all.
     """
@@ -165,12 +147,12 @@ def _rows(
     spark: SparkSession,
     schema: T.StructType,
     paths: Sequence[Place],
-    vectors: Mapping[Place, Place],
+    vectors: Vectors,
 ) -> Iterator[DataFrame]:
     """Current rows of files."""
     objects = [path for path in paths if isinstance(path, ObjectPath)]
     if objects:
-        yield read_objects(spark, schema, [Read(path, _object(vectors, path)) for path in objects])
+        yield read_objects(spark, schema, [Read(path, vectors.get(path)) for path in objects])
         return
     whole = [path for path in paths if path not in vectors]
     if whole:
@@ -180,9 +162,6 @@ def _rows(
         yield _current(read_parquet(spark, schema, parted), _vectors(spark, parted, vectors))
 
 
-def _object(vectors: Mapping[Place, Place], path: Place) -> ObjectPath | None:
-    found = vectors.get(path)
-    return found if isinstance(found, ObjectPath) else None
 
 
 def read_parquet(spark: SparkSession, schema: T.StructType, paths: Sequence[Place]) -> DataFrame:
@@ -193,18 +172,17 @@ def read_parquet(spark: SparkSession, schema: T.StructType, paths: Sequence[Plac
     return spark.read.schema(schema).parquet(*[_GLOB.sub(r"\\\1", str(p)) for p in paths])
 
 
-def _vectors(spark: SparkSession, paths: Sequence[Place], of: Mapping[Place, Place]) -> DataFrame:
+def _vectors(spark: SparkSession, paths: Sequence[Place], of: Vectors) -> DataFrame:
     """Positions of rows that are not current: ``gd_file`` and ``gd_row``."""
-    found = read_parquet(spark, _VECTORS, list({of[path] for path in paths}))
-    return found.select(F.col("file").alias("gd_file"), F.col("row").alias("gd_row"))
+    rows = [read_vector(*of[path]) for path in paths]
+    names = pa.array([path.name for path in paths], pa.string())
+    files = names.take(pa.array(np.repeat(np.arange(len(paths)), [len(of) for of in rows])))
+    places = pa.table({"gd_file": files, "gd_row": pa.array(np.concatenate(rows))})
+    return spark.createDataFrame(places)
 
 
 def _current(frame: DataFrame, vectors: DataFrame) -> DataFrame:
-    """Rows of files without those that are not current.
-
-    A file never changes and its vector only grows, so an older vector of it that another file still
-    needs does no harm. Names of files are never used twice.
-    """
+    """Rows of files without those that are not current; names of files are never used twice."""
     place = [F.col("_metadata.file_name"), F.col("_metadata.row_index")]
     placed = frame.select("*", place[0].alias("gd_file"), place[1].alias("gd_row"))
     left = placed.join(F.broadcast(vectors), ["gd_file", "gd_row"], "left_anti")

@@ -14,7 +14,7 @@ from typing import Final
 from gaussdecode.errors import LandingError
 from gaussdecode.model.words import counted
 from gaussdecode.spark.engine import Engine, SparkEngine
-from gaussdecode.spark.formats import PARQUET
+from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.place import Given
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact_with, vacuum
@@ -69,7 +69,7 @@ class House:
 
     def _compact(self) -> None:
         store = Target(self._target)
-        if store.format != PARQUET:
+        if store.format != DELTA:
             from gaussdecode.spark.lakehouse import compact_lake
 
             assert isinstance(self._engine, SparkEngine)
@@ -86,7 +86,7 @@ class House:
     def _vacuum(self) -> None:
         done = vacuum(self._target, older_than_seconds=self._keep_seconds)
         store = Target(self._target)
-        if store.format != PARQUET:
+        if store.format != DELTA:
             from gaussdecode.spark.lakehouse import forget_lake
 
             assert isinstance(self._engine, SparkEngine)

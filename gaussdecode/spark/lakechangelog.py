@@ -13,13 +13,15 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812 - the same
 
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
-from gaussdecode.spark.frames import as_version, change_fields, read_versions
+from gaussdecode.spark.events import change_fields
+from gaussdecode.spark.frames import as_version, read_versions
 from gaussdecode.spark.laketable import LakeTable, named_back
 from gaussdecode.spark.layout import Layout, Partition
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import OLD, TableSchema, renamed_columns
 from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.store import StateFile, Target
+from gaussdecode.spark.statefile import StateFile
+from gaussdecode.spark.store import Target
 
 CHANGELOG = "changelog"
 _DAY_MICROS = 86_400_000_000

@@ -48,7 +48,8 @@ from gaussdecode.spark.schema import SOURCE, TableSchema, match_columns, renamed
 from gaussdecode.spark.sources import record_of
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
-from gaussdecode.spark.store import COMMITS, LOGGED, STAGING, DatabaseVersion, StateFile, Target
+from gaussdecode.spark.statefile import StateFile
+from gaussdecode.spark.store import COMMITS, LOGGED, STAGING, DatabaseVersion, Target
 from gaussdecode.spark.tasks import Job, MapTask
 
 _SMALL_BYTES: Final = 8 << 20

@@ -15,14 +15,16 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
 from gaussdecode.spark.datacheck import FAILED, held_rows, without
-from gaussdecode.spark.events import ENDS, KEY, stamp_fields
-from gaussdecode.spark.formats import PARQUET
-from gaussdecode.spark.frames import change_fields, read_versions
+from gaussdecode.spark.events import ENDS, KEY, change_fields, stamp_fields
+from gaussdecode.spark.formats import DELTA
+from gaussdecode.spark.frames import read_versions
 from gaussdecode.spark.landing import Landing, Point, Reach
 from gaussdecode.spark.place import Given, Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.store import LOGGED, DatabaseVersion, StateFile, TableVersion, Target
+from gaussdecode.spark.statefile import StateFile, TableVersion
+from gaussdecode.spark.store import LOGGED, DatabaseVersion, Target
+from gaussdecode.spark.vectors import Vector
 
 _OF_COLUMNS: Final = [pa.field(UNCHANGED, NAMES_TYPE), pa.field(RAW, RAW_TYPE)]
 _ENDED: Final = [pa.field(name, of) for name, of in ENDS.items()]
@@ -56,7 +58,7 @@ def current(
         ConfigError: there is no such table, or no such point.
     """
     store = Target(target)
-    if store.format != PARQUET:
+    if store.format != DELTA:
         return _in_lake(spark, store, table, at or Point(), root)
     directory = store.find_table(table)
     newest = _newest(store)
@@ -232,7 +234,7 @@ def history(
     """
     store = Target(target)
     directory = store.find_table(table)
-    if store.format != PARQUET:
+    if store.format != DELTA:
         return _history_in_lake(spark, store, directory)
     version = _version(store, _newest(store), directory)
     if version.history_from is None:
@@ -277,7 +279,7 @@ def changelog(spark: SparkSession, target: Given, table: str) -> DataFrame:
     """
     store = Target(target)
     directory = store.find_table(table)
-    if store.format != PARQUET:
+    if store.format != DELTA:
         return _changelog_in_lake(spark, store, directory)
     version = _version(store, _newest(store), directory)
     if version.changelog_from is None:
@@ -368,7 +370,7 @@ def quarantine_at(
     spark: SparkSession, store: Target, database: DatabaseVersion, directory: str
 ) -> DataFrame:
     """The same of a version of the database, with all columns that are kept."""
-    if store.format == PARQUET:
+    if store.format == DELTA:
         files = _version(store, database, directory).quarantine
     else:
         record = store.record(directory, database.n)
@@ -406,7 +408,11 @@ def _read(
             schema_id = file.schema_id if newest is None else newest.schema_id
             paths.setdefault(schema_id, []).append(root / file.path)
     schemas = {i: store.schema(table, i) for i in {*paths, version.schema_id}}
-    ended = {root / file.path: root / file.deletes for file in files if file.deletes}
+    ended = {
+        root / file.path: (root / file.deletes_path, Vector.of(file.deletes))
+        for file in files
+        if file.deletes
+    }
     return read_versions(
         spark,
         paths,

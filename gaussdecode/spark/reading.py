@@ -19,7 +19,8 @@ from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.changefile import ChangeFile, replaces
-from gaussdecode.spark.frames import change_fields, read_versions
+from gaussdecode.spark.events import change_fields
+from gaussdecode.spark.frames import read_versions
 from gaussdecode.spark.landing import Landing, Point, Reach, data_kinds
 from gaussdecode.spark.place import Given, ObjectPath, Place
 from gaussdecode.spark.plan import SYSTEM_TABLES, merge_files

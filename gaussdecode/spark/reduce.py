@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, row_keys, state_schema
 from gaussdecode.spark.merge import Merged, merge
 from gaussdecode.spark.schema import SOURCE, UNCHANGED, TableSchema
-from gaussdecode.spark.store import StateFile, write_parquet
+from gaussdecode.spark.statefile import write_state
 from gaussdecode.spark.tasks import GROUP_BITS, Job, MapTask, events_of, from_bytes
 
 EXTRA: Final = (pa.field(KEY, pa.binary()), pa.field(ACTION, pa.int8()))
@@ -56,8 +56,7 @@ def stage_keys(task: MapTask) -> Iterator[str]:
         return
     keys = pc.unique(pa.chunked_array(found, pa.binary()))
     name = f"keys/{task.job.token}"
-    path, _ = write_parquet(pa.table({KEY: keys}), task.job.table_root, name)
-    yield json.dumps(path)
+    yield json.dumps(write_state(pa.table({KEY: keys}), task.job.table_root, name, "").path)
 
 
 def stage_group(
@@ -98,8 +97,7 @@ def stage_group(
 def _written(job: Job, rows: pa.Table, name: str) -> dict[str, Any] | None:  # Any: JSON
     if not rows.num_rows:
         return None
-    path, size = write_parquet(rows, job.table_root, name)
-    return dataclasses.asdict(StateFile(path, rows.num_rows, size, job.schema.schema_id))
+    return dataclasses.asdict(write_state(rows, job.table_root, name, job.schema.schema_id))
 
 
 def unsent_columns(rows: pa.Table) -> list[str]:

@@ -18,8 +18,8 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import LandingError
 from gaussdecode.spark.fit import arrow_schema, fitted
-from gaussdecode.spark.place import ObjectPath, parquet_file
-from gaussdecode.spark.vectors import is_current, rows_named
+from gaussdecode.spark.place import ObjectPath, Place, parquet_file
+from gaussdecode.spark.vectors import Vector, is_current, read_vector
 
 NUMBER: Final = "gd_n"
 """Number of the entry: of a landed file, which has no such column, that in its name."""
@@ -32,11 +32,11 @@ class Read(NamedTuple):
 
     Attributes:
         path: of it.
-        deletes: the file that has its delete vector; None for none.
+        deletes: the file that has its deletion vector, and where; None for none.
     """
 
     path: ObjectPath
-    deletes: ObjectPath | None = None
+    deletes: tuple[Place, Vector] | None = None
 
 
 def read_objects(spark: SparkSession, schema: T.StructType, files: Sequence[Read]) -> DataFrame:
@@ -60,7 +60,7 @@ def _rows_of(of: Read, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     try:
         ended = np.empty(0, dtype=np.int64)
         if of.deletes is not None:
-            ended = rows_named(of.deletes, of.path.name)
+            ended = read_vector(*of.deletes)
         with parquet_file(of.path) as file:
             held = set(file.schema_arrow.names)
             names = [name for name in schema.names if name in held]
@@ -76,7 +76,7 @@ def _rows_of(of: Read, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
                     rows = rows.append_column(NUMBER, at)
                 columns = [fitted(rows, field) for field in schema]
                 yield from pa.table(columns, schema=schema).combine_chunks().to_batches()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise LandingError(f"{of.path} cannot be read: {error}; restore it from a copy") from error
 
 

@@ -23,15 +23,8 @@ from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_pla
 from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.sources import record_of
 from gaussdecode.spark.spread import MAX_BUCKETS, Sizes, power_of_two, shared_out
-from gaussdecode.spark.store import (
-    FOLDERS,
-    DatabaseVersion,
-    PartVersion,
-    StateFile,
-    TableVersion,
-    Target,
-    utc_now,
-)
+from gaussdecode.spark.statefile import CURRENT, FOLDERS, HISTORY, OTHERS, PartVersion, StateFile, TableVersion
+from gaussdecode.spark.store import DatabaseVersion, Target, utc_now
 from gaussdecode.spark.tasks import Job, MapTask
 
 Progress = Callable[[str], None]
@@ -45,6 +38,8 @@ class Options:
         tables: names; None for all.
         history: keep closed intervals; of tables that had none so far from now on, and of
             tables that appear later too.
+        vectors: files may stay where few of their rows are no longer current, which a deletion vector
+            names; readers must know these. From now on, for all tables.
         changelog: keep changes, partitioned by this column; ``gd_commit_date`` is the date
             of the commit; None for no changelog where there is none yet.
         buckets: for new tables; None to choose by size.
@@ -52,8 +47,7 @@ class Options:
         accept_suspects: go over suspect entries that name a table, in the changes that are new.
         accept_hidden_truncates: go on though the stream shows no TRUNCATE and no DDL, so
             that a table which was emptied keeps its rows.
-        format: ``parquet``, ``delta`` or ``iceberg``; None for what the target is, Parquet
-            where it is new.
+        format: ``delta`` or ``iceberg``; None for what the target is, Delta Lake where it is new.
         catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
             for what the target has.
         tests: of data, see `datatests`; None for none.
@@ -63,6 +57,7 @@ class Options:
 
     tables: Collection[str] | None = None
     history: bool = False
+    vectors: bool = False
     changelog: str | None = None
     buckets: int | None = None
     accept_gaps: bool = False
@@ -447,6 +442,7 @@ class Run:
     def _job(self, index: int, work: Work, number: int) -> Job:
         era = work.eras[number]
         is_rebuilt = work.schema is not None and (work.schema.key_shape() != era.schema.key_shape())
+        is_rebuilt |= any(file.bucket == OTHERS for file in work.current)
         sizes = self.options.sizes
         bulk = sum(file.bytes for file in work.current) + _landed(era)
         if bulk > work.buckets * sizes.full_bucket and work.buckets < MAX_BUCKETS:
@@ -468,6 +464,7 @@ class Run:
             base=tuple(work.current),
             is_rebuilt=is_rebuilt,
             with_history=self._has_history(work.version),
+            with_vectors=self._with_vectors(),
             token=f"{self.token}{number:02d}",
             sizes=sizes,
         )
@@ -573,7 +570,7 @@ class Run:
         changelog_by = self._changelog_by(before)
         n_before = work.since if before is None else before.n
         version = TableVersion(
-            v=1 if before is None else before.v + 1,
+            v=0 if before is None else before.v + 1,
             n=work.to,
             schema_id=work.schema.schema_id,
             buckets=work.buckets,
@@ -593,7 +590,7 @@ class Run:
             part=self._part(work, plan),
             parts=work.parts,
         )
-        self.store.commit_table(work.table, version)
+        self.store.commit_table(work.table, version, with_vectors=self._with_vectors())
         self.summary.tables += 1
         rows = version.rows
         self.progress(
@@ -647,6 +644,7 @@ class Run:
             quarantined=plan.quarantined,
             history=self.options.history or (before is not None and before.history),
             changelog=self.options.changelog or ("" if before is None else before.changelog),
+            vectors=self._with_vectors(),
             stopped={table: dataclasses.asdict(stop) for table, stop in self.stopped.items()},
             created=utc_now(),
             part=plan.part or 0,
@@ -672,6 +670,10 @@ class Run:
         has_had = version is not None and version.history_from is not None
         return self.options.history or has_had or (version is None and before)
 
+    def _with_vectors(self) -> bool:
+        """Asked for now, or once."""
+        return self.options.vectors or (self.before is not None and self.before.vectors)
+
     def _changelog_by(self, version: TableVersion | None) -> str:
         """Column that the changelog is partitioned by; empty without one."""
         if version is not None and version.changelog_from is not None:
@@ -686,8 +688,7 @@ class Run:
         """Remove what this run wrote and no version names; what stays is for vacuum."""
         for table in self.touched:
             root = self.store.table_root(table)
-            newest = self.store.newest(table)
-            named = set() if newest is None else newest.paths
+            named = self.store.log(table).paths()
             for folder in FOLDERS:
                 for path in (f"{folder}/{file.path}" for file in files_below(root / folder)):
                     if self.token in path and path not in named:

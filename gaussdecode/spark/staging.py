@@ -1,5 +1,6 @@
 """Rows of a frame, written into files by the tasks that have them."""
 
+import dataclasses
 import functools
 import json
 import secrets
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from gaussdecode.spark.frames import numbered
 from gaussdecode.spark.place import Place
-from gaussdecode.spark.store import StateFile, write_parquet
+from gaussdecode.spark.statefile import StateFile, write_state
 
 _BYTES: Final = 64 << 20  # arbitrary; of rows in memory that become one file
 
@@ -54,6 +55,5 @@ def _file(
 ) -> pa.RecordBatch:
     rows = pa.Table.from_batches(batches)
     columns = [rows.column(i).cast(field.type) for i, field in enumerate(fields)]
-    path, size = write_parquet(pa.table(columns, schema=fields), root, name)
-    record = {"path": path, "rows": rows.num_rows, "bytes": size, "schema_id": schema_id}
-    return pa.RecordBatch.from_arrays([pa.array([json.dumps(record)])], ["said"])
+    file = write_state(pa.table(columns, schema=fields), root, name, schema_id)
+    return pa.RecordBatch.from_arrays([pa.array([json.dumps(dataclasses.asdict(file))])], ["said"])

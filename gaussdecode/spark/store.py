@@ -1,63 +1,57 @@
-"""The target: immutable files, and versions that say which of them are a table.
+"""The target: tables of Delta Lake made of immutable files, and versions of all of them together.
 
 ::
 
     <target>/target.json                        which landing it belongs to
-    <target>/tables/<table>/files/              Parquet, never changed, names never used twice
-    <target>/tables/<table>/versions/<v>.json   one version of one table, applied up to entry n;
-                                                what is new in it, see `manifest`
+    <target>/tables/<table>/current/            a Delta table: its rows
+    <target>/tables/<table>/history/            a Delta table: closed intervals
+    <target>/tables/<table>/changelog/          a Delta table: changes
+    <target>/tables/<table>/quarantine/         a Delta table: rows that failed a test
+    <target>/tables/<table>/commits/<n>.json    what a table is at entry n that Iceberg keeps, below <target>/lake
     <target>/database/<k>.json                  one version of all tables, complete up to entry n
-    <target>/tables/<table>/commits/<n>.json    what a table is at entry n that Delta Lake or
-                                                Iceberg keeps, below <target>/lake
 
-A version is committed by `link`, which fails when its number is taken: of two writers one
-commits, the other one fails and nothing of it is seen. A reader follows one manifest
-to files that do not change, so it sees one version or the other and never half of one.
-Every step is durable before the next; a crash leaves files that no manifest names, which
+The log of ``current`` decides: its commit says up to which entry the table is, and which versions of
+the other three belong to it. These are committed before; after a kill they are ahead, and the next commit
+takes away what the newest version of ``current`` does not name. Files are never changed and their names
+never used twice. Every step is durable before the next; a crash leaves files that no version names, which
 `vacuum` removes.
 """
 
 import contextlib
 import dataclasses
 import datetime as dt
-import io
 import json
-import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+import time
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gaussdecode.errors import ConfigError, DiskError, GaussDecodeError, LandingError, unreadable
+from gaussdecode.errors import ConfigError, GaussDecodeError, LandingError, unreadable
 from gaussdecode.model.seal import NewerFormatError, check_version
-from gaussdecode.spark import localdisk, manifest
+from gaussdecode.spark import localdisk
 from gaussdecode.spark.catalog import full_pattern
+from gaussdecode.spark.deltaschema import statistics
+from gaussdecode.spark.durable import make_directory, put_file, write_file
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.formats import FORMATS, PARQUET
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.offset import Offset
-from gaussdecode.spark.place import (
-    Given,
-    ObjectPath,
-    Place,
-    names_in,
-    place_of,
-    put_new,
-)
+from gaussdecode.spark.place import Given, ObjectPath, Place, names_in, place_of
 from gaussdecode.spark.plan import Decided
 from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.statefile import StateFile, TableVersion
+from gaussdecode.spark.tablelog import TableLog
+from gaussdecode.spark.tableshape import shape_of
 
-VERSION: Final = 1
+VERSION: Final = 2
 _DECIDED: Final = re.compile(r"\d.*\.json")
 _NUMBER: Final = re.compile(r"(\d{20})\.json")
-_NOT_OURS: Final = frozenset({"version", "oids"})  # ``oids`` is of older programs
 Json = dict[str, Any]  # decoded JSON
-FOLDERS: Final = ("files", "changelog", "quarantine")
-"""Where the files of a table are, below its directory."""
 COMMITS: Final = "commits"
 """Where it is kept what a table is that others keep, below its directory."""
 LOGGED: Final = "logged"
@@ -66,122 +60,6 @@ STAGING: Final = "staging"
 """Where files are on their way to other tables, below the target."""
 LOAD: Final = "load"
 """Below the target while existing rows of tables are loaded; see ``gaussdecode spark snapshot``."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StateFile:
-    """One Parquet file of a version.
-
-    Attributes:
-        path: relative to the table's directory.
-        rows: in it.
-        bytes: its size.
-        schema_id: of its rows.
-        bucket: of the current state; -1 elsewhere, and where it has rows of many buckets.
-        partition: of the changelog, ``column=value``; empty elsewhere.
-        deletes: path of the file that says which of its rows are not current; empty for none.
-        deleted: how many these are.
-    """
-
-    path: str
-    rows: int
-    bytes: int
-    schema_id: str
-    bucket: int = -1
-    partition: str = ""
-    deletes: str = ""
-    deleted: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PartVersion:
-    """What a version has of one of several sources; fields as of `TableVersion`."""
-
-    buckets: int
-    ignore_through: tuple[int, ...] | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TableVersion:
-    """One version of one table.
-
-    Attributes:
-        v: its number, from 1.
-        n: the last entry applied.
-        schema_id: of the current state.
-        buckets: rows are spread over so many; of several sources see `parts`.
-        current: files of the current state: those of buckets, and those with added rows.
-        closed: files of closed intervals.
-        changelog: files of the changelog.
-        quarantine: files of the rows among the current ones that failed a test.
-        history_from: intervals that ended after this entry are kept; None without history.
-        changelog_from: changes after this entry are kept; None without changelog.
-        changelog_by: what the changelog is partitioned by.
-        ignore_through: position that a snapshot covers; of several sources see `parts`.
-        accepted_gaps: gap entries it went over.
-        unmatched: changes that do not fit what it had, since the table was begun; see `merge.Merged`.
-        created: when.
-        part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
-        parts: of several sources, whose rows are in files of their own, by name.
-    """
-
-    v: int
-    n: int
-    schema_id: str
-    buckets: int
-    current: tuple[StateFile, ...] = ()
-    closed: tuple[StateFile, ...] = ()
-    changelog: tuple[StateFile, ...] = ()
-    quarantine: tuple[StateFile, ...] = ()
-    history_from: int | None = None
-    changelog_from: int | None = None
-    changelog_by: str = ""
-    ignore_through: tuple[int, ...] | None = None
-    accepted_gaps: tuple[int, ...] = ()
-    unmatched: int = 0
-    created: str = ""
-    part: int = 0
-    parts: dict[str, PartVersion] = dataclasses.field(default_factory=dict)
-
-    @property
-    def files(self) -> tuple[StateFile, ...]:
-        """All of them that have rows."""
-        return (*self.current, *self.closed, *self.changelog)
-
-    @property
-    def paths(self) -> set[str]:
-        """All files, those with delete vectors too, relative to the table's directory."""
-        deletes = {file.deletes for file in self.files if file.deletes}
-        return {file.path for file in (*self.files, *self.quarantine)} | deletes
-
-    def buckets_of(self, source: str | None) -> int | None:
-        """Over how many buckets rows of a source are spread; None where there are none yet."""
-        if source is None:
-            return self.buckets
-        return self.parts[source].buckets if source in self.parts else None
-
-    @property
-    def rows(self) -> int:
-        """Rows of the current state."""
-        return sum(file.rows - file.deleted for file in self.current)
-
-    @classmethod
-    def from_record(cls, record: Json) -> Self:
-        """Read what `dataclasses.asdict` gave."""
-        record = {key: value for key, value in record.items() if key not in _NOT_OURS}
-        for name in ("current", "closed", "changelog", "quarantine"):
-            record[name] = tuple(StateFile(**item) for item in record.get(name, ()))
-        record["ignore_through"] = _tuple(record["ignore_through"])
-        record["parts"] = {
-            source: PartVersion(of["buckets"], _tuple(of["ignore_through"]))
-            for source, of in record.get("parts", {}).items()
-        }
-        record["accepted_gaps"] = tuple(record["accepted_gaps"])
-        return cls(**record)
-
-
-def _tuple(values: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if values is None else tuple(values)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -202,6 +80,7 @@ class DatabaseVersion:
         quarantined: entry at which a table stopped, by directory.
         history: tables that are new get history too.
         changelog: they get a changelog, partitioned by this column; empty for none.
+        vectors: files may have deletion vectors.
         stopped: by directory, the tables that stand still: fields of `plan.Stop`.
         created: when.
         part: of entry n + 1 it has what is up to this CSN; 0 for nothing.
@@ -221,6 +100,7 @@ class DatabaseVersion:
     quarantined: dict[str, int] = dataclasses.field(default_factory=dict)
     history: bool = False
     changelog: str = ""
+    vectors: bool = False
     stopped: dict[str, Json] = dataclasses.field(default_factory=dict)
     created: str = ""
     part: int = 0
@@ -265,9 +145,15 @@ class Target:
         except (OSError, ValueError) as error:
             raise LandingError(f"{path} cannot be read: {error}") from error
         _check_version(path, record)
+        if record["version"] < VERSION:
+            raise ConfigError(
+                f"{self.root} is a target of an earlier version, whose tables were in a format of its own: give "
+                "an empty directory, and apply to it"
+            )
         self.landing_id = str(record["landing_id"])
-        self.format = str(record.get("format", PARQUET))
+        self.format = str(record.get("format", DELTA))
         self.catalog = str(record.get("catalog", ""))
+        self._logs: dict[str, TableLog] = {}
 
     @classmethod
     def create(
@@ -282,7 +168,7 @@ class Target:
         Args:
             root: directory, or URL.
             landing: it is made from.
-            kept_as: one of `FORMATS`; None for what it is, Parquet where it is new.
+            kept_as: one of `FORMATS`; None for what it is, Delta Lake where it is new.
             catalog: see `catalog.full_pattern`; None for what it is, none where it is new.
 
         Raises:
@@ -298,7 +184,7 @@ class Target:
                 raise ConfigError(f"{path} holds something else; give an empty directory")
             if isinstance(path, ObjectPath):
                 path.store.prove()
-                if kept_as not in (None, PARQUET) and pattern is None:
+                if kept_as == ICEBERG and pattern is None:
                     raise ConfigError(
                         f"{path}: tables kept as {kept_as} are in a catalog where a target is at a URL: "
                         "give --catalog"
@@ -306,12 +192,9 @@ class Target:
             else:
                 localdisk.prove(path)
             make_directory(path)
-            record = {"version": VERSION, "landing_id": landing.landing_id}
-            if kept_as not in (None, PARQUET):
-                record["format"] = kept_as
+            record: Json = {"version": VERSION, "landing_id": landing.landing_id}
+            record["format"] = kept_as or DELTA
             if pattern is not None:
-                if kept_as in (None, PARQUET):
-                    raise ConfigError("a catalog needs format delta or iceberg: give --format")
                 record["catalog"] = pattern
             commit(path / "target.json", record)
         target = cls(path)
@@ -387,36 +270,19 @@ class Target:
         """Directories of all tables."""
         return names_in(self.root / "tables")
 
-    def versions(self, table: str) -> list[int]:
-        """Numbers of a table's versions, rising."""
-        return _numbers(self.table_root(table) / "versions")
+    def log(self, table: str) -> TableLog:
+        """The Delta tables of a table."""
+        if table not in self._logs:
+            self._logs[table] = TableLog(self.table_root(table), self.landing_id)
+        return self._logs[table]
 
     def version(self, table: str, v: int) -> TableVersion:
         """One version of a table."""
-        record = self._whole(table, v)
-        path = self.table_root(table) / "versions" / f"{v:020d}.json"
-        try:
-            return TableVersion.from_record(record)
-        except (KeyError, TypeError) as error:
-            raise _newer(path, error) from error
-
-    def _whole(self, table: str, v: int) -> Json:
-        records = [record for _, record in manifest.chain(v, self._manifests(table))]
-        return manifest.combined(records[::-1])
-
-    def _manifests(self, table: str) -> Callable[[int], Json]:
-        directory = self.table_root(table) / "versions"
-        return lambda v: read_json(directory / f"{v:020d}.json")
-
-    def manifests(self, table: str) -> dict[int, Json]:
-        """Content of a table's manifests, by number; see `manifest`."""
-        read = self._manifests(table)
-        return {v: read(v) for v in self.versions(table)}
+        return self.log(table).version(v)
 
     def newest(self, table: str) -> TableVersion | None:
         """The newest version of a table."""
-        found = self.versions(table)
-        return self.version(table, found[-1]) if found else None
+        return self.log(table).newest()
 
     def database_versions(self) -> list[int]:
         """Numbers of the database's versions, rising."""
@@ -443,21 +309,17 @@ class Target:
                 return found
         return None
 
-    def commit_table(self, table: str, version: TableVersion) -> None:
-        """Make a version of a table; its files are written.
+    def commit_table(
+        self, table: str, version: TableVersion, *, with_vectors: bool = False, is_change: bool = True
+    ) -> None:  # fmt: skip
+        """Make a version of a table; its files are written. See `TableLog.commit`.
 
         Raises:
             LandingError: another writer committed this number.
         """
-        sync_tree(self.table_root(table), version)
-        reach(Step.FILES_DURABLE)
-        directory = self.table_root(table) / "versions"
-        make_directory(directory)
-        # As read back: tuples are lists in JSON.
-        record: Json = json.loads(json.dumps({**dataclasses.asdict(version), "version": VERSION}))
-        since = manifest.ancestor(version.v, set(self.versions(table)).__contains__)
-        short = manifest.difference(self._whole(table, since), record) if since else None
-        commit(directory / f"{version.v:020d}.json", short or record)
+        schema = self.schema(table, version.schema_id)
+        shape = shape_of(schema, version.changelog_by, f"{schema.title}, landing {self.landing_id}")
+        self.log(table).commit(version, shape, with_vectors=with_vectors, is_change=is_change)
 
     def commit_database(self, version: DatabaseVersion) -> None:
         """Make a version of the database; its tables' versions are committed."""
@@ -504,7 +366,7 @@ class Target:
 
     def schema_at(self, database: DatabaseVersion, table: str) -> TableSchema:
         """The schema of a table in a version of the database."""
-        if self.format == PARQUET:
+        if self.format == DELTA:
             return self.schema(table, self.version(table, database.tables[table]).schema_id)
         return self.schema(table, self.record(table, database.n)["schema_id"])
 
@@ -548,7 +410,7 @@ class Target:
         )
 
     def _newest_schema(self, table: str) -> TableSchema | None:
-        if self.format != PARQUET:
+        if self.format != DELTA:
             kept = self.records(table)
             return self.schema(table, self.record(table, kept[-1])["schema_id"]) if kept else None
         newest = self.newest(table)
@@ -587,110 +449,14 @@ def utc_now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
 
 
-def write_parquet(
-    rows: pa.Table, root: Place, name: str, *, group_rows: int = 131_072
-) -> tuple[str, int]:
-    """Write a durable file under a name that is never used again; see `write_file`."""
-
-    def write(file: BinaryIO) -> None:
-        pq.write_table(
-            rows, file, compression="zstd", compression_level=1, row_group_size=group_rows
-        )
-
-    return write_file(write, root, f"{name}-{secrets.token_hex(8)}.parquet")
-
-
-def write_file(write: Callable[[BinaryIO], None], root: Place, name: str) -> tuple[str, int]:
-    """Write a durable file.
-
-    Args:
-        write: writes its content.
-        root: of the table.
-        name: path from there, which is never used again.
-
-    Returns:
-        Its path relative to `root`, and its size.
-    """
-    path = root / name
-    if isinstance(path, ObjectPath):
-        held = io.BytesIO()
-        write(held)
-        path.store.put_new(path.path, held.getvalue())
-        return name, held.tell()
-    make_directory(path.parent)
-    try:
-        with path.open("xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-            return name, file.tell()
-    except OSError as error:
-        raise DiskError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def make_directory(path: Place) -> None:
-    """Make a directory and its parents durable under their names; a store has none."""
-    if isinstance(path, ObjectPath) or path.is_dir():
-        return
-    make_directory(path.parent)
-    path.mkdir(exist_ok=True)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_tree(root: Place, version: TableVersion) -> None:
-    """Make the names of a version's files durable; on a store they are."""
-    if isinstance(root, Path):
-        for directory in {(root / path).parent for path in version.paths}:
-            sync_directory(directory)
-
-
 def commit(path: Place, record: Json) -> None:
     """Give a new file its content and its name in one step; fail when the name is taken."""
     content = json.dumps({**record, "version": VERSION}, sort_keys=True).encode()
-    is_first = _put(path, content) if isinstance(path, ObjectPath) else _link(path, content)
-    if not is_first:
+    if not put_file(path, content):
         raise LandingError(
             f"{path} was committed by another writer at the same time; nothing was changed by "
             "this one, run it again"
         )
-
-
-def _put(path: ObjectPath, content: bytes) -> bool:
-    reach(Step.MANIFEST_WRITTEN)
-    is_first = put_new(path, content)
-    reach(Step.MANIFEST_LINKED)
-    reach(Step.MANIFEST_DURABLE)
-    return is_first
-
-
-def _link(path: Path, content: bytes) -> bool:
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with hidden.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        reach(Step.MANIFEST_WRITTEN)
-        os.link(hidden, path)
-        reach(Step.MANIFEST_LINKED)
-        sync_directory(path.parent)
-        reach(Step.MANIFEST_DURABLE)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        raise DiskError(f"{path} cannot be committed: {error.strerror}") from error
-    finally:
-        hidden.unlink(missing_ok=True)
-    return True
 
 
 def _is_ours(name: str) -> bool:

@@ -34,7 +34,8 @@ from gaussdecode.spark.keys import buckets_of
 from gaussdecode.spark.place import Place, parquet_file
 from gaussdecode.spark.schema import TableSchema, conform
 from gaussdecode.spark.spread import Sizes, shared_out
-from gaussdecode.spark.store import StateFile, write_file
+from gaussdecode.spark.durable import write_file
+from gaussdecode.spark.statefile import CURRENT, StateFile
 from gaussdecode.spark.vectors import current_rows
 
 GROUP_BITS: Final = 20
@@ -64,6 +65,7 @@ class Job:
         base: files of the current state.
         is_rebuilt: the current state is spread anew, so it comes as events.
         with_history: keep what ended.
+        with_vectors: files may stay where few of their rows are no longer current.
         token: of this run, in the names of its files.
         sizes: what is written whole, and what is gathered.
     """
@@ -78,6 +80,7 @@ class Job:
     base: tuple[StateFile, ...]
     is_rebuilt: bool
     with_history: bool
+    with_vectors: bool
     token: str
     sizes: Sizes = dataclasses.field(default_factory=Sizes)
 
@@ -268,5 +271,5 @@ def resolve_group(group: int, payloads: Sequence[bytes], jobs: Sequence[Job]) ->
             writer.write_table(events)
 
     serial = np.random.default_rng().integers(2**62)
-    path, _ = write_file(write, job.table_root, f"files/.{job.token}-moves-{number}-{serial:x}")
+    path, _ = write_file(write, job.table_root, f"{CURRENT}/_{job.token}-moves-{number}-{serial:x}")
     return [json.dumps([job.index, path])]

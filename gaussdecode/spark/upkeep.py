@@ -19,28 +19,28 @@ import pyarrow as pa
 
 from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.exposition import label_value
-from gaussdecode.spark import manifest, tasks
+from gaussdecode.spark import tasks
 from gaussdecode.spark.bucket import gather, merge_bucket, replaced
 from gaussdecode.spark.datatests import Failed
+from gaussdecode.spark.deltalog import LOG
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
-from gaussdecode.spark.formats import PARQUET
+from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
 from gaussdecode.spark.place import File, Given, Place, files_below, place_of, read_table
 from gaussdecode.spark.plan import Stop
 from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.spread import MAX_BUCKETS, MIB, Sizes, shared_out
-from gaussdecode.spark.store import (
+from gaussdecode.spark.statefile import (
+    CHANGELOG,
     FOLDERS,
-    STAGING,
-    DatabaseVersion,
-    Json,
+    HISTORY,
+    OTHERS,
     StateFile,
     TableVersion,
-    Target,
-    utc_now,
-    write_parquet,
+    write_state,
 )
+from gaussdecode.spark.store import STAGING, DatabaseVersion, Json, Target, utc_now
 from gaussdecode.spark.tasks import Job, MapTask
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def compact_with(
     if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
         raise ConfigError(f"buckets must be 1 to {MAX_BUCKETS}, got {buckets}")
     store = Target(target)
-    if store.format != PARQUET:
+    if store.format != DELTA:
         raise ConfigError(f"{store.root} is kept as {store.format}: use what that has to compact")
     with store.locked():
         database = store.database()
@@ -202,7 +202,8 @@ def _compact(
             merged = _settled(engine, store, name, merged, source, wanted, token)
         if merged == version:
             continue
-        store.commit_table(name, dataclasses.replace(merged, v=version.v + 1, created=utc_now()))
+        merged = dataclasses.replace(merged, v=version.v + 1, created=utc_now())
+        store.commit_table(name, merged, with_vectors=database.vectors, is_change=False)
         numbers[name] = version.v + 1
         done.tables += 1
         done.files_before += len(version.files)
@@ -220,7 +221,7 @@ def _merge_small(
     planned = []
     for kind, files in (("closed", version.closed), ("changelog", version.changelog)):
         for part in _groups(files, wanted.target_bytes, wanted.fewest):
-            folder = f"changelog/{part[0].partition}" if kind == "changelog" else "files"
+            folder = f"{CHANGELOG}/{part[0].partition}" if kind == CHANGELOG else HISTORY
             name = f"{folder}/{token}-{kind}"
             planned.append(MergeTask(table, store.table_root(table), kind, name, part))
     for text in engine.each(planned, merge_files):
@@ -268,9 +269,8 @@ def merge_files(task: MergeTask) -> Iterator[str]:
     except (OSError, pa.ArrowException) as error:
         raise LandingError(f"{root}: a file cannot be read: {error}; restore it") from error
     rows = pa.concat_tables(parts)
-    path, size = write_parquet(rows, root, task.name)
     first = task.files[0]
-    new = StateFile(path, rows.num_rows, size, first.schema_id, partition=first.partition)
+    new = write_state(rows, root, task.name, first.schema_id, partition=first.partition)
     yield json.dumps([first.path, dataclasses.asdict(new)])
 
 
@@ -329,6 +329,7 @@ def _spread(
         base=tuple(files),
         is_rebuilt=not forced,
         with_history=False,
+        with_vectors=False,
         token=token,
     )
     planned = [MapTask(job, job.table_root, base=(file,)) for file in files]
@@ -379,7 +380,7 @@ def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
         for table in store.tables():
             forgotten, named = _forget_versions(store, table, kept.get(table, set()), cut)
             removed += forgotten
-            for file in _files_of(store.table_root(table)):
+            for file in store.log(table).files():
                 if file.path not in named and file.modified <= cut:
                     (store.table_root(table) / file.path).unlink()
                     files, size = files + 1, size + file.bytes
@@ -388,7 +389,9 @@ def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
 
 def _remove_unfinished(store: Target, cut: float) -> int:
     """Remove manifests that a killed writer did not get to commit."""
-    tables = [store.table_root(table) / "versions" for table in store.tables()]
+    tables = [
+        store.table_root(table) / folder / LOG for table in store.tables() for folder in FOLDERS
+    ]
     old = [
         directory / file.path
         for directory in (store.root / "database", *tables)
@@ -401,13 +404,6 @@ def _remove_unfinished(store: Target, cut: float) -> int:
     for file in staged:
         (store.root / STAGING / file.path).unlink()
     return len(old) + len(staged)
-
-
-def _files_of(root: Place) -> Iterator[File]:
-    """Files of a table, by path from its directory."""
-    for folder in FOLDERS:
-        for file in files_below(root / folder):
-            yield file._replace(path=f"{folder}/{file.path}")
 
 
 def _forget_database(store: Target, cut: float) -> tuple[int, dict[str, set[int]]]:
@@ -429,24 +425,23 @@ def _forget_database(store: Target, cut: float) -> tuple[int, dict[str, set[int]
 def _forget_versions(
     store: Target, table: str, kept: Collection[int], cut: float
 ) -> tuple[int, set[str]]:
-    """Remove old manifests of a table that nothing names or is read from.
+    """Remove old commits of a table that no version which may be read needs.
 
     Returns:
         How many, and the files that are named by the versions that may be read.
     """
-    if store.format != PARQUET:
+    if store.format != DELTA:
         kept_records = (store.record(table, n) for n in store.records(table))
         return 0, {file["path"] for record in kept_records for file in record.get("quarantine", ())}
-    records = store.manifests(table)
-    newest = max(records, default=0)
-    alive = [v for v, r in records.items() if v in kept or v == newest or _age(r["created"]) > cut]
-    needed = {n for v in alive for n, _ in manifest.chain(v, records.__getitem__)}
-    named = manifest.named_paths(records, alive)
-    named |= {file["path"] for v in alive for file in records[v].get("quarantine", ())}
-    for v in records.keys() - needed:
-        (store.table_root(table) / "versions" / f"{v:020d}.json").unlink()
+    log = store.log(table)
+    versions = log.versions()
+    if not versions:
+        return 0, log.paths()
+    ages = {v: _age(log.version(v).created) for v in versions}
+    alive = {v for v in versions if v in kept or v == versions[-1] or ages[v] > cut}
+    result = log.forget(alive)
     reach(Step.FILES_REMOVED)
-    return len(records.keys() - needed), named
+    return result
 
 
 def _age(created: str) -> float:
@@ -479,7 +474,7 @@ def status(root: Given, target: Given) -> Status:
 
 def _unmatched(store: Target, found: DatabaseVersion) -> dict[str, int]:
     """See `Status`."""
-    if store.format != PARQUET:
+    if store.format != DELTA:
         return {}
     versions = {table: store.version(table, v) for table, v in found.tables.items()}
     return {table: version.unmatched for table, version in versions.items() if version.unmatched}

@@ -27,7 +27,8 @@ from gaussdecode.spark.engine import Engine
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import read_table
 from gaussdecode.spark.schema import OLD, OLD_PREFIX, RAW, UNCHANGED, TableSchema
-from gaussdecode.spark.store import StateFile, TableVersion, Target
+from gaussdecode.spark.statefile import StateFile, TableVersion
+from gaussdecode.spark.store import Target
 from gaussdecode.spark.tasks import Job, read_state
 
 MAX_OVERLAY: Final = 200_000  # changes held by the driver; arbitrary

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from gaussdecode.spark.schema import TableSchema, conform
-from gaussdecode.spark.store import TableVersion, Target
+from gaussdecode.spark.statefile import TableVersion
+from gaussdecode.spark.store import Target
 from gaussdecode.spark.vectors import current_rows
 from kit.postgres import Database
 

@@ -36,7 +36,7 @@ from gaussdecode.spark.deltatable import DeltaTable
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, PUT
 from gaussdecode.spark.failpoint import Step
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
 from gaussdecode.spark.house import APPLIES, VACUUM_SECONDS, House
 from gaussdecode.spark.icebergtable import IcebergTable
 from gaussdecode.spark.lake import open_lake

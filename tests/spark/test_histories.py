@@ -16,7 +16,8 @@ from gaussdecode.spark.events import ENDS, STAMPS
 from gaussdecode.spark.landing import Point
 from gaussdecode.spark.place import files_below
 from gaussdecode.spark.spread import Sizes
-from gaussdecode.spark.store import TableVersion, Target
+from gaussdecode.spark.statefile import TableVersion
+from gaussdecode.spark.store import Target
 from gaussdecode.spark.vectors import current_rows
 
 OPEN = 1 << 62
@@ -68,7 +69,9 @@ def apply_in_steps(source: History, root: Path, rng: Random, **options: Any) -> 
     for _ in range(3):
         source.run(rng.randint(1, 4))
         made = Options(
-            buckets=rng.choice((1, 2, 5)), sizes=sizes(rng), **{"history": True, **options}
+            buckets=rng.choice((1, 2, 5)),
+            sizes=sizes(rng),
+            **{"history": True, "vectors": rng.random() < 0.7, **options},
         )
         summary = apply_with(LocalEngine(), root / "landing", root / "target", made)
         assert summary.n == source.writer.n - 1
@@ -209,10 +212,9 @@ def test_no_file_is_left_behind(seed: int, tmp_path: Path) -> None:
     history = History(tmp_path / "landing", seed)
     target = apply_in_steps(history, tmp_path, Random(seed))
     for table in target.tables():
-        named = {p for v in target.versions(table) for p in target.version(table, v).paths}
-        root = target.table_root(table)
-        found = {f"files/{file.path}" for file in files_below(root / "files")}
-        assert found == named
+        log = target.log(table)
+        named = {p for v in log.versions() for p in log.version(v).paths}
+        assert {file.path for file in log.files()} == named
 
 
 def test_one_apply_or_many_give_the_same(tmp_path: Path) -> None:
@@ -223,7 +225,7 @@ def test_one_apply_or_many_give_the_same(tmp_path: Path) -> None:
     ways = dict.fromkeys(("vector", "added", "own added", "folded", "spread anew"), 0)
     rng, before = Random(11), dict[str, TableVersion]()
     for n in range(history.writer.n):
-        made = Options(history=True, buckets=3, sizes=sizes(rng))
+        made = Options(history=True, vectors=True, buckets=3, sizes=sizes(rng))
         apply_with(LocalEngine(), landing, tmp_path / "slow", made, to=Point(n=n))
         for name in Target(tmp_path / "slow").tables():
             made_of = Target(tmp_path / "slow").newest(name)

@@ -15,7 +15,7 @@ from gaussdecode.errors import EX_CONFIG, ConfigError
 from gaussdecode.spark.apply import Options, apply, apply_with
 from gaussdecode.spark.catalog import check_apart, full_pattern, name_of
 from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, coordinate
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, coordinate
 from gaussdecode.spark.layout import Layout, Partition, read_layouts
 
 CASES = Path(__file__).with_name("lake_cases.py")

@@ -1,0 +1,27 @@
+"""What the Delta tables of a table look like, given its schema. Pure."""
+
+import pyarrow as pa
+
+from gaussdecode.spark.changelog import BY_COMMIT_DATE
+from gaussdecode.spark.events import change_fields, closed_schema, state_schema
+from gaussdecode.spark.schema import TableSchema
+from gaussdecode.spark.statefile import CHANGELOG, CURRENT, HISTORY
+from gaussdecode.spark.tablelog import Shape
+
+
+def shape_of(schema: TableSchema, by: str, comment: str) -> Shape:
+    """Columns of all of them.
+
+    Args:
+        schema: of the rows.
+        by: column that the changelog is partitioned by; empty for none.
+        comment: what the table says of itself when it is made.
+    """
+    changes = pa.schema([*change_fields(schema), pa.field("gd_n", pa.int64()), *schema.arrow()])
+    partition = None
+    if by == BY_COMMIT_DATE:
+        partition = pa.field(by, pa.date32())
+    elif by:
+        partition = changes.field(by) if by in changes.names else pa.field(by, pa.string())
+    columns = {CURRENT: state_schema(schema), HISTORY: closed_schema(schema), CHANGELOG: changes}
+    return Shape(columns, partition, comment)
