@@ -4,36 +4,26 @@
 column that is read is nested.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+import dataclasses
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark import java_gateway
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
+from pyspark.sql import types as T  # noqa: N812 - the same
 
-from gaussdecode.errors import LandingError
+from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.spark.catalog import Name
 from gaussdecode.spark.comments import Changed, Comments, kept
-from gaussdecode.spark.laketable import (
-    LakeTable,
-    Merge,
-    add_columns,
-    column_comments,
-    commented,
-    exists,
-    flat_columns,
-    jvm_of,
-    make_namespace,
-    merging,
-    named,
-    opened,
-    read_version,
-    rename_columns,
-    session_of,
-)
+from gaussdecode.spark.events import ACTION
 from gaussdecode.spark.layout import PLAIN, Layout, Partition
-from gaussdecode.spark.mergesql import NESTED
+from gaussdecode.spark.mergesql import NESTED, Bounds, Values, merge_text, rename_text
+from gaussdecode.spark.schema import TableSchema, renamed_columns
 from gaussdecode.spark.sqltext import quoted
 
 _POSITION: Final = "gaussdecode.n"
@@ -48,57 +38,80 @@ _MERGE_ON_READ: Final = {
 """Of new tables: an apply writes what changed, not the files that held it."""
 
 
-def _transform(part: Partition) -> Column:
-    """What a table is partitioned by, as Spark has it."""
-    of = F.col(quoted(part.column))
-    if part.transform == "bucket":
-        return F.partitioning.bucket(part.buckets, of)
-    by: Column = getattr(F.partitioning, part.transform)(of) if part.transform else of
-    return by
+@dataclasses.dataclass(frozen=True, slots=True)
+class Merge:
+    """Changes of a table.
+
+    Attributes:
+        rows: at most one per row of the table.
+        on: rows are the same where these columns are.
+        unsent: columns whose values a row that is there keeps, where ``gd_unchanged`` names them.
+        bounds: least and greatest value of columns, in every row that `rows` is about.
+        values: of columns, all those in rows that `rows` is about.
+    """
+
+    rows: DataFrame
+    on: Sequence[str]
+    unsent: Collection[str] = frozenset()
+    bounds: Bounds = dataclasses.field(default_factory=dict)
+    values: Values = dataclasses.field(default_factory=dict)
 
 
-class IcebergTable(LakeTable):
-    """A table of Iceberg.
+class IcebergTable:
+    """One table.
 
     Args:
         spark: running.
         name: parts of its name; the first is the catalog.
         owner: id of the landing; None in a catalog that nobody else has.
         writer: id of the landing where several write the table; empty where one does.
+
+    Attributes:
+        name: in SQL.
     """
 
     def __init__(
         self, spark: SparkSession, name: Name, owner: str | None, writer: str = ""
     ) -> None:
         self._spark = spark
-        self._parts = name
-        self._name = ".".join(map(quoted, name))
+        self._space = ".".join(map(quoted, name[:-1]))
+        self.name = ".".join(map(quoted, name))
         self._owner = owner
         self._position = f"{_POSITION}.{writer}" if writer else _POSITION
 
-    def name(self) -> str:
-        """See `LakeTable`."""
-        return self._name
-
     def is_there(self) -> bool:
-        """See `LakeTable`."""
-        return exists(self._spark, self._name)
+        """Whether it was made."""
+        with _opened(self.name):
+            return self._spark.catalog.tableExists(self.name)
 
     def _table(self) -> Any:  # Any: an object of the JVM
         spark3 = jvm_of(self._spark).org.apache.iceberg.spark.Spark3Util
-        with opened(self._name):
-            return spark3.loadIcebergTable(session_of(self._spark), self._name)
+        with _opened(self.name):
+            return spark3.loadIcebergTable(_session_of(self._spark), self.name)
+
+    def position(self) -> int | None:
+        """Number of the entry it is at; None when there is no table.
+
+        Raises:
+            LandingError: it is not this target's.
+        """
+        if not self.is_there():
+            return None
+        found = self.noted()
+        if found is None:
+            raise LandingError(f"{self.name} was not made by this target, or is damaged")
+        return found
 
     def noted(self) -> int | None:
-        """See `LakeTable`: of the newest snapshot that has one, or what was noted last."""
+        """The same of a table that others write too; None as well where this target did not yet."""
         if not self.is_there():
             return None
         table = self._table()
         if self._owner is not None and table.properties().get(_OWNER) != self._owner:
-            raise LandingError(f"{self._name} was not made by this target; choose another name")
+            raise LandingError(f"{self.name} was not made by this target; choose another name")
         noted = table.properties().get(self._position)
         snapshot = table.currentSnapshot()
-        while snapshot is not None:
+        while snapshot is not None:  # the newest that has one
             found = snapshot.summary().get(self._position)
             if found is not None:
                 return max(int(found), int(noted or -1))
@@ -107,30 +120,36 @@ class IcebergTable(LakeTable):
         return None if noted is None else int(noted)
 
     def version(self) -> int:
-        """See `LakeTable`."""
+        """Its newest snapshot."""
         return int(self._table().currentSnapshot().snapshotId())
 
     def read(self, version: int | None = None) -> DataFrame:
-        """See `LakeTable`."""
-        rows = read_version(self._spark, self._name, version)
-        return rows.withColumns({n: F.from_json(n, NESTED[n]) for n in flat_columns(rows)})
+        """Rows of a version, of the newest by default."""
+        rows = self._kept(version)
+        return rows.withColumns({n: F.from_json(n, NESTED[n]) for n in _flat_columns(rows)})
+
+    def _kept(self, version: int | None = None) -> DataFrame:
+        """The same as they are kept."""
+        at = "" if version is None else f" VERSION AS OF {version}"
+        with _opened(self.name):
+            return self._spark.sql(f"SELECT * FROM {self.name}{at}")  # noqa: S608 - our own names
 
     def replace(self, rows: DataFrame, n: int, layout: Layout = PLAIN) -> None:
-        """See `LakeTable`."""
+        """Put rows and their columns in place of all there is but the comments, or make the table."""
         is_new = not self.is_there()
         said = layout.comment
         if is_new:
-            make_namespace(self._spark, self._parts)
+            self._make_namespace()
         else:
             before = self.comments()
-            rows = commented(rows, before.columns)
+            rows = _commented(rows, before.columns)
             said = said and kept(said, before.table)
-        with named(self._name):
+        with _named(self.name):
             nested = [name for name in NESTED if name in rows.columns]
             rows = rows.withColumns({name: F.to_json(name) for name in nested})
             if layout.cluster and not layout.partition:
                 rows = rows.sort(*map(quoted, layout.cluster))
-            writer = rows.writeTo(self._name).using("iceberg")
+            writer = rows.writeTo(self.name).using("iceberg")
             for name, value in _MERGE_ON_READ.items() if is_new else ():
                 writer = writer.tableProperty(name, value)
             if layout.partition:
@@ -149,46 +168,86 @@ class IcebergTable(LakeTable):
                 order.commit()
         self._note(n)
 
+    def _make_namespace(self) -> None:
+        """Make what it is to be in.
+
+        Raises:
+            ConfigError: the session may not.
+        """
+        try:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._space}")
+        except (PySparkException, Py4JJavaError) as error:
+            raise ConfigError(
+                f"namespace {self._space} cannot be made ({why(error)}): make it yourself, "
+                "or give another catalog or namespace"
+            ) from None
+
+    def add_columns(self, fields: Sequence[T.StructField]) -> None:
+        """Add columns that are not there yet; they are NULL in the rows there are."""
+        held = self._kept().columns
+        new = [
+            f"{quoted(field.name)} {field.dataType.simpleString()}"
+            for field in fields
+            if field.name not in held
+        ]
+        if new:
+            with _named(self.name):
+                self._spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(new)})")
+
     def rename_columns(self, renamed: Mapping[str, str]) -> None:
-        """See `LakeTable`."""
-        if renamed:
-            held = read_version(self._spark, self._name, None)
-            rename_columns(self._spark, self._name, held, renamed)
+        """Give columns other names, in our columns that name them too; those that have them stay."""
+        if not renamed:
+            return
+        held = self._kept()
+        with _named(self.name):
+            for old, new in renamed.items():
+                if old in held.columns:
+                    names = f"{quoted(old)} TO {quoted(new)}"
+                    self._spark.sql(f"ALTER TABLE {self.name} RENAME COLUMN {names}")
+            self._spark.sql(rename_text(self.name, renamed, _flat_columns(held))).collect()
 
     def append(self, rows: DataFrame, n: int) -> None:
-        """See `LakeTable`."""
+        """Put rows beside those there are, or make the table."""
         if not self.is_there():
             self.replace(rows, n)
             return
-        flat = flat_columns(read_version(self._spark, self._name, None))
+        flat = _flat_columns(self._kept())
         rows = rows.withColumns({name: F.to_json(name) for name in flat})
-        with named(self._name):
-            rows.writeTo(self._name).option(f"snapshot-property.{self._position}", str(n)).append()
+        with _named(self.name):
+            rows.writeTo(self.name).option(f"snapshot-property.{self._position}", str(n)).append()
         self._note(n)
 
-    def add_columns(self, fields: Sequence[T.StructField]) -> None:
-        """See `LakeTable`."""
-        add_columns(self._spark, self._name, self.read().columns, fields)
-
     def merge(self, changes: Merge, n: int) -> None:
-        """See `LakeTable`."""
-        flat = flat_columns(
-            read_version(self._spark, self._name, None)
-        )  # older tables have nested ones
-        with merging(self._name, changes, flat) as text, named(self._name):
-            _with_summary(self._spark, {self._position: str(n)}, text)
+        """Apply changes."""
+        view = f"gd_changes_{secrets.token_hex(6)}"
+        text = merge_text(
+            self.name,
+            view,
+            [column for column in changes.rows.columns if column != ACTION],
+            on=changes.on,
+            unsent=changes.unsent,
+            bounds=changes.bounds,
+            values=changes.values,
+            flat=_flat_columns(self._kept()),  # older tables have nested ones
+        )
+        changes.rows.createOrReplaceTempView(view)
+        try:
+            with _named(self.name):
+                _with_summary(self._spark, {self._position: str(n)}, text)
+        finally:
+            self._spark.catalog.dropTempView(view)
         self._note(n)
 
     def comments(self) -> Comments:
-        """See `LakeTable`."""
+        """What it says of itself and of its columns; empty for nothing."""
         table = self._table()
         table.refresh()  # its catalog may keep what another process has changed since
-        rows = read_version(self._spark, self._name, None)
-        return Comments(table.properties().get(_COMMENT) or "", column_comments(rows))
+        columns = {f.name: f.metadata.get("comment", "") for f in self._kept().schema.fields}
+        return Comments(table.properties().get(_COMMENT) or "", columns)
 
     def set_comments(self, changed: Changed) -> None:
-        """See `LakeTable`: one commit, and no snapshot."""
-        with named(self._name):
+        """Say something else, in one commit; there is no snapshot of it, and no position changes."""
+        with _named(self.name):
             transaction = self._table().newTransaction()
             if changed.table is not None:
                 transaction.updateProperties().set(_COMMENT, changed.table).commit()
@@ -200,15 +259,15 @@ class IcebergTable(LakeTable):
             transaction.commitTransaction()
 
     def compact(self) -> None:
-        """See `LakeTable`."""
+        """Write small files anew, without those of their rows that are gone."""
         actions = jvm_of(self._spark).org.apache.iceberg.spark.actions.SparkActions
-        with named(self._name):
+        with _named(self.name):
             table = self._table()
-            rewrite = actions.get(session_of(self._spark)).rewriteDataFiles(table)
+            rewrite = actions.get(_session_of(self._spark)).rewriteDataFiles(table)
             (rewrite.sort() if table.sortOrder().isSorted() else rewrite).execute()
 
     def forget(self, before: float, keep: Collection[int]) -> None:
-        """See `LakeTable`."""
+        """Remove versions from before a time in seconds since 1970, but those to keep and the newest."""
         table = self._table()
         newest = table.currentSnapshot().snapshotId()
         expire = table.expireSnapshots().expireOlderThan(0)  # none but those that are named
@@ -217,14 +276,104 @@ class IcebergTable(LakeTable):
             is_old = snapshot.timestampMillis() < before * 1000
             if is_old and number != newest and number not in keep:
                 expire = expire.expireSnapshotId(number)
-        with named(self._name):
+        with _named(self.name):
             expire.commit()
 
     def _note(self, n: int) -> None:
         """Keep the position where it outlives the snapshot."""
         note = f"('{self._position}' = '{n}')"
-        with named(self._name):
-            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES {note}")
+        with _named(self.name):
+            self._spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES {note}")
+
+
+def _transform(part: Partition) -> Column:
+    """What a table is partitioned by, as Spark has it."""
+    of = F.col(quoted(part.column))
+    if part.transform == "bucket":
+        return F.partitioning.bucket(part.buckets, of)
+    by: Column = getattr(F.partitioning, part.transform)(of) if part.transform else of
+    return by
+
+
+def _flat_columns(rows: DataFrame) -> list[str]:
+    """Which of our columns are kept as JSON."""
+    return [f.name for f in rows.schema if f.name in NESTED and f.dataType == T.StringType()]
+
+
+def _commented(rows: DataFrame, comments: Mapping[str, str]) -> DataFrame:
+    """Rows whose columns say of themselves what columns of these names said."""
+    return rows.select(
+        *(
+            F.col(quoted(name)).alias(name, metadata={"comment": comments[name]})
+            if comments.get(name)
+            else quoted(name)
+            for name in rows.columns
+        )
+    )
+
+
+def named_back(rows: DataFrame, old: TableSchema, newer: Iterable[TableSchema]) -> DataFrame:
+    """Rows by the names of a version, where a killed apply has renamed columns already.
+
+    Args:
+        rows: of the table.
+        old: version it is of, by its position.
+        newer: versions it was about to become, the oldest first.
+    """
+    for new in newer:
+        for before, after in (renamed_columns(old, new) or {}).items():
+            if after in rows.columns and before not in rows.columns:
+                rows = rows.withColumnRenamed(after, before)
+    return rows
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say which table could not be written, without what was in its rows.
+
+    Raises:
+        LandingError: the format refused the commit; another writer may have been quicker.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        cause = why(error)
+    else:
+        return
+    raise LandingError(f"{name} was not changed: {cause}; was another writer quicker? run it again")
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[None]:
+    """Say which table could not be opened.
+
+    Raises:
+        LandingError: it is of another format, a view, may not be read, or its catalog does not answer.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise LandingError(
+            f"{name} cannot be opened ({why(error)}): it is not a table that this target made, may not "
+            "be read, or its catalog does not answer; choose another name, restore it, or run it again"
+        ) from None
+
+
+def why(error: PySparkException | Py4JJavaError) -> str:
+    """What went wrong by its name: texts of errors may hold values."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() or type(error).__name__
+    return str(error.java_exception.getClass().getName())
+
+
+def jvm_of(spark: SparkSession) -> Any:  # Any: py4j's view of the JVM
+    """The JVM of a session."""
+    return spark._jvm  # noqa: SLF001 - there is no other way to it
+
+
+def _session_of(spark: SparkSession) -> Any:  # Any: an object of the JVM
+    """The session as the JVM has it."""
+    return spark._jsparkSession  # noqa: SLF001 - there is no other way to it
 
 
 class _Statement:

@@ -1,9 +1,7 @@
-"""The tables of a target that Delta Lake or Iceberg keeps: replaced or merged, the position in the same commit.
+"""The tables of a target that Iceberg keeps: replaced or merged, the position in the same commit.
 
-Given a session that has the jars. A commit of either format is atomic; the number of the
-commit entry it brings the table to goes with it: in Delta as the table's transaction id
-(which also makes it skip what it has), in Iceberg in the summary of the snapshot. Columns
-are ours, those of the table, and ``gd_key``: the bytes that tell rows apart, see `keys`.
+Given a session that has the jar. A commit is atomic, and the number of the commit entry it brings the table to
+goes with it. Columns are ours, those of the table, and ``gd_key``: the bytes that tell rows apart, see `keys`.
 """
 
 import zlib
@@ -16,10 +14,8 @@ from pyspark.sql import SparkSession
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.catalog import name_of, positions_name
-from gaussdecode.spark.deltatable import DeltaTable
 from gaussdecode.spark.formats import DELTA, ICEBERG, coordinate, settings
-from gaussdecode.spark.icebergtable import IcebergTable
-from gaussdecode.spark.laketable import LakeTable, jvm_of, why
+from gaussdecode.spark.icebergtable import IcebergTable, jvm_of, why
 from gaussdecode.spark.session import beside
 from gaussdecode.spark.store import Target
 
@@ -83,35 +79,28 @@ class Lake:
         self._spark = spark
         self._store = store
 
-    def table(self, directory: str, beside: str = "") -> LakeTable:
+    def table(self, directory: str, beside: str = "") -> IcebergTable:
         """One of them, there or not.
 
         Args:
             directory: of the table.
             beside: which table of it, such as ``history``; none for its rows.
         """
-        pattern, owner = self._store.catalog, self._store.landing_id
-        is_delta = self._store.format == DELTA
-        if pattern:
-            name = name_of(pattern, directory)
-            if beside:
-                name = (*name[:-1], f"{name[-1]}_{beside}")
-            kind = DeltaTable if is_delta else IcebergTable
-            return kind(self._spark, name, owner)
+        if pattern := self._store.catalog:
+            *space, name = name_of(pattern, directory)
+            name += f"_{beside}" if beside else ""
+            return IcebergTable(self._spark, (*space, name), self._store.landing_id)
         root = self._store.root / "lake"
         assert isinstance(root, Path)  # at a URL there is a catalog
         directory += f".{beside}" if beside else ""
-        if is_delta:
-            return DeltaTable(self._spark, root / directory, owner)
-        name = (_own_catalog(self._spark, root), "tables", directory)
-        return IcebergTable(self._spark, name, None)
+        return IcebergTable(
+            self._spark, (_own_catalog(self._spark, root), "tables", directory), None
+        )
 
-    def positions(self) -> LakeTable:
+    def positions(self) -> IcebergTable:
         """The table of positions, in the catalog; see `lakepositions`."""
-        name, writer = positions_name(self._store.catalog), self._store.landing_id
-        if self._store.format == DELTA:
-            return DeltaTable(self._spark, name, writer)
-        return IcebergTable(self._spark, name, None, writer)
+        name = positions_name(self._store.catalog)
+        return IcebergTable(self._spark, name, None, self._store.landing_id)
 
 
 def _own_catalog(spark: SparkSession, root: Path) -> str:

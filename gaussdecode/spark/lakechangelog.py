@@ -1,4 +1,4 @@
-"""The changelog of a table that Delta Lake or Iceberg keeps: landed changes, appended.
+"""The changelog of a table that Iceberg keeps: landed changes, appended.
 
 A table beside the one with the rows. It goes before that one, like the history, and knows by its own position which
 changes it has: after a kill it may be ahead, and takes none of them twice.
@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812 - the same
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
 from gaussdecode.spark.events import change_fields
 from gaussdecode.spark.frames import as_version, read_versions
-from gaussdecode.spark.laketable import LakeTable, named_back
+from gaussdecode.spark.icebergtable import IcebergTable, named_back
 from gaussdecode.spark.layout import Layout, Partition
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import OLD, TableSchema, renamed_columns
@@ -51,7 +51,7 @@ def landed_changes(
 
 
 def publish_changelog(
-    table: LakeTable,
+    table: IcebergTable,
     rows: DataFrame,
     old: TableSchema | None,
     new: TableSchema,

@@ -1,4 +1,4 @@
-"""Set the comments of tables of Delta Lake and Iceberg to those of the source's tables.
+"""Set the comments of tables of Iceberg to those of the source's tables.
 
 The stream carries no comments, so whoever calls has asked the database. Rows and positions stay what they are, and a
 table that says what it should gets no commit. A table's columns are those of its own position: its history may
@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from gaussdecode.errors import LandingError, TargetBusyError
 from gaussdecode.spark.comments import Changed, Described, difference, removed, wanted
+from gaussdecode.spark.icebergtable import IcebergTable
 from gaussdecode.spark.lake import Lake, open_lake
 from gaussdecode.spark.lakechangelog import CHANGELOG
 from gaussdecode.spark.lakehistory import HISTORY
-from gaussdecode.spark.laketable import LakeTable
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import comment
 from gaussdecode.spark.store import COMMITS, LOGGED, Target
@@ -104,7 +104,7 @@ class CommentRun:
         self, lake: Lake, directory: str, title: str, beside: str, here: Described | None
     ) -> Outcome:
         table = lake.table(directory, beside)
-        found = Outcome(table=title, of=_ALL[beside][0], name=table.name())
+        found = Outcome(table=title, of=_ALL[beside][0], name=table.name)
         if here is None:
             return dataclasses.replace(found, left="the source has no such table")
         try:
@@ -126,12 +126,12 @@ class CommentRun:
         )
 
     def _difference(
-        self, table: LakeTable, directory: str, beside: str, here: Described
+        self, table: IcebergTable, directory: str, beside: str, here: Described
     ) -> Changed:
         _, records, begin = _ALL[beside]
         n = table.position()  # refuses a table of somebody else's
         if n is None:
-            raise LandingError(f"{table.name()} is gone; restore it")
+            raise LandingError(f"{table.name} is gone; restore it")
         schema = self.store.schema(directory, self.store.record(directory, n, records)["schema_id"])
         to_be = wanted(schema, here, begin + comment(schema, self.landing))
         return difference(table.comments(), to_be)

@@ -1,4 +1,4 @@
-"""The history of a table that Delta Lake or Iceberg keeps: one row per version of a row.
+"""The history of a table that Iceberg keeps: one row per version of a row.
 
 Beside each table stands another one with the same columns and ``gd_to_...``: what ended the version, NULL
 in those that are there now. A version is known by its place in the order of changes, so that the same
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.spark.datacheck import places_of
 from gaussdecode.spark.events import ACTION, ENDS, KEY, PUT, closed_schema
 from gaussdecode.spark.frames import as_version, read_versions, spark_type
-from gaussdecode.spark.laketable import LakeTable, Merge, named_back
+from gaussdecode.spark.icebergtable import IcebergTable, Merge, named_back
 from gaussdecode.spark.mergesql import Bounds, Values
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.schema import TableSchema, renamed_columns
@@ -54,7 +54,7 @@ class Versions:
 
 
 def publish(
-    spark: SparkSession, table: LakeTable, versions: Versions, n: int, scratch: Place
+    spark: SparkSession, table: IcebergTable, versions: Versions, n: int, scratch: Place
 ) -> None:
     """Put versions into a history; again if it must be.
 
@@ -84,10 +84,8 @@ def publish(
     names = [quoted(name) for name in versions.rows.columns]
     place = places_of(versions.rows)
     kept = held.join(versions.rows.select(*place), place, "left_anti").select(*names)
-    new, fields = (
-        versions.new,
-        closed_schema(versions.new),
-    )  # a table cannot be read while it is replaced
+    # A table cannot be read while it is replaced.
+    new, fields = versions.new, closed_schema(versions.new)
     every = kept.unionByName(versions.rows).select(*map(quoted, fields.names))
     files = write_rows(every, new.schema_id, fields, scratch, HISTORY)
     ours = [field for field in fields if field.name not in new.names]

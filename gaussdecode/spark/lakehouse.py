@@ -1,4 +1,4 @@
-"""Upkeep of tables that Delta Lake or Iceberg keeps: few files, and no versions nobody reads.
+"""Upkeep of tables that Iceberg keeps: few files, and no versions nobody reads.
 
 What a version of the database names stays, as does the newest version of each table; so `query` shows what it
 showed before. No row changes, and no position.
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
+from gaussdecode.spark.icebergtable import IcebergTable
 from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakechangelog import CHANGELOG
 from gaussdecode.spark.lakehistory import HISTORY
-from gaussdecode.spark.laketable import LakeTable
 from gaussdecode.spark.store import Target
 
 
 def compact_lake(spark: SparkSession, store: Target) -> int:
-    """Write the small files of all tables anew, as the format does; give how many tables there are.
+    """Write the small files of all tables anew, as Iceberg does; give how many tables there are.
 
     Raises:
         LandingError: another writer is at work, or was quicker.
@@ -45,7 +45,7 @@ def forget_lake(spark: SparkSession, store: Target, before: float) -> None:
             table.forget(before, {of.tables[name] for of in found if of and name in of.tables})
 
 
-def _tables(spark: SparkSession, store: Target) -> Iterator[tuple[str, LakeTable]]:
+def _tables(spark: SparkSession, store: Target) -> Iterator[tuple[str, IcebergTable]]:
     """All tables that are there, histories too, with the name of whose they are."""
     lake = open_lake(spark, store)
     for name in store.tables():

@@ -55,7 +55,7 @@ def _lines(
         title = store.schema_at(newest, directory).title
         yield (
             f"({literal(store.landing_id)}, {newest.n}, {newest.epoch}, {newest.lsn}, {csn}, {stamp}, "
-            f"{literal(title)}, {literal(lake.table(directory).name())}, {version})"
+            f"{literal(title)}, {literal(lake.table(directory).name)}, {version})"
         )
 
 

@@ -1,4 +1,4 @@
-"""One apply into tables that Delta Lake or Iceberg keep: the current state, merged.
+"""One apply into tables that Iceberg keeps: the current state, merged.
 
 The log is planned, read and merged as for `run`; what comes out is staged as Parquet and
 goes into each table in one commit, which carries the number of the entry. Changes of rows go
@@ -34,11 +34,11 @@ from gaussdecode.spark.engine import Engine, LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, KEY, PUT, REMOVE, closed_schema, state_schema
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.frames import as_version, read_parquet, read_versions
+from gaussdecode.spark.icebergtable import IcebergTable, Merge, named_back
 from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakechangelog import CHANGELOG, landed_changes, publish_changelog
 from gaussdecode.spark.lakehistory import HISTORY, Versions, open_versions, publish
 from gaussdecode.spark.lakepositions import publish_positions
-from gaussdecode.spark.laketable import LakeTable, Merge, named_back
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import PLAIN, Layout, comment, layouts_by_directory
 from gaussdecode.spark.place import Place, remove_tree, whole
@@ -110,7 +110,7 @@ class Prepared:
     """
 
     work: Work
-    held: LakeTable
+    held: IcebergTable
     schema: TableSchema
     ignored: dict[str, tuple[int, ...]]
     rows: DataFrame
@@ -263,7 +263,7 @@ class LakeRun(Run):
             wanted.check(schema.title, schema.names, self.store.format)
             self.layouts[table] = wanted
 
-    def _can_merge(self, group: Group, held: LakeTable) -> bool:
+    def _can_merge(self, group: Group, held: IcebergTable) -> bool:
         """Whether rows keep their identity, and columns stay or are added."""
         old = group.work.schema
         if old is None or not all(map(_keeps_rows, group.parts)):
@@ -283,7 +283,7 @@ class LakeRun(Run):
             self.store.schema(table, self.store.record(table, k, of)["schema_id"]) for k in later
         )
 
-    def _merged(self, group: Group, held: LakeTable) -> Prepared | None:
+    def _merged(self, group: Group, held: IcebergTable) -> Prepared | None:
         work, schema = group.work, group.schema
         out = self.quarantine.get(work.table, ())
         with_history = self._begin_history(group, held)
@@ -311,7 +311,7 @@ class LakeRun(Run):
         return Prepared(work, held, schema, group.ignored, rows, merge, said, versions)
 
     def _changes(
-        self, part: Work, group: Group, held: LakeTable, *, with_history: bool, is_checked: bool
+        self, part: Work, group: Group, held: IcebergTable, *, with_history: bool, is_checked: bool
     ) -> Staged:
         """Stage what became of the rows that changed."""
         era, out = part.eras[0], self._stage_out(part, group)
@@ -325,7 +325,7 @@ class LakeRun(Run):
             changes = self._reduce(part, job, era, part.after)
         return changes
 
-    def _replaced(self, group: Group, held: LakeTable) -> Prepared:
+    def _replaced(self, group: Group, held: IcebergTable) -> Prepared:
         work, schema = group.work, group.schema
         held.position()  # refuses a table of somebody else's
         had_rows = work.schema is not None
@@ -440,7 +440,7 @@ class LakeRun(Run):
     def _is_history_kept(self) -> bool:
         return self.options.history or (self.before is not None and self.before.history)
 
-    def _begin_history(self, group: Group, held: LakeTable) -> bool:
+    def _begin_history(self, group: Group, held: IcebergTable) -> bool:
         """Whether a table has a history; one that begins with rows begins with these."""
         work = group.work
         known = self.history_from.get(work.table)
@@ -506,7 +506,7 @@ class LakeRun(Run):
         work: Work,
         schema: TableSchema,
         staged: DataFrame,
-        table: LakeTable,
+        table: IcebergTable,
         on: Sequence[str],
     ) -> DataFrame:
         """Changes, in which a row that goes into quarantine is removed, and one that comes back put."""
@@ -570,8 +570,10 @@ class LakeRun(Run):
             resets=tuple(era.resets),
             buckets=work.buckets,
             base=base,
+            beside=(),
             is_rebuilt=True,
             with_history=work.history_from is not None,
+            with_vectors=False,
             token=f"{self.token}{number:02d}",
             sizes=self.options.sizes,
         )
@@ -605,7 +607,7 @@ class LakeRun(Run):
         return LocalEngine() if size <= _SMALL_BYTES else self.engine
 
     def _stage_touched(
-        self, part: Work, group: Group, held: LakeTable, job: Job
+        self, part: Work, group: Group, held: IcebergTable, job: Job
     ) -> tuple[StateFile, ...]:
         """Stage the rows of a table that changes are about."""
         root = self.landing.root

@@ -1,4 +1,4 @@
-"""Rows of a table of Delta Lake or Iceberg, and of its quarantine, for a comparison with the source."""
+"""Rows of a table of Iceberg, and of its quarantine, for a comparison with the source."""
 
 import functools
 from collections.abc import Iterator

@@ -239,7 +239,10 @@ def history(
     version = _version(store, _newest(store), directory)
     if version.history_from is None:
         raise ConfigError(f"{store.root}: {table} was applied without history")
-    now = _every(spark, store, directory, version, columns)
+    now = _current(spark, store, directory, version, columns)
+    if version.quarantine:
+        held = _held(spark, store, directory, version.schema_id, version.quarantine)
+        now = now.unionByName(held.select(*map(quoted, now.columns)))
     if not version.closed:
         ends = [F.lit(None).cast(_type_of(name)).alias(name) for name in ENDS]
         return now.select(*ends, "*")
@@ -329,20 +332,7 @@ def _current(
     version: TableVersion,
     columns: Container[str] | None = None,
 ) -> DataFrame:
-    """Rows of a version, but those in quarantine."""
-    rows = _every(spark, store, table, version, columns)
-    if not version.quarantine:
-        return rows
-    return without(rows, _held(spark, store, table, version.schema_id, version.quarantine))
-
-
-def _every(
-    spark: SparkSession,
-    store: Target,
-    table: str,
-    version: TableVersion,
-    columns: Container[str] | None,
-) -> DataFrame:
+    """Rows of a version; those in quarantine are not among them."""
     return _read(spark, store, table, version.current, version, columns=columns)
 
 

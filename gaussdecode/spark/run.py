@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gaussdecode.errors import ConfigError
@@ -20,11 +20,21 @@ from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import Layouts
 from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_plan
+from gaussdecode.spark.rewrite import ConformTask, ParkTask, conform_file, is_stale, park_rows
 from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.sources import record_of
 from gaussdecode.spark.spread import MAX_BUCKETS, Sizes, power_of_two, shared_out
-from gaussdecode.spark.statefile import CURRENT, FOLDERS, HISTORY, OTHERS, PartVersion, StateFile, TableVersion
+from gaussdecode.spark.statefile import (
+    CHANGELOG,
+    FOLDERS,
+    HISTORY,
+    OTHERS,
+    PartVersion,
+    StateFile,
+    TableVersion,
+)
 from gaussdecode.spark.store import DatabaseVersion, Target, utc_now
+from gaussdecode.spark.tableshape import shape_of
 from gaussdecode.spark.tasks import Job, MapTask
 
 Progress = Callable[[str], None]
@@ -308,9 +318,9 @@ class Run:
 
     def _apply_tables(self, plan: Plan, applied: Mapping[str, Applied]) -> None:
         works = [
-            self._work(table, planned, applied.get(table, Applied()), source)
+            work
             for table, planned in plan.tables.items()
-            for source in planned.changed
+            for work in self._works(table, planned, applied.get(table, Applied()))
         ]
         tables = {work.table: [w for w in works if w.table == work.table] for work in works}
         self.progress(f"entry {plan.to}: changes of {counted(len(tables), 'table')}")
@@ -321,6 +331,7 @@ class Run:
         whole = [self._together(found, plan) for found in tables.values()]
         for work in whole:
             self._check(work)
+        self._conform(whole)
         for work in whole:
             self._commit(work, plan)
         self._count_unmatched(works)
@@ -378,6 +389,31 @@ class Run:
             unmatched=sum(work.unmatched for work in works),
             parts=parts,
         )
+
+    def _works(self, table: str, planned: TablePlan, state: Applied) -> list[Work]:
+        """One for each source that has something new; for each of them where rows are in quarantine."""
+        works = [self._work(table, planned, state, source) for source in planned.changed]
+        if not works or planned.schema is None or works[0].version is None:
+            return works
+        if not works[0].version.quarantine:
+            return works
+        version, there = works[0].version, {work.source for work in works}
+        for schema in planned.schema.parts:
+            if schema.source not in there and schema.source in version.parts:
+                of = version.parts[schema.source]
+                works.append(
+                    dataclasses.replace(
+                        works[0],
+                        source=schema.source,
+                        schema=schema,
+                        eras=[Era(schema, {schema.schema_id: schema}, [], [])],
+                        passed=[],
+                        ignore_through=of.ignore_through,
+                        current=self.store.files_of(table, version.current, schema.source),
+                        buckets=of.buckets,
+                    )
+                )
+        return works
 
     def _work(
         self, table: str, whole: TablePlan, state: Applied, source: str | None = None
@@ -450,7 +486,8 @@ class Run:
             work.buckets = power_of_two(bulk / sizes.bucket)
             is_rebuilt = True
         schemas = dict(era.schemas)
-        for file in work.current:
+        beside = () if number or work.version is None else work.version.quarantine
+        for file in (*work.current, *beside):
             if file.schema_id not in schemas:
                 schemas[file.schema_id] = self.store.schema(work.table, file.schema_id)
         return Job(
@@ -462,6 +499,7 @@ class Run:
             resets=tuple(era.resets),
             buckets=work.buckets,
             base=tuple(work.current),
+            beside=beside,
             is_rebuilt=is_rebuilt,
             with_history=self._has_history(work.version),
             with_vectors=self._with_vectors(),
@@ -472,6 +510,7 @@ class Run:
     def _map_tasks(self, job: Job, files: Sequence[ChangeFile]) -> list[MapTask]:
         root = self.landing.root
         planned = [MapTask(job, root, changes=part) for part in self._portions(files)]
+        planned += [MapTask(job, root, base=(file,)) for file in job.beside]
         if job.is_rebuilt:
             planned += [MapTask(job, root, base=(file,)) for file in job.base]
         else:
@@ -506,7 +545,7 @@ class Run:
         if not pairs:
             return {}
         involved = {index: moves.components(found) for index, found in pairs.items()}
-        looks += [MapTask(job, root, base=(file,)) for job, _ in asked for file in job.base]
+        looks += [MapTask(job, root, base=(file,)) for job, _ in asked for file in (*job.base, *job.beside)]
         texts = self.engine.grouped(
             [task for task in looks if task.job.index in involved],
             functools.partial(tasks.map_involved, involved=involved),
@@ -563,6 +602,51 @@ class Run:
         found = check_files(self.engine.session, self.store, work, tests, self.token)
         work.quarantine = found.quarantine
         self.summary.tests += found.failed
+        self._park(work)
+
+    def _park(self, work: Work) -> None:
+        """Take the rows in quarantine out of the table's files."""
+        if not work.quarantine:
+            return
+        by_source = self.store.by_source(work.table, work.current)
+        planned = [
+            ParkTask(self.store.table_root(work.table), file, work.quarantine, source, self.token)
+            for source, files in by_source.items()
+            for file in files
+        ]
+        for text in self.engine.each(planned, park_rows):
+            path, record = json.loads(text)
+            work.current = [file for file in work.current if file.path != path]
+            if record is not None:
+                work.current.append(StateFile(**record))
+                self.summary.bytes_written += record["bytes"]
+
+    def _conform(self, works: Sequence[Work]) -> None:
+        """Write closed intervals and changes anew whose columns have other names or types now."""
+        planned = [task for index, work in enumerate(works) for task in self._stale(index, work)]
+        if planned:
+            files = counted(len(planned), "file")
+            self.progress(f"columns have other names or types: {files} of history and changelog")
+        for text in self.engine.each(planned, conform_file):
+            index, path, record = json.loads(text)
+            work, new = works[index], StateFile(**record)
+            self.summary.bytes_written += new.bytes
+            for files in (work.closed, work.changelog):
+                files[:] = [new if file.path == path else file for file in files]
+
+    def _stale(self, index: int, work: Work) -> Iterator[ConformTask]:
+        schema, before = work.schema, work.version
+        assert schema is not None
+        if before is not None:
+            work.closed[:0], work.changelog[:0] = before.closed, before.changelog
+        columns = shape_of(schema, "", "").columns
+        for folder, files in ((HISTORY, work.closed), (CHANGELOG, work.changelog)):
+            for file in files:
+                old = self.store.schema(work.table, file.schema_id)
+                new = schema if not schema.parts else schema.of(old.source)
+                if new is not None and is_stale(file, old, new):
+                    root = self.store.table_root(work.table)
+                    yield ConformTask(index, root, file, old, new, columns[folder], self.token)
 
     def _commit(self, work: Work, plan: Plan) -> None:
         before = work.version
@@ -575,8 +659,8 @@ class Run:
             schema_id=work.schema.schema_id,
             buckets=work.buckets,
             current=tuple(sorted(work.current, key=lambda file: file.bucket)),
-            closed=(*(() if before is None else before.closed), *work.closed),
-            changelog=(*(() if before is None else before.changelog), *work.changelog),
+            closed=tuple(work.closed),
+            changelog=tuple(work.changelog),
             quarantine=work.quarantine,
             history_from=_since(before, "history_from", n_before, self._has_history(before)),
             changelog_from=_since(before, "changelog_from", n_before, bool(changelog_by)),

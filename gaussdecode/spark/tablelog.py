@@ -126,6 +126,10 @@ class TableLog:
                 path, NewerFormatError(f"it cannot be understood: {error}"), ""
             ) from error
 
+    def created(self, v: int) -> str:
+        """When a version was made; its files may be gone."""
+        return str(json.loads(self._logs[CURRENT].snapshot(v).domains[DOMAIN])["created"])
+
     def _beside(self, folder: str, number: int) -> int:
         """Version of another Delta table that belongs to the newest one of the rows.
 

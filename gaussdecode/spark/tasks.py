@@ -32,10 +32,10 @@ from gaussdecode.spark.events import (
 )
 from gaussdecode.spark.keys import buckets_of
 from gaussdecode.spark.place import Place, parquet_file
-from gaussdecode.spark.schema import TableSchema, conform
+from gaussdecode.spark.schema import SOURCE, TableSchema, conform
 from gaussdecode.spark.spread import Sizes, shared_out
 from gaussdecode.spark.durable import write_file
-from gaussdecode.spark.statefile import CURRENT, StateFile
+from gaussdecode.spark.statefile import CURRENT, QUARANTINE, StateFile
 from gaussdecode.spark.vectors import current_rows
 
 GROUP_BITS: Final = 20
@@ -63,6 +63,7 @@ class Job:
         resets: in order.
         buckets: to spread rows over.
         base: files of the current state.
+        beside: files of rows in quarantine, which come as events.
         is_rebuilt: the current state is spread anew, so it comes as events.
         with_history: keep what ended.
         with_vectors: files may stay where few of their rows are no longer current.
@@ -78,6 +79,7 @@ class Job:
     resets: tuple[Reset, ...]
     buckets: int
     base: tuple[StateFile, ...]
+    beside: tuple[StateFile, ...]
     is_rebuilt: bool
     with_history: bool
     with_vectors: bool
@@ -191,6 +193,8 @@ def read_state(job: Job, file: StateFile) -> pa.Table:
         LandingError: the file is missing or damaged.
     """
     rows = current_rows(job.table_root, file)
+    if file.path.startswith(f"{QUARANTINE}/") and job.schema.source is not None:
+        rows = rows.filter(pc.equal(rows.column(SOURCE), job.schema.source))
     rows = conform(rows, job.schemas[file.schema_id], job.schema)
     target = state_schema(job.schema)
     return rows.select(target.names).cast(target)

@@ -327,6 +327,7 @@ def _spread(
         resets=(),
         buckets=buckets,
         base=tuple(files),
+        beside=(),
         is_rebuilt=not forced,
         with_history=False,
         with_vectors=False,
@@ -437,7 +438,7 @@ def _forget_versions(
     versions = log.versions()
     if not versions:
         return 0, log.paths()
-    ages = {v: _age(log.version(v).created) for v in versions}
+    ages = {v: _age(log.created(v)) for v in versions}
     alive = {v for v in versions if v in kept or v == versions[-1] or ages[v] > cut}
     result = log.forget(alive)
     reach(Step.FILES_REMOVED)

@@ -373,12 +373,12 @@ class StoredFiles:
     def __init__(self, engine: Engine, target: Target, table: str, version: TableVersion) -> None:
         self._engine = engine
         schema = target.schema(table, version.schema_id)
-        ids = {version.schema_id, *(file.schema_id for file in version.current)}
+        ids = {version.schema_id, *(f.schema_id for f in (*version.current, *version.quarantine))}
         # Files of the state are kept readable by the newest names; see `reads_as`.
         schemas = dict.fromkeys(ids, schema)
         root = target.table_root(table)
-        self._job = Job(0, root, schema, schemas, (), (), 1, (), False, False, "")
-        self._files = version.current
+        self._job = Job(0, root, schema, schemas, (), (), 1, (), (), False, False, False, "")
+        self._files = (*version.current, *version.quarantine)
 
     def count(self) -> int:
         """See `Stored`."""

@@ -1,4 +1,4 @@
-"""What tests of Delta Lake and Iceberg have in common: a small Spark 4.0 with their jars, and a small source."""
+"""What tests of Iceberg have in common: a small Spark 4.0 with its jar and Delta Lake's, and a small source."""
 
 import contextlib
 import copy
@@ -17,8 +17,6 @@ from kit.history import Column, History, Snapshot, Table, canon
 from kit.jars import jars
 
 _SMALL: Final = {
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.writeChecksumFile.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     # Planning anew and compiling take longer than these few rows.

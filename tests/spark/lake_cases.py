@@ -1,4 +1,4 @@
-"""Tables of Delta Lake and Iceberg, with their jars; `test_lake` runs these with Spark 4.0."""
+"""Tables of Iceberg, with its jar; `test_lake` runs these with Spark 4.0."""
 
 import dataclasses
 import json
@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -32,16 +31,14 @@ from gaussdecode.source.quoting import literal
 from gaussdecode.spark import failpoint, lakerun, localdisk
 from gaussdecode.spark.apply import Options, apply, apply_with
 from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, load_tests
-from gaussdecode.spark.deltatable import DeltaTable
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
 from gaussdecode.spark.events import ACTION, PUT
 from gaussdecode.spark.failpoint import Step
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
+from gaussdecode.spark.formats import DELTA, ICEBERG
 from gaussdecode.spark.house import APPLIES, VACUUM_SECONDS, House
-from gaussdecode.spark.icebergtable import IcebergTable
+from gaussdecode.spark.icebergtable import IcebergTable, Merge
 from gaussdecode.spark.lake import open_lake
 from gaussdecode.spark.lakesums import stored_frame
-from gaussdecode.spark.laketable import LakeTable, Merge
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.layout import Layout, Partition
 from gaussdecode.spark.place import Given
@@ -56,7 +53,6 @@ from gaussdecode.spark.views import ask
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 _ODD = "it's a \\ `name`"
-LAKES = [kind for kind in FORMATS if kind != PARQUET]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +67,8 @@ def all_of(frame: DataFrame) -> list[str]:
     return sorted(map(repr, frame.toArrow().to_pylist()))
 
 
-def plain_files(source: History) -> Path:
-    """A target of plain files, with all that can be kept, which was applied at once."""
+def by_engine(source: History) -> Path:
+    """A target whose tables the engine writes, with all that can be kept, which was applied at once."""
     made = Options(buckets=1, history=True, changelog="gd_commit_date")
     files = source.writer.root.with_name("files")
     apply_with(LocalEngine(), source.writer.root, files, made)
@@ -80,7 +76,7 @@ def plain_files(source: History) -> Path:
 
 
 def same(of: Callable[..., DataFrame], spark: SparkSession, target: Path, files: Path) -> None:
-    """What of every table, its history or its changelog, is that of a target of plain files."""
+    """What of every table, its history or its changelog, is that of a target of the engine's."""
     for table in Target(files).tables():
         found, wanted = (of(spark, place, table) for place in (target, files))
         assert all_of(found) == all_of(wanted.select(*map(quoted, found.columns))), table
@@ -123,7 +119,7 @@ def check(spark: SparkSession, source: History, target: Given, *, is_tested: boo
 
 
 def same_sums(spark: SparkSession, target: Path, files: Path) -> None:
-    """What is compared with the source is what a target of plain files has, quarantine included."""
+    """What is compared with the source is what a target of the engine's has, quarantine included."""
 
     def stored(root: Path, table: str) -> VerifiedTable:
         store = Target(root)
@@ -131,7 +127,7 @@ def same_sums(spark: SparkSession, target: Path, files: Path) -> None:
         assert database is not None
         schema = store.schema_at(database, table)
         shape = Shape(schema.names, schema.key)
-        if store.format != PARQUET:
+        if store.format == ICEBERG:
             return VerifiedTable(stored_frame(spark, store, database, table), shape, Overlay())
         version = store.version(table, database.tables[table])
         return VerifiedTable(StoredFiles(LocalEngine(), store, table, version), shape, Overlay())
@@ -141,7 +137,7 @@ def same_sums(spark: SparkSession, target: Path, files: Path) -> None:
         assert mine.sums(1) == theirs.sums(1), table
 
 
-def tables_of(spark: SparkSession, target: Given) -> dict[str, LakeTable]:
+def tables_of(spark: SparkSession, target: Given) -> dict[str, IcebergTable]:
     """All tables of a target."""
     store = Target(target)
     lake = open_lake(spark, store)
@@ -154,48 +150,50 @@ def versions(spark: SparkSession, target: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seed", "small_bytes"), [(DELTA, 23, 1 << 20), (ICEBERG, 8, 0), (PARQUET, 8, 0)]
+    ("kind", "seed", "is_tested"), [(ICEBERG, 23, False), (ICEBERG, 8, True), (DELTA, 8, True)]
 )
 def test_rows_are_the_sources(
     kind: str,
     seed: int,
-    small_bytes: int,
+    is_tested: bool,
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Random histories (keys that change, truncates, snapshots, schemas), applied in steps, tested."""
-    monkeypatch.setattr(lakerun, "_SMALL_BYTES", small_bytes)  # reduced here, and by tasks
+    if is_tested:
+        monkeypatch.setattr(lakerun, "_SMALL_BYTES", 0)  # reduced by tasks, not here
     source = History(tmp_path / "landing", seed, with_schema_changes=True)
     for steps in (2, 2):
         source.run(steps)
         summary = apply(
             spark, tmp_path / "landing", tmp_path / "target", format=kind,
-            tests=None if kind == DELTA else _TESTS, history=kind == ICEBERG,
-            changelog="gd_commit_date" if kind == DELTA else None,
+            tests=_TESTS if is_tested else None, history=is_tested,
+            changelog=None if is_tested else "gd_commit_date",
         )  # fmt: skip
         assert (summary.n, summary.unmatched) == (source.writer.n - 1, {})
-        check(spark, source, tmp_path / "target", is_tested=kind != DELTA)
-    files = plain_files(source)
+        check(spark, source, tmp_path / "target", is_tested=is_tested)
+    files = by_engine(source)
     same_sums(spark, tmp_path / "target", files)
-    if kind == PARQUET:
+    same(history if is_tested else changelog, spark, tmp_path / "target", files)
+    if kind == DELTA:
         return
-    same(history if kind == ICEBERG else changelog, spark, tmp_path / "target", files)
     before = versions(spark, tmp_path / "target")
     again = apply(spark, tmp_path / "landing", tmp_path / "target")
     assert (again.tables, versions(spark, tmp_path / "target")) == (0, before)
     assert not list((tmp_path / "target").glob("staging*"))
 
 
-@pytest.mark.parametrize("kind", LAKES)
-def test_several_sources_in_a_lake(kind: str, spark: SparkSession, tmp_path: Path) -> None:
-    """In the order of CSNs, a TRUNCATE on some of them only: as a target of files has it."""
+def test_several_sources_in_a_lake(spark: SparkSession, tmp_path: Path) -> None:
+    """In the order of CSNs, a TRUNCATE on some of them only: as a target of the engine's has it."""
     source = SharedHistory(tmp_path / "landing", 1)
     for steps in (3, 3):
         source.run(steps)
-        summary = apply(spark, tmp_path / "landing", tmp_path / "target", format=kind, history=True)
+        summary = apply(
+            spark, source.writer.root, tmp_path / "target", format=ICEBERG, history=True
+        )
         assert (summary.n, summary.stopped) == (source.writer.n - 1, {})
-    files = plain_files(source)
+    files = by_engine(source)
     same_sums(spark, tmp_path / "target", files)
     same(history, spark, tmp_path / "target", files)
     assert "gd_source" in database(spark, tmp_path / "target")["public.plain"].columns
@@ -212,13 +210,8 @@ def killed(landing: Path, target: Path, rule: str) -> int:
     return done.returncode
 
 
-def keep_up(spark: SparkSession, target: Path, kind: str) -> None:
-    """Do what upkeep does; Delta Lake's takes seconds for each table, so for two of six."""
-    if kind == DELTA:
-        for table in tables_of(spark, target).values():
-            table.compact()
-            table.forget(time.time(), ())
-        return
+def keep_up(spark: SparkSession, target: Path, tables: int) -> None:
+    """Do what upkeep does, with so many tables."""
     clock, said = [0.0], list[str]()
     house = House(
         SparkEngine(spark), target, keep_seconds=0, say=said.append, clock=lambda: clock[0]
@@ -226,14 +219,12 @@ def keep_up(spark: SparkSession, target: Path, kind: str) -> None:
     clock[0] = VACUUM_SECONDS
     for _ in range(APPLIES):
         house.keep(is_changed=True)
-    assert said == ["wrote small files of 4 tables anew"]
+    assert said == [f"wrote small files of {tables} tables anew"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "step", "count"), [(DELTA, Step.LAKE_HISTORY, 2), (ICEBERG, Step.LAKE_COMMITTED, 1)]
-)
+@pytest.mark.parametrize(("step", "count"), [(Step.LAKE_HISTORY, 2), (Step.LAKE_COMMITTED, 1)])
 def test_run_that_ended_anywhere_is_run_again(
-    kind: str, step: Step, count: int, spark: SparkSession, tmp_path: Path,
+    step: Step, count: int, spark: SparkSession, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, told: "Told",
 ) -> None:  # fmt: skip
     """A table that has its commit is not merged again, the others are; rows are the source's.
@@ -242,17 +233,17 @@ def test_run_that_ended_anywhere_is_run_again(
     """
     source = small(tmp_path)
     landing, target = tmp_path / "landing", tmp_path / "target"
-    by = "gd_commit_date"
-    apply(spark, landing, target, format=kind, history=kind == DELTA, changelog=by)
+    with_history, by = step == Step.LAKE_HISTORY, "gd_commit_date"
+    apply(spark, landing, target, format=ICEBERG, history=with_history, changelog=by)
     for table in tables_of(spark, target).values():
-        spark.sql(f"DELETE FROM {table.name()} WHERE false")
-        spark.sql(f"ALTER TABLE {table.name()} SET TBLPROPERTIES ('kept-by' = 'somebody')")
-    keep_up(spark, target, kind)
+        spark.sql(f"DELETE FROM {table.name} WHERE false")
+        spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('kept-by' = 'somebody')")
+    keep_up(spark, target, 6 if with_history else 4)
     told.say("COLUMN bag.y", "what it's of")
-    assert told.run(landing, target)["changed"] == {DELTA: 5, ICEBERG: 3}[kind]
+    assert told.run(landing, target)["changed"] == (5 if with_history else 3)
     before = versions(spark, target)
     live(source)
-    if kind == ICEBERG:
+    if not with_history:
         assert killed(landing, target, f"{step}:{count}") == -signal.SIGKILL
     else:
         with monkeypatch.context() as patch:
@@ -265,9 +256,9 @@ def test_run_that_ended_anywhere_is_run_again(
     assert apply(spark, landing, target).tables == 1
     assert versions(spark, target)["public.bag"] == ended["public.bag"]
     check(spark, source, target)
-    files = plain_files(source)
+    files = by_engine(source)
     same(changelog, spark, target, files)
-    if kind == DELTA:
+    if with_history:
         same(history, spark, target, files)
     assert told.run(landing, target)["changed"] == 0
 
@@ -315,10 +306,7 @@ _SAID = {
 }
 
 
-@pytest.mark.parametrize("kind", LAKES)
-def test_comments_are_the_source_s(
-    kind: str, spark: SparkSession, tmp_path: Path, told: Told
-) -> None:
+def test_comments_are_the_source_s(spark: SparkSession, tmp_path: Path, told: Told) -> None:
     """Set, altered and removed as in the database; what is equal is not written.
 
     A table of somebody else is left alone, another writer waited for, and a table that is replaced keeps its own.
@@ -328,12 +316,8 @@ def test_comments_are_the_source_s(
     database.execute("ALTER TABLE keyed RENAME a TO b")  # known by its number
     source.tables[0].oid = int(database.execute("SELECT 'keyed'::regclass::oid::int8")[0][0])
     live(source)
-    made = Options(
-        history=kind == ICEBERG, format=kind,
-        catalog="spark_catalog.told_{schema}.{table}" if kind == DELTA else None,
-    )  # fmt: skip
-    apply_with(SparkEngine(spark), landing, target, made)
-    begins = {"current": "", **({"history": "History of "} if kind == ICEBERG else {})}
+    apply(spark, landing, target, format=ICEBERG, history=True)
+    begins = {"current": "", "history": "History of "}
     lake, names = open_lake(spark, Target(target)), ("keyed", "bag")
     tables = {
         (name, of): lake.table(f"public.{name}", of.replace("current", ""))
@@ -347,7 +331,7 @@ def test_comments_are_the_source_s(
         told.say(of, text)
 
     def said(of: tuple[str, str]) -> tuple[str, dict[str, str]]:
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {tables[of].name()}").collect()
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {tables[of].name}").collect()
         (end,) = (i for i, row in enumerate(rows) if row.col_name == "# Detailed Table Information")
         (table,) = (row.data_type for row in rows[end:] if row.col_name == "Comment")
         parts = (i for i, row in enumerate(rows) if row.col_name.startswith("#"))
@@ -357,8 +341,6 @@ def test_comments_are_the_source_s(
     def commits() -> dict[tuple[str, str], Any]:
         return {
             of: table._table().operations().current().metadataFileLocation()
-            if isinstance(table, IcebergTable)
-            else table.version()
             for of, table in tables.items()
         }
 
@@ -383,9 +365,9 @@ def test_comments_are_the_source_s(
     assert commits() == then
     told.say("COLUMN keyed.id", None)
     told.say("TABLE keyed", "less")
-    foreign = tables["bag", "current"].name()
+    foreign = tables["bag", "current"].name
     spark.sql(f"DROP TABLE {foreign}")
-    spark.sql(f"CREATE TABLE {foreign} (y string) USING {kind}")
+    spark.sql(f"CREATE TABLE {foreign} (y string) USING iceberg")
     found = told.run(landing, target, status=EX_IOERR)
     assert found["changed"] == len(begins)
     assert "was not made by this target" in found["of"]["bag", "current"]["left"]
@@ -397,11 +379,10 @@ def test_comments_are_the_source_s(
     keyed.replace(keyed.read().localCheckpoint(), at, Layout(comment="newer"))
     table, columns = said(("keyed", "current"))
     assert columns == {"a": _SAID["a"]}
-    assert table.startswith("less\n\n" + "newer" * (kind == ICEBERG))
+    assert table.startswith("less\n\nnewer")
 
 
-@pytest.mark.parametrize("kind", [ICEBERG])  # the statement is the same
-def test_travel_to_where_an_apply_ended(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_travel_to_where_an_apply_ended(spark: SparkSession, tmp_path: Path) -> None:
     """Versions of the database can be shown, points between them are refused.
 
     Apply stays before a gap, and going on is recorded. A table at an older snapshot than was seen is
@@ -412,7 +393,7 @@ def test_travel_to_where_an_apply_ended(kind: str, spark: SparkSession, tmp_path
     gap = source.writer.entry(EntryKind.GAP, source.lsn)
     then = {table.name: last_state(source, table) for table in source.tables}
     live(source, 1)
-    summary = apply(spark, landing, target, format=kind)
+    summary = apply(spark, landing, target, format=ICEBERG)
     n = gap - 1
     assert (summary.n, summary.stopped_at_gap) == (n, gap)
     before = versions(spark, target)["public.bag"]
@@ -429,16 +410,15 @@ def test_travel_to_where_an_apply_ended(kind: str, spark: SparkSession, tmp_path
     )
     for refused in (
         lambda: compact(spark, target),
-        lambda: apply(spark, landing, target, format=PARQUET),
+        lambda: apply(spark, landing, target, format=DELTA),
     ):
         with pytest.raises(ConfigError, match="is kept as"):
             refused()
     assert vacuum(target, older_than_seconds=0).versions == 1
     live(source)
     table = tables_of(spark, target)["public.bag"]
-    assert isinstance(table, IcebergTable)
     table._table().manageSnapshots().rollbackTo(before).commit()
-    spark.sql(f"ALTER TABLE {table.name()} UNSET TBLPROPERTIES ('gaussdecode.n')")
+    spark.sql(f"ALTER TABLE {table.name} UNSET TBLPROPERTIES ('gaussdecode.n')")
     with pytest.raises(LandingError, match="set back"):
         apply(spark, landing, target)
 
@@ -449,7 +429,6 @@ class Shelf:
 
     Attributes:
         spark: running.
-        kind: format.
         source: of the tables.
         keep: copy the source's landing to a store; gives its URL.
         target: URL.
@@ -459,7 +438,6 @@ class Shelf:
     """
 
     spark: SparkSession
-    kind: str
     source: History
     keep: Callable[[], str]
     target: str
@@ -470,7 +448,7 @@ class Shelf:
     def apply(self, **changed: Any) -> Summary:  # Any: options
         """Bring the tables to the end of the landing; options may be others than they are."""
         options = {"catalog": self.catalog, "layouts": {"public.keyed": self.layout}, **changed}
-        return apply(self.spark, self.keep(), self.target, format=self.kind, **options)
+        return apply(self.spark, self.keep(), self.target, format=ICEBERG, **options)
 
     def check(self) -> dict[str, Snapshot]:
         """Tables hold the source's rows; give them."""
@@ -484,14 +462,8 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(
-    request: pytest.FixtureRequest,
-    spark: SparkSession,
-    tmp_path: Path,
-    s3: S3,
-    database_15: Database,
-) -> Shelf:
-    """Of one format, at URLs; Iceberg's catalog is a database of PostgreSQL, the namespace nested."""
+def shelf(spark: SparkSession, tmp_path: Path, s3: S3, database_15: Database) -> Shelf:
+    """At URLs; the catalog is a database of PostgreSQL, the namespace nested."""
     at = conninfo_to_dict(database_15.dsn)
     for key, value in {
         "": "org.apache.iceberg.spark.SparkCatalog", ".type": "jdbc", ".jdbc.user": f"{at['user']}",
@@ -499,23 +471,14 @@ def shelf(
         ".jdbc.schema-version": "V1", ".clients": "1", ".warehouse": str(tmp_path),
     }.items():  # fmt: skip
         spark.conf.set(f"spark.sql.catalog.shop{key}", value)
-    catalog, space, layout = {
-        DELTA: (
-            "spark_catalog.cdc_{schema}.{table}", "spark_catalog.cdc_public", Layout(cluster=("id",))
-        ),
-        ICEBERG: (
-            "shop.cdc.{schema}.{table}", "shop.cdc.public",
-            Layout((Partition("id", "bucket", 2),), ("a",)),
-        ),
-    }[request.param]  # fmt: skip
     source, bucket = small(tmp_path), s3.bucket()
     return Shelf(
-        spark, request.param, source, lambda: s3.keep(tmp_path / "landing", bucket, "landing"),
-        s3.url(bucket, "target"), catalog, space, layout,
+        spark, source, lambda: s3.keep(tmp_path / "landing", bucket, "landing"),
+        s3.url(bucket, "target"), "shop.cdc.{schema}.{table}", "shop.cdc.public",
+        Layout((Partition("id", "bucket", 2),), ("a",)),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("shelf", LAKES, indirect=True)
 def test_names_in_a_catalog(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables stand in a catalog of the session by their names, beside tables of others."""
     spark = shelf.spark
@@ -534,39 +497,34 @@ def test_names_in_a_catalog(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> No
     assert at is not None
     made.replace(made.read().localCheckpoint(), at)
     assert made.position() == at, "the table is no longer this target's"
-    if shelf.kind == ICEBERG:  # the same code for both
-        live(shelf.source)
-        refuses_another(shelf)
-        refuses_a_second_writer(shelf, monkeypatch)
+    live(shelf.source)
+    refuses_another(shelf)
+    refuses_a_second_writer(shelf, monkeypatch)
 
 
 def keeps_what_others_made(shelf: Shelf) -> None:
-    """A table of somebody else is refused by name and stays, and so is a view."""
+    """A table of somebody else is refused by name and stays, and so is one that cannot be opened."""
     spark, foreign = shelf.spark, f"{shelf.space}.bag"
     spark.sql(f"CREATE NAMESPACE {shelf.space}")
-    spark.sql(f"CREATE TABLE {foreign} (a int) USING {shelf.kind}")
+    spark.sql(f"CREATE TABLE {foreign} (a int) USING iceberg")
     spark.sql("USE default")
     with pytest.raises(LandingError, match="`bag` was not made by this target"):
         shelf.apply()
     assert spark.table(foreign).columns == ["a"]
+    (kept,) = Path(spark.conf.get("spark.sql.catalog.shop.warehouse")).rglob("bag/metadata/*.json")
+    gone = kept.rename(kept.with_suffix(".gone"))
+    with pytest.raises(LandingError, match="`bag` cannot be opened"):
+        shelf.apply()
+    gone.rename(kept)
     spark.sql(f"DROP TABLE {foreign}")
-    if shelf.kind == DELTA:  # the other's catalog has none
-        spark.sql(f"CREATE VIEW {foreign} AS SELECT 1 AS a")
-        with pytest.raises(LandingError, match="`bag` cannot be opened"):
-            shelf.apply()
-        spark.sql(f"DROP VIEW {foreign}")
 
 
 def is_laid_out(shelf: Shelf) -> None:
     """Table ``keyed`` has its layout, and says where it is from."""
     spark, keyed = shelf.spark, tables_of(shelf.spark, shelf.target)["public.keyed"]
-    if isinstance(keyed, IcebergTable):
-        table = keyed._table()
-        assert table.spec().toString().count("bucket[2]") == table.sortOrder().isSorted() == 1
-    else:
-        detail = spark.sql(f"DESCRIBE DETAIL {keyed.name()}").collect()[0]
-        assert detail.clusteringColumns == ["id"]
-    told = spark.sql(f"DESCRIBE TABLE EXTENDED {keyed.name()}").where("col_name = 'Comment'")
+    table = keyed._table()
+    assert table.spec().toString().count("bucket[2]") == table.sortOrder().isSorted() == 1
+    told = spark.sql(f"DESCRIBE TABLE EXTENDED {keyed.name}").where("col_name = 'Comment'")
     assert told.collect()[0].data_type.endswith("key: id")
 
 
@@ -590,12 +548,12 @@ def refuses_another(shelf: Shelf) -> None:
     with pytest.raises(ConfigError, match=r"are in [a-z_.{}]+, not in other.\{schema\}.\{table\}"):
         apply(shelf.spark, shelf.keep(), shelf.target, catalog="other")
     with pytest.raises(ConfigError, match="give --catalog"):
-        apply(shelf.spark, shelf.keep(), shelf.target.replace("target", "none"), format=shelf.kind)
+        apply(shelf.spark, shelf.keep(), shelf.target.replace("target", "none"), format=ICEBERG)
     lost = shelf.source.writer.root.with_name("elsewhere")
     with pytest.raises(
         ConfigError, match=r"cannot use catalog nowhere \([\w.]*CatalogNotFound\w*\)"
     ):
-        apply(shelf.spark, shelf.source.writer.root, lost, format=shelf.kind, catalog="nowhere")
+        apply(shelf.spark, shelf.source.writer.root, lost, format=ICEBERG, catalog="nowhere")
     assert not lost.exists()
 
 
@@ -681,11 +639,10 @@ _THEN = [
 ]
 
 
-@pytest.mark.parametrize("kind", LAKES)
-def test_values_that_were_not_sent_stay(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_values_that_were_not_sent_stay(spark: SparkSession, tmp_path: Path) -> None:
     """A MERGE keeps the value, the text of a value without column, and what nobody knows."""
     small(tmp_path)
-    Target.create(tmp_path / "target", Landing(tmp_path / "landing"), kind)
+    Target.create(tmp_path / "target", Landing(tmp_path / "landing"), ICEBERG)
     table = open_lake(spark, Target(tmp_path / "target")).table("public.t")
     columns = (
         f"key string, {quoted(_ODD)} string, gd_unchanged array<string>, gd_raw map<string, string>"
@@ -701,11 +658,10 @@ def test_values_that_were_not_sent_stay(kind: str, spark: SparkSession, tmp_path
     assert "new; 'name'" in table.read().columns
 
 
-@pytest.mark.parametrize("kind", LAKES)
 def test_types_and_names(
-    kind: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Types that a format has no twin of, names it would refuse, and new names keep their values."""
+    """Types that Iceberg has no twin of, odd names, and new names keep their values."""
     types = {
         "id": pa.int16(), "big": pa.int64(), "price in €": pa.decimal128(12, 2),
         "t": pa.timestamp("us"), "tz": pa.timestamp("us", tz="UTC"), "f": pa.float32(),
@@ -715,9 +671,9 @@ def test_types_and_names(
     tables = [Table("odd%20name", columns, (1,), full=True)]
     source = History(tmp_path / "landing", 4, with_schema_changes=False, tables=tables)
     live(source, 1)
-    apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
+    apply(spark, tmp_path / "landing", tmp_path / "target", format=ICEBERG)
     # From here on columns have other names, and nothing is written anew.
-    monkeypatch.delattr(DeltaTable if kind == DELTA else IcebergTable, "replace")
+    monkeypatch.delattr(IcebergTable, "replace")
     columns[2] = Column(3, "Preis = 2", columns[2].type)
     types = {column.name: column.type for column in columns}
     live(source)

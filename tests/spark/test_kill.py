@@ -36,7 +36,7 @@ AT_URL = (Step.FILES_DURABLE, f"{Step.MANIFEST_WRITTEN}:2", f"{Step.MANIFEST_LIN
 
 
 BESIDE = Sizes(small_bucket=0, share=1000.0)
-OPTIONS = Options(history=True, changelog="gd_commit_date", buckets=2, sizes=BESIDE)
+OPTIONS = Options(history=True, vectors=True, changelog="gd_commit_date", buckets=2, sizes=BESIDE)
 
 
 @pytest.fixture(scope="module")
@@ -138,14 +138,16 @@ def content_of(landing: Given, target: Given) -> dict[str, list[str]]:
 def unnamed(target: Given) -> set[str]:
     """Files that no version names."""
     store = Target(target)
-    named = {
-        f"tables/{table}/{path}"
-        for table in store.tables()
-        for v in store.versions(table)
-        for path in store.version(table, v).paths
-    }
-    found = {file.path for file in files_below(store.root)}
-    return {path for path in found if path.endswith(".parquet")} - named
+    found, named = set(), set()
+    kept = [store.database(k) for k in store.database_versions()]
+    for table in store.tables():
+        log = store.log(table)
+        versions = {of.tables[table] for of in kept if of is not None and table in of.tables}
+        paths = log.paths().union(*(log.version(v).paths for v in versions))
+        named |= {f"{table}/{path}" for path in paths}
+        found |= {f"{table}/{file.path}" for file in log.files()}
+    assert named <= found
+    return found - named
 
 
 def test_two_writers_one_fails(source: tuple[History, Path], tmp_path: Path) -> None:

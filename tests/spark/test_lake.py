@@ -1,4 +1,4 @@
-"""Delta Lake and Iceberg: with their jars in a process of its own, and without them here."""
+"""Iceberg, and catalogs: with jars in a process of its own, and without them here."""
 
 import json
 import os
@@ -12,14 +12,16 @@ from kit.jars import SPARK_40
 from pyspark.sql import SparkSession
 
 from gaussdecode.errors import EX_CONFIG, ConfigError
-from gaussdecode.spark.apply import Options, apply, apply_with
+from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.catalog import check_apart, full_pattern, name_of
-from gaussdecode.spark.engine import LocalEngine
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, coordinate
+from gaussdecode.spark.engine import LocalEngine, SparkEngine
+from gaussdecode.spark.formats import DELTA, ICEBERG, coordinate
 from gaussdecode.spark.layout import Layout, Partition, read_layouts
+from gaussdecode.spark.store import Target
 
 CASES = Path(__file__).with_name("lake_cases.py")
-LAKES = [kind for kind in FORMATS if kind != PARQUET]
+WITH_JARS = [Options(format=ICEBERG), Options(catalog="lake")]
+"""Iceberg, and any format in a catalog."""
 
 
 @pytest.mark.spark
@@ -36,12 +38,13 @@ def test_with_jars() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", LAKES)
-def test_missing_jar_is_named(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", WITH_JARS)
+def test_missing_jar_is_named(options: Options, spark: SparkSession, tmp_path: Path) -> None:
     """Without the jar the coordinate to add is said, and nothing is made."""
     History(tmp_path / "landing", 1).run(1)
-    with pytest.raises(ConfigError, match=coordinate(kind, spark.version)):
-        apply(spark, tmp_path / "landing", tmp_path / "target", format=kind)
+    needed = coordinate(options.format or DELTA, spark.version)
+    with pytest.raises(ConfigError, match=needed):
+        apply_with(SparkEngine(spark), tmp_path / "landing", tmp_path / "target", options)
     assert not (tmp_path / "target").exists()
 
 
@@ -110,21 +113,27 @@ def test_layouts_that_are_none(partition: str, cluster: str, why: str) -> None:
         read_layouts([partition], [cluster])["t"].check("t", ["a"], DELTA)
 
 
-def test_catalogs_are_for_delta_and_iceberg(tmp_path: Path) -> None:
-    """Parquet has none."""
+@pytest.mark.parametrize("options", WITH_JARS)
+def test_they_need_spark(options: Options, tmp_path: Path) -> None:
+    """Without Spark they are refused, and nothing is made."""
     History(tmp_path / "landing", 1).run(1)
-    with pytest.raises(ConfigError, match="a catalog needs format delta or iceberg"):
-        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "t", Options(catalog="lake"))
-    assert not (tmp_path / "t" / "target.json").exists()
+    with pytest.raises(ConfigError, match=f"kept as {options.format or DELTA} need Spark"):
+        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", options)
+    assert not (tmp_path / "target").exists()
 
 
-@pytest.mark.parametrize("kind", LAKES)
-def test_they_need_spark(kind: str, tmp_path: Path) -> None:
-    """Without Spark they are refused; so is a format that is none."""
+@pytest.mark.parametrize("kind", [None, DELTA])
+def test_delta_lake_without_a_catalog_needs_no_spark(kind: str | None, tmp_path: Path) -> None:
+    """Nor a jar; it is what a target is kept as where nobody says."""
     History(tmp_path / "landing", 1).run(1)
-    with pytest.raises(ConfigError, match="need Spark"):
-        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", Options(format=kind))
-    with pytest.raises(ConfigError, match="not one of parquet, delta, iceberg"):
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", Options(format=kind))
+    assert Target(tmp_path / "target").format == DELTA
+
+
+def test_format_that_is_none(tmp_path: Path) -> None:
+    """It is refused with those there are."""
+    History(tmp_path / "landing", 1).run(1)
+    with pytest.raises(ConfigError, match="not one of delta, iceberg"):
         apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "x", Options(format="orc"))
     assert ConfigError.exit_status == EX_CONFIG
 

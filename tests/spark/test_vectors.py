@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gaussdecode.errors import LandingError
-from gaussdecode.spark.store import StateFile, write_parquet
+from gaussdecode.spark.statefile import StateFile, write_state
 from gaussdecode.spark.vectors import (
     current_rows,
     ended_rows,
@@ -28,15 +28,15 @@ def test_vectors_of_many_files(seed: int, tmp_path: Path) -> None:
     files, vectors = {}, {}
     for number in range(rng.randint(1, 5)):
         count = rng.randint(1, 50)
-        path, size = write_parquet(pa.table({"x": range(count)}), tmp_path, f"files/{number}")
+        file = write_state(pa.table({"x": range(count)}), tmp_path, f"current/{number}", "s")
         ended_at = sorted(rng.sample(range(count), rng.randint(0, count)))
-        files[path] = StateFile(path, count, size, "s", deleted=len(ended_at))
+        files[file.path] = dataclasses.replace(file, deleted=len(ended_at))
         if ended_at:
-            vectors[path] = np.array(ended_at)
-    deletes = write_vectors(tmp_path, "files/deletes", vectors)[0] if vectors else ""
+            vectors[file.path] = np.array(ended_at)
+    deletes = write_vectors(tmp_path, "current/token", vectors)[0] if vectors else {}
     for path, plain in files.items():
         gone = set(vectors[path].tolist()) if path in vectors else set()
-        file = dataclasses.replace(plain, deletes=deletes if gone else "")
+        file = dataclasses.replace(plain, deletes=str(deletes.get(path, "")))
         left = [x for x in range(file.rows) if x not in gone]
         assert current_rows(tmp_path, file).column("x").to_pylist() == left
         ended = ended_rows(tmp_path, file)
@@ -48,27 +48,34 @@ def test_vectors_of_many_files(seed: int, tmp_path: Path) -> None:
 
 def test_a_vector_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     """A file of vectors that is missing, or has fewer positions than were counted, is named."""
-    path, size = write_parquet(pa.table({"x": [1, 2, 3]}), tmp_path, "files/a")
-    deletes, _ = write_vectors(tmp_path, "files/d", {path: np.array([1])})
+    plain = write_state(pa.table({"x": [1, 2, 3]}), tmp_path, "current/a", "s", 0)
+    deletes, _ = write_vectors(tmp_path, "current/d", {plain.path: np.array([1])})
+    file = dataclasses.replace(plain, deletes=str(deletes[plain.path]), deleted=1)
     with pytest.raises(LandingError, match=r"has 1 rows of .*, not 2; restore the target"):
-        current_rows(tmp_path, StateFile(path, 3, size, "s", 0, "", deletes, 2))
-    (tmp_path / deletes).unlink()
+        current_rows(tmp_path, dataclasses.replace(file, deleted=2))
+    path = tmp_path / file.deletes_path
+    content = path.read_bytes()
+    for damaged in (content[:-1], content[:8] + b"?" + content[9:], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(LandingError, match="restore the target"):
+            current_rows(tmp_path, file)
+    path.unlink()
     with pytest.raises(LandingError, match="restore the target"):
-        current_rows(tmp_path, StateFile(path, 3, size, "s", 0, "", deletes, 1))
+        current_rows(tmp_path, file)
 
 
 def test_added_rows_by_bucket(tmp_path: Path) -> None:
     """The span of each bucket has its rows; a file without spans is named as damaged."""
     parts = {5: pa.table({"x": [1, 2]}), 0: pa.table({"x": [3]}), 9: pa.table({"x": [4, 5]})}
-    path, count, size = write_added(tmp_path, "files/added", parts)
-    rows = current_rows(tmp_path, StateFile(path, count, size, "s"))
-    found = spans(tmp_path / path)
+    file = write_added(tmp_path, "current/added", "s", parts)
+    rows = current_rows(tmp_path, file)
+    found = spans(tmp_path / file.path)
     assert {b: rows.slice(i, j - i).column("x").to_pylist() for b, (i, j) in found.items()} == {
         0: [3], 5: [1, 2], 9: [4, 5],
     }  # fmt: skip
-    plain, _ = write_parquet(rows.replace_schema_metadata(None), tmp_path, "files/plain")
+    plain = write_state(rows.replace_schema_metadata(None), tmp_path, "current/plain", "s")
     with pytest.raises(LandingError, match="restore the target"):
-        spans(tmp_path / plain)
+        spans(tmp_path / plain.path)
 
 
 @pytest.mark.parametrize("seed", range(20))
