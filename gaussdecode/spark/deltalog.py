@@ -1,9 +1,9 @@
 """The log of a table of Delta Lake: which files are a version of it.
 
-Written and read by the protocol's own document (delta-io/delta, PROTOCOL.md). No library that needs
-no Java writes tags of files, deletion vectors or metadata domains, and one commit has to carry all of
-these beside its transaction id. A commit is put under a number that nobody has taken; of two writers one
-fails, and nothing of it is seen. A checkpoint is written each tenth version, so that few commits are
+Written and read by the protocol's own document (delta-io/delta, PROTOCOL.md): no library that needs
+no Java writes tags of files and deletion vectors, and one commit has to carry these beside its transaction
+id. A commit is put under a number that nobody has taken; of two writers one fails, and nothing of it is seen.
+A checkpoint is written each tenth version, so that few commits are
 read to open a table.
 """
 
@@ -36,7 +36,7 @@ Action = Mapping[str, Json]
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _READ: Final = frozenset({"deletionVectors", "timestampNtz", "columnMapping"})
-_WRITTEN: Final = _READ | {"domainMetadata", "appendOnly", "invariants"}
+_WRITTEN: Final = _READ | {"appendOnly", "invariants"}
 """Features of the protocol that this program knows; of those of old only what it takes no part in."""
 
 _MAP: Final = pa.map_(pa.string(), pa.string())
@@ -95,9 +95,6 @@ _ACTIONS: Final = pa.schema(
                 "writerFeatures": pa.list_(pa.string()),
             }
         ),
-        "domainMetadata": pa.struct(
-            {"domain": pa.string(), "configuration": pa.string(), "removed": pa.bool_()}
-        ),
     }
 )
 """Columns of a checkpoint."""
@@ -114,7 +111,6 @@ class Snapshot:
         metadata: schema, partitioning and properties.
         protocol: what a reader and a writer have to know.
         transactions: newest version of each application.
-        domains: what each metadata domain holds.
     """
 
     version: int = -1
@@ -123,12 +119,16 @@ class Snapshot:
     metadata: Json = dataclasses.field(default_factory=dict)
     protocol: Json = dataclasses.field(default_factory=dict)
     transactions: dict[str, Json] = dataclasses.field(default_factory=dict)
-    domains: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Of the table."""
+        return self.metadata.get("configuration") or {}
 
     def after(self, version: int, actions: Iterable[Action]) -> "Snapshot":
         """The version that a commit makes of it."""
         new = dataclasses.replace(self, version=version, adds=dict(self.adds))
-        for name in ("removes", "transactions", "domains"):
+        for name in ("removes", "transactions"):
             setattr(new, name, copy.copy(getattr(self, name)))
         added = []
         for action in actions:
@@ -144,10 +144,6 @@ class Snapshot:
                 new.protocol = value
             elif kind == "txn":
                 new.transactions[value["appId"]] = value
-            elif kind == "domainMetadata":
-                new.domains.pop(value["domain"], None)
-                if not value["removed"]:
-                    new.domains[value["domain"]] = value["configuration"]
         for value in added:  # a file that only gets another vector is removed with the old one
             new.adds[path_of(value)] = value
             new.removes.pop((path_of(value), _vector_id(value)), None)
@@ -158,9 +154,6 @@ class Snapshot:
         yield {"protocol": self.protocol}
         yield {"metaData": self.metadata}
         yield from ({"txn": of} for of in self.transactions.values())
-        for domain, configuration in self.domains.items():
-            of = {"domain": domain, "configuration": configuration, "removed": False}
-            yield {"domainMetadata": of}
         yield from ({"add": {**of, "dataChange": False}} for of in self.adds.values())
         for of in self.removes.values():
             if of.get("deletionTimestamp", 0) > now - TOMBSTONE_MS:

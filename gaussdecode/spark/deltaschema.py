@@ -126,10 +126,10 @@ def protocol_of(schema: str, properties: Mapping[str, str], *, with_vectors: boo
         readers.add("columnMapping")
     if with_vectors:
         readers.add("deletionVectors")
-    protocol: Json = {"minReaderVersion": 3 if readers else 1, "minWriterVersion": 7}
-    if readers:
-        protocol["readerFeatures"] = sorted(readers)
-    return {**protocol, "writerFeatures": sorted({*readers, "domainMetadata"})}
+    if not readers:
+        return {"minReaderVersion": 1, "minWriterVersion": 2}
+    of = sorted(readers)
+    return {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": of, "writerFeatures": of}
 
 
 def joined(old: Json, new: Json) -> Json:

@@ -1,8 +1,9 @@
 """A table of a target as its four Delta tables say it: the versions that are there, and the next one.
 
-The log of the rows decides. Its commits carry, beside the files, what else a `TableVersion` has: in a
-metadata domain, which checkpoints keep and which other writers leave alone. It names the versions of the
-other three that belong to it; these are committed before.
+The log of the rows decides. Its commits carry, beside the files, what else a `TableVersion` has: as a
+property of the table, which checkpoints keep and other writers leave alone. It names the versions of the
+other three that belong to it; these are committed before. A metadata domain would be the protocol's own place
+for that, but delta-rs writes no table that has one: nobody could compact or vacuum ours without Spark.
 """
 
 import dataclasses
@@ -37,7 +38,7 @@ from gaussdecode.spark.statefile import (
 from gaussdecode.spark.vectors import Vector
 
 Json = dict[str, Any]  # decoded JSON
-DOMAIN: Final = "gaussdecode"
+PROPERTY: Final = "gaussdecode.version"
 _SCHEMA: Final = "gaussdecode.schema"
 _BUCKET: Final = "gaussdecode.bucket"
 _NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -101,11 +102,11 @@ class TableLog:
         log = self._logs[CURRENT]
         snapshot = log.snapshot(v)
         path = self._root / CURRENT
-        if DOMAIN not in snapshot.domains:
+        if PROPERTY not in snapshot.properties:
             raise LandingError(
                 f"{path} is a Delta table that this program did not make; restore ours or begin a new target"
             )
-        record = json.loads(snapshot.domains[DOMAIN])
+        record = json.loads(snapshot.properties[PROPERTY])
         if record.pop("format") > _FORMAT:
             error = NewerFormatError("its log was written by a newer program")
             raise unreadable(path, error, "")
@@ -128,7 +129,7 @@ class TableLog:
 
     def created(self, v: int) -> str:
         """When a version was made; its files may be gone."""
-        return str(json.loads(self._logs[CURRENT].snapshot(v).domains[DOMAIN])["created"])
+        return str(json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])["created"])
 
     def _beside(self, folder: str, number: int) -> int:
         """Version of another Delta table that belongs to the newest one of the rows.
@@ -244,8 +245,9 @@ class TableLog:
         now = time.time_ns() // 1_000_000
         by = shape.partition if folder == CHANGELOG else None
         changed = self._changes(before, files, by, now, is_change=is_change)
-        described = self._description(folder, before, files, shape, with_vectors, now)
-        if not changed and not described and record is None:
+        state = {} if record is None else {PROPERTY: json.dumps(record, separators=(",", ":"))}
+        described = self._description(folder, before, files, shape, with_vectors, state, now)
+        if not changed and not described:
             return before.version
         info = {
             "timestamp": now,
@@ -256,9 +258,6 @@ class TableLog:
         }
         actions: list[Json] = [{"commitInfo": info}, *described]
         actions.append({"txn": {"appId": self._app, "version": version.n, "lastUpdated": now}})
-        if record is not None:
-            of = {"domain": DOMAIN, "configuration": json.dumps(record), "removed": False}
-            actions.append({"domainMetadata": of})
         made = log.commit(before, [*actions, *changed])
         if made is None:
             raise self._overtaken(folder)
@@ -299,7 +298,7 @@ class TableLog:
 
     def _description(
         self, folder: str, before: Snapshot, files: Sequence[StateFile], shape: Shape,
-        with_vectors: bool, now: int,
+        with_vectors: bool, state: Mapping[str, str], now: int,
     ) -> list[Json]:  # fmt: skip
         """Protocol and metadata, where they are not what they were."""
         columns = shape.columns.get(folder)
@@ -323,7 +322,7 @@ class TableLog:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema,
             "partitionColumns": old.get("partitionColumns", [by.name] if by is not None else []),
-            "configuration": {**(old.get("configuration") or {}), **properties},
+            "configuration": {**(old.get("configuration") or {}), **properties, **state},
             "createdTime": old.get("createdTime", now),
         }
         metadata |= {name: old[name] for name in ("name", "description") if name in old}
@@ -360,7 +359,7 @@ class TableLog:
         oldest: dict[str, set[int]] = {folder: set() for folder in FOLDERS}
         for v in alive:
             oldest[CURRENT].add(v)
-            record = json.loads(self._logs[CURRENT].snapshot(v).domains[DOMAIN])
+            record = json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])
             for folder, number in record["logs"].items():
                 oldest[folder].add(number)
         removed = self._logs[CURRENT].forget(oldest[CURRENT])

@@ -1,0 +1,207 @@
+"""Tables of a target, read and kept by others: delta-rs, Polars; Spark's own reader is in `delta_cases`."""
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from kit.history import Column, History, Table, canon
+
+from gaussdecode.errors import LandingError
+from gaussdecode.spark.apply import Options, apply_with
+from gaussdecode.spark.deltalog import DeltaLog
+from gaussdecode.spark.engine import LocalEngine
+from gaussdecode.spark.spread import Sizes
+from gaussdecode.spark.store import Target
+from gaussdecode.spark.upkeep import compact_with, vacuum
+
+Rows = list[dict[str, Any]]  # Any: values
+Read = Callable[[Path, int | None], Rows]
+BESIDE = Sizes(small_bucket=0, share=1000.0)
+
+
+def by_delta_rs(table: Path, version: int | None = None) -> Rows:
+    """Rows of a Delta table by delta-rs, which knows no deletion vectors."""
+    found: pa.Table = DeltaTable(table, version=version).to_pyarrow_table()
+    return found.to_pylist()
+
+
+def by_polars(table: Path, version: int | None = None) -> Rows:
+    """The same by Polars."""
+    return polars.scan_delta(str(table), version=version).collect().to_dicts()
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here survives the machine: do not wait for its disk."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+def place(root: Path, table: Table, kind: str = "current") -> Path:
+    """Directory of a Delta table."""
+    return root / "target" / "tables" / table.directory / kind
+
+
+def apply(root: Path, **options: Any) -> None:  # Any: of `Options`
+    """Bring the target to the end of the log."""
+    made = Options(history=True, changelog="gd_commit_date", **options)
+    apply_with(LocalEngine(), root / "landing", root / "target", made)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_version_is_the_source_s(seed: int, tmp_path: Path) -> None:
+    """Current rows at each entry, by readers that were not written here; with renames and retypes."""
+    source, rng = History(tmp_path / "landing", seed), Random(seed)
+    with_vectors = seed % 2 == 1
+    for _ in range(6):
+        source.run(rng.randint(1, 3))
+        apply(tmp_path, buckets=rng.choice((1, 3)), vectors=with_vectors, sizes=BESIDE)
+    store, readers = Target(tmp_path / "target"), [by_polars, *([] if with_vectors else [by_delta_rs])]
+    checked = 0
+    for k in store.database_versions():
+        database = store.database(k)
+        assert database is not None
+        for table in source.tables:
+            states = source.states[table.name]
+            ends = [at for at in states if at <= source.ends[database.n]]
+            if not ends or table.directory not in database.tables:
+                continue
+            state = states[max(ends)]
+            for read in readers:
+                rows = read(place(tmp_path, table), database.tables[table.directory])
+                found = canon([tuple(row[name] for name in state.names) for row in rows])
+                assert found == state.rows, (table.name, database.n)
+                checked += 1
+    assert checked > 12
+
+
+@pytest.mark.parametrize("read", [by_delta_rs, by_polars])
+def test_history_and_changelog_follow_the_columns(read: Read, tmp_path: Path) -> None:
+    """After renames, drops, adds and retypes both have the names of now, each value under its own."""
+    number, text = Column(2, "a", pa.int32()), Column(3, "b", pa.string())
+    table = Table("t", [Column(1, "id", pa.int32()), number, text], (1,), full=False)
+    source = History(tmp_path / "landing", 1, with_schema_changes=False, tables=[table])
+
+    def land(*rows: tuple[str, dict[int, Any]]) -> None:
+        source.lsn += 10
+        for seq, (op, row) in enumerate(rows):
+            source.land(table, seq, op, row, None, [])
+        source.commit()
+
+    land(("I", {1: 1, 2: 10, 3: "x"}), ("I", {1: 2, 2: 20, 3: "y"}))
+    apply(tmp_path)
+    number.name, text.name = "b", "a"  # they change places
+    land(("U", {1: 1, 2: 11, 3: "z"}))
+    apply(tmp_path)
+    number.type = pa.int64()
+    table.columns.remove(text)
+    table.columns.append(Column(4, "a", pa.string()))
+    land(("U", {1: 1, 2: 1 << 40, 4: "new"}))
+    apply(tmp_path)
+    names = ("id", "b", "a")
+    rows = {kind: read(place(tmp_path, table, kind), None) for kind in ("history", "changelog")}
+    found = {kind: sorted(tuple(row[name] for name in names) for row in of) for kind, of in rows.items()}
+    assert found["history"] == [(1, 10, None), (1, 11, None)]
+    assert found["changelog"] == [(1, 10, None), (1, 11, None), (1, 1 << 40, "new"), (2, 20, None)]
+    assert {row["gd_commit_date"] for row in rows["changelog"]} <= {
+        row["gd_ts"].date() for row in rows["changelog"]
+    }
+
+
+def test_others_keep_the_tables_small(tmp_path: Path) -> None:
+    """OPTIMIZE, VACUUM, checkpoints and clean-up by delta-rs between applies change no row."""
+    source = History(tmp_path / "landing", 3, with_schema_changes=False)
+    for _ in range(3):
+        for _ in range(3):
+            source.run(2)
+            apply(tmp_path, buckets=3)
+        for table in source.tables:
+            for kind in ("current", "history", "changelog"):
+                opened = DeltaTable(place(tmp_path, table, kind))
+                opened.optimize.compact()
+                opened.create_checkpoint()
+                opened.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+                opened.cleanup_metadata()
+    apply_with(
+        LocalEngine(), tmp_path / "landing", tmp_path / "once",
+        Options(history=True, changelog="gd_commit_date", buckets=1),
+    )  # fmt: skip
+    for table in source.tables:
+        for kind in ("current", "history", "changelog"):
+            theirs = tmp_path / "once" / "tables" / table.directory / kind
+            ours, wanted = (by_delta_rs(path) for path in (place(tmp_path, table, kind), theirs))
+            assert canon([tuple(row.items()) for row in ours]) == canon(
+                [tuple(row.items()) for row in wanted]
+            )
+
+
+def test_rows_that_another_writer_changed(tmp_path: Path) -> None:
+    """The next apply says which commit it was, and writes nothing."""
+    source = History(tmp_path / "landing", 5, with_schema_changes=False)
+    source.run(5)
+    apply(tmp_path)
+    table = next(t for t in source.tables if t.rows)
+    DeltaTable(place(tmp_path, table)).delete()
+    source.run(1)
+    before = sorted((tmp_path / "target").rglob("*"))
+    with pytest.raises(LandingError, match=r"DELETE of another writer changed rows in version \d+"):
+        apply(tmp_path)
+    assert sorted((tmp_path / "target").rglob("*")) == before
+
+
+def test_old_commits_go_behind_a_checkpoint(tmp_path: Path) -> None:
+    """After vacuum a table is read from its checkpoint, here and by others; compaction changes no row."""
+    source = History(tmp_path / "landing", 7, with_schema_changes=False)
+    for _ in range(25):
+        source.run(1)
+        apply(tmp_path, buckets=2)
+    compact_with(LocalEngine(), tmp_path / "target")
+    vacuum(tmp_path / "target", older_than_seconds=0)
+    for table in source.tables:
+        log = DeltaLog(place(tmp_path, table))
+        assert 0 not in log.versions()
+        assert log.snapshot().adds.keys() == DeltaLog(log.root).snapshot().adds.keys()
+        for read in (by_delta_rs, by_polars):
+            rows = read(place(tmp_path, table), None)
+            state = source.states[table.name][max(source.states[table.name])]
+            assert canon([tuple(row[name] for name in state.names) for row in rows]) == state.rows
+    source.run(2)
+    apply(tmp_path)
+
+
+def test_an_entry_is_in_the_commit(tmp_path: Path) -> None:
+    """Readers find the landing and the entry as the transaction of an application."""
+    source = History(tmp_path / "landing", 9)
+    source.run(3)
+    apply(tmp_path)
+    store = Target(tmp_path / "target")
+    for table in store.tables():
+        opened = DeltaTable(store.table_root(table) / "current")
+        version = store.newest(table)
+        assert version is not None
+        assert opened.transaction_version(f"gaussdecode-{store.landing_id}") == version.n
+        assert store.landing_id in (opened.metadata().description or "")
+
+
+def test_bounds_leave_files_out(tmp_path: Path) -> None:
+    """Statistics are right: a reader that goes by them finds every row it asks for."""
+    source = History(tmp_path / "landing", 11, with_schema_changes=False, keys=200)
+    source.run(12)
+    apply(tmp_path, buckets=8)
+    for table in source.tables:
+        scanned = polars.scan_delta(str(place(tmp_path, table)))
+        rows = scanned.collect().to_dicts()
+        column = table.columns[0].name
+        for value in {row[column] for row in rows if row[column] is not None}:
+            found = scanned.filter(polars.col(column) == value).collect().height
+            assert found == sum(row[column] == value for row in rows)
+        days = polars.scan_delta(str(place(tmp_path, table, "changelog")))
+        dates = days.collect()["gd_commit_date"].to_list()
+        for date in set(dates) - {None}:
+            assert isinstance(date, dt.date)
+            assert days.filter(polars.col("gd_commit_date") == date).collect().height == dates.count(date)
