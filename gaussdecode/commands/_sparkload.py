@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         metavar="FORMAT",
-        choices=("parquet", "delta", "iceberg"),
-        help="parquet, delta or iceberg; parquet for a new target",
+        choices=("delta", "iceberg"),
+        help="delta or iceberg; delta for a new target",
     )
     parser.add_argument(
-        "--catalog", metavar="NAME", help="of tables of delta or iceberg; see spark apply"
+        "--catalog", metavar="NAME", help="names in a catalog; see spark apply"
     )
     parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")
     parser.add_argument(

@@ -161,14 +161,19 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         metavar="FORMAT",
-        choices=("parquet", "delta", "iceberg"),
-        help="parquet, delta or iceberg; parquet for a new target",
+        choices=("delta", "iceberg"),
+        help="delta or iceberg; delta for a new target",
     )
     parser.add_argument(
         "--catalog",
         metavar="NAME",
-        help="tables of delta or iceberg have names in this catalog of the session: CATALOG, "
-        "CATALOG.NAMESPACE or a pattern with {schema} and {table}",
+        help="tables have names in this catalog of the session: CATALOG, CATALOG.NAMESPACE or a pattern "
+        "with {schema} and {table}; needs the jar of the format",
+    )
+    parser.add_argument(
+        "--deletion-vectors",
+        action="store_true",
+        help="of delta: small applies write less, and readers must know deletion vectors; from now on",
     )
     parser.add_argument(
         "--partition-by",
@@ -406,13 +411,15 @@ def _engine(args: argparse.Namespace) -> Iterator["Engine"]:
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
     """Settings of Spark: those of the target's format, and those given."""
-    from gaussdecode.spark.formats import DELTA, settings
+    from gaussdecode.spark.formats import DELTA, ICEBERG, settings
     from gaussdecode.spark.store import Target
 
-    kept_as = getattr(args, "format", None)
-    if kept_as is None and (args.target / "target.json").exists():
-        kept_as = Target(args.target).format
-    return {**settings(kept_as or DELTA), **dict(args.conf)}
+    kept_as, catalog = getattr(args, "format", None), getattr(args, "catalog", None)
+    if (args.target / "target.json").exists():
+        target = Target(args.target)
+        kept_as, catalog = kept_as or target.format, catalog or target.catalog
+    needed = settings(kept_as or DELTA) if catalog or kept_as == ICEBERG else {}
+    return {**needed, **dict(args.conf)}
 
 
 def _apply(args: argparse.Namespace) -> int:
@@ -423,6 +430,7 @@ def _apply(args: argparse.Namespace) -> int:
     options = Options(
         tables=_names(args.tables),
         history=args.history,
+        vectors=args.deletion_vectors,
         changelog=args.changelog,
         buckets=args.buckets,
         accept_gaps=args.accept_gaps,

@@ -140,6 +140,8 @@ def make_run(
                 f"{store.root} is kept as parquet, which has a layout of its own: partition and cluster "
                 "tables of delta or iceberg"
             )
+        if store.catalog:
+            _check_lake(engine, DELTA, store.catalog)
         return Run(engine, landing, store, options, progress)
     from gaussdecode.spark.lakerun import LakeRun
 

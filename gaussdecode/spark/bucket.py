@@ -97,7 +97,12 @@ def parts_of(job: Job, bucket: int) -> Iterator[Part]:
 def _is_small(job: Job, parts: Sequence[Part], events: int) -> bool:
     """Whether the changes of a bucket, those before included, are a small share of it."""
     own = [part.file for part in parts if part.file.bucket >= 0]
-    if not job.with_vectors or not events or job.resets or sum(file.bytes for file in own) < job.sizes.small_bucket:
+    if (
+        not job.with_vectors
+        or not events
+        or job.resets
+        or sum(file.bytes for file in own) < job.sizes.small_bucket
+    ):
         return False
     if not all(reads_as(job.schemas[part.file.schema_id], job.schema) for part in parts):
         return False

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from gaussdecode.errors import ConfigError, DataTestError
 from gaussdecode.model.words import counted
 from gaussdecode.spark.datatests import DataTest, Failed, Kind, OnFailure, check_columns
+from gaussdecode.spark.durable import sync_directory
 from gaussdecode.spark.events import KEY, stamp_fields
 from gaussdecode.spark.frames import read_versions, spark_type
 from gaussdecode.spark.place import Place
@@ -37,7 +38,6 @@ from gaussdecode.spark.schema import (
 )
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.staging import write_rows
-from gaussdecode.spark.durable import sync_directory
 from gaussdecode.spark.statefile import StateFile
 
 FAILED: Final = "gd_failed"

@@ -129,7 +129,12 @@ def protocol_of(schema: str, properties: Mapping[str, str], *, with_vectors: boo
     if not readers:
         return {"minReaderVersion": 1, "minWriterVersion": 2}
     of = sorted(readers)
-    return {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": of, "writerFeatures": of}
+    return {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": of,
+        "writerFeatures": of,
+    }
 
 
 def joined(old: Json, new: Json) -> Json:

@@ -1,20 +1,32 @@
-"""Formats of a target's tables, and what a session of Spark needs for each.
+"""Formats of a target's tables, and what a session of Spark needs for each. Needs no pyspark.
 
-Plain Parquet needs nothing. Delta Lake and Iceberg need their jar, named here as a Maven
-coordinate; the versions are those that the tests run with. Needs no pyspark.
+Tables of Delta Lake are written without a jar, by any Spark and without one. A jar is needed to give them
+names in a catalog of a session, and to keep tables as Iceberg; `PAIRS` has those that the tests run with.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+from gaussdecode.errors import ConfigError
+
 DELTA: Final = "delta"
 ICEBERG: Final = "iceberg"
 FORMATS: Final = (DELTA, ICEBERG)
 
-DELTA_VERSION: Final = "4.0.0"
-ICEBERG_VERSION: Final = "1.10.0"
+PAIRS: Final[Mapping[str, Mapping[str, str]]] = {
+    "4.0": {
+        DELTA: "io.delta:delta-spark_4.0_2.13:4.4.0",
+        ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+    },
+    "4.1": {
+        DELTA: "io.delta:delta-spark_4.1_2.13:4.4.0",
+        ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    },
+    "4.2": {DELTA: "io.delta:delta-spark_4.2_2.13:4.4.0"},
+}
+"""By version of Spark, the Maven coordinate of each format's jar."""
 
-_SETTINGS: Final[dict[str, dict[str, str]]] = {
+_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
     DELTA: {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -28,10 +40,17 @@ def settings(kept_as: str) -> Mapping[str, str]:
 
 
 def coordinate(kept_as: str, spark_version: str) -> str:
-    """Maven coordinate of the jar for a version of Spark."""
+    """Maven coordinate of the jar for a version of Spark.
+
+    Raises:
+        ConfigError: there is none; says for which versions there is one.
+    """
     minor = ".".join(spark_version.split(".")[:2])
-    if kept_as == ICEBERG:
-        return f"org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:{ICEBERG_VERSION}"
-    if minor == "4.0":
-        return f"io.delta:delta-spark_2.13:{DELTA_VERSION}"
-    return f"io.delta:delta-spark_{minor}_2.13:{minor}.0"
+    found = PAIRS.get(minor, {}).get(kept_as)
+    if found is None:
+        known = [version for version, jars in PAIRS.items() if kept_as in jars]
+        raise ConfigError(
+            f"no jar of {kept_as} is known for Spark {spark_version}: use Spark {' or '.join(known)} (pip "
+            f"install 'pyspark~={known[-1]}.0')"
+        )
+    return found

@@ -24,7 +24,6 @@ from gaussdecode.spark.fit import arrow_schema, fitted
 from gaussdecode.spark.place import ObjectPath, Place
 from gaussdecode.spark.remote import Read, read_objects
 from gaussdecode.spark.schema import (
-    NAMES_TYPE,
     OLD,
     OLD_PREFIX,
     RAW,
@@ -160,8 +159,6 @@ def _rows(
     parted = [path for path in paths if path in vectors]
     if parted:
         yield _current(read_parquet(spark, schema, parted), _vectors(spark, parted, vectors))
-
-
 
 
 def read_parquet(spark: SparkSession, schema: T.StructType, paths: Sequence[Place]) -> DataFrame:

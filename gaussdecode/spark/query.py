@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from gaussdecode.errors import ConfigError
 from gaussdecode.spark.changelog import BY_COMMIT_DATE
-from gaussdecode.spark.datacheck import FAILED, held_rows, without
+from gaussdecode.spark.datacheck import FAILED, held_rows
 from gaussdecode.spark.events import ENDS, KEY, change_fields, stamp_fields
 from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.frames import read_versions

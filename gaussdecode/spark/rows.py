@@ -21,8 +21,8 @@ from gaussdecode.model.entry import CommitEntry
 from gaussdecode.model.landing import EntryKind, LandingFile
 from gaussdecode.model.title import table_title
 from gaussdecode.spark.changefile import replaces
-from gaussdecode.spark.fit import arrow_schema, fitted
 from gaussdecode.spark.events import change_fields
+from gaussdecode.spark.fit import arrow_schema, fitted
 from gaussdecode.spark.frames import spark_type
 from gaussdecode.spark.landing import Landing, data_kinds
 from gaussdecode.spark.place import Given, Place, parquet_file

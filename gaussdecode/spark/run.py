@@ -20,6 +20,7 @@ from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.layout import Layouts
 from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_plan
+from gaussdecode.spark.positions import publish_positions
 from gaussdecode.spark.rewrite import ConformTask, ParkTask, conform_file, is_stale, park_rows
 from gaussdecode.spark.schema import TableSchema, reads_as
 from gaussdecode.spark.sources import record_of
@@ -545,7 +546,11 @@ class Run:
         if not pairs:
             return {}
         involved = {index: moves.components(found) for index, found in pairs.items()}
-        looks += [MapTask(job, root, base=(file,)) for job, _ in asked for file in (*job.base, *job.beside)]
+        looks += [
+            MapTask(job, root, base=(file,))
+            for job, _ in asked
+            for file in (*job.base, *job.beside)
+        ]
         texts = self.engine.grouped(
             [task for task in looks if task.job.index in involved],
             functools.partial(tasks.map_involved, involved=involved),
@@ -740,6 +745,12 @@ class Run:
 
     def _announce(self, version: DatabaseVersion) -> None:
         """Tell readers of others what the tables are, before the version is there."""
+        publish_positions(self.store, version, self.before)
+        if self.store.catalog:
+            assert isinstance(self.engine, SparkEngine)
+            from gaussdecode.spark.registered import register
+
+            register(self.engine.session, self.store, version, self.before)
 
     def _versions(self, tables: Collection[str]) -> dict[str, int]:
         """Number of the newest version of each table that has one."""

@@ -22,21 +22,14 @@ import dataclasses
 import datetime as dt
 import json
 import re
-import secrets
-import time
-import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, Final, Self
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Self
 
 from gaussdecode.errors import ConfigError, GaussDecodeError, LandingError, unreadable
 from gaussdecode.model.seal import NewerFormatError, check_version
 from gaussdecode.spark import localdisk
 from gaussdecode.spark.catalog import full_pattern
-from gaussdecode.spark.deltaschema import statistics
-from gaussdecode.spark.durable import make_directory, put_file, write_file
+from gaussdecode.spark.durable import make_directory, put_file
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG
 from gaussdecode.spark.landing import Landing

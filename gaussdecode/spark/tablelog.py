@@ -127,6 +127,15 @@ class TableLog:
                 path, NewerFormatError(f"it cannot be understood: {error}"), ""
             ) from error
 
+    def numbers(self, v: int) -> dict[str, int]:
+        """By folder, the version of each Delta table that belongs to a version of the rows."""
+        record = json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])
+        return {CURRENT: v, **record["logs"]}
+
+    def folders(self) -> list[str]:
+        """Those that have a Delta table."""
+        return [folder for folder, log in self._logs.items() if log.newest() >= 0]
+
     def created(self, v: int) -> str:
         """When a version was made; its files may be gone."""
         return str(json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])["created"])
@@ -287,9 +296,7 @@ class TableLog:
                 "partitionValues": add.get("partitionValues") or {},
                 "size": add["size"],
             }
-            found.append(
-                {"remove": {**removed, **({"deletionVector": vector} if vector else {})}}
-            )
+            found.append({"remove": {**removed, **({"deletionVector": vector} if vector else {})}})
         for path, file in wanted.items():
             held = before.adds.get(path)
             added = _added(file, path, by, held["modificationTime"] if held else now)
@@ -358,9 +365,7 @@ class TableLog:
         named = self.paths().union(*(version.paths for version in versions))
         oldest: dict[str, set[int]] = {folder: set() for folder in FOLDERS}
         for v in alive:
-            oldest[CURRENT].add(v)
-            record = json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])
-            for folder, number in record["logs"].items():
+            for folder, number in self.numbers(v).items():
                 oldest[folder].add(number)
         removed = self._logs[CURRENT].forget(oldest[CURRENT])
         for folder in FOLDERS[1:]:
@@ -388,7 +393,9 @@ def _added(file: StateFile, path: str, by: pa.Field | None, modified: int) -> Js
     for part in filter(None, file.partition.split("/")):
         name, _, text = part.partition("=")
         value = None if text == _NO_PARTITION else urllib.parse.unquote(text)
-        values[urllib.parse.unquote(name)] = value if by is None else partition_value(value, by.type)
+        values[urllib.parse.unquote(name)] = (
+            value if by is None else partition_value(value, by.type)
+        )
     stats = json.loads(file.stats or json.dumps({"numRecords": file.rows}))
     added: Json = {
         "path": urllib.parse.quote(path, safe="/=-_.~"),

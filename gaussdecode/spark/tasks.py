@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from gaussdecode.errors import LandingError
 from gaussdecode.spark import moves
 from gaussdecode.spark.changefile import ChangeFile, in_window
+from gaussdecode.spark.durable import write_file
 from gaussdecode.spark.events import (
     KEY,
     Reset,
@@ -34,7 +35,6 @@ from gaussdecode.spark.keys import buckets_of
 from gaussdecode.spark.place import Place, parquet_file
 from gaussdecode.spark.schema import SOURCE, TableSchema, conform
 from gaussdecode.spark.spread import Sizes, shared_out
-from gaussdecode.spark.durable import write_file
 from gaussdecode.spark.statefile import CURRENT, QUARANTINE, StateFile
 from gaussdecode.spark.vectors import current_rows
 

@@ -22,8 +22,8 @@ from gaussdecode.errors import ConfigError, LandingError
 from gaussdecode.model.landing import PreparedFile
 from gaussdecode.model.seal import canonical_json, read_sealed
 from gaussdecode.model.title import table_title
-from gaussdecode.spark.fit import arrow_schema, fitted
 from gaussdecode.spark.events import change_fields
+from gaussdecode.spark.fit import arrow_schema, fitted
 from gaussdecode.spark.frames import as_version, spark_type
 from gaussdecode.spark.landing import Landing, Point
 from gaussdecode.spark.place import Given, Place, open_file

@@ -27,7 +27,7 @@ from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
-from gaussdecode.spark.place import File, Given, Place, files_below, place_of, read_table
+from gaussdecode.spark.place import Given, Place, files_below, place_of, read_table
 from gaussdecode.spark.plan import Stop
 from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.spread import MAX_BUCKETS, MIB, Sizes, shared_out
@@ -35,7 +35,6 @@ from gaussdecode.spark.statefile import (
     CHANGELOG,
     FOLDERS,
     HISTORY,
-    OTHERS,
     StateFile,
     TableVersion,
     write_state,

@@ -179,9 +179,7 @@ def current_rows(root: Place, file: StateFile, columns: Sequence[str] | None = N
     return rows.filter(pa.array(is_current((0, rows.num_rows), ended_rows(root, file))))
 
 
-def write_added(
-    root: Place, name: str, schema_id: str, parts: Mapping[int, pa.Table]
-) -> StateFile:
+def write_added(root: Place, name: str, schema_id: str, parts: Mapping[int, pa.Table]) -> StateFile:
     """Write rows by bucket into one file."""
     buckets = sorted(parts)
     edges = np.cumsum([0, *(parts[bucket].num_rows for bucket in buckets)]).tolist()

@@ -22,8 +22,8 @@ _LOCAL: Final = Path.home() / ".m2" / "repository"
 _CENTRAL: Final = "https://repo1.maven.org/maven2"
 _SECONDS: Final = 120
 
-DELTA: Final = ("io.delta:delta-spark_2.13:4.0.0", "io.delta:delta-storage:4.0.0")
-ICEBERG: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",)
+DELTA: Final = ("io.delta:delta-spark_4.0_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
+ICEBERG: Final = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",)
 POSTGRES: Final = "org.postgresql:postgresql:42.7.8"
 """What a catalog of Iceberg's speaks with PostgreSQL by."""
 HADOOP: Final = (
@@ -34,15 +34,9 @@ HADOOP: Final = (
 """Hadoop's servers, and what they want beside the jars of Spark 4.0."""
 S3PROXY: Final = "org.gaul:s3proxy:3.3.0:jar-with-dependencies"
 _SHA256: Final = {
-    "io.delta:delta-spark_2.13:4.0.0": (
-        "538511702aae0ef6973a6a70af3d4543c9009f8edbed786a00737e2d3cd7f04e"
-    ),
-    "io.delta:delta-storage:4.0.0": (
-        "9bdb9fb450f1e119eba53feb427f331b0d09072d26485b8273883ad72c9a2e1d"
-    ),
-    "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0": (
-        "0480f1248e0a8b50ae2a730d7ad3e1a727351c362ca63f4a0c35182087a49323"
-    ),
+    DELTA[0]: "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
+    DELTA[1]: "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    ICEBERG[0]: "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc",
     POSTGRES: "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
     HADOOP[0]: "5b90be54a39d856f237a4530e25f62aea4b67c180c73b5cfb1aff35c502b2d29",
     HADOOP[1]: "8e495b634469d64fb8acfa3495a065cbacc8a0fff55ce1e31007be4c16dc57d3",
