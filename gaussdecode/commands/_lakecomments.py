@@ -1,23 +1,22 @@
 """``gaussdecode spark comments``: ask the source for its comments, and say what became of them in the lake."""
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gaussdecode.commands._sourcecomments import comments_of_config, comments_of_dsn
 from gaussdecode.errors import ConfigError
 from gaussdecode.model.words import counted
 from gaussdecode.settings.sections import Config
+from gaussdecode.spark.commentrun import Commented, CommentRun, Outcome, delta_tables
 from gaussdecode.spark.comments import Described
-from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.place import Place
 from gaussdecode.spark.store import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from gaussdecode.spark.lakecomments import Outcome
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +66,11 @@ def ask(request: Request) -> Asked:
     """Ask the source, before Spark is started.
 
     Raises:
-        ConfigError: the target keeps no comments, is of another landing or has no such table, or
+        ConfigError: the target is of another landing or has no such table, or
             the connection string cannot be used.
         SourceError: the server failed, or cannot be reached.
     """
     store = Target(request.target)
-    if store.format == DELTA:
-        raise ConfigError(
-            f"{store.root} is kept as parquet, whose tables have no comments: they are for targets of "
-            "delta or iceberg (gaussdecode spark apply --format)"
-        )
     landing = Landing(request.root)
     Target.create(store.root, landing)  # refuses another landing
     database = store.database()
@@ -97,21 +91,25 @@ def ask(request: Request) -> Asked:
     return Asked(landing, store, tables, described)
 
 
-def update(session: "SparkSession", request: Request, asked: Asked) -> "list[Outcome]":
-    """Set what differs; see `spark.lakecomments`."""
-    from gaussdecode.spark.lakecomments import CommentRun
+def update(session: "SparkSession | None", request: Request, asked: Asked) -> list[Outcome]:
+    """Set what differs; see `spark.commentrun`. Tables of Iceberg need a session."""
+    store = asked.store
+    opened: Callable[[str], Sequence[Commented]] = functools.partial(delta_tables, store)
+    if session is not None:
+        from gaussdecode.spark.lakecomments import iceberg_tables
 
-    run = CommentRun(session, asked.landing, asked.store, request.wait, request.is_dry)
+        opened = iceberg_tables(session, store)
+    run = CommentRun(asked.landing, store, opened, request.wait, request.is_dry)
     return run.run(asked.tables, asked.described)
 
 
-def record(found: "Sequence[Outcome]", *, is_dry: bool) -> dict[str, Any]:  # Any: JSON
+def record(found: Sequence[Outcome], *, is_dry: bool) -> dict[str, Any]:  # Any: JSON
     """What happened, fit for JSON."""
     tables = [dataclasses.asdict(of) for of in found]
     return {"is_dry": is_dry, "changed": sum(of.is_changed for of in found), "tables": tables}
 
 
-def report_lines(found: "Sequence[Outcome]", target: Place, *, is_dry: bool) -> Iterator[str]:
+def report_lines(found: Sequence[Outcome], target: Place, *, is_dry: bool) -> Iterator[str]:
     """What people read; names, and no comments."""
     for of in found:
         title = of.table if of.of == "current" else f"{of.table}, {of.of}"
@@ -125,7 +123,7 @@ def report_lines(found: "Sequence[Outcome]", target: Place, *, is_dry: bool) -> 
     yield f"{target}: comments of {counted(changed, 'table')} {word}, {equal} were as they should be"
 
 
-def _changes(of: "Outcome") -> Iterator[str]:
+def _changes(of: Outcome) -> Iterator[str]:
     if of.is_table_changed:
         yield "the table"
     kept = [name for name in of.columns if name not in of.removed]

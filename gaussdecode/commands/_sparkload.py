@@ -47,9 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("delta", "iceberg"),
         help="delta or iceberg; delta for a new target",
     )
-    parser.add_argument(
-        "--catalog", metavar="NAME", help="names in a catalog; see spark apply"
-    )
+    parser.add_argument("--catalog", metavar="NAME", help="names in a catalog; see spark apply")
     parser.add_argument("--buckets", type=count, metavar="N", help="for new tables, else by size")
     parser.add_argument(
         "--connections",

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _verify_arguments(_action(actions, "verify", _verify, "compare a target with its source"))
     _comments_arguments(
-        _action(actions, "comments", _comments, "give tables of a lake the source's comments")
+        _action(actions, "comments", _comments, "give tables the source's comments")
     )
     _status_arguments(_action(actions, "status", _status, "how far is a target?"))
 
@@ -342,7 +342,7 @@ def _source_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _comments_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Give the tables of a target of Delta Lake or Iceberg, with their histories and changelogs, the "
+        "Give the tables of a target, with their histories and changelogs, the "
         "comments that the source's tables and columns have. What is equal is not written."
     )
     parser.add_argument("root", type=place, help="the landing: directory, or URL of its mirror")
@@ -724,6 +724,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _comments(args: argparse.Namespace) -> int:
     from gaussdecode.commands import _lakecomments
+    from gaussdecode.spark.formats import DELTA
 
     request = _lakecomments.Request(
         root=args.root,
@@ -737,8 +738,11 @@ def _comments(args: argparse.Namespace) -> int:
         is_dry=args.dry_run,
     )
     asked = _lakecomments.ask(request)
-    with spark_session(args.master, _settings(args)) as session:
-        found = _lakecomments.update(session, request, asked)
+    if asked.store.format == DELTA:
+        found = _lakecomments.update(None, request, asked)
+    else:
+        with spark_session(args.master, _settings(args)) as session:
+            found = _lakecomments.update(session, request, asked)
     if args.json:
         print(json.dumps(_lakecomments.record(found, is_dry=args.dry_run)))
     else:

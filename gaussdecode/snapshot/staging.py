@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 
 from gaussdecode.errors import DiskError
 from gaussdecode.land.names import COMMITS, DATA, LAYOUT, SCHEMAS
-from gaussdecode.spark.place import ObjectPath, Place, files_below, names_in, remove_tree
 from gaussdecode.spark.durable import make_directory, sync_directory
+from gaussdecode.spark.place import ObjectPath, Place, files_below, names_in, remove_tree
 from gaussdecode.spark.store import LOAD, read_json
 
 _CUTS: Final = "cuts"

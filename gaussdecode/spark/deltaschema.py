@@ -181,7 +181,7 @@ def statistics(metadata: pq.FileMetaData) -> str:
 
 
 def _is_bound(value: Any) -> bool:  # Any: whatever a footer has
-    if isinstance(value, bool) or isinstance(value, dt.datetime):
+    if isinstance(value, bool | dt.datetime):
         return False
     return isinstance(value, int | dt.date) or (isinstance(value, str) and len(value) <= _LONGEST)
 

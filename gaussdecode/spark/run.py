@@ -17,7 +17,7 @@ from gaussdecode.spark.datatests import Failed, Tests, by_directory
 from gaussdecode.spark.engine import Engine, SparkEngine
 from gaussdecode.spark.failpoint import Step, reach
 from gaussdecode.spark.landing import Landing
-from gaussdecode.spark.layout import Layouts
+from gaussdecode.spark.layout import Layouts, comment
 from gaussdecode.spark.place import files_below
 from gaussdecode.spark.plan import Applied, Era, Plan, Stop, TablePlan, make_plan
 from gaussdecode.spark.positions import publish_positions
@@ -679,7 +679,9 @@ class Run:
             part=self._part(work, plan),
             parts=work.parts,
         )
-        self.store.commit_table(work.table, version, with_vectors=self._with_vectors())
+        said = comment(work.schema, self.landing)
+        vectors = self._with_vectors()
+        self.store.commit_table(work.table, version, comment=said, with_vectors=vectors)
         self.summary.tables += 1
         rows = version.rows
         self.progress(

@@ -303,7 +303,8 @@ class Target:
         return None
 
     def commit_table(
-        self, table: str, version: TableVersion, *, with_vectors: bool = False, is_change: bool = True
+        self, table: str, version: TableVersion, *, comment: str = "", with_vectors: bool = False,
+        is_change: bool = True,
     ) -> None:  # fmt: skip
         """Make a version of a table; its files are written. See `TableLog.commit`.
 
@@ -311,7 +312,7 @@ class Target:
             LandingError: another writer committed this number.
         """
         schema = self.schema(table, version.schema_id)
-        shape = shape_of(schema, version.changelog_by, f"{schema.title}, landing {self.landing_id}")
+        shape = shape_of(schema, version.changelog_by, comment)
         self.log(table).commit(version, shape, with_vectors=with_vectors, is_change=is_change)
 
     def commit_database(self, version: DatabaseVersion) -> None:

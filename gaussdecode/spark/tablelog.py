@@ -20,6 +20,7 @@ import pyarrow as pa
 from gaussdecode import __version__
 from gaussdecode.errors import LandingError, unreadable
 from gaussdecode.model.seal import NewerFormatError
+from gaussdecode.spark.comments import Changed, Comments
 from gaussdecode.spark.deltalog import DeltaLog, Snapshot, is_log, path_of
 from gaussdecode.spark.deltaschema import delta_schema, joined, partition_value, protocol_of
 from gaussdecode.spark.durable import sync_directory
@@ -38,6 +39,8 @@ from gaussdecode.spark.statefile import (
 from gaussdecode.spark.vectors import Vector
 
 Json = dict[str, Any]  # decoded JSON
+BEGINS: Final = {CURRENT: "", HISTORY: "History of ", CHANGELOG: "Changelog of "}
+"""What a Delta table says of itself begins with, by folder."""
 PROPERTY: Final = "gaussdecode.version"
 _SCHEMA: Final = "gaussdecode.schema"
 _BUCKET: Final = "gaussdecode.bucket"
@@ -131,6 +134,35 @@ class TableLog:
         """By folder, the version of each Delta table that belongs to a version of the rows."""
         record = json.loads(self._logs[CURRENT].snapshot(v).properties[PROPERTY])
         return {CURRENT: v, **record["logs"]}
+
+    def comments(self, folder: str) -> Comments:
+        """What one of its Delta tables, and the columns of it, say of themselves."""
+        metadata = self._logs[folder].snapshot().metadata
+        fields = json.loads(metadata["schemaString"])["fields"]
+        columns = {field["name"]: field["metadata"].get("comment", "") for field in fields}
+        return Comments(metadata.get("description") or "", columns)
+
+    def set_comments(self, folder: str, changed: Changed) -> None:
+        """Change some of them, in a commit of its own that changes no row.
+
+        Raises:
+            LandingError: another writer was quicker.
+        """
+        log = self._logs[folder]
+        before = log.snapshot()
+        schema = json.loads(before.metadata["schemaString"])
+        for field in schema["fields"]:
+            if field["name"] in changed.columns:
+                field["metadata"]["comment"] = changed.columns[field["name"]]
+                if not field["metadata"]["comment"]:
+                    del field["metadata"]["comment"]
+        metadata = {**before.metadata, "schemaString": json.dumps(schema, separators=(",", ":"))}
+        if changed.table is not None:
+            metadata["description"] = changed.table
+        now = time.time_ns() // 1_000_000
+        info = {"timestamp": now, "operation": "gaussdecode comments"}
+        if log.commit(before, [{"commitInfo": info}, {"metaData": metadata}]) is None:
+            raise self._overtaken(folder)
 
     def folders(self) -> list[str]:
         """Those that have a Delta table."""
@@ -333,8 +365,8 @@ class TableLog:
             "createdTime": old.get("createdTime", now),
         }
         metadata |= {name: old[name] for name in ("name", "description") if name in old}
-        if not old and shape.comment and folder == CURRENT:
-            metadata["description"] = shape.comment
+        if not old and shape.comment and folder in BEGINS:
+            metadata["description"] = BEGINS[folder] + shape.comment
         found = [] if protocol == before.protocol else [{"protocol": protocol}]
         return found if metadata == old else [*found, {"metaData": metadata}]
 

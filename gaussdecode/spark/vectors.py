@@ -16,7 +16,7 @@ import uuid
 from base64 import b85decode, b85encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -150,7 +150,11 @@ def write_vectors(
         found[path] = Vector(name, number, len(content), len(data))
         content += len(data).to_bytes(4) + data + binascii.crc32(data).to_bytes(4)
     file = next(iter(found.values())).path
-    _, size = write_file(lambda sink: sink.write(content), root, f"{folder}/{file}")
+
+    def write(sink: BinaryIO) -> None:
+        sink.write(content)
+
+    _, size = write_file(write, root, f"{folder}/{file}")
     return found, size
 
 

@@ -144,7 +144,9 @@ def test_spark_keeps_the_tables_small(spark: SparkSession, tmp_path: Path) -> No
         assert state is not None
         path = path_of(tmp_path, table)
         assert rows_of(spark.sql(f"SELECT * FROM {path}"), state) == state.rows
-        kept = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {path}").collect()}
+        kept = {
+            row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {path}").collect()
+        }
         assert kept["delta.logRetentionDuration"] == "interval 60 days"
     keyed = path_of(tmp_path, source.tables[0])
     spark.sql(f"DELETE FROM {keyed}").collect()

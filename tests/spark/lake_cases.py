@@ -44,6 +44,7 @@ from gaussdecode.spark.layout import Layout, Partition
 from gaussdecode.spark.place import Given
 from gaussdecode.spark.query import changelog, current, database, history, quarantine
 from gaussdecode.spark.run import Summary
+from gaussdecode.spark.session import beside
 from gaussdecode.spark.sqltext import quoted
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact, vacuum
@@ -511,10 +512,10 @@ def keeps_what_others_made(shelf: Shelf) -> None:
     with pytest.raises(LandingError, match="`bag` was not made by this target"):
         shelf.apply()
     assert spark.table(foreign).columns == ["a"]
-    (kept,) = Path(spark.conf.get("spark.sql.catalog.shop.warehouse")).rglob("bag/metadata/*.json")
+    (kept,) = shelf.source.writer.root.parent.rglob("bag/metadata/*.json")
     gone = kept.rename(kept.with_suffix(".gone"))
     with pytest.raises(LandingError, match="`bag` cannot be opened"):
-        shelf.apply()
+        dataclasses.replace(shelf, spark=beside(spark)).apply()  # which has not seen it yet
     gone.rename(kept)
     spark.sql(f"DROP TABLE {foreign}")
 

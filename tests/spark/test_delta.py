@@ -11,8 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from kit.history import Column, History, Table, canon
+from kit.postgres import Database
 
-from gaussdecode.errors import LandingError
+from gaussdecode.cli import main
+from gaussdecode.errors import EX_OK, LandingError
+from gaussdecode.source.quoting import literal
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.deltalog import DeltaLog
 from gaussdecode.spark.engine import LocalEngine
@@ -61,7 +64,10 @@ def test_every_version_is_the_source_s(seed: int, tmp_path: Path) -> None:
     for _ in range(6):
         source.run(rng.randint(1, 3))
         apply(tmp_path, buckets=rng.choice((1, 3)), vectors=with_vectors, sizes=BESIDE)
-    store, readers = Target(tmp_path / "target"), [by_polars, *([] if with_vectors else [by_delta_rs])]
+    store, readers = (
+        Target(tmp_path / "target"),
+        [by_polars, *([] if with_vectors else [by_delta_rs])],
+    )
     checked = 0
     for k in store.database_versions():
         database = store.database(k)
@@ -105,7 +111,9 @@ def test_history_and_changelog_follow_the_columns(read: Read, tmp_path: Path) ->
     apply(tmp_path)
     names = ("id", "b", "a")
     rows = {kind: read(place(tmp_path, table, kind), None) for kind in ("history", "changelog")}
-    found = {kind: sorted(tuple(row[name] for name in names) for row in of) for kind, of in rows.items()}
+    found = {
+        kind: sorted(tuple(row[name] for name in names) for row in of) for kind, of in rows.items()
+    }
     assert found["history"] == [(1, 10, None), (1, 11, None)]
     assert found["changelog"] == [(1, 10, None), (1, 11, None), (1, 1 << 40, "new"), (2, 20, None)]
     assert {row["gd_commit_date"] for row in rows["changelog"]} <= {
@@ -204,4 +212,40 @@ def test_bounds_leave_files_out(tmp_path: Path) -> None:
         dates = days.collect()["gd_commit_date"].to_list()
         for date in set(dates) - {None}:
             assert isinstance(date, dt.date)
-            assert days.filter(polars.col("gd_commit_date") == date).collect().height == dates.count(date)
+            assert days.filter(
+                polars.col("gd_commit_date") == date
+            ).collect().height == dates.count(date)
+
+
+def test_comments_of_the_source(
+    database_15: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are in the schema for every reader, need no Spark, stay over an apply, and go again."""
+    source = History(tmp_path / "landing", 5, with_schema_changes=False)
+    source.run(4)
+    apply(tmp_path)
+    table = next(t for t in source.tables if t.name == "plain")
+    name, dsn = table.columns[0].name, f"{database_15.dsn} sslmode=disable"
+    database_15.execute(f'CREATE TABLE plain ("{name}" int PRIMARY KEY)')
+
+    def say(of: str, text: str) -> tuple[str, str, str]:
+        database_15.execute(f"COMMENT ON {of} IS {literal(text)}")
+        command = ["spark", "comments", str(tmp_path / "landing"), str(tmp_path / "target")]
+        assert (
+            main([*command, "--dsn", dsn, "--allow-insecure", "--tables", "public.plain"]) == EX_OK
+        )
+        opened = DeltaTable(place(tmp_path, table))
+        field = next(f for f in opened.schema().fields if f.name == name)
+        history = DeltaTable(place(tmp_path, table, "history")).metadata().description or ""
+        return opened.metadata().description or "", str(field.metadata.get("comment", "")), history
+
+    assert say("COLUMN plain." + f'"{name}"', "what it's of")[1] == "what it's of"
+    whole, column, history = say("TABLE plain", "Things")
+    assert whole.startswith("Things\n\npublic.plain of orders")
+    assert history.startswith("Things\n\nHistory of public.plain of orders")
+    assert "things" not in capsys.readouterr().out.casefold()
+    source.run(3)
+    apply(tmp_path)
+    assert say("TABLE plain", "Things") == (whole, column, history)
+    assert "0 tables changed" in capsys.readouterr().out
+    assert say("COLUMN plain." + f'"{name}"', "")[1] == ""

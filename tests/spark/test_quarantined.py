@@ -26,7 +26,9 @@ TESTS = {
 }
 
 
-@pytest.mark.parametrize(("with_vectors", "is_shared"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("with_vectors", "is_shared"), [(False, False), (True, False), (True, True)]
+)
 def test_a_row_is_in_the_table_or_beside_it(
     spark: SparkSession, tmp_path: Path, *, with_vectors: bool, is_shared: bool
 ) -> None:
