@@ -137,12 +137,12 @@ class Target:
             raise ConfigError(f"{self.root} is no target: apply to it first") from None
         except (OSError, ValueError) as error:
             raise LandingError(f"{path} cannot be read: {error}") from error
-        _check_version(path, record)
-        if record["version"] < VERSION:
+        if record.get("version") == 1:
             raise ConfigError(
                 f"{self.root} is a target of an earlier version, whose tables were in a format of its own: give "
                 "an empty directory, and apply to it"
             )
+        _check_version(path, record)
         self.landing_id = str(record["landing_id"])
         self.format = str(record.get("format", DELTA))
         self.catalog = str(record.get("catalog", ""))

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
+from kit.history import Column, Table
 from kit.landrun import COLUMNS, Landing
 
 from gaussdecode.cli import main
@@ -21,7 +23,9 @@ from gaussdecode.land.snapshots import SnapshotStore
 from gaussdecode.land.space import SpaceWait
 from gaussdecode.model.seal import canonical_json, sealed
 from gaussdecode.spark.landing import Landing as SparkLanding
-from gaussdecode.spark.store import DatabaseVersion, TableVersion, Target
+from gaussdecode.spark.statefile import TableVersion
+from gaussdecode.spark.store import DatabaseVersion, Target
+from gaussdecode.spark.tablelog import PROPERTY
 
 Json = dict[str, Any]  # Any: JSON
 Change = Callable[[Json], object]
@@ -217,19 +221,16 @@ def test_schema(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "a newer gaussdecode wrote it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("change", [put(version=2), put(wings=2)], ids=["version", "field"])
-@pytest.mark.parametrize("of", ["target.json", "database", "versions"])
+@pytest.mark.parametrize("change", [put(version=3), put(wings=2)], ids=["version", "field"])
+@pytest.mark.parametrize("of", ["target.json", "database"])
 def test_target(root: Path, tmp_path: Path, of: str, change: Change) -> None:
-    """What `spark apply` writes: the target, versions of the database and of tables."""
+    """What `spark apply` writes: the target, and versions of the database."""
     place = tmp_path / "target"
     target = Target.create(place, SparkLanding(root))
-    target.commit_table(TABLE, TableVersion(v=1, n=0, schema_id="0" * 16, buckets=1))
-    target.commit_database(DatabaseVersion(1, 0, {TABLE: 1}, is_complete=True))
+    target.commit_database(DatabaseVersion(1, 0, {TABLE: 0}, is_complete=True))
 
     def read() -> None:
-        opened = Target(place)
-        assert opened.database() is not None
-        assert opened.version(TABLE, 1).n == 0
+        assert Target(place).database() is not None
 
     read()
     (path,) = [place / of] if of == "target.json" else place.rglob(f"{of}/*.json")
@@ -241,3 +242,33 @@ def test_target(root: Path, tmp_path: Path, of: str, change: Change) -> None:
         return
     with pytest.raises(ConfigError, match="newer gaussdecode"):
         read()
+
+
+@pytest.mark.parametrize("change", [put(format=2), put(wings=2)], ids=["version", "field"])
+def test_table_of_a_target(root: Path, tmp_path: Path, change: Change) -> None:
+    """What the log of its Delta table says beside the files."""
+    place = tmp_path / "target"
+    target = Target.create(place, SparkLanding(root))
+    columns = Table("t", [Column(1, "id", pa.int32())], (1,), full=False).record()
+    target.keep_schema(TABLE, "0" * 16, columns)
+    target.commit_table(TABLE, TableVersion(0, 0, "0" * 16, 1))
+    assert Target(place).version(TABLE, 0).n == 0
+    (path,) = (place / "tables" / TABLE / "current").rglob("*.json")
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    (metadata,) = (action["metaData"] for action in actions if "metaData" in action)
+    record = json.loads(metadata["configuration"][PROPERTY])
+    change(record)
+    metadata["configuration"][PROPERTY] = json.dumps(record)
+    path.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(ConfigError, match="newer gaussdecode"):
+        Target(place).version(TABLE, 0)
+
+
+def test_target_of_an_earlier_program(root: Path, tmp_path: Path) -> None:
+    """Its tables had a format of their own: what to do is said."""
+    place = tmp_path / "target"
+    Target.create(place, SparkLanding(root))
+    record = json.loads((place / "target.json").read_bytes())
+    (place / "target.json").write_text(json.dumps({**record, "version": 1}))
+    with pytest.raises(ConfigError, match=r"(?s)earlier version.*an empty directory"):
+        Target(place)

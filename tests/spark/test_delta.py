@@ -30,8 +30,8 @@ BESIDE = Sizes(small_bucket=0, share=1000.0)
 
 def by_delta_rs(table: Path, version: int | None = None) -> Rows:
     """Rows of a Delta table by delta-rs, which knows no deletion vectors."""
-    found: pa.Table = DeltaTable(table, version=version).to_pyarrow_table()
-    return found.to_pylist()
+    found: Rows = DeltaTable(table, version=version).to_pyarrow_table().to_pylist()
+    return found
 
 
 def by_polars(table: Path, version: int | None = None) -> Rows:
@@ -189,7 +189,7 @@ def test_an_entry_is_in_the_commit(tmp_path: Path) -> None:
     apply(tmp_path)
     store = Target(tmp_path / "target")
     for table in store.tables():
-        opened = DeltaTable(store.table_root(table) / "current")
+        opened = DeltaTable(str(store.table_root(table) / "current"))
         version = store.newest(table)
         assert version is not None
         assert opened.transaction_version(f"gaussdecode-{store.landing_id}") == version.n

@@ -14,7 +14,6 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.events import ENDS, STAMPS
 from gaussdecode.spark.landing import Point
-from gaussdecode.spark.place import files_below
 from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.statefile import TableVersion
 from gaussdecode.spark.store import Target

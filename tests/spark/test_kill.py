@@ -16,7 +16,7 @@ from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.failpoint import VARIABLE, Step
 from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.place import Given, files_below
+from gaussdecode.spark.place import Given
 from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import vacuum

@@ -16,7 +16,6 @@ from gaussdecode.model.landing import EntryKind
 from gaussdecode.spark.apply import Options, Summary, apply_with
 from gaussdecode.spark.engine import LocalEngine
 from gaussdecode.spark.landing import Landing, Point
-from gaussdecode.spark.place import names_in
 from gaussdecode.spark.spread import Sizes
 from gaussdecode.spark.store import Target
 from gaussdecode.spark.upkeep import compact_with, metrics_text, status, vacuum

@@ -99,7 +99,9 @@ def test_current_state_through_spark(
     """Applied by Spark in two steps, with schema changes, read by Spark: the source's rows."""
     source, bucket = History(tmp_path / "landing", 2000), s3.bucket()
     landing, target = str(tmp_path / "landing"), str(tmp_path / "target")
-    beside = Options(history=True, vectors=True, buckets=3, sizes=Sizes(small_bucket=0, share=1000.0))
+    beside = Options(
+        history=True, vectors=True, buckets=3, sizes=Sizes(small_bucket=0, share=1000.0)
+    )
     for steps in (3, 4):
         source.run(steps)
         if is_at_url:

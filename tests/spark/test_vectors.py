@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gaussdecode.errors import LandingError
-from gaussdecode.spark.statefile import StateFile, write_state
+from gaussdecode.spark.statefile import write_state
 from gaussdecode.spark.vectors import (
     current_rows,
     ended_rows,
