@@ -137,8 +137,8 @@ def make_run(
     if store.format == DELTA:
         if options.layouts:
             raise ConfigError(
-                f"{store.root} is kept as parquet, which has a layout of its own: partition and cluster "
-                "tables of delta or iceberg"
+                f"{store.root} is kept as delta, whose rows are divided by their keys: --partition-by and "
+                "--cluster-by are for tables of iceberg"
             )
         if store.catalog:
             _check_lake(engine, DELTA, store.catalog)

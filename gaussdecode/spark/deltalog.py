@@ -12,6 +12,7 @@ import dataclasses
 import io
 import json
 import re
+import secrets
 import time
 import urllib.parse
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,8 +37,9 @@ Action = Mapping[str, Json]
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _READ: Final = frozenset({"deletionVectors", "timestampNtz", "columnMapping"})
-_WRITTEN: Final = _READ | {"appendOnly", "invariants"}
-"""Features of the protocol that this program knows; of those of old only what it takes no part in."""
+_WRITTEN: Final = _READ | {"appendOnly", "invariants", "changeDataFeed"}
+"""Features of the protocol that this program knows. Readers of the change feed see files that come and go."""
+_CONSTRAINT: Final = "delta.constraints."
 
 _MAP: Final = pa.map_(pa.string(), pa.string())
 _VECTOR: Final = pa.struct(
@@ -225,7 +227,7 @@ class DeltaLog:
             raise ConfigError(f"{self._log}: version {wanted} is gone: vacuum removed it")
         for number, actions in zip(needed, self._commits(needed), strict=True):
             held = held.after(number, actions)
-        self._check_features(held.protocol)
+        self._check_features(held)
         if version is None:
             self._held = held
         return held
@@ -257,15 +259,17 @@ class DeltaLog:
                 found += [{column: _plain(value)} for value in values]
         return Snapshot().after(version, found)
 
-    def _check_features(self, protocol: Mapping[str, Any]) -> None:  # Any: JSON
+    def _check_features(self, of: Snapshot) -> None:
         unknown = {
-            *set(protocol.get("readerFeatures") or ()) - _READ,
-            *set(protocol.get("writerFeatures") or ()) - _WRITTEN,
+            *set(of.protocol.get("readerFeatures") or ()) - _READ,
+            *set(of.protocol.get("writerFeatures") or ()) - _WRITTEN,
+            *(name for name in of.properties if name.startswith(_CONSTRAINT)),
         }
         if unknown:
             raise LandingError(
-                f"{self.root}: somebody gave this Delta table features that this program does not know: "
-                f"{', '.join(sorted(unknown))}; drop them (ALTER TABLE ... DROP FEATURE) or begin a new target"
+                f"{self.root}: somebody gave this Delta table what this program does not keep: "
+                f"{', '.join(sorted(unknown))}; take it away (ALTER TABLE ... DROP FEATURE, or DROP CONSTRAINT), or "
+                "begin a new target"
             )
 
     def commit(self, before: Snapshot, actions: Sequence[Action]) -> Snapshot | None:
@@ -289,7 +293,9 @@ class DeltaLog:
         said = json.dumps({"version": of.version, "size": len(rows)}).encode()
         last = self._log / "_last_checkpoint"
         if not isinstance(last, ObjectPath):  # a store keeps what is there; readers list instead
-            last.write_bytes(said)  # a hint; torn, it is passed over
+            hidden = last.with_name(f".{last.name}.{secrets.token_hex(8)}")
+            hidden.write_bytes(said)
+            hidden.replace(last)
 
     def forget(self, alive: Collection[int]) -> int:
         """Remove commits that none of these versions is read from; give how many."""

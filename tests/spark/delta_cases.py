@@ -1,5 +1,6 @@
 """Delta tables of a target and Spark with Delta Lake's jar; `test_lake` runs these with Spark 4.0."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -153,6 +154,43 @@ def test_spark_keeps_the_tables_small(spark: SparkSession, tmp_path: Path) -> No
     live(source)
     with pytest.raises(LandingError, match="DELETE of another writer changed rows"):
         apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", made)
+
+
+def test_change_feed(spark: SparkSession, tmp_path: Path) -> None:
+    """Where somebody turns it on, the feed adds up to the rows; with deletion vectors it has nothing else."""
+    source = small(tmp_path)
+    made = Options(vectors=True, buckets=2, sizes=BESIDE)
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", made)
+    keyed = source.tables[0]
+    path, state = path_of(tmp_path, keyed), last_state(source, keyed)
+    assert state is not None
+    text = "('delta.enableChangeDataFeed' = 'true')"
+    spark.sql(f"ALTER TABLE {path} SET TBLPROPERTIES {text}")
+    first = spark.sql(f"DESCRIBE HISTORY {path} LIMIT 1").collect()[0]["version"]
+    held = Counter(map(repr, state.rows))
+    for _ in range(3):
+        live(source)
+        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", made)
+    reader = spark.read.format("delta").option("readChangeFeed", "true")
+    place = tmp_path / "target" / "tables" / keyed.directory / "current"
+    feed = reader.option("startingVersion", first + 1).load(str(place))
+    for row in feed.select("_change_type", *state.names).collect():
+        sign = 1 if row["_change_type"] in ("insert", "update_postimage") else -1
+        held[repr(tuple(row[name] for name in state.names))] += sign
+    state = last_state(source, keyed)
+    assert state is not None
+    assert {row: count for row, count in held.items() if count} == Counter(map(repr, state.rows))
+
+
+def test_constraints_of_others_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of the source need not fit them."""
+    source = small(tmp_path)
+    apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", Options())
+    path = path_of(tmp_path, source.tables[0])
+    spark.sql(f"ALTER TABLE {path} ADD CONSTRAINT positive CHECK (id > -100000)")
+    live(source)
+    with pytest.raises(LandingError, match=r"does not keep: .*delta\.constraints\.positive"):
+        apply_with(LocalEngine(), tmp_path / "landing", tmp_path / "target", Options())
 
 
 def test_location_of_a_url_is_hadoop_s() -> None:
