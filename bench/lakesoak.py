@@ -39,12 +39,11 @@ from sparkverify import verify
 from gaussdecode.errors import GaussDecodeError
 from gaussdecode.spark.apply import Options, apply_with
 from gaussdecode.spark.engine import LocalEngine, SparkEngine
-from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, PARQUET, settings
+from gaussdecode.spark.formats import DELTA, FORMATS, ICEBERG, settings
 from gaussdecode.spark.landing import Landing
 from gaussdecode.spark.store import Target
 
 _TRANSACTIONS: Final = 40  # a round; arbitrary
-_LAKES: Final = (DELTA, ICEBERG)
 _SMALL: Final = {  # planning anew and compiling take longer than these few rows
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -107,8 +106,8 @@ def run(
     """One seed."""
     rng = Random(seed)
     database = Database(server, f"lake{seed}")
-    lake = _LAKES[seed % len(_LAKES)]
-    found: dict[str, Counter[str]] = {kind: Counter() for kind in (PARQUET, lake)}
+    lake = ICEBERG
+    found: dict[str, Counter[str]] = {kind: Counter() for kind in (DELTA, lake)}
     happened: list[str] = []
     chosen: list[str] = []
     with Proxy(server.port) as way:
@@ -121,8 +120,8 @@ def run(
                     known = sorted(Landing(root).tables().values())
                     chosen = sorted(rng.sample(known, min(count, len(known))))
                 options = Options(history=rng.random() < 0.5)
-                apply_with(LocalEngine(), root, where / PARQUET, options)
-                found[PARQUET] += verify(life.daemon, where / PARQUET)
+                apply_with(LocalEngine(), root, where / DELTA, options)
+                found[DELTA] += verify(life.daemon, where / DELTA)
                 options = Options(history=rng.random() < 0.5, format=lake, tables=chosen)
                 apply_with(SparkEngine(spark), root, where / lake, options)
                 # One of which nothing has landed yet but its schema is no table of the target.

@@ -6,8 +6,8 @@ there is more, or let it follow. `query` asks the target in SQL, also about the 
 Examples:
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --history
   gaussdecode spark apply /var/lib/gaussdecode/orders /srv/orders --follow
-  gaussdecode spark apply /var/lib/gaussdecode/orders /srv/lake --format delta \
-      --conf spark.jars.packages=io.delta:delta-spark_2.13:4.0.0
+  gaussdecode spark apply /var/lib/gaussdecode/orders /srv/lake --format iceberg \
+      --conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0
   gaussdecode spark snapshot orders.yaml /srv/orders --connections 8 --rate 200MiB
   gaussdecode spark query /srv/orders "SELECT count(*) FROM customers"
   gaussdecode spark query /srv/orders "SELECT * FROM customers" --lsn 16/B374D848

@@ -1,8 +1,8 @@
 """One bucket of a table: written whole, or only what changed in it; and few files from many.
 
 A bucket whose changes are a small share of it stays as it is: the keys of its files are read, rows
-that the changes name get a place in delete vectors, and what is new is handed on. A second step
-gathers that of all buckets of a table into one file of added rows, one of delete vectors and one of
+that the changes name get a place in deletion vectors, and what is new is handed on. A second step
+gathers that of all buckets of a table into one file of added rows, one of deletion vectors and one of
 closed intervals. So files and bytes grow with what changed, and not with the table.
 """
 

@@ -1,7 +1,7 @@
 """Tests of data asked of a table that is kept as files, before its version is committed.
 
-The files hold every row, those in quarantine too, so that what comes later finds them; readers leave
-out the rows that the version's quarantine names, see `query`.
+When it is asked the files hold every row, those that were in quarantine too. Rows that fail are taken out of them
+afterwards, see `rewrite`.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 After a number of applies that committed something, small files of closed intervals and changelogs are
 merged, sixteen of about one size to one, so that each row is written a few times however long it
 goes on. Now and then versions beyond an age are removed, with the files that only they name. The
-current state needs neither: an apply keeps its files few by itself. Tables of Delta Lake and Iceberg are
-compacted, and their old versions removed, by what these formats have for it.
+current state needs neither: an apply keeps its files few by itself. Tables of Iceberg are
+compacted, and their old versions removed, by what the format has for it.
 """
 
 import time

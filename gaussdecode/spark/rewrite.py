@@ -56,7 +56,8 @@ class ConformTask:
 def conform_file(task: ConformTask) -> Iterator[str]:
     """Write a file anew: JSON of the table's number, the path before and the new file."""
     rows = _conformed(_read(task.root, task.file), task.old, task.new)
-    names = set(rows.column_names)
+    # A column of old values that has none of the columns of now cannot be written, and says nothing.
+    names = {f.name for f in rows.schema if not pa.types.is_struct(f.type) or f.type.num_fields}
     fields = [field for field in task.columns if field.name in names]
     rows = rows.select([field.name for field in fields])
     struct = pa.schema([_as_held(rows, field) for field in fields])
@@ -69,13 +70,11 @@ def conform_file(task: ConformTask) -> Iterator[str]:
 
 
 def _conformed(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
-    """Rows as the table has them now; of columns that nobody can match the values are unknown: NULL."""
+    """Rows as the table has them now; where nobody can match columns, without those of other types."""
     try:
         return conform(rows, old, new)
     except UnknownColumnsError:
-        known = tuple(column for column in old.columns if column.number is not None)
-        of = dataclasses.replace(old, columns=known, unknown=None)
-        return conform(rows, of, dataclasses.replace(new, unknown=None))
+        return rows.drop_columns(list(_other_types(old, new) & set(rows.column_names)))
 
 
 def _as_held(rows: pa.Table, field: pa.Field) -> pa.Field:
@@ -84,11 +83,20 @@ def _as_held(rows: pa.Table, field: pa.Field) -> pa.Field:
 
 
 def is_stale(file: StateFile, old: TableSchema, new: TableSchema) -> bool:
-    """Whether a file read by the names of its table now would give wrong rows."""
+    """Whether a file read by the names of its table now would give wrong rows.
+
+    Where nobody knows which column is which, rows stay under the names that they had.
+    """
     try:
         return file.schema_id != new.schema_id and not reads_as(old, new)
     except UnknownColumnsError:
-        return True
+        return bool(_other_types(old, new))
+
+
+def _other_types(old: TableSchema, new: TableSchema) -> set[str]:
+    """Names that are of another type now."""
+    types = {column.name: column.type for column in old.columns}
+    return {c.name for c in new.columns if types.get(c.name, c.type) != c.type}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

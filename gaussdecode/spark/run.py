@@ -11,6 +11,7 @@ from gaussdecode.errors import ConfigError
 from gaussdecode.model.words import counted
 from gaussdecode.spark import moves, tasks
 from gaussdecode.spark.bucket import gather, merge_bucket, replaced
+from gaussdecode.spark.catalog import check_apart
 from gaussdecode.spark.changefile import ChangeFile
 from gaussdecode.spark.changelog import ChangelogTask, write_changelog
 from gaussdecode.spark.datatests import Failed, Tests, by_directory
@@ -62,7 +63,7 @@ class Options:
         catalog: names of the tables in a catalog of the session, see `catalog.full_pattern`; None
             for what the target has.
         tests: of data, see `datatests`; None for none.
-        layouts: of tables that are new, in Delta Lake or Iceberg, by name; None for none.
+        layouts: of tables that are new, in Iceberg, by name; None for none.
         sizes: how work is cut.
     """
 
@@ -324,6 +325,9 @@ class Run:
             for work in self._works(table, planned, applied.get(table, Applied()))
         ]
         tables = {work.table: [w for w in works if w.table == work.table] for work in works}
+        if self.store.catalog:
+            for beside in ("", *FOLDERS[1:]):
+                check_apart(self.store.catalog, {*applied, *tables}, beside)
         self.progress(f"entry {plan.to}: changes of {counted(len(tables), 'table')}")
         self._log_changes(works)
         for number in range(max((len(work.eras) for work in works), default=0)):

@@ -116,7 +116,7 @@ class TableVersion:
 
     @property
     def paths(self) -> set[str]:
-        """All files, those with delete vectors too, relative to the table's directory."""
+        """All files, those with deletion vectors too, relative to the table's directory."""
         deletes = {file.deletes_path for file in self.files if file.deletes}
         return {file.path for file in (*self.files, *self.quarantine)} | deletes
 

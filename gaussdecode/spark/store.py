@@ -41,7 +41,9 @@ from gaussdecode.spark.statefile import StateFile, TableVersion
 from gaussdecode.spark.tablelog import TableLog
 from gaussdecode.spark.tableshape import shape_of
 
-VERSION: Final = 2
+VERSION: Final = 1
+LAYOUT: Final = 2
+"""Of a target; the first had tables in a format of its own."""
 _DECIDED: Final = re.compile(r"\d.*\.json")
 _NUMBER: Final = re.compile(r"(\d{20})\.json")
 Json = dict[str, Any]  # decoded JSON
@@ -137,12 +139,13 @@ class Target:
             raise ConfigError(f"{self.root} is no target: apply to it first") from None
         except (OSError, ValueError) as error:
             raise LandingError(f"{path} cannot be read: {error}") from error
-        if record.get("version") == 1:
+        _check_version(path, record)
+        if record.get("layout", 1) < LAYOUT:
             raise ConfigError(
                 f"{self.root} is a target of an earlier version, whose tables were in a format of its own: give "
                 "an empty directory, and apply to it"
             )
-        _check_version(path, record)
+        _check_version(path, {"version": record["layout"]}, LAYOUT)
         self.landing_id = str(record["landing_id"])
         self.format = str(record.get("format", DELTA))
         self.catalog = str(record.get("catalog", ""))
@@ -185,7 +188,7 @@ class Target:
             else:
                 localdisk.prove(path)
             make_directory(path)
-            record: Json = {"version": VERSION, "landing_id": landing.landing_id}
+            record: Json = {"layout": LAYOUT, "landing_id": landing.landing_id}
             record["format"] = kept_as or DELTA
             if pattern is not None:
                 record["catalog"] = pattern
@@ -464,7 +467,7 @@ def _numbers(directory: Place) -> list[int]:
 
 
 def read_json(path: Place) -> Json:
-    """Read a manifest.
+    """Read a file of the target.
 
     Raises:
         ConfigError: it is gone.
@@ -480,10 +483,10 @@ def read_json(path: Place) -> Json:
     return record
 
 
-def _check_version(path: Place, record: Json) -> None:
+def _check_version(path: Place, record: Json, known: int = VERSION) -> None:
     """Refuse what a newer program wrote."""
     try:
-        check_version(record, VERSION)
+        check_version(record, known)
     except NewerFormatError as error:
         raise unreadable(path, error, "") from error
 

@@ -29,6 +29,7 @@ from gaussdecode.spark.formats import DELTA
 from gaussdecode.spark.landing import ORDER_COLUMNS, Landing
 from gaussdecode.spark.place import Given, Place, files_below, place_of, read_table
 from gaussdecode.spark.plan import Stop
+from gaussdecode.spark.positions import publish_positions
 from gaussdecode.spark.schema import TableSchema
 from gaussdecode.spark.spread import MAX_BUCKETS, MIB, Sizes, shared_out
 from gaussdecode.spark.statefile import (
@@ -96,7 +97,7 @@ class Status:
         lag_seconds: age of the oldest entry that is not applied; 0 when all are.
         stopped: tables that stand still; see `store.DatabaseVersion`.
         unmatched: changes that do not fit what it had, since the table was begun, by table; of tables
-            that are kept as Parquet.
+            of Delta Lake.
         gone: the same, of those that stay where they are because the source has them no more.
     """
 
@@ -208,9 +209,9 @@ def _compact(
         done.files_before += len(version.files)
         done.files_after += len(merged.files)
     if done.tables:
-        store.commit_database(
-            dataclasses.replace(database, k=database.k + 1, tables=numbers, created=utc_now())
-        )
+        now = dataclasses.replace(database, k=database.k + 1, tables=numbers, created=utc_now())
+        publish_positions(store, now, database)
+        store.commit_database(now)
     return done
 
 
@@ -388,7 +389,7 @@ def vacuum(target: Given, *, older_than_seconds: float = 7 * DAY) -> Vacuumed:
 
 
 def _remove_unfinished(store: Target, cut: float) -> int:
-    """Remove manifests that a killed writer did not get to commit."""
+    """Remove files that a killed writer did not get to commit."""
     tables = [
         store.table_root(table) / folder / LOG for table in store.tables() for folder in FOLDERS
     ]

@@ -159,7 +159,7 @@ def write_vectors(
 
 
 def is_current(span: Span, ended: Ints) -> npt.NDArray[np.bool_]:
-    """Which rows of a span of positions are not in a delete vector."""
+    """Which rows of a span of positions are not in a deletion vector."""
     start, stop = span
     result = np.ones(stop - start, dtype=np.bool_)
     low, high = np.searchsorted(ended, [start, stop])

@@ -221,7 +221,7 @@ def test_schema(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "a newer gaussdecode wrote it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("change", [put(version=3), put(wings=2)], ids=["version", "field"])
+@pytest.mark.parametrize("change", [put(version=2), put(wings=2)], ids=["version", "field"])
 @pytest.mark.parametrize("of", ["target.json", "database"])
 def test_target(root: Path, tmp_path: Path, of: str, change: Change) -> None:
     """What `spark apply` writes: the target, and versions of the database."""
@@ -269,6 +269,10 @@ def test_target_of_an_earlier_program(root: Path, tmp_path: Path) -> None:
     place = tmp_path / "target"
     Target.create(place, SparkLanding(root))
     record = json.loads((place / "target.json").read_bytes())
-    (place / "target.json").write_text(json.dumps({**record, "version": 1}))
+    (place / "target.json").write_text(json.dumps({**record, "layout": 3}))
+    with pytest.raises(ConfigError, match="newer gaussdecode"):
+        Target(place)
+    del record["layout"]
+    (place / "target.json").write_text(json.dumps(record))
     with pytest.raises(ConfigError, match=r"(?s)earlier version.*an empty directory"):
         Target(place)

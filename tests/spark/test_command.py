@@ -111,10 +111,6 @@ def test_compact_and_vacuum(
         (["vacuum", "{}/nothing"], "is no target"),
         (["compact", "{}/nothing", "--local"], "is no target"),
         (["verify", "s3://a/b", "{}/t", "--dsn", "host=db", "--repair"], "in its own directory"),
-        (
-            ["comments", "{}/landing", "{}/plain", "--dsn", "host=db"],
-            "kept as parquet, whose tables",
-        ),
         (["comments", "{}/landing", "{}/none", "--dsn", "host=db"], "is no target"),
         (["apply", "{}/landing", "{}/landing", "--local"], "something else"),
         (["apply", "{}/landing", "{}/target", "--local", "--to-n", "99"], "the log holds"),

@@ -182,6 +182,29 @@ def test_old_commits_go_behind_a_checkpoint(tmp_path: Path) -> None:
     apply(tmp_path)
 
 
+def test_positions_can_be_read(tmp_path: Path) -> None:
+    """The versions that belong together are there, also after compaction and vacuum."""
+    source = History(tmp_path / "landing", 15, with_schema_changes=False)
+    for step in range(12):
+        source.run(1)
+        apply(tmp_path, buckets=2)
+        if step == 8:
+            compact_with(LocalEngine(), tmp_path / "target")
+        vacuum(tmp_path / "target", older_than_seconds=0)
+        store = Target(tmp_path / "target")
+        database = store.database()
+        assert database is not None
+        rows = by_delta_rs(tmp_path / "target" / "positions")
+        told: dict[str, int] = {}
+        for row in rows:
+            told[row["path"]] = max(told.get(row["path"], -1), row["version"])
+        for directory, v in database.tables.items():
+            for folder, number in store.log(directory).numbers(v).items():
+                path = f"tables/{directory}/{folder}"
+                assert told[path] == number
+                by_delta_rs(tmp_path / "target" / path, number)
+
+
 def test_an_entry_is_in_the_commit(tmp_path: Path) -> None:
     """Readers find the landing and the entry as the transaction of an application."""
     source = History(tmp_path / "landing", 9)

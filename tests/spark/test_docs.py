@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md, run in the order of the page."""
+"""The examples of docs/spark.md and its reference, run in the order of the pages."""
 
 import re
 import shlex
@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 FORMAT = PAGE.with_name("landing-format.md").read_text()
 IN_A_CATALOG = "lake.gd.positions"
-BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+REFERENCE = PAGE.with_name("spark-reference.md")
+TEXT = PAGE.read_text() + REFERENCE.read_text()
+BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", TEXT, re.DOTALL)
 
 
 def orders() -> list[Table]:

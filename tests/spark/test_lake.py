@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from kit import jars
 from kit.history import History
 from kit.jars import SPARK_40
 from pyspark.sql import SparkSession
@@ -19,7 +21,7 @@ from gaussdecode.spark.formats import DELTA, ICEBERG, coordinate
 from gaussdecode.spark.layout import Layout, Partition, read_layouts
 from gaussdecode.spark.store import Target
 
-CASES = Path(__file__).with_name("lake_cases.py")
+CASES = [Path(__file__).with_name(name) for name in ("lake_cases.py", "delta_cases.py")]
 WITH_JARS = [Options(format=ICEBERG), Options(catalog="lake")]
 """Iceberg, and any format in a catalog."""
 
@@ -27,11 +29,11 @@ WITH_JARS = [Options(format=ICEBERG), Options(catalog="lake")]
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 def test_with_jars() -> None:
-    """Every test of `lake_cases` passes with Spark 4.0 and the jars."""
+    """Every test of `lake_cases` and `delta_cases` passes with Spark 4.0 and the jars."""
     # Spark 4.0 does not close sockets that its pipes are read to the end of.
     words = ["-q", "-W", "ignore", "-p", "no:unraisableexception", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, str(CASES)],
+        [sys.executable, "-m", "pytest", *words, *map(str, CASES)],
         env={**os.environ, "PYTHONPATH": str(SPARK_40)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
@@ -40,19 +42,31 @@ def test_with_jars() -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("options", WITH_JARS)
 def test_missing_jar_is_named(options: Options, spark: SparkSession, tmp_path: Path) -> None:
-    """Without the jar the coordinate to add is said, and nothing is made."""
+    """Without the jar the one to add is said, or the Spark that there is one for; nothing is made."""
     History(tmp_path / "landing", 1).run(1)
-    needed = coordinate(options.format or DELTA, spark.version)
-    with pytest.raises(ConfigError, match=needed):
+    try:
+        needed = coordinate(options.format or DELTA, spark.version)
+    except ConfigError as error:
+        needed = str(error)
+    with pytest.raises(ConfigError, match=re.escape(needed)):
         apply_with(SparkEngine(spark), tmp_path / "landing", tmp_path / "target", options)
     assert not (tmp_path / "target").exists()
 
 
 def test_coordinates_by_version_of_spark() -> None:
-    """The jars that are tested, and what their makers call those for other versions."""
-    assert coordinate(DELTA, "4.0.2") == "io.delta:delta-spark_2.13:4.0.0"
-    assert coordinate(DELTA, "4.1.0").startswith("io.delta:delta-spark_4.1_2.13:")
-    assert coordinate(ICEBERG, "4.0.2").endswith(":iceberg-spark-runtime-4.0_2.13:1.10.0")
+    """The jars that are tested, those for other versions, and which version to take where there is none."""
+    assert (coordinate(DELTA, "4.0.2"), coordinate(ICEBERG, "4.0.2")) == (
+        jars.DELTA[0],
+        jars.ICEBERG[0],
+    )
+    assert coordinate(DELTA, "4.2.0").startswith("io.delta:delta-spark_4.2_2.13:")
+    assert coordinate(ICEBERG, "4.1.0").startswith(
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:"
+    )
+    with pytest.raises(
+        ConfigError, match=r"no jar of iceberg is known for Spark 4\.2\.0: use Spark 4\.0 or 4\.1"
+    ):
+        coordinate(ICEBERG, "4.2.0")
 
 
 @pytest.mark.parametrize(
