@@ -233,7 +233,10 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _query_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=place, help="directory or URL of the target")
-    parser.add_argument("sql", help="tables go by schema.name, or name; histories by NAME_history")
+    parser.add_argument(
+        "sql",
+        help="tables go by schema.name, or name; what is beside one by NAME_history, NAME_changelog",
+    )
     parser.add_argument("--root", type=place, help="of the landing; to travel by time or CSN")
     parser.add_argument(
         "--read-uncommitted", action="store_true",

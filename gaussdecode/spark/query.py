@@ -22,7 +22,7 @@ from gaussdecode.spark.landing import Landing, Point, Reach
 from gaussdecode.spark.place import Given, Place
 from gaussdecode.spark.schema import NAMES_TYPE, RAW, RAW_TYPE, UNCHANGED, TableSchema
 from gaussdecode.spark.sqltext import quoted
-from gaussdecode.spark.statefile import StateFile, TableVersion
+from gaussdecode.spark.statefile import CHANGELOG, HISTORY, QUARANTINE, StateFile, TableVersion
 from gaussdecode.spark.store import LOGGED, DatabaseVersion, Target
 from gaussdecode.spark.vectors import Vector
 
@@ -107,7 +107,7 @@ def _in_lake(
 ) -> DataFrame:
     """Rows of a table that Delta Lake or Iceberg keeps, where an apply ended."""
     from gaussdecode.spark.lake import open_lake
-    from gaussdecode.spark.lakehistory import HISTORY, at_entry
+    from gaussdecode.spark.lakehistory import at_entry
 
     database = _newest(store)
     directory = store.find_table(table)
@@ -252,7 +252,7 @@ def history(
 
 def _history_in_lake(spark: SparkSession, store: Target, directory: str) -> DataFrame:
     from gaussdecode.spark.lake import open_lake
-    from gaussdecode.spark.lakehistory import HISTORY, at_entry
+    from gaussdecode.spark.lakehistory import at_entry
 
     n = _newest(store).n
     if store.record(directory, n).get("history_from") is None:
@@ -262,7 +262,6 @@ def _history_in_lake(spark: SparkSession, store: Target, directory: str) -> Data
 
 def _changelog_in_lake(spark: SparkSession, store: Target, directory: str) -> DataFrame:
     from gaussdecode.spark.lake import open_lake
-    from gaussdecode.spark.lakechangelog import CHANGELOG
 
     if not store.records(directory, LOGGED):
         raise ConfigError(f"{store.root}: {directory} was applied without changelog")
@@ -288,6 +287,21 @@ def changelog(spark: SparkSession, target: Given, table: str) -> DataFrame:
     if version.changelog_from is None:
         raise ConfigError(f"{store.root}: {table} was applied without changelog")
     return _read(spark, store, directory, version.changelog, version, changes=True)
+
+
+def kept_beside(target: Given, table: str) -> list[str]:
+    """What there is of a table beside its rows: ``history``, ``changelog``, ``quarantine``."""
+    store = Target(target)
+    directory = store.find_table(table)
+    if store.format == DELTA:
+        return store.log(directory).folders()[1:]
+    record = store.record(directory, _newest(store).n)
+    kept = {
+        HISTORY: record.get("history_from") is not None,
+        CHANGELOG: bool(store.records(directory, LOGGED)),
+        QUARANTINE: bool(record.get("quarantine")),
+    }
+    return [word for word, is_kept in kept.items() if is_kept]
 
 
 def database(

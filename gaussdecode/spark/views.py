@@ -6,6 +6,7 @@ name                         is
 ``sales.orders``             the table of the source, as it is called there
 ```sales.orders.history```   its history; one name, in backticks, that no table can have
 ```sales.orders.quarantine`` its rows that failed a test of data; the same
+```sales.orders.changelog`` its changes; the same
 ```sales.orders.prepared`` changes of prepared transactions, where those are asked for; the same
 ``sales.orders_history``     its history, unless the source has a table of that name
 ``orders``, ``orders_history`` the same, where no other table or history has that name
@@ -29,15 +30,22 @@ from gaussdecode.model.title import split_title
 from gaussdecode.spark.landing import Point
 from gaussdecode.spark.mentioned import mentioned
 from gaussdecode.spark.place import Given
-from gaussdecode.spark.query import current, history, quarantine, shown_entry, titles
+from gaussdecode.spark.query import (
+    changelog,
+    current,
+    history,
+    kept_beside,
+    quarantine,
+    shown_entry,
+    titles,
+)
 from gaussdecode.spark.session import beside
 from gaussdecode.spark.sqltext import quoted
+from gaussdecode.spark.statefile import CHANGELOG, HISTORY, QUARANTINE
 from gaussdecode.spark.uncommitted import prepared, prepared_titles
 
-_HISTORY: Final = "history"
-_QUARANTINE: Final = "quarantine"
 _PREPARED: Final = "prepared"
-BESIDE: Final = (_HISTORY, _QUARANTINE)
+BESIDE: Final = (HISTORY, QUARANTINE, CHANGELOG)
 UNCOMMITTED: Final = (*BESIDE, _PREPARED)
 _SHOWN: Final = 10  # names in an error; arbitrary
 _LOGGER: Final = "SQLQueryContextLogger"  # of pyspark
@@ -45,6 +53,13 @@ _UNKNOWN: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _COLUMN: Final = "UNRESOLVED_COLUMN"
 _OURS: Final = "gaussdecode:"  # views of one query, beside those that somebody has registered
 _PART: Final = re.compile(r"`((?:[^`]|``)*)`")
+
+_CHANGES: Final = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+    r"(INSERT|UPDATE|DELETE|MERGE|CREATE|DROP|ALTER|TRUNCATE|REPLACE|OPTIMIZE|VACUUM|RESTORE|LOAD|CALL)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A statement that is no query, comments before it or none."""
 
 Parts = tuple[str, ...]
 
@@ -147,6 +162,11 @@ def ask(
     Raises:
         ConfigError: the query cannot be read, or names what is not there.
     """
+    if (change := _CHANGES.match(text)) is not None:
+        raise ConfigError(
+            f"{change[1].upper()} would change a table, which only spark apply does; a query reads: SELECT, WITH, "
+            "SHOW TABLES, DESCRIBE, EXPLAIN"
+        )
     if read_uncommitted and root is None:
         raise ConfigError("to read what is uncommitted, give the root of the landing too")
     beside_it = UNCOMMITTED if read_uncommitted else BESIDE
@@ -173,6 +193,8 @@ def _ask(text: str, tables: "_Tables") -> DataFrame:
     if _is_list(text):
         for meaning in names.tables:
             tables.make(meaning)
+            for word in kept_beside(tables.target, meaning.table):
+                tables.make(Meaning(meaning.table, word))
     logging.getLogger(_LOGGER).disabled = True  # Java's stacks; whoever asks gets the error
     choices = [text]
     try:
@@ -270,10 +292,12 @@ class _Tables:
         self._made.clear()
 
     def _frame(self, meaning: Meaning) -> DataFrame:
-        if meaning.beside == _HISTORY:
+        if meaning.beside == HISTORY:
             return history(self.spark, self.target, meaning.table, columns=self._columns)
-        if meaning.beside == _QUARANTINE:
+        if meaning.beside == QUARANTINE:
             return quarantine(self.spark, self.target, meaning.table)
+        if meaning.beside == CHANGELOG:
+            return changelog(self.spark, self.target, meaning.table)
         if meaning.beside == _PREPARED:
             return prepared(
                 self.spark, self._given_root(), meaning.table, at=Point(n=self._entry())

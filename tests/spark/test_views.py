@@ -44,7 +44,7 @@ def landed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tup
     source.add(source.tables[0], late)
     source.land(source.tables[0], 0, "I", late, None, [])
     source.commit()
-    apply(spark, root / "landing", root / "target", history=True)
+    apply(spark, root / "landing", root / "target", history=True, changelog="gd_commit_date")
     return source, root / "target"
 
 
@@ -80,12 +80,16 @@ def test_histories_and_short_names(spark: SparkSession, landed: tuple[History, P
     assert notes("`public.orders.history`") == {"orders"}
     assert notes("public.a_b_history") == notes("a_b_history") == notes("A_B") == {"a_b"}
     assert "gd_to_lsn" in ask(spark, target, "SELECT * FROM a_b_history").columns
+    assert notes("public.a_b_changelog") == notes("`public.a_b.changelog`") == {"a_b"}
+    assert "gd_op" in ask(spark, target, "SELECT * FROM a_b_changelog").columns
     for text in ("orders_history", "ITEM", "item"):
         with pytest.raises(ConfigError, match=r"has several meanings: write `public\."):
             notes(text)
     assert notes("public.Item") == {"Item"}
     shown = {row.tableName for row in ask(spark, target, "show tables").collect()}
     assert {"public.a-b", "public.a_b", "public.item", "public.item'"} <= shown
+    assert {"public.a_b.history", "public.a_b.changelog"} <= shown
+    assert not any("quarantine" in name for name in shown)
 
 
 @pytest.mark.spark
@@ -128,6 +132,8 @@ def test_views_that_were_registered_stand_for_no_table(
         ("SELECT nowhere.orders.id FROM public.orders", "cannot be resolved"),
         ("CHOOSE 1", "Syntax error at or near 'CHOOSE'"),
         ("SELECT * FROM public.orders o p q", "Syntax error"),
+        ("delete FROM public.orders", "DELETE would change a table, which only spark apply does"),
+        ("-- of all\n /* them */ DROP TABLE public.orders", "DROP would change a table"),
     ],
 )
 def test_mistakes_are_one_line(
