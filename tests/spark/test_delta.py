@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from kit.history import Column, History, Table, canon
 from kit.postgres import Database
+from kit.s3 import ENVIRONMENT, S3
 
 from gaussdecode.cli import main
 from gaussdecode.errors import EX_OK, LandingError
@@ -272,3 +273,27 @@ def test_comments_of_the_source(
     assert say("TABLE plain", "Things") == (whole, column, history)
     assert "0 tables changed" in capsys.readouterr().out
     assert say("COLUMN plain." + f'"{name}"', "")[1] == ""
+
+
+def test_tables_on_a_store(tmp_path: Path, s3: S3) -> None:
+    """Others read them where they are, by the names of their URL; a changelog by any column too."""
+    source = History(tmp_path / "landing", 17, with_schema_changes=False)
+    bucket = s3.bucket()
+    target = s3.url(bucket, "a b/tables")
+    for _ in range(12):
+        source.run(1)
+        made = Options(history=True, changelog=source.tables[0].columns[1].name, buckets=2)
+        apply_with(LocalEngine(), tmp_path / "landing", target, made)
+    options = {
+        **ENVIRONMENT, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3.port}", "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true", "AWS_S3_ALLOW_UNSAFE_RENAME": "true",
+    }  # fmt: skip
+    for table in source.tables:
+        where = f"s3://{bucket}/a b/tables/tables/{table.directory}"
+        states = source.states[table.name]
+        state = states[max(states)]
+        found = DeltaTable(f"{where}/current", storage_options=options).to_pyarrow_table()
+        rows = [tuple(row[name] for name in state.names) for row in found.to_pylist()]
+        assert canon(rows) == state.rows
+        changes = DeltaTable(f"{where}/changelog", storage_options=options)
+        assert changes.to_pyarrow_table().num_rows > len(state.rows)
